@@ -1,0 +1,64 @@
+"""What has to happen at a time: a heap of deadlines that somebody else's clock fires.
+
+Nothing here looks at a clock or waits. The node's event loop, a test or a simulator asks for the next
+deadline and calls `fire` when it has come.
+"""
+
+import heapq
+from collections.abc import Callable
+
+__all__ = ["Deadline", "Deadlines"]
+
+
+class Deadline:
+    """Something registered to happen; `cancel` makes it not happen."""
+
+    __slots__ = ("action", "at_ms")
+
+    def __init__(self, at_ms: int, action: Callable[[], None]) -> None:
+        self.at_ms = at_ms
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        """Forget the action; firing what is cancelled does nothing."""
+        self.action = None
+
+
+class Deadlines:
+    """Deadlines in the order of their times, and of their registration where times are equal."""
+
+    __slots__ = ("_cancelled_limit", "_count", "_heap")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Deadline]] = []
+        self._count = 0
+        self._cancelled_limit = 64
+
+    def at(self, at_ms: int, action: Callable[[], None]) -> Deadline:
+        """Register `action` for the monotonic time `at_ms`."""
+        deadline = Deadline(at_ms, action)
+        self._count += 1
+        heapq.heappush(self._heap, (at_ms, self._count, deadline))
+        if len(self._heap) > self._cancelled_limit:
+            self._sweep()
+        return deadline
+
+    def _sweep(self) -> None:
+        # Long polls are mostly cancelled: without this the heap would grow with the rate times the longest wait.
+        self._heap = [entry for entry in self._heap if entry[2].action is not None]
+        heapq.heapify(self._heap)
+        self._cancelled_limit = 2 * len(self._heap) + 64
+
+    def next_ms(self) -> int | None:
+        """When `fire` has something to do next; None where nothing is registered."""
+        while self._heap and self._heap[0][2].action is None:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def fire(self, now_ms: int) -> None:
+        """Do everything whose time has come, oldest first; what an action registers for now is done too."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            deadline = heapq.heappop(self._heap)[2]
+            action, deadline.action = deadline.action, None
+            if action is not None:
+                action()

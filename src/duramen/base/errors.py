@@ -1,0 +1,292 @@
+"""Everything that can go wrong and that a caller may have to tell apart.
+
+One class a situation; `id` is stable and is what the doors, the docs and the command line name. The doors
+map these to numbers of their own protocol. Imports nothing.
+"""
+
+__all__ = [
+    "BatchCorrupt",
+    "BatchInvalid",
+    "BatchTooLarge",
+    "ConfigInvalid",
+    "CoordinatorLoading",
+    "DirectoryUnusable",
+    "DuramenError",
+    "FencedInstance",
+    "FencedLeaderEpoch",
+    "GroupFull",
+    "GroupIdInvalid",
+    "GroupNotEmpty",
+    "GroupNotFound",
+    "IllegalGeneration",
+    "InconsistentProtocol",
+    "LogDamaged",
+    "MemberIdRequired",
+    "NameInvalid",
+    "NodeStopping",
+    "OffsetMetadataTooLarge",
+    "OffsetOutOfRange",
+    "OutOfOrderSequence",
+    "PartitionsInvalid",
+    "ProducerFenced",
+    "RebalanceInProgress",
+    "RequestInvalid",
+    "RequestTimedOut",
+    "ServerUnreachable",
+    "SessionTimeoutInvalid",
+    "SettingInvalid",
+    "StorageFailed",
+    "StorageFull",
+    "StreamDiffers",
+    "StreamExists",
+    "StreamNotFound",
+    "SubjectInvalid",
+    "TimestampInvalid",
+    "UnknownLeaderEpoch",
+    "UnknownMember",
+    "UnsupportedFeature",
+]
+
+
+class DuramenError(Exception):
+    """Base of every error that Duramen raises on purpose; the message is one line for people."""
+
+    id = "error"
+
+
+class SettingInvalid(DuramenError):
+    """A setting has an unknown name or a value that does not fit."""
+
+    id = "setting-invalid"
+
+
+class DirectoryUnusable(DuramenError):
+    """The data directory is held by another node, is not ours, is too new, or cannot be written."""
+
+    id = "directory-unusable"
+
+
+class ServerUnreachable(DuramenError):
+    """No node answered at an address within the time allowed."""
+
+    id = "server-unreachable"
+
+
+class RequestTimedOut(DuramenError):
+    """What was asked for did not happen in the time allowed; it may still happen."""
+
+    id = "request-timed-out"
+
+
+class RequestInvalid(DuramenError):
+    """A request contradicts itself or the protocol."""
+
+    id = "request-invalid"
+
+
+class UnsupportedFeature(DuramenError):
+    """A request needs something that this version does not do."""
+
+    id = "unsupported-feature"
+
+
+class NodeStopping(DuramenError):
+    """The node is stopping and takes no new work."""
+
+    id = "node-stopping"
+
+
+class StorageFull(DuramenError):
+    """The disk is full: nothing was written; reads go on, and writes again when there is space."""
+
+    id = "storage-full"
+
+
+class StorageFailed(DuramenError):
+    """A write or sync failed: this node, or this log, takes no writes until it is restarted."""
+
+    id = "storage-failed"
+
+
+class LogDamaged(DuramenError):
+    """The records asked for were damaged on disk; what lies around them can be read."""
+
+    id = "log-damaged"
+
+
+class BatchCorrupt(DuramenError):
+    """A record batch does not match its CRC, or its fields contradict each other."""
+
+    id = "batch-corrupt"
+
+
+class BatchInvalid(DuramenError):
+    """A record batch is sound but is not allowed here."""
+
+    id = "batch-invalid"
+
+
+class BatchTooLarge(DuramenError):
+    """A record batch is larger than max.message.bytes of its stream."""
+
+    id = "batch-too-large"
+
+
+class TimestampInvalid(DuramenError):
+    """A record's timestamp is further from the broker's clock than the stream allows."""
+
+    id = "timestamp-invalid"
+
+
+class OffsetOutOfRange(DuramenError):
+    """No record at that offset: below the log start or beyond the end."""
+
+    id = "offset-out-of-range"
+
+
+class OutOfOrderSequence(DuramenError):
+    """An idempotent producer's sequence does not follow the last one."""
+
+    id = "out-of-order-sequence"
+
+
+class ProducerFenced(DuramenError):
+    """A newer epoch of this producer id has written."""
+
+    id = "producer-fenced"
+
+
+class FencedLeaderEpoch(DuramenError):
+    """The client knows an older leader epoch than the log."""
+
+    id = "fenced-leader-epoch"
+
+
+class UnknownLeaderEpoch(DuramenError):
+    """The client knows a newer leader epoch than the log."""
+
+    id = "unknown-leader-epoch"
+
+
+class StreamNotFound(DuramenError):
+    """No stream, or no partition of it, with that name or id."""
+
+    id = "stream-not-found"
+
+
+class StreamExists(DuramenError):
+    """A stream with that name exists."""
+
+    id = "stream-exists"
+
+
+class StreamDiffers(StreamExists):
+    """A stream with that name exists and is defined otherwise; the message says how."""
+
+    id = "stream-differs"
+
+
+class NameInvalid(DuramenError):
+    """A stream's name is empty, too long, or has characters that Kafka does not allow."""
+
+    id = "name-invalid"
+
+
+class SubjectInvalid(DuramenError):
+    """A NATS subject is malformed or may not be bound."""
+
+    id = "subject-invalid"
+
+
+class PartitionsInvalid(DuramenError):
+    """A count of partitions that cannot be."""
+
+    id = "partitions-invalid"
+
+
+class ConfigInvalid(DuramenError):
+    """A stream's config has an unknown name or a value that does not fit."""
+
+    id = "config-invalid"
+
+
+class GroupIdInvalid(DuramenError):
+    """A consumer group's id is empty where it must not be."""
+
+    id = "group-id-invalid"
+
+
+class GroupNotFound(DuramenError):
+    """No consumer group with that id."""
+
+    id = "group-not-found"
+
+
+class GroupNotEmpty(DuramenError):
+    """The consumer group still has members."""
+
+    id = "group-not-empty"
+
+
+class GroupFull(DuramenError):
+    """The consumer group has group.max.size members."""
+
+    id = "group-full"
+
+
+class CoordinatorLoading(DuramenError):
+    """The group's state is still being read; ask again."""
+
+    id = "coordinator-loading"
+
+
+class UnknownMember(DuramenError):
+    """The group does not know this member id."""
+
+    id = "unknown-member"
+
+
+class MemberIdRequired(DuramenError):
+    """A new member must join again with the id that it was given."""
+
+    id = "member-id-required"
+
+    def __init__(self, member_id: str) -> None:
+        super().__init__("join again with the member id given")
+        self.member_id = member_id
+
+
+class FencedInstance(DuramenError):
+    """Another member has taken this group.instance.id over."""
+
+    id = "fenced-instance"
+
+
+class IllegalGeneration(DuramenError):
+    """The member speaks of another generation of the group."""
+
+    id = "illegal-generation"
+
+
+class RebalanceInProgress(DuramenError):
+    """The group is rebalancing: the member has to join again."""
+
+    id = "rebalance-in-progress"
+
+
+class InconsistentProtocol(DuramenError):
+    """The member shares no assignment protocol with the group."""
+
+    id = "inconsistent-protocol"
+
+
+class SessionTimeoutInvalid(DuramenError):
+    """A session timeout outside group.min.session.timeout.ms to group.max.session.timeout.ms."""
+
+    id = "session-timeout-invalid"
+
+
+class OffsetMetadataTooLarge(DuramenError):
+    """A committed offset's metadata is longer than offset.metadata.max.bytes."""
+
+    id = "offset-metadata-too-large"

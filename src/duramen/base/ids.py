@@ -1,0 +1,43 @@
+"""Ids that outlive a process, as values. Pure: randomness is handed in.
+
+A topic id has 128 bits, as Kafka's (KIP-516), laid out as a version 8 UUID (RFC 9562) in which the top
+20 bits name the metadata shard that owns the id, so that an id alone can be routed:
+
+    bits 127..108   shard (0 until there are several)
+    bits 107..80    random
+    bits  79..76    version, 8
+    bits  75..64    random
+    bits  63..62    variant, binary 10
+    bits  61..0     random
+"""
+
+import uuid
+from typing import NewType
+
+__all__ = ["SHARD_BITS", "LogId", "NodeId", "StreamId", "new_directory_id", "new_stream_id", "shard_of"]
+
+LogId = NewType("LogId", int)
+"""A log on this node: 1, 2, 3 …; never used twice, so that old bytes cannot be taken for a new log's."""
+
+NodeId = NewType("NodeId", int)
+
+StreamId = uuid.UUID
+
+SHARD_BITS = 20
+
+
+def new_stream_id(random_16: bytes, shard: int = 0) -> StreamId:
+    """A fresh topic id from 16 random bytes, owned by `shard`."""
+    low = int.from_bytes(random_16, "big") & ((1 << (128 - SHARD_BITS)) - 1)
+    low &= ~(0xF << 76) & ~(0x3 << 62)
+    return uuid.UUID(int=shard << (128 - SHARD_BITS) | low | 0x8 << 76 | 0x2 << 62)
+
+
+def shard_of(stream_id: StreamId) -> int:
+    """The metadata shard that owns `stream_id`."""
+    return stream_id.int >> (128 - SHARD_BITS)
+
+
+def new_directory_id(random_16: bytes) -> uuid.UUID:
+    """A fresh id of a data directory from 16 random bytes: a version 4 UUID."""
+    return uuid.UUID(bytes=random_16, version=4)

@@ -1,0 +1,143 @@
+"""What the layers from storage to broker ask of the outside: files, workers, clocks, randomness, views.
+
+`host` implements these with the real thing, `duramen.testing` in memory; both pass tests/ports, one
+conformance suite a port.
+
+Calls marked *plain* cannot block for long and are made where the caller runs. Calls marked *blocking* may
+wait for a disk: storage makes them only inside a job that it hands to a `Worker`, whose completion comes
+back as an event on the caller's side. A job touches nothing but files and what was handed to it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, Protocol, TypeVar
+
+__all__ = ["Buffer", "Clock", "File", "FileSystem", "Lane", "Lock", "Randomness", "ViewStore", "Worker"]
+
+Buffer = bytes | bytearray | memoryview
+
+Lane = Literal["sync", "disk", "read"]
+"""Jobs of one lane `sync` or `disk` run one after another; those of `read` in any order, several at once."""
+
+T = TypeVar("T")
+
+
+class File(Protocol):
+    """An open file. Errors of the disk are OSError with errno set. Closed when nobody refers to it any more."""
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        """Plain: write at `position` (bytes) as one call; the number of bytes written may be short."""
+
+    def read_cached(self, position: int, size: int) -> Buffer | None:
+        """Plain: the bytes at `position` if memory holds all of them, else None. Short only at the end of the file."""
+
+    def read(self, position: int, size: int) -> Buffer:
+        """Blocking: the bytes at `position`; short only at the end of the file."""
+
+    def sync(self) -> None:
+        """Blocking: everything written before this call, and the size, is on disk when it returns (fdatasync)."""
+
+    def truncate(self, size: int) -> None:
+        """Blocking: cut or extend with zeros."""
+
+    def allocate(self, size: int) -> None:
+        """Blocking: give the file `size` bytes that a later write cannot run out of space for."""
+
+    def size(self) -> int:
+        """Plain: bytes."""
+
+    def close(self) -> None:
+        """Plain: give the file back now."""
+
+
+class Lock(Protocol):
+    """A held lock."""
+
+    def release(self) -> None:
+        """Let others have it."""
+
+
+class FileSystem(Protocol):
+    """A directory tree. Paths are relative to its root, with `/` between their parts."""
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        """Plain: open for reading and writing. FileNotFoundError where it is absent and not to be made."""
+
+    def exists(self, path: str) -> bool:
+        """Plain: is there a file or directory."""
+
+    def names(self, path: str) -> list[str]:
+        """Blocking: names in a directory, sorted; FileNotFoundError where there is none."""
+
+    def make_directory(self, path: str) -> None:
+        """Plain: make it and those above it; nothing where it exists."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Blocking: in one step; replaces `new`."""
+
+    def unlink(self, path: str) -> None:
+        """Blocking: remove a file; those who have it open go on reading it. Nothing where it is absent."""
+
+    def remove_directory(self, path: str) -> None:
+        """Blocking: remove it with everything in it; nothing where it is absent."""
+
+    def sync_directory(self, path: str) -> None:
+        """Blocking: names made, renamed and removed in it before this call are on disk when it returns."""
+
+    def lock(self, path: str) -> Lock | None:
+        """Plain: take the lock file `path`, making it; None where another process holds it."""
+
+
+class Worker(Protocol):
+    """Runs blocking work somewhere else, and plain work a little later."""
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Run `action` on the caller's side once what is being handled now has been handled."""
+
+    def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        """Run `job` in `lane`; then, on the caller's side and never inside this call, `done(result or exception)`."""
+
+
+class Clock(Protocol):
+    """Time, as whole milliseconds and as fine seconds for measuring."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, UTC; may jump."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some start; never goes back."""
+
+    def seconds(self) -> float:
+        """Seconds since some start with the finest resolution there is; never goes back."""
+
+
+class Randomness(Protocol):
+    """Bytes nobody can guess; a seed's in tests."""
+
+    def token(self, size: int) -> bytes:
+        """`size` random bytes."""
+
+
+class ViewStore(Protocol):
+    """An ordered map of bytes to bytes on disk that is written in atomic batches.
+
+    After a crash the map is as it was after *some* earlier batch, at or after the last flush: batches are never
+    torn and never reordered. So a position written in each batch tells which of them survived.
+    """
+
+    def get(self, key: bytes) -> bytes | None:
+        """Plain: the value of `key`."""
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Plain: entries with `first <= key < end` in order, as they were when the scan began."""
+
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        """Blocking: apply the puts, then the deletes, all or none; what is written is read at once."""
+
+    def flush(self) -> None:
+        """Blocking: everything written before this call survives a crash."""
+
+    def clear(self) -> None:
+        """Blocking: remove everything."""
+
+    def close(self) -> None:
+        """Blocking: flush and give it back."""

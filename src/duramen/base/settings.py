@@ -1,0 +1,201 @@
+"""Settings: what one is, how its value is read and checked, and the values of a node with their sources.
+
+The settings themselves are data, in `base.catalogue`. Pure: reading files and the environment is the caller's.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from duramen.base.errors import ConfigInvalid, SettingInvalid
+from duramen.base.units import parse_bytes, parse_ms
+
+__all__ = ["Kind", "Scope", "Setting", "Settings", "Source", "Value", "check", "flatten", "nearest"]
+
+Value = int | float | str | bool
+Kind = Literal["integer", "number", "flag", "text", "choice"]
+Scope = Literal["broker", "stream"]
+Source = Literal["option", "environment", "file", "default"]
+
+_INT64_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: everything that the docs, the options, the checks and DescribeConfigs need to know of it.
+
+    `broker_default` names the broker setting whose value is a stream setting's default; `without_effect` says
+    why Kafka's setting is accepted although it changes nothing here.
+    """
+
+    name: str
+    kind: Kind
+    default: Value
+    doc: str
+    scope: Scope = "broker"
+    unit: str = ""
+    kafka: bool = False
+    dynamic: bool = False
+    minimum: int | None = None
+    maximum: int | None = None
+    choices: tuple[str, ...] = ()
+    broker_default: str = ""
+    option: str = ""
+    without_effect: str = ""
+
+    @property
+    def option_name(self) -> str:
+        """The command-line option: `--wal-max-bytes` for `wal.max.bytes`, unless it has a name of its own."""
+        return self.option or "--" + self.name.replace(".", "-")
+
+    @property
+    def environment_name(self) -> str:
+        """The environment variable: `DURAMEN_WAL_MAX_BYTES`."""
+        return "DURAMEN_" + self.name.replace(".", "_").upper()
+
+    @property
+    def expected(self) -> str:
+        """What a right value looks like, for error messages and the docs."""
+        if self.kind == "flag":
+            return "true or false"
+        if self.kind == "choice":
+            return "one of " + ", ".join(self.choices)
+        if self.kind == "text":
+            return "text"
+        what = {"bytes": "a number of bytes such as 1048576 or 1MiB", "ms": "a time such as 30000 or 30s"}.get(
+            self.unit, "a whole number" if self.kind == "integer" else "a number"
+        )
+        bounds = []
+        if self.minimum is not None:
+            bounds.append(f"at least {self.minimum}")
+        if self.maximum is not None and self.maximum < _INT64_MAX:
+            bounds.append(f"at most {self.maximum}")
+        return ", ".join([what, *bounds])
+
+    def value_type(self) -> Any:
+        """What msgspec checks a value against."""
+        match self.kind:
+            case "integer":
+                return Annotated[int, msgspec.Meta(ge=self.minimum, le=min(self.maximum or _INT64_MAX, _INT64_MAX))]
+            case "number":
+                return Annotated[float, msgspec.Meta(ge=self.minimum, le=self.maximum)]
+            case "flag":
+                return bool
+            case "text" | "choice":
+                return str
+
+
+def check(setting: Setting, value: object) -> Value:
+    """`value` as this setting's type, from text or from a TOML or JSON value.
+
+    Raises SettingInvalid (ConfigInvalid for a stream's setting) naming the key, the value and what would be right.
+    """
+    error = SettingInvalid if setting.scope == "broker" else ConfigInvalid
+    try:
+        if isinstance(value, str) and setting.kind == "integer" and setting.unit in ("bytes", "ms"):
+            value = (parse_bytes if setting.unit == "bytes" else parse_ms)(value)
+        if isinstance(value, str) and setting.kind == "flag":
+            value = value.strip().lower()
+        converted: Value = msgspec.convert(value, setting.value_type(), strict=False)
+        if setting.kind == "choice":
+            converted = _choice(setting, str(converted))
+    except (ValueError, msgspec.ValidationError):
+        raise error(f"{setting.name}: {value!r} does not fit; it must be {setting.expected}") from None
+    return converted
+
+
+def _choice(setting: Setting, value: str) -> str:
+    # Kafka writes lists of choices with and without blanks: "compact, delete".
+    normal = ",".join(sorted(part.strip() for part in value.split(",")))
+    for choice in setting.choices:
+        if value.strip().lower() == choice.lower() or normal.lower() == ",".join(sorted(choice.split(","))).lower():
+            return choice
+    raise ValueError(value)
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The known name nearest to `name` as the end of a sentence, or nothing where none is near."""
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """A TOML document with nested tables as one mapping of dotted names."""
+    flat: dict[str, object] = {}
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, f"{name}."))
+        else:
+            flat[name] = value
+    return flat
+
+
+class Settings:
+    """A node's settings: every broker setting has a value here, and the value has a source."""
+
+    __slots__ = ("_catalogue", "_sources", "_values")
+
+    def __init__(
+        self,
+        catalogue: Mapping[str, Setting],
+        *,
+        options: Mapping[str, object] | None = None,
+        environment: Mapping[str, str] | None = None,
+        file: Mapping[str, object] | None = None,
+        file_name: str = "duramen.toml",
+    ) -> None:
+        """Take each value from the first of option, environment, file and default that has one.
+
+        `environment` may hold other variables; only DURAMEN_ ones that name a setting count. Raises SettingInvalid.
+        """
+        self._catalogue = catalogue
+        self._values: dict[str, Value] = {}
+        self._sources: dict[str, Source] = {}
+        file = file or {}
+        for name in file:
+            if name not in catalogue:
+                raise SettingInvalid(f"{file_name}: {name} is not a setting{nearest(name, catalogue)}")
+        for setting in catalogue.values():
+            raw: object
+            source: Source
+            if options and options.get(setting.name) is not None:
+                raw, source = options[setting.name], "option"
+            elif environment and setting.environment_name in environment:
+                raw, source = environment[setting.environment_name], "environment"
+            elif setting.name in file:
+                raw, source = file[setting.name], "file"
+            else:
+                raw, source = setting.default, "default"
+            self._values[setting.name] = check(setting, raw)
+            self._sources[setting.name] = source
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def integer(self, name: str) -> int:
+        """The value of an integer setting."""
+        return int(self._values[name])
+
+    def text(self, name: str) -> str:
+        """The value of a text or choice setting."""
+        return str(self._values[name])
+
+    def flag(self, name: str) -> bool:
+        """The value of a flag."""
+        return bool(self._values[name])
+
+    def source(self, name: str) -> Source:
+        """Where the value comes from."""
+        return self._sources[name]
+
+    def setting(self, name: str) -> Setting:
+        """The setting itself."""
+        return self._catalogue[name]
+
+    def names(self) -> Iterable[str]:
+        """Every setting's name, in the order of the catalogue."""
+        return self._catalogue.keys()

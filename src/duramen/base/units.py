@@ -1,0 +1,73 @@
+"""Sizes and times as people write them: `1GiB`, `64 KiB`, `7d`, `500ms`. Pure functions on text and numbers."""
+
+import re
+
+__all__ = ["KIB", "MIB", "format_bytes", "format_ms", "parse_bytes", "parse_ms"]
+
+KIB = 1024
+MIB = 1024 * KIB
+
+_BYTES = {
+    "": 1,
+    "b": 1,
+    "k": 1000,
+    "kb": 1000,
+    "m": 1000**2,
+    "mb": 1000**2,
+    "g": 1000**3,
+    "gb": 1000**3,
+    "t": 1000**4,
+    "tb": 1000**4,
+    "kib": KIB,
+    "mib": MIB,
+    "gib": 1024 * MIB,
+    "tib": 1024 * 1024 * MIB,
+}
+_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_NUMBER = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def _parse(text: str, factors: dict[str, int], example: str) -> int:
+    match = _NUMBER.fullmatch(text)
+    if match is None or match[2].lower() not in factors:
+        raise ValueError(f"expected {example}")
+    number, factor = match[1], factors[match[2].lower()]
+    if "." not in number:
+        return int(number) * factor
+    return round(float(number) * factor)
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes in `text`: a whole number, or a number with KiB, MiB, GiB, TiB (1024) or kB, MB, GB, TB (1000).
+
+    Raises ValueError saying what was expected.
+    """
+    return _parse(text, _BYTES, "a number of bytes, for example 1048576 or 1MiB")
+
+
+def parse_ms(text: str) -> int:
+    """Milliseconds in `text`: a whole number, or a number with ms, s, m, h, d or w.
+
+    Raises ValueError saying what was expected.
+    """
+    return _parse(text, _MS, "a number of milliseconds, for example 500, 30s or 7d")
+
+
+def format_bytes(count: int) -> str:
+    """`count` bytes for people, with three digits at most: `1.5 MiB`."""
+    if abs(count) < KIB:
+        return f"{count} B"
+    size = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        size /= 1024
+        if abs(size) < 1000 or unit == "TiB":
+            break
+    return f"{size:.3g} {unit}" if abs(size) < 1000 else f"{size:.0f} {unit}"
+
+
+def format_ms(duration_ms: float) -> str:
+    """A duration for people: `0.21 ms`, `12.5 s`, `3 d`."""
+    for unit, factor in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if abs(duration_ms) >= factor:
+            return f"{duration_ms / factor:.3g} {unit}"
+    return f"{duration_ms:.3g} ms"

@@ -1,0 +1,331 @@
+"""Record batches v2, the unit on the wire, on disk and in replication. Big-endian, as Kafka's protocol has them.
+
+     0  int64   base offset            stamped by the leader; outside the CRC
+     8  int32   length                 of everything after this field
+    12  int32   leader epoch           stamped by the leader; outside the CRC
+    16  int8    magic                  2
+    17  uint32  CRC-32C                of everything after this field
+    21  int16   attributes             0-2 codec, 3 timestamps are the append's, 4 transactional, 5 control,
+                                       6 base timestamp is the delete horizon
+    23  int32   last offset delta
+    27  int64   base timestamp         ms since 1970
+    35  int64   max timestamp
+    43  int64   producer id            -1 without idempotence
+    51  int16   producer epoch
+    53  int32   base sequence
+    57  int32   count of records
+    61  …       records, compressed together
+
+A record: varint length, int8 attributes, varint timestamp delta, varint offset delta, varint key length (-1
+null) and key, varint value length and value, varint count of headers, each varint length and key, varint
+length (-1 null) and value. https://kafka.apache.org/documentation/#recordbatch
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from duramen.base.errors import BatchCorrupt, BatchInvalid
+from duramen.base.ports import Buffer
+from duramen.codec.compression import compress, decompress
+from duramen.codec.crc import crc32c
+from duramen.codec.varint import encode_varint, read_varint
+
+__all__ = [
+    "APPEND_TIME",
+    "CODEC_MASK",
+    "CONTROL",
+    "HEADER_BYTES",
+    "LENGTH_END",
+    "TRANSACTIONAL",
+    "Header",
+    "Headers",
+    "NewRecord",
+    "Record",
+    "batches",
+    "check",
+    "encode",
+    "encode_record",
+    "header",
+    "records",
+    "seal",
+    "set_append_time",
+    "stamp",
+]
+
+HEADER_BYTES: Final = 61
+LENGTH_END: Final = 12  # the length field counts from here
+CRC_START: Final = 21
+CODEC_MASK: Final = 0x07
+APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+
+MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
+_SMALLEST_RECORD_BYTES = 7
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_INT64 = struct.Struct(">q")
+_INT32 = struct.Struct(">i")
+_UINT32 = struct.Struct(">I")
+_UNSEALED = struct.Struct(">qiibI")  # up to the CRC
+_SEALED = struct.Struct(">hiqqqhii")  # from the attributes on: what the CRC covers before the records
+
+Headers = Sequence[tuple[bytes, bytes | None]]
+
+
+class Header(NamedTuple):
+    """The fields of a batch in the order of the layout above."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + LENGTH_END
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the batch's last."""
+        return self.base_offset + self.last_offset_delta + 1
+
+
+class Record(NamedTuple):
+    """A record as it is read: its own offset and its timestamp in ms."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...]
+
+
+class NewRecord(NamedTuple):
+    """A record as it is written."""
+
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def header(buffer: Buffer, position: int = 0) -> Header:
+    """The header at `position`, unchecked. Raises BatchCorrupt where the buffer is too short for one."""
+    try:
+        return Header._make(_HEADER.unpack_from(buffer, position))
+    except struct.error:
+        raise BatchCorrupt("a record batch is cut off in its header") from None
+
+
+def check(buffer: Buffer) -> Header:
+    """The header of a batch that a producer sent, after every check that needs no decoding of records.
+
+    Raises BatchCorrupt (size, CRC, counts) or BatchInvalid (magic, control batch, more than one batch).
+    """
+    size = len(buffer)
+    if size < HEADER_BYTES:
+        raise BatchCorrupt(f"a record batch has at least {HEADER_BYTES} bytes; this one has {size}")
+    found = Header._make(_HEADER.unpack_from(buffer))
+    if found.magic != 2:
+        raise BatchInvalid(f"record batches have the magic 2; this one has {found.magic}")
+    if found.length != size - LENGTH_END:
+        if HEADER_BYTES - LENGTH_END <= found.length < size - LENGTH_END:
+            raise BatchInvalid("one record batch a partition is allowed in a request")
+        raise BatchCorrupt(f"a record batch says it has {found.length + LENGTH_END} bytes and has {size}")
+    if crc32c(memoryview(buffer)[CRC_START:]) != found.crc:
+        raise BatchCorrupt("a record batch does not match its CRC")
+    if found.records <= 0 or found.last_offset_delta != found.records - 1:
+        raise BatchCorrupt(
+            f"a record batch has {found.records} records and a last offset delta of {found.last_offset_delta}"
+        )
+    codec = found.attributes & CODEC_MASK
+    if codec > 4:
+        raise BatchInvalid(f"no compression codec has the number {codec}")
+    if codec == 0 and found.records * _SMALLEST_RECORD_BYTES > size - HEADER_BYTES:
+        raise BatchCorrupt(f"{found.records} records do not fit into {size - HEADER_BYTES} bytes")
+    if found.attributes & CONTROL:
+        raise BatchInvalid("clients may not write control batches")
+    return found
+
+
+def stamp(buffer: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Write base offset and leader epoch in place; the CRC does not cover them."""
+    _INT64.pack_into(buffer, 0, base_offset)
+    _INT32.pack_into(buffer, 12, leader_epoch)
+
+
+def set_append_time(buffer: bytearray | memoryview, now_ms: int) -> None:
+    """Mark the batch's timestamps as the append's and make them `now_ms`; the CRC is made again."""
+    attributes = int.from_bytes(buffer[21:23], "big") | APPEND_TIME
+    buffer[21:23] = attributes.to_bytes(2, "big")
+    _INT64.pack_into(buffer, 35, now_ms)
+    _UINT32.pack_into(buffer, 17, crc32c(memoryview(buffer)[CRC_START:]))
+
+
+def batches(buffer: Buffer) -> Iterator[tuple[int, Header]]:
+    """Position and header of each whole batch in `buffer`; a batch cut off at the end is left out.
+
+    Raises BatchCorrupt where a length cannot be.
+    """
+    position, end = 0, len(buffer)
+    while position + HEADER_BYTES <= end:
+        found = Header._make(_HEADER.unpack_from(buffer, position))
+        if found.length < HEADER_BYTES - LENGTH_END:
+            raise BatchCorrupt(f"a record batch says it has {found.length + LENGTH_END} bytes")
+        if position + found.size > end:
+            return
+        yield position, found
+        position += found.size
+
+
+def records(buffer: Buffer, *, verify: bool = True, limit_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
+    """The records of one whole batch. Raises BatchCorrupt where it does not match its CRC or itself."""
+    found = header(buffer)
+    view = memoryview(buffer)[: found.size]
+    if len(view) != found.size or found.size < HEADER_BYTES:
+        raise BatchCorrupt("a record batch is cut off")
+    if found.magic != 2:
+        raise BatchCorrupt(f"record batches have the magic 2; this one has {found.magic}")
+    if verify and crc32c(view[CRC_START:]) != found.crc:
+        raise BatchCorrupt("a record batch does not match its CRC")
+    codec = found.attributes & CODEC_MASK
+    body = view[HEADER_BYTES:]
+    data = decompress(codec, body, limit_bytes) if codec else bytes(body)
+    append_time = found.max_timestamp if found.attributes & APPEND_TIME else None
+    position = 0
+    try:
+        for _ in range(found.records):
+            length, position = read_varint(data, position)
+            end = position + length
+            if length < 0 or end > len(data):
+                raise BatchCorrupt("a record is cut off")
+            yield _record(data, position, end, found, append_time)
+            position = end
+    except ValueError as error:
+        raise BatchCorrupt(f"a record is damaged: {error}") from None
+    if position != len(data):
+        raise BatchCorrupt(f"a record batch has {len(data) - position} bytes after its last record")
+
+
+def _record(data: bytes, position: int, end: int, batch: Header, append_time: int | None) -> Record:
+    timestamp_delta, position = read_varint(data, position + 1)
+    offset_delta, position = read_varint(data, position)
+    key, position = _field(data, position, end)
+    value, position = _field(data, position, end)
+    count, position = read_varint(data, position)
+    if count < 0 or count > end - position:
+        raise BatchCorrupt(f"a record has {count} headers")
+    headers = []
+    for _ in range(count):
+        name, position = _field(data, position, end)
+        content, position = _field(data, position, end)
+        if name is None:
+            raise BatchCorrupt("a record header has no key")
+        headers.append((name, content))
+    if position != end:
+        raise BatchCorrupt("a record's fields do not fill its length")
+    timestamp = batch.base_timestamp + timestamp_delta if append_time is None else append_time
+    return Record(batch.base_offset + offset_delta, timestamp, key, value, tuple(headers))
+
+
+def _field(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(data, position)
+    if length < 0:
+        return None, position
+    if position + length > end:
+        raise BatchCorrupt("a record is cut off")
+    return data[position : position + length], position + length
+
+
+def encode_record(
+    timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Headers = ()
+) -> bytes:
+    """One record behind its length, ready to be joined with others and sealed into a batch."""
+    parts = [b"\0", encode_varint(timestamp_delta), encode_varint(offset_delta)]
+    parts += (b"\x01",) if key is None else (encode_varint(len(key)), key)
+    parts += (b"\x01",) if value is None else (encode_varint(len(value)), value)
+    parts.append(encode_varint(len(headers)))
+    for name, content in headers:
+        parts += (encode_varint(len(name)), name)
+        parts += (b"\x01",) if content is None else (encode_varint(len(content)), content)
+    body = b"".join(parts)
+    return encode_varint(len(body)) + body
+
+
+def seal(
+    encoded: bytes,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    codec: int = 0,
+    attributes: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytearray:
+    """A batch of `count` records that `encode_record` made with the deltas 0, 1, 2 … and were joined."""
+    body = compress(codec, encoded) if codec else encoded
+    sealed = _SEALED.pack(
+        attributes | codec,
+        count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    length = HEADER_BYTES - LENGTH_END + len(body)
+    out = bytearray(_UNSEALED.pack(base_offset, length, leader_epoch, 2, crc32c(body, crc32c(sealed))))
+    out += sealed
+    out += body
+    return out
+
+
+def encode(
+    new: Iterable[NewRecord],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    codec: int = 0,
+    attributes: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytearray:
+    """A batch of `new` records, of which there is at least one."""
+    parts: list[bytes] = []
+    base_timestamp = max_timestamp = -1
+    for index, record in enumerate(new):
+        if index == 0:
+            base_timestamp = max_timestamp = record.timestamp
+        max_timestamp = max(max_timestamp, record.timestamp)
+        parts.append(encode_record(record.timestamp - base_timestamp, index, record.key, record.value, record.headers))
+    return seal(
+        b"".join(parts),
+        len(parts),
+        base_timestamp,
+        max_timestamp,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        codec=codec,
+        attributes=attributes,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )

@@ -1,0 +1,26 @@
+"""The Clock and Randomness ports."""
+
+import os
+import time
+
+__all__ = ["HostClock", "HostRandomness"]
+
+
+class HostClock:
+    """The machine's clocks."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def seconds(self) -> float:
+        return time.perf_counter()
+
+
+class HostRandomness:
+    """The system's randomness."""
+
+    def token(self, size: int) -> bytes:
+        return os.urandom(size)

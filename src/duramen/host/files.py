@@ -1,0 +1,140 @@
+"""The FileSystem port on a real directory."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Final
+
+from duramen.base.ports import Buffer
+
+__all__ = ["HostFile", "HostFileSystem", "HostLock"]
+
+_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+_MAX_BUFFERS: Final = 1000  # IOV_MAX is 1024
+_datasync = getattr(os, "fdatasync", os.fsync)
+_full_sync: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
+
+
+class HostFile:
+    """A file descriptor; closed with the object."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __del__(self) -> None:
+        self.close()
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        if len(buffers) == 1:
+            return os.pwrite(self._fd, buffers[0], position)
+        return os.pwritev(self._fd, buffers[:_MAX_BUFFERS], position)
+
+    def read_cached(self, position: int, size: int) -> Buffer | None:
+        if not _NOWAIT:
+            return None
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [buffer], position, _NOWAIT)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS):
+                return None
+            raise
+        # Short: the rest is not in memory, or the file ends there; a blocking read tells.
+        return buffer if count == size else None
+
+    def read(self, position: int, size: int) -> Buffer:
+        data = os.pread(self._fd, size, position)
+        if len(data) in (0, size):
+            return data
+        parts = [data]
+        while (got := sum(map(len, parts))) < size and (data := os.pread(self._fd, size - got, position + got)):
+            parts.append(data)
+        return b"".join(parts)
+
+    def sync(self) -> None:
+        if _full_sync is not None:
+            fcntl.fcntl(self._fd, _full_sync)
+        else:
+            _datasync(self._fd)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def allocate(self, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._fd, 0, size)
+        else:
+            os.ftruncate(self._fd, size)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class HostLock:
+    """A locked file descriptor; the lock goes with the process."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+class HostFileSystem:
+    """Files below a directory."""
+
+    def __init__(self, root: str) -> None:
+        self._root = os.path.abspath(root)
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._root, path) if path else self._root
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> HostFile:
+        flags = os.O_RDONLY if read_only else os.O_RDWR | (os.O_CREAT if create else 0)
+        return HostFile(os.open(self._path(path), flags | os.O_CLOEXEC, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._path(path))
+
+    def names(self, path: str) -> list[str]:
+        return sorted(os.listdir(self._path(path)))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(self._path(path), exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(self._path(old), self._path(new))
+
+    def unlink(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path(path))
+
+    def remove_directory(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._path(path))
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> HostLock | None:
+        fd = os.open(self._path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        return HostLock(fd)

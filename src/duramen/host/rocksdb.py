@@ -1,0 +1,66 @@
+"""The ViewStore port on RocksDB. The only module that knows the binding."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+
+from rocksdict import Options, Rdict, WriteBatch, WriteOptions
+
+__all__ = ["RocksViewStore"]
+
+_MIB = 1024 * 1024
+
+
+def _options() -> Options:
+    # Small: a node keeps one or a few of these beside everything else, within its memory limit.
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(4 * _MIB)
+    options.set_max_write_buffer_number(2)
+    options.set_max_open_files(128)
+    options.set_max_background_jobs(1)
+    options.set_keep_log_file_num(1)
+    return options
+
+
+class RocksViewStore:
+    """A view in a directory. RocksDB's own log is off: the log that the view is derived from is the truth.
+
+    So a crash leaves what was flushed, which is always the state after some batch.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Open or make it. Raises Exception of the binding where the directory is damaged; then remove it."""
+        self._path = path
+        self._write_options = WriteOptions()
+        self._write_options.disable_wal = True
+        self._db = Rdict(path, _options())
+
+    def get(self, key: bytes) -> bytes | None:
+        value = self._db.get(key)
+        return value if isinstance(value, bytes) else None
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for key, value in self._db.items(from_key=first):
+            if not isinstance(key, bytes) or key >= end:
+                return
+            yield key, bytes(value)
+
+    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        batch = WriteBatch(raw_mode=True)
+        for key, value in puts:
+            batch[key] = value
+        for key in deletes:
+            del batch[key]
+        self._db.write(batch, self._write_options)
+
+    def flush(self) -> None:
+        self._db.flush(wait=True)
+
+    def clear(self) -> None:
+        self._db.close()
+        shutil.rmtree(self._path)
+        self._db = Rdict(self._path, _options())
+
+    def close(self) -> None:
+        self._db.flush(wait=True)
+        self._db.close()

@@ -1,0 +1,78 @@
+"""The node checkpoint: what every log is, up to which position, and from where the WAL has to be replayed.
+
+A file `checkpoint-<number>`: 8 bytes "DURCHKP1", uint32 CRC-32C of everything after it, uint32 format, and a
+MessagePack array (`Checkpoint`). The two newest are kept, and the WAL that the older one needs, so that losing
+either generation loses nothing.
+"""
+
+import struct
+from typing import Final
+
+import msgspec
+
+from duramen.base.ports import FileSystem
+from duramen.codec.crc import crc32c
+from duramen.storage.io import write_all
+
+__all__ = ["FORMAT", "Checkpoint", "checkpoint_numbers", "read_checkpoint", "write_checkpoint"]
+
+FORMAT: Final = 1
+
+_PREFIX: Final = "checkpoint-"
+_MAGIC: Final = b"DURCHKP1"
+_HEADER = struct.Struct(">8sII")
+_KEPT = 2
+
+
+class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
+    """`logs` holds one encoded `LogState` a log. `replay` is the WAL position that the logs' states stand at."""
+
+    directory_id: bytes
+    node_epoch: int
+    next_log_id: int
+    replay: int
+    wal_generation: int
+    clean: bool
+    logs: list[msgspec.Raw]
+
+
+def _name(number: int) -> str:
+    return f"{_PREFIX}{number:012d}"
+
+
+def checkpoint_numbers(files: FileSystem) -> list[int]:
+    """The numbers of the checkpoints there are, newest first. Blocking."""
+    found = []
+    for name in files.names(""):
+        number = name.removeprefix(_PREFIX)
+        if name != number and number.isdigit():
+            found.append(int(number))
+    return sorted(found, reverse=True)
+
+
+def read_checkpoint(files: FileSystem, number: int) -> Checkpoint | None:
+    """That checkpoint; None where it is damaged. Blocking. Raises OSError where it cannot be read."""
+    file = files.open(_name(number), read_only=True)
+    data = bytes(file.read(0, file.size()))
+    if len(data) < _HEADER.size:
+        return None
+    magic, crc, format_ = _HEADER.unpack_from(data)
+    if magic != _MAGIC or crc != crc32c(memoryview(data)[12:]) or format_ != FORMAT:
+        return None
+    return msgspec.msgpack.decode(memoryview(data)[_HEADER.size :], type=Checkpoint)
+
+
+def write_checkpoint(files: FileSystem, number: int, checkpoint: Checkpoint) -> None:
+    """Write that checkpoint and remove all but the newest two. Blocking; synced when it returns. Raises OSError."""
+    body = struct.pack(">I", FORMAT) + msgspec.msgpack.encode(checkpoint)
+    temporary = "checkpoint.new"
+    files.unlink(temporary)
+    file = files.open(temporary, create=True)
+    write_all(file, [_MAGIC, struct.pack(">I", crc32c(body)), body], 0)
+    file.sync()
+    file.close()
+    files.rename(temporary, _name(number))
+    files.sync_directory("")
+    for old in checkpoint_numbers(files):
+        if old <= number - _KEPT:
+            files.unlink(_name(old))

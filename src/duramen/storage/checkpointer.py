@@ -1,0 +1,196 @@
+"""The checkpoint cycle: copy what waits, sync the segments, write the node checkpoint, let the WAL go.
+
+The states it writes stand at one WAL position, taken when the cycle begins: everything before it is in the
+segments by the time the checkpoint names it. The WAL is released up to the position of the checkpoint *before*,
+so that either generation is enough to recover from.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from duramen.base.metrics import Metrics
+from duramen.base.ports import FileSystem, Worker
+from duramen.storage.checkpoint import Checkpoint, write_checkpoint
+from duramen.storage.copier import Copier
+from duramen.storage.index import BLOCK_SHIFT
+from duramen.storage.log import Log, LogState
+from duramen.storage.syncing import SegmentSync, plan_sync, sync_segments, synced, write_index
+from duramen.storage.wal import Wal
+
+__all__ = ["Checkpointer"]
+
+
+class NodeState(Protocol):
+    """What the store tells about itself."""
+
+    directory_id: bytes
+    node_epoch: int
+    next_log_id: int
+
+    def each_log(self) -> Iterable[Log]:
+        """Every log that is not deleted."""
+
+
+class _Snapshot(NamedTuple):
+    log: Log
+    version: int
+    state: LogState | None  # None where the entry of the last checkpoint is still right
+    waits: bool  # for bytes in memory to reach the last segment's file
+
+
+class _Entry(NamedTuple):
+    log: Log
+    version: int
+    raw: bytes
+
+
+def _snapshot(log: Log) -> _Snapshot:
+    if log.saved is not None and log.saved[0] == log.version:
+        return _Snapshot(log, log.version, None, waits=False)
+    return _Snapshot(log, log.version, log.state(), waits=bool(log.active.pending))
+
+
+def _encode(snapshot: _Snapshot) -> _Entry:
+    log, state = snapshot.log, snapshot.state
+    if state is None and log.saved is not None:
+        return _Entry(log, *log.saved)
+    if state is None:
+        raise AssertionError("a log without a state has an entry")
+    if snapshot.waits and state.segments:
+        last = state.segments[-1]
+        for segment in log.segments:
+            if segment.base_offset == last.base_offset and segment.index is not None:
+                crc = segment.index.crc(last.size >> BLOCK_SHIFT)
+                state = msgspec.structs.replace(state, tail=state.tail._replace(crc=crc))
+    return _Entry(log, snapshot.version, msgspec.msgpack.encode(state))
+
+
+class Checkpointer:
+    """Runs one cycle at a time; whoever asks during one gets another after it.
+
+    After a failed sync of a segment no checkpoint is written any more: the WAL keeps what the segment may have
+    lost, and the next start writes it again from there.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        worker: Worker,
+        node: NodeState,
+        wal: Wal,
+        copier: Copier,
+        metrics: Metrics,
+        *,
+        number: int,
+        released: int,
+        on_segment_failure: Callable[[Log, OSError], None],
+    ) -> None:
+        """`number` is that of the newest checkpoint there is; the WAL before `released` is needed by none."""
+        self._files = files
+        self._worker = worker
+        self._node = node
+        self._wal = wal
+        self._copier = copier
+        self._number = number
+        self._released = released
+        self._on_segment_failure = on_segment_failure
+        self._failed: OSError | None = None
+        self._running = False
+        self._waiting: list[Callable[[OSError | None], None]] = []
+        self._again = False
+        self._clean = False
+        self._written = metrics.counter("duramen_checkpoints_total")
+
+    def request(self, done: Callable[[OSError | None], None] | None = None, *, clean: bool = False) -> None:
+        """Run a cycle that covers everything appended so far, then `done(None)` or `done(error)`.
+
+        `clean` says that nothing will be appended after it: the next start need not read the WAL.
+        """
+        self._clean = self._clean or clean
+        if done is not None:
+            self._waiting.append(done)
+        if self._running:
+            self._again = True
+            return
+        self._running = True
+        self._copier.when_idle(self._begin)
+
+    def _begin(self, _: OSError | None) -> None:
+        if self._copier.running:
+            self._copier.when_idle(self._begin)
+            return
+        self._again = False
+        finishing, self._waiting = self._waiting, []
+        if self._failed is not None:
+            self._finish(finishing, self._failed)
+            return
+        position = self._wal.end
+        states = [_snapshot(log) for log in self._node.each_log() if log.written]
+
+        def copied(error: OSError | None) -> None:
+            if error is not None:
+                self._finish(finishing, error)
+                return
+            # Only now is the CRC of each last block known up to the position that its state stands at.
+            entries = [_encode(snapshot) for snapshot in states if not snapshot.log.deleted]
+            self._sync(position, entries, finishing)
+
+        self._copier.copy(copied)
+
+    def _sync(self, position: int, entries: list[_Entry], finishing: list[Callable[[OSError | None], None]]) -> None:
+        unsynced, self._copier.unsynced = self._copier.unsynced, {}
+        syncs = [plan_sync(log, segment) for segment, log in unsynced.items() if not log.deleted]
+        self._number += 1
+        number = self._number
+        checkpoint = Checkpoint(
+            self._node.directory_id,
+            self._node.node_epoch,
+            self._node.next_log_id,
+            position,
+            position >> 32,
+            self._clean,
+            [msgspec.Raw(entry.raw) for entry in entries],
+        )
+
+        def job() -> list[tuple[SegmentSync, OSError]]:
+            for sync in syncs:
+                write_index(self._files, sync)
+            failures = sync_segments(self._files, syncs)
+            if not failures:
+                write_checkpoint(self._files, number, checkpoint)
+            return failures
+
+        def done(result: list[tuple[SegmentSync, OSError]] | BaseException) -> None:
+            if isinstance(result, BaseException):
+                # Nothing is known to be synced, and nothing is lost: the next cycle does all of it again.
+                self._copier.unsynced = unsynced | self._copier.unsynced
+                self._finish(finishing, result if isinstance(result, OSError) else OSError(str(result)))
+                return
+            if result:
+                self._failed = result[0][1]
+                for sync, error in result:
+                    self._on_segment_failure(sync.log, error)
+                self._finish(finishing, self._failed)
+                return
+            self._complete(position, entries, syncs)
+            self._finish(finishing, None)
+
+        self._worker.submit("disk", job, done)
+
+    def _complete(self, position: int, entries: list[_Entry], syncs: list[SegmentSync]) -> None:
+        for sync in syncs:
+            synced(sync)
+        for entry in entries:
+            entry.log.saved = (entry.version, entry.raw)
+        self._written.value += 1
+        previous, self._released = self._released, position
+        self._wal.release(previous)
+
+    def _finish(self, finishing: list[Callable[[OSError | None], None]], error: OSError | None) -> None:
+        self._running = False
+        for done in finishing:
+            done(error)
+        if self._again or (self._waiting and not self._running):
+            self.request()

@@ -1,0 +1,257 @@
+"""The deferred copy: batches that wait in memory are merged and written into their segments, off the caller's side.
+
+One job at a time, in the worker's `disk` lane. What was copied is not synced; the checkpointer does that.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Buffer, File, FileSystem, Worker
+from duramen.storage.handles import Handles
+from duramen.storage.index import IndexHeader, cover
+from duramen.storage.io import write_all
+from duramen.storage.log import Log
+from duramen.storage.segment import Segment
+
+__all__ = ["Copier", "SegmentWrite", "Written", "plan_writes", "take_over", "write_segment"]
+
+_JOIN_BYTES = 256 * 1024
+
+
+class SegmentWrite(NamedTuple):
+    """What a job writes into one segment: `buffers` at `position`."""
+
+    log: Log
+    segment: Segment
+    header: IndexHeader
+    path: str
+    file: File | None
+    index_file: File | None
+    position: int
+    tail_crc: int
+    buffers: list[Buffer]
+
+
+class Written(NamedTuple):
+    """What came of it: the files, and the CRCs of the blocks that it completed and began."""
+
+    write: SegmentWrite
+    file: File
+    index_file: File
+    end: int
+    crcs: list[int]
+    tail_crc: int
+
+
+def _create_segment_files(files: FileSystem, path: str, header: IndexHeader) -> tuple[File, File]:
+    """A segment's two files, empty but for the index's header. Blocking. Raises OSError."""
+    files.make_directory(path.rpartition("/")[0])
+    pair = []
+    for ending in (".log", ".index"):
+        file = files.open(path + ending, create=True)
+        if file.size():
+            file.truncate(0)  # a name that recovery gave up: nothing in it is evidence
+        pair.append(file)
+    write_all(pair[1], [header.encode()], 0)
+    return pair[0], pair[1]
+
+
+def write_segment(files: FileSystem, write: SegmentWrite) -> Written:
+    """Write one segment's waiting batches and make the CRCs of their blocks. Blocking. Raises OSError."""
+    file, index_file = write.file, write.index_file
+    if file is None or index_file is None:
+        if write.position == 0:
+            file, index_file = _create_segment_files(files, write.path, write.header)
+        else:
+            # What is missing here is damage, found when it is read; it must not keep new records from their place.
+            file = files.open(write.path + ".log", create=True)
+            index_file = files.open(write.path + ".index", create=True)
+    position, crcs, tail_crc = write.position, [], write.tail_crc
+    for chunk in _chunks(write.buffers):
+        write_all(file, chunk, position)
+        whole, tail_crc = cover(tail_crc, position, chunk)
+        crcs += whole
+        position += sum(map(len, chunk))
+    return Written(write, file, index_file, position, crcs, tail_crc)
+
+
+def _plan_write(log: Log, segment: Segment, buffers: list[Buffer]) -> SegmentWrite:
+    return SegmentWrite(
+        log,
+        segment,
+        IndexHeader(log.id, segment.base_offset, log.key.stream_id, log.key.partition),
+        segment.path,
+        segment.file,
+        segment.index_file,
+        segment.copied,
+        segment.index.tail_crc if segment.index is not None else 0,
+        buffers,
+    )
+
+
+def plan_writes(log: Log) -> list[SegmentWrite]:
+    """What has to be written so that nothing of `log` waits in memory."""
+    return [
+        _plan_write(log, segment, list(segment.pending))
+        for segment in log.segments
+        if segment.pending and not segment.volatile
+    ]
+
+
+def take_over(handles: Handles, written: Written) -> int:
+    """Note what was written; returns how many bytes of memory that freed."""
+    log, segment = written.write.log, written.write.segment
+    handles.keep(segment, written.file, written.index_file)
+    freed = segment.copied_to(written.end, written.crcs, written.tail_crc)
+    log.close_index(segment)
+    return freed
+
+
+def _chunks(buffers: list[Buffer]) -> list[list[Buffer]]:
+    """Runs of small buffers joined, so that neither the write nor the CRC is made one by one."""
+    chunks: list[list[Buffer]] = []
+    small: list[Buffer] = []
+    small_bytes = 0
+    for buffer in buffers:
+        if len(buffer) >= _JOIN_BYTES:
+            if small:
+                chunks.append([b"".join(small)])
+                small, small_bytes = [], 0
+            chunks.append([buffer])
+            continue
+        small.append(buffer)
+        small_bytes += len(buffer)
+        if small_bytes >= _JOIN_BYTES:
+            chunks.append([b"".join(small)])
+            small, small_bytes = [], 0
+    if small:
+        chunks.append([b"".join(small)])
+    return chunks
+
+
+class Copier:
+    """Keeps account of what waits in memory, and copies it when it is told to."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        worker: Worker,
+        handles: Handles,
+        metrics: Metrics,
+        *,
+        on_copied: Callable[[], None],
+        on_error: Callable[[OSError], None],
+    ) -> None:
+        """`on_copied` after each job that made room; `on_error` where one failed: what it had to copy still waits."""
+        self._files = files
+        self._worker = worker
+        self._handles = handles
+        self._on_copied = on_copied
+        self._on_error = on_error
+        self._waiting: dict[Log, None] = {}
+        self._running = False
+        self._after: list[Callable[[OSError | None], None]] = []
+        self.unsynced: dict[Segment, Log] = {}  # segments that were written to and not synced since
+        self._pending = metrics.counter("duramen_pending_bytes")
+        self._copied = metrics.counter("duramen_copied_bytes_total")
+        self.pending_bytes = 0
+
+    def add(self, log: Log, size: int) -> None:
+        """A batch of `size` bytes was appended to `log` in memory."""
+        self._waiting[log] = None
+        self.pending_bytes += size
+        self._pending.value = self.pending_bytes
+
+    def forget(self, log: Log) -> None:
+        """`log` is deleted: what of it waits is not copied any more, and does not count."""
+        self._waiting.pop(log, None)
+        self._freed(sum(segment.size - segment.copied for segment in log.segments if not segment.volatile))
+
+    def _freed(self, size: int) -> None:
+        self.pending_bytes -= size
+        self._pending.value = self.pending_bytes
+
+    @property
+    def running(self) -> bool:
+        """Whether a job is under way."""
+        return self._running
+
+    def copy(self, after: Callable[[OSError | None], None] | None = None) -> None:
+        """Copy all that waits now; then `after(None)`, or `after(error)`.
+
+        While a job is under way it does nothing; with `after`, it raises ValueError: the caller waits first.
+        """
+        if self._running:
+            if after is not None:
+                raise ValueError("a copy is under way")
+            return
+        writes = [write for log in self._waiting for write in plan_writes(log)]
+        if not writes:
+            if after is not None:
+                self._worker.soon(lambda: after(None))
+            return
+        self._running = True
+        self._waiting.clear()
+        files = self._files
+
+        def job() -> list[Written]:
+            return [write_segment(files, write) for write in writes if not write.log.deleted]
+
+        def done(result: list[Written] | BaseException) -> None:
+            self._done(writes, result, after)
+
+        self._worker.submit("disk", job, done)
+
+    def _done(
+        self,
+        writes: list[SegmentWrite],
+        result: list[Written] | BaseException,
+        after: Callable[[OSError | None], None] | None,
+    ) -> None:
+        self._running = False
+        error: OSError | None = None
+        if isinstance(result, BaseException):
+            error = result if isinstance(result, OSError) else OSError(str(result))
+            for write in writes:
+                if not write.log.deleted:
+                    self._waiting[write.log] = None
+        else:
+            for written in result:
+                self._apply(written)
+        if error is not None:
+            self._on_error(error)
+        if after is not None:
+            after(error)
+        self._on_copied()
+        waiting, self._after = self._after, []
+        for action in waiting:
+            action(error)
+
+    def _apply(self, written: Written) -> None:
+        if not written.write.log.deleted:  # `forget` has counted its bytes already
+            self._freed(self._take_over(written))
+
+    def _take_over(self, written: Written) -> int:
+        freed = take_over(self._handles, written)
+        self.unsynced[written.write.segment] = written.write.log
+        self._copied.value += freed
+        return freed
+
+    def write_through(self, log: Log, buffer: Buffer, base_offset: int, next_offset: int, max_timestamp: int) -> None:
+        """Put a batch straight into the file of the active segment (durability=os). Plain.
+
+        Raises OSError where it could not be written; nothing has changed then.
+        """
+        segment = log.active
+        self._handles.open(segment)
+        written = write_segment(self._files, _plan_write(log, segment, [buffer]))
+        segment.append(buffer, base_offset, next_offset, max_timestamp)
+        self._take_over(written)
+
+    def when_idle(self, action: Callable[[OSError | None], None]) -> None:
+        """Call `action` once no job is under way."""
+        if self._running:
+            self._after.append(action)
+        else:
+            action(None)

@@ -1,0 +1,80 @@
+"""Cutting a log: what lies at or beyond an offset goes, as a follower does whose history parted from the leader's."""
+
+from typing import NamedTuple
+
+from duramen.base.ports import FileSystem
+from duramen.storage.index import SegmentIndex, cover
+from duramen.storage.log import Log
+from duramen.storage.producers import ProducerTable
+from duramen.storage.reader import walk_batches
+from duramen.storage.segment import Segment, segment_name
+
+__all__ = ["Cut", "apply_cut", "cut_files"]
+
+
+class Cut(NamedTuple):
+    """What is left, as the batches left describe it; the last segment is the one to append to."""
+
+    segments: list[Segment]
+    end_offset: int
+    producers: ProducerTable
+
+
+def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
+    """Cut the files of `log`, which has nothing in memory, so that it ends at `end_offset`.
+
+    A batch that reaches beyond goes whole. Blocking: reads what is left. Raises OSError.
+    """
+    producers = ProducerTable()
+    kept: list[Segment] = []
+    for segment in log.segments:
+        if segment.base_offset >= end_offset:
+            files.unlink(segment.path + ".log")
+            files.unlink(segment.path + ".index")
+            continue
+        rest, rest_end = _rewalk(files, segment, end_offset, producers)
+        if rest.size == segment.size:
+            kept.append(segment)
+        else:
+            kept.append(rest)
+            end_offset = rest_end
+            file = files.open(rest.path + ".log")
+            file.truncate(rest.size)
+            file.sync()
+    if not kept or kept[-1].closed:
+        kept.append(Segment(f"{log.directory}/{segment_name(end_offset)}", end_offset))
+    return Cut(kept, end_offset, producers)
+
+
+def _rewalk(files: FileSystem, segment: Segment, end_offset: int, producers: ProducerTable) -> tuple[Segment, int]:
+    rest, next_offset = Segment(segment.path, segment.base_offset), segment.base_offset
+    index = rest.index = SegmentIndex()
+    if segment.size:
+        file = files.open(segment.path + ".log")
+        for position, found, whole in walk_batches(file, 0, segment.size, segment.base_offset):
+            if found.next_offset > end_offset:
+                break
+            if position == 0:
+                rest.first_timestamp = found.max_timestamp
+            next_offset = found.next_offset
+            rest.max_timestamp = max(rest.max_timestamp, found.max_timestamp)
+            rest.size = rest.copied = position + found.size
+            index.add(position, rest.size, next_offset - segment.base_offset, rest.max_timestamp)
+            index.cover(*cover(index.tail_crc, position, [whole]))
+            if found.producer_id >= 0:
+                producers.add(found, found.base_offset, found.max_timestamp)
+    return rest, next_offset
+
+
+def apply_cut(log: Log, cut: Cut) -> None:
+    """Take over what `cut_files` left."""
+    end_offset = cut.end_offset
+    log.segments = cut.segments
+    log.end_offset = end_offset
+    log.synced_offset = min(log.synced_offset, end_offset)
+    log.start_offset = min(log.start_offset, end_offset)
+    log.takeovers.cut(end_offset)
+    log.producers = cut.producers
+    log.damage = [(first, min(last, end_offset - 1)) for first, last in log.damage if first < end_offset]
+    log.version += 1
+    log.forget_hints()

@@ -1,0 +1,54 @@
+"""Which segments have their files open: the most recently used ones, so that the number is bounded."""
+
+from collections import OrderedDict
+
+from duramen.base.errors import LogDamaged
+from duramen.base.ports import File, FileSystem
+from duramen.storage.segment import Segment
+
+__all__ = ["Handles"]
+
+
+class Handles:
+    """Opens segments' files on first use and lets the least recently used go.
+
+    A file let go is closed once no slice refers to it any more.
+    """
+
+    __slots__ = ("_files", "_limit", "_open")
+
+    def __init__(self, files: FileSystem, limit: int) -> None:
+        self._files = files
+        self._limit = limit
+        self._open: OrderedDict[Segment, None] = OrderedDict()
+
+    def open(self, segment: Segment) -> File | None:
+        """The segment's file; None where all of it is in memory. Raises LogDamaged where it is missing."""
+        if segment.file is not None:
+            self._open.move_to_end(segment)
+            return segment.file
+        if segment.copied == 0:
+            return None
+        try:
+            file = self._files.open(segment.path + ".log")
+        except FileNotFoundError:
+            raise LogDamaged(f"{segment.path}.log is missing") from None
+        try:
+            index_file = self._files.open(segment.path + ".index")
+        except FileNotFoundError:
+            index_file = None
+        self.keep(segment, file, index_file)
+        return file
+
+    def keep(self, segment: Segment, file: File, index_file: File | None) -> None:
+        """Take over files that were opened elsewhere."""
+        segment.file, segment.index_file = file, index_file
+        self._open[segment] = None
+        while len(self._open) > self._limit:
+            oldest, _ = self._open.popitem(last=False)
+            oldest.file = oldest.index_file = None
+
+    def forget(self, segment: Segment) -> None:
+        """Let a segment's files go; it is deleted."""
+        if self._open.pop(segment, 0) is None:
+            segment.file = segment.index_file = None

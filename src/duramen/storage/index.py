@@ -1,0 +1,239 @@
+"""The index of one segment: one entry for every 64 KiB block, for finding offsets and times and for integrity.
+
+The index file, big-endian: a header, then entries.
+
+    header  0  char[8]  "DURINDX1"        entry  0  uint32  CRC-32C of the block's bytes in the segment
+            8  uint64   log id                   4  uint32  position of the first batch that starts in the
+           16  int64    base offset                         block or after it
+           24  char[16] stream id                8  uint32  its offset, less the segment's base offset
+           40  uint32   partition               12  int64   largest timestamp of all batches before it
+           44  uint32   CRC-32C of 0..44        20  uint32  CRC-32C of 0..20
+
+A closed segment's index ends with an entry more than it has blocks: its position is the segment's size. The
+largest timestamp is a running maximum, so it never falls, whatever the order of the records' timestamps.
+"""
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from duramen.base.ports import Buffer
+from duramen.codec.crc import crc32c
+
+__all__ = [
+    "BLOCK_BYTES",
+    "BLOCK_SHIFT",
+    "ENTRY_BYTES",
+    "INDEX_HEADER_BYTES",
+    "Entry",
+    "IndexHeader",
+    "SegmentIndex",
+    "closed_entries",
+    "cover",
+    "read_header",
+]
+
+BLOCK_SHIFT: Final = 16
+BLOCK_BYTES: Final = 1 << BLOCK_SHIFT
+INDEX_HEADER_BYTES: Final = 48
+ENTRY_BYTES: Final = 24
+
+_MAGIC = b"DURINDX1"
+_HEADER = struct.Struct(">8sQq16sI")
+_ENTRY = struct.Struct(">IIIq")
+_CRC = struct.Struct(">I")
+
+
+class IndexHeader(NamedTuple):
+    """Which segment of which log of which stream the index belongs to."""
+
+    log_id: int
+    base_offset: int
+    stream_id: UUID
+    partition: int
+
+    def encode(self) -> bytes:
+        """The header's bytes."""
+        head = _HEADER.pack(_MAGIC, self.log_id, self.base_offset, self.stream_id.bytes, self.partition)
+        return head + _CRC.pack(crc32c(head))
+
+
+def read_header(data: Buffer) -> IndexHeader | None:
+    """The header at the start of an index file; None where it is damaged."""
+    if len(data) < INDEX_HEADER_BYTES:
+        return None
+    magic, log_id, base_offset, stream_id, partition = _HEADER.unpack_from(data)
+    (crc,) = _CRC.unpack_from(data, _HEADER.size)
+    if magic != _MAGIC or crc32c(bytes(data[: _HEADER.size])) != crc:
+        return None
+    return IndexHeader(log_id, base_offset, UUID(bytes=stream_id), partition)
+
+
+class Entry(NamedTuple):
+    """Where the first batch at or after a block's start lies; `offset` counts from the segment's base."""
+
+    position: int
+    offset: int
+    max_timestamp: int
+
+
+_BEGINNING = Entry(0, 0, -1)
+
+
+class SegmentIndex:
+    """The index in memory. Entries are made as batches are appended, block CRCs as bytes reach the file.
+
+    After a restart it begins at the block that appends go on in; `prepend` adds what the index file has.
+    """
+
+    __slots__ = ("_crcs", "_offsets", "_positions", "_timestamps", "first", "tail_crc", "written")
+
+    def __init__(self, first: int = 0, entry: Entry = _BEGINNING, tail_crc: int = 0) -> None:
+        """An index that begins at block `first`, which has `entry` and of whose bytes `tail_crc` is the CRC so far."""
+        self.first = first
+        self._positions = array("I", [entry.position])
+        self._offsets = array("I", [entry.offset])
+        self._timestamps = array("q", [entry.max_timestamp])
+        self._crcs = array("I")
+        self.tail_crc = tail_crc
+        self.written = first  # entries that are in the index file
+
+    @property
+    def entries(self) -> int:
+        """Entries there are, those before `first` included."""
+        return self.first + len(self._positions)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks whose CRC is known, those before `first` included."""
+        return self.first + len(self._crcs)
+
+    def last(self) -> Entry:
+        """The entry of the last block."""
+        return Entry(self._positions[-1], self._offsets[-1], self._timestamps[-1])
+
+    def crc(self, block: int) -> int:
+        """The CRC of a block: final where the block is whole or the segment closed, else of what is there."""
+        at = block - self.first
+        return self._crcs[at] if at < len(self._crcs) else self.tail_crc
+
+    def add(self, start: int, end: int, next_offset: int, max_timestamp: int) -> None:
+        """A batch lies at `start` to `end` (positions); after it come `next_offset` (relative) and what follows.
+
+        `max_timestamp` is the largest so far, this batch's included.
+        """
+        for _ in range((end >> BLOCK_SHIFT) - (start >> BLOCK_SHIFT)):
+            self._append(Entry(end, next_offset, max_timestamp))
+
+    def _append(self, entry: Entry) -> None:
+        self._positions.append(entry.position)
+        self._offsets.append(entry.offset)
+        self._timestamps.append(entry.max_timestamp)
+
+    def cover(self, crcs: list[int], tail_crc: int) -> None:
+        """Take over what the function `cover` said of bytes that are in the file now."""
+        self._crcs.extend(crcs)
+        self.tail_crc = tail_crc
+
+    def close(self, size: int, next_offset: int, max_timestamp: int) -> None:
+        """The segment ends here: the last block's CRC becomes final and the closing entry is added.
+
+        Every byte has been covered before.
+        """
+        if size & (BLOCK_BYTES - 1):
+            self._crcs.append(self.tail_crc)
+            self._append(Entry(size, next_offset, max_timestamp))
+        self.tail_crc = 0
+
+    def seek(self, offset: int) -> int | None:
+        """The position of a batch at or before the one with `offset` (relative); None where `first` lies after it."""
+        at = bisect_right(self._offsets, offset)
+        return self._positions[at - 1] if at else None
+
+    def seek_time(self, timestamp: int) -> int:
+        """The position of a batch at or before the first with a record at or after `timestamp`; `first` is 0."""
+        return self._positions[max(0, bisect_left(self._timestamps, timestamp) - 1)]
+
+    def last_start(self, position: int) -> Entry | None:
+        """The last entry whose position is at or before `position`; None where `first` lies after it."""
+        at = bisect_right(self._positions, position) - 1
+        return None if at < 0 else Entry(self._positions[at], self._offsets[at], self._timestamps[at])
+
+    def start_after(self, position: int, end: int) -> int:
+        """The first position known to start a batch at or after `position`, or `end`."""
+        at = bisect_left(self._positions, position)
+        return self._positions[at] if at < len(self._positions) else end
+
+    def encode(self, start: int, end: int) -> bytes:
+        """Entries `start` up to `end` (exclusive) as they stand in the file; the closing one has no block's CRC."""
+        out = bytearray()
+        for at in range(start - self.first, end - self.first):
+            crc = self._crcs[at] if at < len(self._crcs) else 0
+            entry = _ENTRY.pack(crc, self._positions[at], self._offsets[at], self._timestamps[at])
+            out += entry
+            out += _CRC.pack(crc32c(entry))
+        return bytes(out)
+
+    def prepend(self, earlier: "SegmentIndex") -> None:
+        """Put the entries of the blocks before `first` in front."""
+        self._positions = earlier._positions + self._positions
+        self._offsets = earlier._offsets + self._offsets
+        self._timestamps = earlier._timestamps + self._timestamps
+        self._crcs = earlier._crcs + self._crcs
+        self.first = 0
+
+    def trim(self, entries: int) -> None:
+        """Keep the first `entries` entries and as many blocks; `first` is 0."""
+        for column in (self._positions, self._offsets, self._timestamps, self._crcs):
+            del column[entries:]
+
+    @classmethod
+    def decode(cls, data: Buffer, entries: int, blocks: int) -> "SegmentIndex | None":
+        """The first `entries` entries of an index file, of which `blocks` have a block's CRC.
+
+        None where one of them is missing or damaged.
+        """
+        index = cls()
+        for column in (index._positions, index._offsets, index._timestamps):
+            del column[:]
+        view = memoryview(data)[INDEX_HEADER_BYTES:]
+        if len(view) < entries * ENTRY_BYTES:
+            return None
+        for start in range(0, entries * ENTRY_BYTES, ENTRY_BYTES):
+            crc, *entry = _ENTRY.unpack_from(view, start)
+            if _CRC.unpack_from(view, start + _ENTRY.size)[0] != crc32c(view[start : start + _ENTRY.size]):
+                return None
+            index._append(Entry(*entry))
+            if len(index._crcs) < blocks:
+                index._crcs.append(crc)
+        index.written = entries
+        return index
+
+
+def closed_entries(size: int) -> int:
+    """How many entries the index of a closed segment of `size` bytes has."""
+    return (size + BLOCK_BYTES - 1 >> BLOCK_SHIFT) + 1
+
+
+def cover(tail_crc: int, position: int, buffers: Sequence[Buffer]) -> tuple[list[int], int]:
+    """CRCs of the blocks that `buffers`, written at `position`, complete; and the CRC of the block begun after them.
+
+    `tail_crc` is the CRC of the block that `position` lies in, up to there.
+    """
+    whole: list[int] = []
+    for buffer in buffers:
+        view = memoryview(buffer)
+        start, size = 0, len(view)
+        while start < size:
+            room = BLOCK_BYTES - (position & (BLOCK_BYTES - 1))
+            part = view[start : start + room]
+            tail_crc = crc32c(part, tail_crc)
+            start += len(part)
+            position += len(part)
+            if len(part) == room:
+                whole.append(tail_crc)
+                tail_crc = 0
+    return whole, tail_crc

@@ -1,0 +1,317 @@
+"""One log: its offsets, segments, leaderships and producers. State and questions about it; the store acts on it."""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from duramen.base.errors import LogDamaged, OffsetOutOfRange
+from duramen.base.ids import LogId
+from duramen.base.ports import File
+from duramen.storage.handles import Handles
+from duramen.storage.producers import ProducerRow, ProducerTable
+from duramen.storage.reader import Blocked, End, Slice, Walk, find_end, find_start, open_index
+from duramen.storage.segment import Segment, SegmentState, TailState, segment_name
+from duramen.storage.takeovers import TakeoverTable
+
+__all__ = ["LOGS_DIRECTORY", "Log", "LogConfig", "LogKey", "LogState", "log_directory"]
+
+LOGS_DIRECTORY = "logs"
+_HINTS = 64
+
+
+class LogKey(NamedTuple):
+    """Whose log it is: a partition of a stream."""
+
+    stream_id: UUID
+    partition: int
+
+
+class LogConfig(NamedTuple):
+    """What the store has to know of a stream's config."""
+
+    durability: str = "sync"
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 604_800_000
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    retention_records: int = -1
+    memory_max_bytes: int = 16 << 20
+
+
+class LogState(msgspec.Struct, array_like=True, frozen=True):
+    """What the checkpoint keeps of a log. `end_offset` is the first offset not in `segments`."""
+
+    id: int
+    stream_id: bytes
+    partition: int
+    durability: str
+    start_offset: int
+    end_offset: int
+    segments: list[SegmentState]
+    tail: TailState
+    takeovers: list[tuple[int, int, int]]
+    producers: list[ProducerRow]
+    damage: list[tuple[int, int]]
+
+
+def log_directory(log_id: int) -> str:
+    """The directory of a log's files."""
+    return f"{LOGS_DIRECTORY}/{log_id}"
+
+
+class Log:
+    """A log in memory. Offsets: `start_offset` ≤ `synced_offset` ≤ `end_offset`."""
+
+    __slots__ = (
+        "_hints",
+        "config",
+        "damage",
+        "deleted",
+        "directory",
+        "durability",
+        "end_offset",
+        "failed",
+        "handles",
+        "id",
+        "introduced",
+        "key",
+        "on_advance",
+        "producers",
+        "saved",
+        "segments",
+        "start_offset",
+        "synced_offset",
+        "takeovers",
+        "version",
+        "written",
+    )
+
+    def __init__(self, log_id: LogId, key: LogKey, config: LogConfig, handles: Handles) -> None:
+        self.id = log_id
+        self.key = key
+        self.config = config
+        self.durability = config.durability
+        self.handles = handles
+        self.directory = log_directory(log_id)
+        self.start_offset = 0
+        self.end_offset = 0
+        self.synced_offset = 0
+        self.takeovers = TakeoverTable()
+        self.producers = ProducerTable()
+        self.segments: list[Segment] = [Segment(f"{self.directory}/{segment_name(0)}", 0)]
+        self.damage: list[tuple[int, int]] = []  # offset ranges that recovery could not bring back
+        self.segments[0].volatile = config.durability == "memory"
+        self.deleted = False
+        self.failed = ""  # why this log takes no writes (durability=os after a failed sync)
+        self.version = 0  # grows with every change of what `state` says
+        self.saved: tuple[int, bytes] | None = None  # the version that the newest checkpoint has, encoded
+        self.written = False  # whether the log has a LOG_CREATED frame or a checkpoint entry
+        self.introduced = 0  # the WAL position after the frames that introduced its newest epoch
+        self.on_advance: Callable[[], None] | None = None
+        self._hints: dict[int, tuple[Segment, int]] = {}
+
+    @classmethod
+    def restore(cls, state: LogState, handles: Handles) -> "Log":
+        """A log as the checkpoint describes it."""
+        key = LogKey(UUID(bytes=state.stream_id), state.partition)
+        log = cls(LogId(state.id), key, LogConfig(durability=state.durability), handles)
+        log.start_offset = state.start_offset
+        log.end_offset = log.synced_offset = state.end_offset
+        log.takeovers = TakeoverTable(state.takeovers)
+        log.producers = ProducerTable(state.producers)
+        log.damage = list(state.damage)
+        last = len(state.segments) - 1
+        log.segments = [
+            Segment.restore(
+                f"{log.directory}/{segment_name(segment.base_offset)}", segment, state.tail if at == last else None
+            )
+            for at, segment in enumerate(state.segments)
+        ]
+        if not log.segments:
+            log.segments = [Segment(f"{log.directory}/{segment_name(log.end_offset)}", log.end_offset)]
+        log.active.volatile = log.durability == "memory"
+        log.written = True
+        return log
+
+    def state(self) -> LogState:
+        """What the checkpoint has to keep; right for the bytes that have reached the segments' files.
+
+        Records in memory only are not kept; where there are no others the offsets still go on where they were.
+        """
+        kept = [segment for segment in self.segments if not segment.volatile]
+        start_offset, end_offset = self.start_offset, self.end_offset
+        if not kept:
+            start_offset = end_offset
+        elif len(kept) < len(self.segments):
+            end_offset = self.segments[len(kept)].base_offset
+        return LogState(
+            self.id,
+            self.key.stream_id.bytes,
+            self.key.partition,
+            self.durability,
+            min(start_offset, end_offset),
+            end_offset,
+            [segment.state() for segment in kept],
+            kept[-1].tail() if kept else TailState(),
+            self.takeovers.rows(),
+            [] if self.durability == "memory" else self.producers.rows(),
+            self.damage,
+        )
+
+    # -- the store's side ---------------------------------------------------------------------------
+
+    @property
+    def active(self) -> Segment:
+        """The segment that is appended to."""
+        return self.segments[-1]
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that readers do not see yet: the synced end, for durability os and memory the appended."""
+        return self.synced_offset
+
+    def set_durability(self, durability: str) -> None:
+        """Change what an acknowledgement means from the next batch on, with a roll where there is one to close."""
+        if durability == self.durability:
+            return
+        self.durability = durability
+        self.version += 1
+        if self.active.size:
+            self.roll()
+        self.active.volatile = durability == "memory"
+
+    def roll(self) -> Segment:
+        """Close the active segment and begin another at the end."""
+        closed = self.active
+        closed.closed = True
+        segment = Segment(f"{self.directory}/{segment_name(self.end_offset)}", self.end_offset)
+        segment.volatile = self.durability == "memory"
+        self.segments.append(segment)
+        self.close_index(closed)
+        return segment
+
+    def close_index(self, segment: Segment) -> None:
+        """Finish the index of a closed segment once all of it has reached its file."""
+        if segment.closed and segment.copied == segment.size and segment.index is not None and not segment.volatile:
+            following = self.segments[self._segment_at(segment.base_offset) + 1]
+            segment.index.close(segment.size, following.base_offset - segment.base_offset, segment.max_timestamp)
+
+    def synced_to(self, end_offset: int) -> None:
+        """Everything below `end_offset` is acknowledged as the durability says."""
+        if end_offset > self.synced_offset:
+            self.synced_offset = end_offset
+
+    def notify(self) -> None:
+        """The high watermark has risen."""
+        if self.on_advance is not None:
+            self.on_advance()
+
+    def size_bytes(self) -> int:
+        """Bytes of all batches held."""
+        return sum(segment.size for segment in self.segments)
+
+    def drop_before(self, offset: int) -> list[Segment]:
+        """Move the log start to `offset` and take out the segments that lie wholly before it."""
+        self.start_offset = max(self.start_offset, offset)
+        count = max(0, bisect_right(self.segments, self.start_offset, key=lambda s: s.base_offset) - 1)
+        dropped = self.segments[:count]
+        del self.segments[:count]
+        if dropped:
+            self.forget_hints()
+        return dropped
+
+    def forget_hints(self) -> None:
+        """Positions known from earlier reads may not be right any more."""
+        self._hints.clear()
+
+    # -- the readers' side --------------------------------------------------------------------------
+
+    def plan_read(self, offset: int, max_bytes: int) -> Slice | Blocked | None:
+        """Whole batches from the one that holds `offset` on, below the high watermark, from one segment.
+
+        At least one batch, then as many as `max_bytes` allows; None where there is nothing yet. Raises
+        OffsetOutOfRange, or LogDamaged where the records at `offset` are lost.
+        """
+        if offset < self.start_offset or offset > self.end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is not in {self.start_offset} to {self.end_offset} of this partition"
+            )
+        for first, last in self.damage:
+            if first <= offset <= last:
+                raise LogDamaged(f"offsets {first} to {last} of this partition were lost to damage on disk")
+        limit_offset = self.high_watermark
+        if offset >= limit_offset:
+            return None
+        at, start = self._hints.get(offset, (None, 0))
+        if at is None or start >= at.size:
+            at = self.segments[self._segment_at(offset)]
+            found = find_start(at, self.handles.open(at), offset)
+            if isinstance(found, Blocked):
+                return found
+            start = found
+        return self._slice(at, start, limit_offset, max_bytes)
+
+    def _slice(self, segment: Segment, start: int, limit_offset: int, max_bytes: int) -> Slice | Blocked | None:
+        limit = self._limit(segment, limit_offset)
+        if isinstance(limit, Blocked):
+            return limit
+        file = self.handles.open(segment)
+        end = find_end(segment, file, start, limit, max_bytes)
+        if isinstance(end, Blocked):
+            return end
+        stop = end.position
+        for damaged_start, damaged_end in segment.damage:
+            if damaged_start <= start < damaged_end:
+                raise LogDamaged(f"{segment.path}.log: bytes {damaged_start} to {damaged_end} are damaged")
+            if start < damaged_start < stop:
+                stop = damaged_start
+        if stop <= start:
+            return None
+        if stop == end.position:
+            self._remember(end.next_offset, segment, stop)
+        return Slice(segment, file, start, stop)
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        # A consumer's next fetch mostly begins where the last one ended: it needs no search.
+        if len(self._hints) >= _HINTS:
+            del self._hints[next(iter(self._hints))]
+        self._hints[offset] = (segment, position)
+
+    def _segment_at(self, offset: int) -> int:
+        return max(0, bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+    def _limit(self, segment: Segment, limit_offset: int) -> End | Blocked:
+        following = self._segment_at(segment.base_offset) + 1
+        end_offset = self.segments[following].base_offset if following < len(self.segments) else self.end_offset
+        if limit_offset >= end_offset:
+            return End(segment.size, end_offset)
+        position = find_start(segment, self.handles.open(segment), limit_offset)
+        return position if isinstance(position, Blocked) else End(position, limit_offset)
+
+    def plan_time(self, timestamp: int) -> Slice | Blocked | None:
+        """The first batch below the high watermark with a record at or after `timestamp` (ms); None if none is."""
+        for segment in self.segments:
+            if segment.size == 0 or segment.max_timestamp < timestamp:
+                continue
+            file = self.handles.open(segment)
+            if file is not None and (segment.index is None or segment.index.first):
+                return open_index(segment, file)
+            position = self._batch_from_time(segment, file, timestamp)
+            if position is None or isinstance(position, Blocked):
+                return position
+            return self._slice(segment, position, self.high_watermark, 1)
+        return None
+
+    def _batch_from_time(self, segment: Segment, file: File | None, timestamp: int) -> int | Blocked | None:
+        position = segment.index.seek_time(timestamp) if segment.index is not None else 0
+        while file is not None and position < segment.copied:
+            found = Walk(segment, file).header(position)
+            if isinstance(found, Blocked):
+                return found
+            if found.max_timestamp >= timestamp:
+                return position
+            position += found.size
+        return segment.pending_from_time(position, timestamp)

@@ -1,0 +1,1 @@
+"""Deciding what storage does: pure functions from what is known to what has to happen."""

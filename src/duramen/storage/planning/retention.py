@@ -1,0 +1,47 @@
+"""Which records retention lets go. Pure: segments and limits in, a new log start out."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["Limits", "SegmentFacts", "new_start"]
+
+
+class SegmentFacts(NamedTuple):
+    """What retention looks at of a segment; `end_offset` is where the next one begins."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    max_timestamp: int
+
+
+class Limits(NamedTuple):
+    """Kafka's retention.ms and retention.bytes and our retention.records; negative means no limit."""
+
+    ms: int = -1
+    bytes: int = -1
+    records: int = -1
+
+
+def new_start(segments: Sequence[SegmentFacts], limits: Limits, start_offset: int, bound: int, now_ms: int) -> int:
+    """The log start that retention asks for: at or after `start_offset`, at the end of a segment, not after `bound`.
+
+    A segment goes when its newest record is older than `ms`, or when what remains without it still has `bytes`
+    bytes or `records` records, as Kafka does it; oldest first, and none that reaches beyond `bound` (the high
+    watermark). The last one may go by age.
+    """
+    total_bytes = sum(segment.size for segment in segments)
+    end_offset = segments[-1].end_offset if segments else start_offset
+    start = start_offset
+    for at, segment in enumerate(segments):
+        last = at == len(segments) - 1
+        if segment.end_offset > bound or segment.end_offset == segment.base_offset:
+            break
+        expired = limits.ms >= 0 and segment.max_timestamp >= 0 and now_ms - segment.max_timestamp > limits.ms
+        too_large = limits.bytes >= 0 and total_bytes - segment.size >= limits.bytes
+        too_many = limits.records >= 0 and end_offset - segment.end_offset >= limits.records
+        if not (expired or ((too_large or too_many) and not last)):
+            break
+        total_bytes -= segment.size
+        start = max(start, segment.end_offset)
+    return start

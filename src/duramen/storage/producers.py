@@ -1,0 +1,89 @@
+"""What a log knows of idempotent producers: for each id its epoch and its last five batches (KIP-98). Pure."""
+
+from collections.abc import Iterable
+
+from duramen.base.errors import OutOfOrderSequence, ProducerFenced
+from duramen.codec.batch import Header
+
+__all__ = ["ProducerRow", "ProducerTable"]
+
+_REMEMBERED = 5
+_SEQUENCE_MASK = 0x7FFFFFFF
+
+ProducerRow = tuple[int, int, int, list[tuple[int, int, int]]]
+"""(producer id, epoch, timestamp of its last append in ms, [(first sequence, last sequence, base offset)])"""
+
+
+class _Producer:
+    __slots__ = ("batches", "epoch", "last_ms")
+
+    def __init__(self, epoch: int, last_ms: int, batches: list[tuple[int, int, int]]) -> None:
+        self.epoch = epoch
+        self.last_ms = last_ms
+        self.batches = batches
+
+
+class ProducerTable:
+    """Producers by id. `check` before an append, `add` with it."""
+
+    __slots__ = ("_producers",)
+
+    def __init__(self, rows: Iterable[ProducerRow] = ()) -> None:
+        self._producers = {
+            row[0]: _Producer(row[1], row[2], [(first, last, base) for first, last, base in row[3]]) for row in rows
+        }
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def check(self, batch: Header) -> int | None:
+        """None where the batch is the producer's next; the original base offset where it is a repetition.
+
+        Raises ProducerFenced for an older epoch, OutOfOrderSequence for a sequence that does not follow.
+        """
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            return None
+        first = batch.base_sequence
+        if batch.producer_epoch < producer.epoch:
+            raise ProducerFenced(
+                f"producer {batch.producer_id} writes with epoch {batch.producer_epoch}; {producer.epoch} has written"
+            )
+        if batch.producer_epoch > producer.epoch:
+            if first != 0:
+                raise OutOfOrderSequence(
+                    f"producer {batch.producer_id} begins epoch {batch.producer_epoch} with sequence {first}, not 0"
+                )
+            return None
+        last = first + batch.records - 1 & _SEQUENCE_MASK
+        for known_first, known_last, base_offset in producer.batches:
+            if known_first == first and known_last == last:
+                return base_offset
+        if producer.batches and first != producer.batches[-1][1] + 1 & _SEQUENCE_MASK:
+            raise OutOfOrderSequence(
+                f"producer {batch.producer_id} writes sequence {first} after {producer.batches[-1][1]}"
+            )
+        return None
+
+    def add(self, batch: Header, base_offset: int, now_ms: int) -> None:
+        """Enter a batch that was appended at `base_offset`."""
+        entry = (batch.base_sequence, batch.base_sequence + batch.records - 1 & _SEQUENCE_MASK, base_offset)
+        producer = self._producers.get(batch.producer_id)
+        if producer is None or producer.epoch != batch.producer_epoch:
+            self._producers[batch.producer_id] = _Producer(batch.producer_epoch, now_ms, [entry])
+            return
+        producer.last_ms = now_ms
+        producer.batches.append(entry)
+        if len(producer.batches) > _REMEMBERED:
+            del producer.batches[0]
+
+    def expire(self, before_ms: int) -> bool:
+        """Forget producers whose last append was before `before_ms`; says whether there were any."""
+        expired = [id_ for id_, producer in self._producers.items() if producer.last_ms < before_ms]
+        for id_ in expired:
+            del self._producers[id_]
+        return bool(expired)
+
+    def rows(self) -> list[ProducerRow]:
+        """The table as plain values."""
+        return [(id_, p.epoch, p.last_ms, list(p.batches)) for id_, p in self._producers.items()]

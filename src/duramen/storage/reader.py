@@ -1,0 +1,318 @@
+"""Reading a log: where a batch lies, which whole batches answer a fetch, and their bytes, checked.
+
+Nothing here waits for the disk. What is not in memory comes back as `Blocked`: a job for the worker's `read`
+lane and what to do with its result; then the same call is made again. Every 64 KiB block read from a file is
+checked against the index's CRC before a byte of it is served; bytes still in memory need no check.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from duramen.base.errors import BatchCorrupt, LogDamaged
+from duramen.base.ports import Buffer, File
+from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, header
+from duramen.codec.crc import crc32c
+from duramen.storage.index import (
+    BLOCK_BYTES,
+    BLOCK_SHIFT,
+    ENTRY_BYTES,
+    INDEX_HEADER_BYTES,
+    SegmentIndex,
+    closed_entries,
+    cover,
+)
+from duramen.storage.segment import Segment
+
+__all__ = ["Blocked", "End", "Slice", "Walk", "find_end", "find_start", "open_index", "walk_batches"]
+
+_WINDOW_BYTES: Final = BLOCK_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Run `job` in the worker's `read` lane, hand its result to `apply`, then ask again."""
+
+    job: Callable[[], Any]
+    apply: Callable[[Any], None]
+
+
+class Walk:
+    """Headers of a segment's batches one after another, from memory as far as possible."""
+
+    __slots__ = ("_file", "_segment")
+
+    def __init__(self, segment: Segment, file: File) -> None:
+        self._segment = segment
+        self._file = file
+
+    def header(self, position: int) -> Header | Blocked:
+        """The header at `position`, which is in the file. Raises LogDamaged where it cannot be one."""
+        data = self._bytes(position, HEADER_BYTES)
+        if isinstance(data, Blocked):
+            return data
+        try:
+            found = header(data)
+        except BatchCorrupt:
+            found = None
+        if found is None or found.magic != 2 or not HEADER_BYTES <= found.size <= self._segment.size - position:
+            raise LogDamaged(f"{self._segment.path}.log: no record batch at position {position}")
+        return found
+
+    def _bytes(self, position: int, size: int) -> Buffer | Blocked:
+        segment, file = self._segment, self._file
+        if segment.window is not None:
+            start, window = segment.window
+            if start <= position and position + size <= start + len(window):
+                return memoryview(window)[position - start : position - start + size]
+        length = min(_WINDOW_BYTES, segment.copied - position)
+        data = file.read_cached(position, length)
+        if data is not None:
+            segment.window = (position, data)
+            return memoryview(data)[:size]
+
+        def apply(result: Buffer) -> None:
+            segment.window = (position, result)
+
+        return Blocked(lambda: file.read(position, length), apply)
+
+
+def find_start(segment: Segment, file: File | None, offset: int) -> int | Blocked:
+    """The position of the batch that holds `offset`, or of the next one where a damaged range is missing."""
+    position = segment.pending_start(offset)
+    if position is not None:
+        return position
+    if file is None:
+        return segment.size
+    relative = offset - segment.base_offset
+    start = segment.index.seek(relative) if segment.index is not None else None
+    if start is None:
+        return open_index(segment, file)
+    walk = Walk(segment, file)
+    while start < segment.copied:
+        found = walk.header(start)
+        if isinstance(found, Blocked):
+            return found
+        if found.next_offset > offset:
+            break
+        start += found.size
+    return start
+
+
+class End(NamedTuple):
+    """Where a range of whole batches ends: the position, and the offset that follows."""
+
+    position: int
+    next_offset: int
+
+
+def find_end(segment: Segment, file: File | None, start: int, limit: End, max_bytes: int) -> End | Blocked:
+    """Where whole batches from `start` end that lie before `limit` and take at most `max_bytes`.
+
+    The first batch is taken whatever its size.
+    """
+    if limit.position - start <= max_bytes:
+        return limit
+    target = start + max_bytes
+    in_memory = segment.pending_end(target)
+    if in_memory is not None and in_memory[0] > start:
+        return min(End(*in_memory), limit)
+    index = segment.index
+    entry = index.last_start(target) if index is not None and target < segment.copied else None
+    if entry is not None and entry.position > start:
+        return min(End(entry.position, segment.base_offset + entry.offset), limit)
+    if start >= segment.copied:
+        return End(*segment.pending_after(start))
+    if file is None:
+        raise AssertionError("bytes that were copied are in a file")
+    return _walk_end(Walk(segment, file), start, min(limit.position, segment.copied), target)
+
+
+def _walk_end(walk: Walk, start: int, limit: int, target: int) -> End | Blocked:
+    end = End(start, 0)
+    while end.position < limit:
+        found = walk.header(end.position)
+        if isinstance(found, Blocked):
+            return found
+        following = end.position + found.size
+        if following > target and end.position > start:
+            break
+        end = End(following, found.next_offset)
+    return end
+
+
+class Slice:
+    """Whole batches of one segment, to be sent piece by piece.
+
+    Holds the file open, so that it outlives the segment's deletion, and no bytes until a piece is asked for.
+    """
+
+    __slots__ = ("_file", "_segment", "_supplied", "end", "position")
+
+    def __init__(self, segment: Segment, file: File | None, position: int, end: int) -> None:
+        self._segment = segment
+        self._file = file
+        self._supplied: tuple[int, Buffer] | None = None
+        self.position = position
+        self.end = end
+
+    def __len__(self) -> int:
+        return self.end - self.position
+
+    def piece(self, max_bytes: int) -> list[Buffer] | Blocked:
+        """The next bytes, about `max_bytes` of them. Raises LogDamaged where no sound batch lies."""
+        segment, start = self._segment, self.position
+        if start >= segment.copied:
+            end = min(self.end, start + max_bytes)
+            buffers = segment.pending_buffers(start, end)
+            self.position = end
+            return buffers
+        low = start & ~(BLOCK_BYTES - 1)
+        end = min(self.end, segment.copied, max(start + max_bytes & ~(BLOCK_BYTES - 1), low + BLOCK_BYTES))
+        for damaged_start, damaged_end in segment.damage:
+            if damaged_start <= start < damaged_end:
+                raise LogDamaged(f"{segment.path}.log: bytes {damaged_start} to {damaged_end} are damaged")
+            if start < damaged_start < end:
+                end = damaged_start
+        file, index = self._file, segment.index
+        if file is None:
+            raise AssertionError("bytes that were copied are in a file")
+        if index is None or low >> BLOCK_SHIFT < index.first:
+            return open_index(segment, file)
+        high = min((end + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1), segment.copied)
+        data = self._read(file, low, high)
+        if isinstance(data, Blocked):
+            return data
+        view = memoryview(data)
+        for block in range(low >> BLOCK_SHIFT, (high + BLOCK_BYTES - 1) >> BLOCK_SHIFT):
+            at = (block << BLOCK_SHIFT) - low
+            if block not in segment.examined and crc32c(view[at : at + BLOCK_BYTES]) != index.crc(block):
+                return examine(segment, file, index, block)
+        self.position = end
+        return [view[start - low : end - low]]
+
+    def _read(self, file: File, low: int, high: int) -> Buffer | Blocked:
+        if self._supplied is not None and self._supplied[0] == low and len(self._supplied[1]) >= high - low:
+            data = memoryview(self._supplied[1])[: high - low]
+            self._supplied = None
+            return data
+        cached = file.read_cached(low, high - low)
+        if cached is not None:
+            return cached
+
+        def apply(result: Buffer) -> None:
+            self._supplied = (low, result)
+
+        return Blocked(lambda: file.read(low, high - low), apply)
+
+
+def examine(segment: Segment, file: File, index: SegmentIndex, block: int) -> Blocked:
+    """Look at each batch that touches a block which does not match its CRC, and note which of them are damaged."""
+    entry = index.last_start(block << BLOCK_SHIFT)
+    start = entry.position if entry is not None else 0
+    stop = min((block + 1) << BLOCK_SHIFT, segment.copied)
+    resume = index.start_after(stop, segment.copied)
+
+    def job() -> list[tuple[int, int]]:
+        return _damaged_batches(file, start, stop, resume)
+
+    def apply(found: list[tuple[int, int]]) -> None:
+        segment.examined.add(block)
+        segment.damage += [damage for damage in found if damage not in segment.damage]
+
+    return Blocked(job, apply)
+
+
+def _damaged_batches(file: File, start: int, stop: int, resume: int) -> list[tuple[int, int]]:
+    """Ranges of damaged batches among those that start in `start` to `stop`; from a bad length on, up to `resume`."""
+    damage: list[tuple[int, int]] = []
+    position, expected = start, -1
+    while position < stop:
+        data = bytes(file.read(position, HEADER_BYTES))
+        found = header(data) if len(data) == HEADER_BYTES else None
+        if found is None or found.magic != 2 or not HEADER_BYTES <= found.size <= resume - position:
+            return [*damage, (position, resume)]
+        body = file.read(position, found.size)
+        sound = len(body) == found.size and crc32c(memoryview(body)[CRC_START:]) == found.crc
+        if not sound or (expected >= 0 and found.base_offset != expected):
+            damage.append((position, position + found.size))
+        expected = found.next_offset if sound else -1
+        position += found.size
+    # Every batch is sound by its own CRC, so the damage is in an offset or epoch, which only the block's CRC covers.
+    return damage or [(start, resume)]
+
+
+def open_index(segment: Segment, file: File) -> Blocked:
+    """Read a segment's index from its file, or make it anew from the batches where it is bad.
+
+    Of the active segment only the blocks before those that are in memory are read.
+    """
+    active = segment.index
+    entries = closed_entries(segment.size) if active is None else active.first
+    blocks = entries - 1 if active is None else entries
+    size = segment.size if active is None else active.first << BLOCK_SHIFT
+    copied = segment.copied
+    index_file = segment.index_file
+
+    def job() -> tuple[SegmentIndex, list[tuple[int, int]]]:
+        data = index_file.read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES) if index_file is not None else b""
+        index = SegmentIndex.decode(data, entries, blocks)
+        if index is not None:
+            return index, []
+        rebuilt, damage = rebuild_index(file, copied, segment.base_offset)
+        if active is not None:
+            rebuilt.trim(entries)
+        return rebuilt, [found for found in damage if found[0] < size]
+
+    def apply(result: tuple[SegmentIndex, list[tuple[int, int]]]) -> None:
+        index, damage = result
+        segment.damage += damage
+        if segment.index is None:
+            segment.index = index
+        elif segment.index.first == entries:
+            segment.index.prepend(index)
+
+    return Blocked(job, apply)
+
+
+def walk_batches(file: File, position: int, size: int, next_offset: int) -> Iterator[tuple[int, Header, Buffer]]:
+    """Sound batches from `position` on in a segment's first `size` bytes: position, header and bytes of each.
+
+    A batch is sound if it is whole, matches its CRC and begins at or after the offset that follows the last
+    (`next_offset` for the first). Ends before the first that is not. Blocking.
+    """
+    while position < size:
+        data = bytes(file.read(position, min(HEADER_BYTES, size - position)))
+        found = header(data) if len(data) == HEADER_BYTES else None
+        if found is None or found.magic != 2 or not HEADER_BYTES <= found.size <= size - position:
+            return
+        whole = file.read(position, found.size)
+        if len(whole) != found.size or found.base_offset < next_offset:
+            return
+        if crc32c(memoryview(whole)[CRC_START:]) != found.crc:
+            return
+        yield position, found, whole
+        position += found.size
+        next_offset = found.next_offset
+
+
+def rebuild_index(file: File, size: int, base_offset: int) -> tuple[SegmentIndex, list[tuple[int, int]]]:
+    """The index of a closed segment of `size` bytes from its batches, and the range from the first bad one on.
+
+    Blocking: reads the whole segment.
+    """
+    index = SegmentIndex()
+    end, next_offset, max_timestamp = 0, base_offset, -1
+    for position, found, whole in walk_batches(file, 0, size, base_offset):
+        end, next_offset = position + found.size, found.next_offset
+        max_timestamp = max(max_timestamp, found.max_timestamp)
+        index.add(position, end, next_offset - base_offset, max_timestamp)
+        index.cover(*cover(index.tail_crc, position, [whole]))
+    damage = []
+    if end < size:
+        # The bytes are covered as they are, so that the sound blocks before them stay readable.
+        damage.append((end, size))
+        index.add(end, size, next_offset - base_offset, max_timestamp)
+        index.cover(*cover(index.tail_crc, end, [file.read(end, size - end)]))
+    index.close(size, next_offset - base_offset, max_timestamp)
+    return index, damage

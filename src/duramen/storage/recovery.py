@@ -1,0 +1,393 @@
+"""Bringing a data directory back: the newest checkpoint, then the WAL from there, frame by frame.
+
+Truth is a log's segments up to its checkpointed position, then the WAL; bytes in a segment beyond that are cut
+and written again. Logs with durability=os are the exception: for them the segment itself is read on. All of
+this is blocking and happens before anything is served; what it keeps is synced when it returns.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from duramen.base.ids import LogId
+from duramen.base.ports import File, FileSystem
+from duramen.codec.batch import HEADER_BYTES, header
+from duramen.codec.crc import crc32c
+from duramen.storage.checkpoint import Checkpoint, checkpoint_numbers, read_checkpoint, write_checkpoint
+from duramen.storage.copier import plan_writes, take_over, write_segment
+from duramen.storage.cutting import apply_cut, cut_files
+from duramen.storage.frames import Bad, Frame, FrameType, find_generation, position, scan
+from duramen.storage.handles import Handles
+from duramen.storage.log import LOGS_DIRECTORY, Log, LogConfig, LogState, log_directory
+from duramen.storage.planning.recovery import FileScan, Verdict, judge
+from duramen.storage.reader import walk_batches
+from duramen.storage.records import decode_change, decode_created, decode_takeover, decode_truncate
+from duramen.storage.rescue import rescue_logs
+from duramen.storage.segment import LARGEST_SEGMENT_BYTES, Segment
+from duramen.storage.syncing import plan_sync, sync_segments, synced, write_index
+from duramen.storage.takeovers import Takeover
+from duramen.storage.wal import FILE_PAYLOAD_BYTES, WAL_DIRECTORY
+
+__all__ = ["Recovered", "recover", "wal_salt"]
+
+_WRITE_BYTES: Final = 16 * 1024 * 1024
+_SEGMENT_BYTES: Final = min(1 << 30, LARGEST_SEGMENT_BYTES)
+
+
+class Recovered(NamedTuple):
+    """A node's storage as it was found. `wal_files` are free: (slot, file, capacity)."""
+
+    node_epoch: int
+    next_log_id: int
+    logs: dict[LogId, Log]
+    wal_files: list[tuple[int, File, int]]
+    wal_generation: int
+    checkpoint_number: int
+    replayed_bytes: int
+    findings: list[str]  # what an operator must hear of
+
+
+def wal_salt(directory_id: UUID) -> int:
+    """What the CRCs of this directory's WAL frames begin with."""
+    return crc32c(directory_id.bytes)
+
+
+def recover(files: FileSystem, directory_id: UUID, handles: Handles, report: Callable[[str], None]) -> Recovered:
+    """Recover the directory; `report` is told each finding as it is made. Raises OSError."""
+    return _Recovery(files, directory_id, handles, report).run()
+
+
+class _WalFile(NamedTuple):
+    slot: int
+    file: File
+    generation: int
+    scan: FileScan
+
+
+class _Recovery:
+    def __init__(self, files: FileSystem, directory_id: UUID, handles: Handles, report: Callable[[str], None]) -> None:
+        self._files = files
+        self._directory_id = directory_id
+        self._salt = wal_salt(directory_id)
+        self._handles = handles
+        self._report = report
+        self._findings: list[str] = []
+        self._logs: dict[LogId, Log] = {}
+        self._touched: dict[Log, None] = {}
+        self._unsynced: dict[Segment, Log] = {}
+        self._waiting_bytes = 0
+        self._replayed_bytes = 0
+        self._next_log_id = 1
+        self._rescued = False
+        self._short: list[tuple[Log, Segment, int, int]] = []
+
+    def _find(self, message: str) -> None:
+        self._findings.append(message)
+        self._report(message)
+
+    def run(self) -> Recovered:
+        numbers = checkpoint_numbers(self._files)
+        checkpoint = self._checkpoint(numbers)
+        slots = self._wal_slots()
+        if checkpoint is None or not checkpoint.clean:
+            replay = checkpoint.replay if checkpoint is not None else 0
+            wal = self._scan_wal(slots, replay)
+            verdict = judge([file.scan for file in wal], replay)
+            self._name_damage(wal, verdict)
+            if checkpoint is not None:
+                self._trim()
+            self._replay(wal, replay, verdict)
+            self._name_short()
+            self._read_on()
+            self._sync()
+            generation = max([checkpoint.wal_generation if checkpoint else 0, *(file.generation for file in wal)]) + 1
+        else:
+            generation = checkpoint.wal_generation + 1
+        epoch = max(
+            checkpoint.node_epoch if checkpoint is not None else 0,
+            *(log.takeovers.latest_epoch for log in self._logs.values()),
+            0,
+        )
+        number = self._write_checkpoints(numbers[0] if numbers else 0, epoch + 1, generation)
+        return Recovered(
+            epoch + 1,
+            self._next_log_id,
+            self._logs,
+            [(slot, file, file.size()) for slot, file in slots],
+            generation,
+            number,
+            self._replayed_bytes,
+            self._findings,
+        )
+
+    # -- the checkpoint -----------------------------------------------------------------------------
+
+    def _checkpoint(self, numbers: list[int]) -> Checkpoint | None:
+        for at, number in enumerate(numbers):
+            checkpoint = read_checkpoint(self._files, number)
+            if checkpoint is None:
+                self._find(f"checkpoint {number} is damaged; the one before it is used")
+                continue
+            self._next_log_id = checkpoint.next_log_id
+            for raw in checkpoint.logs:
+                log = Log.restore(msgspec.msgpack.decode(raw, type=LogState), self._handles)
+                self._logs[log.id] = log
+            if at and checkpoint.clean:
+                # The WAL says what came after it: a clean stop followed by another start is not the end.
+                checkpoint = msgspec.structs.replace(checkpoint, clean=False)
+            return checkpoint
+        if numbers:
+            self._find("no checkpoint is sound: every segment is read, and what its batches say is believed")
+            self._rescued = True
+            self._logs = rescue_logs(self._files, self._handles, self._find)
+            self._next_log_id = max(self._logs, default=LogId(0)) + 1
+        return None
+
+    def _write_checkpoints(self, newest: int, epoch: int, generation: int) -> int:
+        checkpoint = Checkpoint(
+            self._directory_id.bytes,
+            epoch,
+            self._next_log_id,
+            position(generation, 0),
+            generation,
+            clean=False,
+            logs=[msgspec.Raw(msgspec.msgpack.encode(log.state())) for log in self._logs.values()],
+        )
+        # Both generations, because every WAL file is free for recycling from here on.
+        for number in (newest + 1, newest + 2):
+            write_checkpoint(self._files, number, checkpoint)
+        return newest + 2
+
+    # -- the WAL ------------------------------------------------------------------------------------
+
+    def _wal_slots(self) -> list[tuple[int, File]]:
+        slots = []
+        for name in self._files.names(WAL_DIRECTORY):
+            number = name.removesuffix(".wal")
+            if number.isdigit():
+                slots.append((int(number), self._files.open(f"{WAL_DIRECTORY}/{name}")))
+        return slots
+
+    def _scan_wal(self, slots: list[tuple[int, File]], replay: int) -> list[_WalFile]:
+        found: list[_WalFile] = []
+        headless: list[tuple[int, File]] = []
+        for slot, file in slots:
+            generation = find_generation(file.read(0, HEADER_BYTES + FILE_PAYLOAD_BYTES + 64), self._salt)
+            if generation is None:
+                headless.append((slot, file))
+            elif generation >= replay >> 32:
+                found.append(self._scan_file(slot, file, generation))
+        known = {file.generation for file in found}
+        newest = max(known, default=replay >> 32)
+        for slot, file in headless:
+            # A file whose first frame is damaged: one of the generations that are missing, if any frame is sound.
+            for generation in range(replay >> 32, newest + 2):
+                if generation in known or not generation:
+                    continue
+                scanned = self._scan_file(slot, file, generation)
+                if scanned.scan.end:
+                    found.append(scanned)
+                    known.add(generation)
+                    break
+        return sorted(found, key=lambda file: file.generation)
+
+    def _scan_file(self, slot: int, file: File, generation: int) -> _WalFile:
+        end = vouched = 0
+        previous_end = -1
+        bad: list[Bad] = []
+        for item in scan(file.read(0, file.size()), generation, self._salt):
+            if isinstance(item, Bad):
+                bad.append(item)
+                continue
+            end = item.end
+            vouched = max(vouched, item.vouched)
+            if item.type is FrameType.FILE:
+                previous_end = int.from_bytes(item.payload[20:28], "big")
+        inner = tuple(gap for gap in bad if gap.end <= end)
+        return _WalFile(slot, file, generation, FileScan(generation, end, inner, vouched, previous_end))
+
+    def _name_damage(self, wal: list[_WalFile], verdict: Verdict) -> None:
+        names = {file.generation: f"{WAL_DIRECTORY}/{file.slot:06d}.wal" for file in wal}
+        for start, end in verdict.damage:
+            name = names.get(start >> 32, f"a missing file (generation {start >> 32})")
+            self._find(
+                f"damage in the write-ahead log: {name} holds no sound frame from byte {start & 0xFFFFFFFF}"
+                f" to {end & 0xFFFFFFFF if end >> 32 == start >> 32 else 'its end'}; what it held is lost"
+            )
+
+    def _replay(self, wal: list[_WalFile], replay: int, verdict: Verdict) -> None:
+        for file in wal:
+            if position(file.generation, 0) >= verdict.end:
+                break
+            for item in scan(file.file.read(0, file.file.size()), file.generation, self._salt):
+                if isinstance(item, Bad):
+                    continue
+                at = position(item.generation, item.place)
+                if replay <= at < verdict.end:
+                    self._apply(item)
+            self._write()
+        self._write()
+
+    def _apply(self, frame: Frame) -> None:
+        self._replayed_bytes += len(frame.payload)
+        log_id = LogId(frame.log_id)
+        if frame.type is FrameType.LOG_CREATED:
+            if log_id not in self._logs:
+                key, durability = decode_created(frame.payload)
+                self._logs[log_id] = Log(log_id, key, LogConfig(durability=durability), self._handles)
+                self._logs[log_id].written = True
+            self._next_log_id = max(self._next_log_id, log_id + 1)
+            return
+        log = self._logs.get(log_id)
+        if frame.type is FrameType.FILE or log is None:
+            if frame.type is FrameType.APPEND:
+                self._find(f"the write-ahead log holds a batch of log {log_id}, whose beginning is lost; left out")
+            return
+        log.version += 1
+        match frame.type:
+            case FrameType.APPEND:
+                self._append(log, frame.payload)
+            case FrameType.TAKEOVER:
+                epoch, leader_id, first_offset = decode_takeover(frame.payload)
+                if epoch > log.takeovers.latest_epoch:
+                    log.takeovers.add(Takeover(epoch, leader_id, first_offset))
+            case FrameType.TRUNCATE:
+                self._write()
+                end_offset, _ = decode_truncate(frame.payload)
+                if end_offset < log.end_offset:
+                    apply_cut(log, cut_files(self._files, log, end_offset))
+            case FrameType.LOG_DELETED:
+                self._delete(log)
+            case FrameType.CHECKPOINT_ENTRY:
+                self._change(log, frame)
+
+    def _append(self, log: Log, payload: memoryview) -> None:
+        batch = bytes(payload)
+        found = header(batch)
+        if found.base_offset < log.end_offset:
+            if not self._rescued:
+                self._find(f"log {log.id}: a batch at offset {found.base_offset} comes again; left out")
+            return
+        if found.base_offset > log.end_offset:
+            lost = (log.end_offset, found.base_offset - 1)
+            log.damage.append(lost)
+            self._find(f"log {log.id}: offsets {lost[0]} to {lost[1]} are lost to damage")
+            log.end_offset = found.base_offset
+        if not log.active.fits(len(batch), found.next_offset, _SEGMENT_BYTES):
+            log.roll()
+        log.active.append(batch, found.base_offset, found.next_offset, found.max_timestamp)
+        log.end_offset = log.synced_offset = found.next_offset
+        if found.producer_id >= 0:
+            log.producers.add(found, found.base_offset, found.max_timestamp)
+        self._touched[log] = None
+        self._waiting_bytes += len(batch)
+        if self._waiting_bytes >= _WRITE_BYTES:
+            self._write()
+
+    def _delete(self, log: Log) -> None:
+        log.deleted = True
+        self._touched.pop(log, None)
+        for segment in log.segments:
+            self._handles.forget(segment)
+            self._unsynced.pop(segment, None)
+        self._files.remove_directory(log.directory)
+        del self._logs[log.id]
+
+    def _change(self, log: Log, frame: Frame) -> None:
+        change = decode_change(frame.payload)
+        if change.durability != log.durability:
+            self._write()
+            log.set_durability(change.durability)
+        for segment in log.drop_before(change.start_offset):
+            self._handles.forget(segment)
+            self._unsynced.pop(segment, None)
+            self._files.unlink(segment.path + ".log")
+            self._files.unlink(segment.path + ".index")
+
+    # -- segments -----------------------------------------------------------------------------------
+
+    def _trim(self) -> None:
+        """Cut what lies in segments beyond the checkpointed positions, and remove what no log knows."""
+        for name in self._files.names(LOGS_DIRECTORY):
+            if not name.isdigit() or LogId(int(name)) not in self._logs:
+                self._files.remove_directory(f"{LOGS_DIRECTORY}/{name}")
+        for log in self._logs.values():
+            if log.durability == "os" or not self._files.exists(log.directory):
+                continue
+            known = {segment.path.rpartition("/")[2] for segment in log.segments if segment.size}
+            for name in self._files.names(log.directory):
+                if name.partition(".")[0] not in known:
+                    self._files.unlink(f"{log.directory}/{name}")
+            self._trim_segment(log)
+
+    def _trim_segment(self, log: Log) -> None:
+        segment = log.active
+        if not segment.size:
+            return
+        path = segment.path + ".log"
+        actual = 0
+        if self._files.exists(path):
+            file = self._files.open(path)
+            actual = file.size()
+            if actual > segment.size:
+                file.truncate(segment.size)
+                self._unsynced[segment] = log
+        if actual < segment.size:
+            self._short.append((log, segment, actual, segment.size))
+
+    def _name_short(self) -> None:
+        # Only now: the WAL may say that the log was cut or that the segment was deleted.
+        for log, segment, actual, size in self._short:
+            if segment in log.segments and not log.deleted:
+                segment.damage.append((actual, size))
+                self._find(f"{segment.path}.log has {actual} bytes where {size} were synced: the rest is damaged")
+
+    def _write(self) -> None:
+        for log in self._touched:
+            for write in plan_writes(log):
+                take_over(self._handles, write_segment(self._files, write))
+                self._unsynced[write.segment] = log
+        self._touched.clear()
+        self._waiting_bytes = 0
+
+    def _read_on(self) -> None:
+        """Logs with durability=os: keep whole sound batches that lie beyond what the checkpoint knows."""
+        for log in self._logs.values():
+            if log.durability != "os" or not self._files.exists(log.directory):
+                continue
+            while self._read_on_segment(log):
+                pass
+            self._unsynced[log.active] = log
+
+    def _read_on_segment(self, log: Log) -> bool:
+        segment, epoch = log.active, log.takeovers.latest_epoch
+        path = segment.path + ".log"
+        if not self._files.exists(path):
+            return False
+        file = self._files.open(path)
+        size = file.size()
+        for _, found, whole in walk_batches(file, segment.size, size, log.end_offset):
+            if found.base_offset != log.end_offset or not 0 <= found.leader_epoch <= epoch:
+                break
+            self._append(log, memoryview(whole))
+            log.version += 1
+        if log.active.size < size:
+            file.truncate(log.active.size)
+        self._write()
+        following = f"{log_directory(log.id)}/{log.end_offset:020d}.log"
+        if log.active.size == 0 or not self._files.exists(following):
+            return False
+        log.roll()
+        return True
+
+    def _sync(self) -> None:
+        syncs = [plan_sync(log, segment) for segment, log in self._unsynced.items() if segment.size]
+        for sync in syncs:
+            write_index(self._files, sync)
+        failures = sync_segments(self._files, syncs)
+        if failures:
+            raise failures[0][1]
+        for sync in syncs:
+            synced(sync)

@@ -1,0 +1,193 @@
+"""One segment of a log: a file of record batches, what of it is still only in memory, and its index.
+
+A batch has its position in the segment from the moment it is appended; bytes before `copied` are in the
+file, those after it in `pending`. So a reader names a range of positions and never cares where it lies.
+"""
+
+from bisect import bisect_left, bisect_right
+from typing import Final, NamedTuple
+
+from duramen.base.ports import Buffer, File
+from duramen.codec.batch import header
+from duramen.storage.index import BLOCK_SHIFT, Entry, SegmentIndex
+
+__all__ = ["LARGEST_SEGMENT_BYTES", "Segment", "SegmentState", "TailState", "segment_name"]
+
+LARGEST_SEGMENT_BYTES: Final = (1 << 31) - 1
+LARGEST_OFFSET_DELTA: Final = (1 << 31) - 1
+
+
+class SegmentState(NamedTuple):
+    """What the checkpoint keeps of every segment."""
+
+    base_offset: int
+    size: int
+    first_timestamp: int
+    max_timestamp: int
+
+
+class TailState(NamedTuple):
+    """What the checkpoint keeps of a log's last segment: the entry and the CRC of the block that is not whole yet."""
+
+    position: int = 0
+    offset: int = 0
+    max_timestamp: int = -1
+    crc: int = 0
+
+
+def segment_name(base_offset: int) -> str:
+    """The file name of a segment, without its ending: the offset in 20 digits, as Kafka names them."""
+    return f"{base_offset:020d}"
+
+
+class Segment:
+    """State of one segment in memory; files are opened by the log it belongs to."""
+
+    __slots__ = (
+        "_pending_offsets",
+        "_pending_positions",
+        "base_offset",
+        "closed",
+        "copied",
+        "damage",
+        "examined",
+        "file",
+        "first_timestamp",
+        "index",
+        "index_file",
+        "max_timestamp",
+        "path",
+        "pending",
+        "size",
+        "synced",
+        "volatile",
+        "window",
+    )
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        """An empty segment of a log; `path` is its files' path without their endings."""
+        self.path = path
+        self.base_offset = base_offset
+        self.size = 0
+        self.copied = 0
+        self.synced = 0
+        self.first_timestamp = -1
+        self.max_timestamp = -1
+        self.closed = False
+        self.volatile = False  # durability=memory: never copied to a file
+        self.file: File | None = None
+        self.index_file: File | None = None
+        self.index: SegmentIndex | None = SegmentIndex()
+        self.pending: list[Buffer] = []
+        self._pending_positions: list[int] = []
+        self._pending_offsets: list[int] = []
+        self.damage: list[tuple[int, int]] = []  # ranges of positions that hold no sound batch
+        self.examined: set[int] = (
+            set()
+        )  # blocks that do not match their CRC and whose batches were looked at one by one
+        self.window: tuple[int, Buffer] | None = None  # bytes that a job read for finding a batch
+
+    @classmethod
+    def restore(cls, path: str, state: SegmentState, tail: TailState | None) -> "Segment":
+        """A segment as the checkpoint describes it: all of it in its file, its index not read yet.
+
+        `tail` is given for the last one, so that appends can go on without reading anything.
+        """
+        segment = cls(path, state.base_offset)
+        segment.size = segment.copied = segment.synced = state.size
+        segment.first_timestamp = state.first_timestamp
+        segment.max_timestamp = state.max_timestamp
+        segment.closed = tail is None
+        segment.index = None
+        if tail is not None:
+            entry = Entry(tail.position, tail.offset, tail.max_timestamp)
+            segment.index = SegmentIndex(state.size >> BLOCK_SHIFT, entry, tail.crc)
+        return segment
+
+    def state(self) -> SegmentState:
+        """What the checkpoint has to keep of it as it is now."""
+        return SegmentState(self.base_offset, self.size, self.first_timestamp, self.max_timestamp)
+
+    def tail(self) -> TailState:
+        """The block that is not whole yet; its CRC covers only what has reached the file."""
+        if self.index is None or self.closed:
+            return TailState()
+        return TailState(*self.index.last(), self.index.tail_crc)
+
+    # -- appending ----------------------------------------------------------------------------------
+
+    def fits(self, size: int, next_offset: int, segment_bytes: int) -> bool:
+        """Whether a batch may be appended; the first always may."""
+        return self.size == 0 or (
+            self.size + size <= segment_bytes and next_offset - self.base_offset <= LARGEST_OFFSET_DELTA
+        )
+
+    def append(self, buffer: Buffer, base_offset: int, next_offset: int, max_timestamp: int) -> None:
+        """Put a batch behind the last one, in memory."""
+        start = self.size
+        end = start + len(buffer)
+        if start == 0:
+            self.first_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+        self.pending.append(buffer)
+        self._pending_positions.append(start)
+        self._pending_offsets.append(base_offset)
+        self.size = end
+        if start >> BLOCK_SHIFT != end >> BLOCK_SHIFT and self.index is not None:
+            self.index.add(start, end, next_offset - self.base_offset, self.max_timestamp)
+
+    def copied_to(self, position: int, crcs: list[int], tail_crc: int) -> int:
+        """The file has everything before `position` now; returns how many bytes of memory that freed."""
+        count = bisect_left(self._pending_positions, position)
+        freed = position - self.copied
+        del self.pending[:count]
+        del self._pending_positions[:count]
+        del self._pending_offsets[:count]
+        self.copied = position
+        if self.index is not None:
+            self.index.cover(crcs, tail_crc)
+        return freed
+
+    # -- finding ------------------------------------------------------------------------------------
+
+    def pending_start(self, offset: int) -> int | None:
+        """The position of the batch in memory that holds `offset` or is the last before it; None if in the file."""
+        offsets = self._pending_offsets
+        if not offsets or offset < offsets[0]:
+            return None
+        return self._pending_positions[bisect_right(offsets, offset) - 1]
+
+    def pending_end(self, position: int) -> tuple[int, int] | None:
+        """Start and offset of the last batch in memory that starts at or before `position`; None if in the file."""
+        positions = self._pending_positions
+        if not positions or position < positions[0]:
+            return None
+        at = bisect_right(positions, position) - 1
+        return positions[at], self._pending_offsets[at]
+
+    def pending_after(self, position: int) -> tuple[int, int]:
+        """The end of the batch in memory that starts at `position`, and the offset that follows it."""
+        buffer = self.pending[bisect_left(self._pending_positions, position)]
+        return position + len(buffer), header(buffer).next_offset
+
+    def pending_from_time(self, position: int, timestamp: int) -> int | None:
+        """The start of the first batch in memory, at or after `position`, with a record at or after `timestamp`."""
+        for start, buffer in zip(self._pending_positions, self.pending, strict=True):
+            if start >= position and header(buffer).max_timestamp >= timestamp:
+                return start
+        return None
+
+    def pending_buffers(self, start: int, end: int) -> list[Buffer]:
+        """The bytes of a range of positions at or after `copied`."""
+        positions = self._pending_positions
+        first = bisect_right(positions, start) - 1
+        buffers: list[Buffer] = []
+        at = positions[first]
+        for buffer in self.pending[first:]:
+            if at >= end:
+                break
+            low, high = max(start - at, 0), min(end - at, len(buffer))
+            buffers.append(buffer if high - low == len(buffer) else memoryview(buffer)[low:high])
+            at += len(buffer)
+        return buffers

@@ -1,0 +1,558 @@
+"""The storage of one node: its logs, and how batches get into them.
+
+Appends are taken in the order they come. One that does not fit (the WAL at its bound, memory at its limit, a
+log between two durabilities) waits, and those behind it with it; it is refused only when the disk is full or
+has failed. Nothing here waits: completions come back through the worker, times through `Deadlines`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, NamedTuple
+
+from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.errors import (
+    BatchTooLarge,
+    DuramenError,
+    NodeStopping,
+    StorageFailed,
+    StorageFull,
+    StreamNotFound,
+)
+from duramen.base.ids import LogId
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Clock, FileSystem, Worker
+from duramen.codec.batch import Header, stamp
+from duramen.storage.checkpointer import Checkpointer
+from duramen.storage.copier import Copier
+from duramen.storage.directory import Directory
+from duramen.storage.frames import FrameType
+from duramen.storage.handles import Handles
+from duramen.storage.io import is_full
+from duramen.storage.log import Log, LogConfig, LogKey
+from duramen.storage.planning.retention import Limits, SegmentFacts, new_start
+from duramen.storage.reader import Blocked
+from duramen.storage.records import LogChange, encode_change, encode_created, encode_takeover
+from duramen.storage.recovery import Recovered, wal_salt
+from duramen.storage.takeovers import Takeover
+from duramen.storage.wal import Wal
+
+__all__ = ["AppendDone", "Store", "StoreLimits"]
+
+AppendDone = Callable[[int, DuramenError | None], None]
+"""Called with (base offset, None) once acknowledged as the log's durability says, or with (-1, error)."""
+
+_FRAME_ROOM: Final = 256  # for the frames that may go before a log's first batch in an epoch
+_CHECKPOINT_INTERVAL_MS: Final = 60_000
+_RETRY_MS: Final = 1000
+_MEMORY_SEGMENTS: Final = 8
+
+
+class StoreLimits(NamedTuple):
+    """Bounds of a store, in bytes and milliseconds."""
+
+    wal_file_bytes: int = 64 << 20
+    wal_max_bytes: int = 1 << 30
+    pending_bytes: int = 128 << 20
+    copy_bytes: int = 8 << 20
+    copy_interval_ms: int = 1000
+
+
+class _Append(NamedTuple):
+    log: Log
+    batch: bytearray | memoryview
+    head: Header
+    epoch: int
+    done: AppendDone | None
+
+
+class Store:
+    """Logs by key; append, read, delete, retain, stop."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        worker: Worker,
+        clock: Clock,
+        deadlines: Deadlines,
+        metrics: Metrics,
+        directory: Directory,
+        recovered: Recovered,
+        handles: Handles,
+        *,
+        node_id: int,
+        limits: StoreLimits,
+    ) -> None:
+        """Blocking: makes the WAL's first file where there is none. Raises OSError."""
+        self.directory_id = directory.id.bytes
+        self.node_epoch = recovered.node_epoch
+        self.next_log_id = recovered.next_log_id
+        self._files = files
+        self._worker = worker
+        self._clock = clock
+        self._deadlines = deadlines
+        self._node_id = node_id
+        self._limits = limits
+        self._handles = handles
+        self._logs: dict[LogKey, Log] = {log.key: log for log in recovered.logs.values()}
+        self._queue: deque[_Append] = deque()
+        self._held: dict[Log, deque[_Append]] = {}
+        self._flush_due = False
+        self._copy_due = False
+        self._checkpoint_deadline: Deadline | None = None
+        self._retry_due = False
+        self._stopping = False
+        self._trouble: DuramenError | None = None  # why what waits is refused instead of waiting on
+        self._wal = Wal(
+            files, worker, clock, metrics,
+            directory_id=directory.id.bytes, salt=wal_salt(directory.id),
+            file_bytes=limits.wal_file_bytes, max_bytes=limits.wal_max_bytes, on_room=self._drain,
+        )  # fmt: skip
+        self._wal.start(recovered.wal_files, recovered.wal_generation)
+        self._checkpointed_generation = self._wal.generation
+        self._copier = Copier(
+            files, worker, handles, metrics, on_copied=self._on_copied, on_error=self._on_copy_error
+        )  # fmt: skip
+        self._checkpointer = Checkpointer(
+            files, worker, self, self._wal, self._copier, metrics,
+            number=recovered.checkpoint_number, released=self._wal.synced, on_segment_failure=self._on_segment_failure,
+        )  # fmt: skip
+        self._waiting_gauge = metrics.counter("duramen_append_waiting")
+        self._full_gauge = metrics.counter("duramen_storage_full")
+        self._wal_full = metrics.counter("duramen_wal_full_total")
+        self._logs_gauge = metrics.counter("duramen_logs")
+        self._logs_gauge.value = len(self._logs)
+
+    # -- logs ---------------------------------------------------------------------------------------
+
+    def each_log(self) -> Iterable[Log]:
+        """Every log that is not deleted."""
+        return self._logs.values()
+
+    def log(self, key: LogKey) -> Log | None:
+        """The log of a partition, if it has ever been asked for."""
+        return self._logs.get(key)
+
+    def ensure(self, key: LogKey, config: LogConfig) -> Log:
+        """The log of a partition, with that config; made where there is none. A new one costs nothing on disk."""
+        log = self._logs.get(key)
+        if log is None:
+            log = Log(LogId(self.next_log_id), key, config, self._handles)
+            self.next_log_id += 1
+            self._logs[key] = log
+            self._logs_gauge.value = len(self._logs)
+        log.config = config
+        if not log.written:
+            log.set_durability(config.durability)
+        return log
+
+    def delete(self, log: Log, done: Callable[[DuramenError | None], None] | None = None) -> None:
+        """Delete a log; its files go once that is durable. Readers in the middle of a slice finish it."""
+        log.deleted = True
+        self._logs.pop(log.key, None)
+        self._logs_gauge.value = len(self._logs)
+        self._copier.forget(log)
+        for segment in log.segments:
+            self._copier.unsynced.pop(segment, None)
+            self._handles.forget(segment)
+        for append in self._held.pop(log, ()):
+            self._refuse(append, _deleted(log))
+        if not log.written or self._wal.failed is not None:
+            if done is not None:
+                self._worker.soon(partial(done, self._wal.failed if log.written else None))
+            return
+        self._stage_or_wait(FrameType.LOG_DELETED, log, b"", partial(self._remove_files, log, done))
+
+    def _remove_files(
+        self, log: Log, done: Callable[[DuramenError | None], None] | None, error: DuramenError | None
+    ) -> None:
+        if error is None:
+            self._worker.submit("disk", partial(self._files.remove_directory, log.directory), lambda _: None)
+        if done is not None:
+            done(error)
+
+    def _stage_or_wait(
+        self, type_: FrameType, log: Log, payload: bytes, done: Callable[[DuramenError | None], None]
+    ) -> None:
+        """Stage a frame that is no append as soon as the WAL has room for it."""
+        if self._wal.failed is not None:
+            self._worker.soon(partial(done, self._wal.failed))
+        elif self._wal.room(_FRAME_ROOM):
+            self._wal.wait(self._wal.stage(type_, log.id, payload), done)
+            self._flush_soon()
+        else:
+            retry = partial(self._stage_or_wait, type_, log, payload, done)
+            self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, retry)
+
+    # -- appending ----------------------------------------------------------------------------------
+
+    def append(
+        self, log: Log, batch: bytearray | memoryview, head: Header, epoch: int, done: AppendDone | None
+    ) -> None:
+        """Append a checked batch as the leader of `epoch`; `head` is its header. The batch is the store's from here on.
+
+        Base offset and epoch are stamped in place. A repetition of an idempotent producer gets its first offset.
+        """
+        append = _Append(log, batch, head, epoch, done)
+        if log in self._held:
+            self._held[log].append(append)
+        elif self._queue or not self._admits(append):
+            self._queue.append(append)
+            self._waiting_gauge.value = len(self._queue)
+            self._wal_full.value += 1
+            if self._trouble is not None or self._wal.full is not None:
+                self._worker.soon(self._drain)
+        else:
+            self._append(append)
+
+    def _admits(self, append: _Append) -> bool:
+        log, size = append.log, len(append.batch)
+        if self._stopping or self._wal.failed is not None or size > self._wal.largest():
+            return True  # to be refused
+        if log.durability == "sync":
+            pending = self._copier.pending_bytes
+            if pending and pending + size > self._limits.pending_bytes:
+                self._copier.copy()
+                return False
+            return self._wal.room(size + _FRAME_ROOM)
+        return log.takeovers.latest_epoch >= append.epoch or self._wal.room(_FRAME_ROOM)
+
+    def _refuse(self, append: _Append, error: DuramenError) -> None:
+        if append.done is not None:
+            append.done(-1, error)
+
+    def _refusal(self, append: _Append) -> DuramenError | None:
+        log = append.log
+        if self._stopping:
+            return NodeStopping("this node is stopping")
+        if log.deleted:
+            return _deleted(log)
+        if self._wal.failed is not None:
+            return self._wal.failed
+        if log.failed:
+            return StorageFailed(log.failed)
+        if len(append.batch) > self._wal.largest():
+            return BatchTooLarge(f"a batch of {len(append.batch)} bytes does not fit into wal.max.bytes")
+        return None
+
+    def _append(self, append: _Append) -> None:
+        log, batch, head, epoch, done = append
+        error = self._refusal(append)
+        if error is not None:
+            self._refuse(append, error)
+            return
+        if log.config.durability != log.durability:
+            self._switch(append)
+            return
+        if head.producer_id >= 0:
+            try:
+                known = log.producers.check(head)
+            except DuramenError as fenced:
+                self._refuse(append, fenced)
+                return
+            if known is not None:
+                if done is not None:
+                    self._when_acknowledged(log, known, done)
+                return
+        base_offset = log.end_offset
+        next_offset = base_offset + head.records
+        stamp(batch, base_offset, epoch)
+        if epoch > log.takeovers.latest_epoch:
+            self._introduce(log, epoch)
+        self._roll_if_due(log, len(batch), head, next_offset)
+        if log.durability == "sync":
+            until = self._wal.stage(FrameType.APPEND, log.id, batch)
+            log.active.append(batch, base_offset, next_offset, head.max_timestamp)
+            self._copier.add(log, len(batch))
+            self._advance(log, head, base_offset, next_offset)
+            self._wal.wait(until, None if done is None else partial(_acknowledge, done, base_offset), log, next_offset)
+            self._copy_later()
+        elif not self._append_unlogged(append, base_offset, next_offset):
+            return
+        else:
+            self._advance(log, head, base_offset, next_offset)
+            log.synced_to(next_offset)
+            if done is not None and log.introduced > self._wal.synced:
+                self._wal.wait(self._wal.end, partial(_acknowledge, done, base_offset))
+            elif done is not None:
+                done(base_offset, None)
+            log.notify()
+        self._flush_soon()
+
+    def _append_unlogged(self, append: _Append, base_offset: int, next_offset: int) -> bool:
+        log, batch, head, _, _ = append
+        if log.durability == "memory":
+            log.active.append(batch, base_offset, next_offset, head.max_timestamp)
+            self._evict(log)
+            return True
+        try:
+            self._copier.write_through(log, batch, base_offset, next_offset, head.max_timestamp)
+        except OSError as error:
+            if is_full(error):
+                self._refuse(append, StorageFull("the disk is full: nothing was written"))
+            else:
+                log.failed = f"writing {log.active.path}.log failed ({error.strerror}); no writes until restart"
+                self._refuse(append, StorageFailed(log.failed))
+            return False
+        self._checkpoint_later()
+        return True
+
+    def _advance(self, log: Log, head: Header, base_offset: int, next_offset: int) -> None:
+        if head.producer_id >= 0:
+            log.producers.add(head, base_offset, self._clock.wall_ms())
+        log.end_offset = next_offset
+        log.version += 1
+
+    def _introduce(self, log: Log, epoch: int) -> None:
+        """The frames that go before a log's first batch in an epoch; without them its segments belong to nobody."""
+        if not log.written:
+            self._wal.stage(FrameType.LOG_CREATED, log.id, encode_created(log.key, log.durability))
+            log.written = True
+        takeover = Takeover(epoch, self._node_id, log.end_offset)
+        log.takeovers.add(takeover)
+        log.introduced = self._wal.stage(FrameType.TAKEOVER, log.id, encode_takeover(*takeover))
+
+    def _roll_if_due(self, log: Log, size: int, head: Header, next_offset: int) -> None:
+        active, config = log.active, log.config
+        segment_bytes = config.segment_bytes
+        if log.durability == "memory":
+            segment_bytes = min(segment_bytes, config.memory_max_bytes // _MEMORY_SEGMENTS)
+        aged = active.first_timestamp >= 0 and head.max_timestamp - active.first_timestamp > config.segment_ms
+        if active.size and (aged or not active.fits(size, next_offset, segment_bytes)):
+            log.roll()
+
+    def _evict(self, log: Log) -> None:
+        while len(log.segments) > 1 and log.size_bytes() > log.config.memory_max_bytes:
+            log.drop_before(log.segments[1].base_offset)
+
+    def _when_acknowledged(self, log: Log, base_offset: int, done: AppendDone) -> None:
+        """`done` once what was appended at `base_offset` before is acknowledged."""
+        if base_offset < log.synced_offset:
+            done(base_offset, None)
+        else:
+            self._wal.wait(self._wal.end, partial(_acknowledge, done, base_offset))
+            self._flush_soon()
+
+    def _drain(self) -> None:
+        """Go on with what waits, as far as there is room now."""
+        refusal = self._wal.failed or self._trouble or self._wal.full
+        while self._queue:
+            append = self._queue[0]
+            if self._admits(append):
+                self._queue.popleft()
+                if append.log in self._held:
+                    self._held[append.log].append(append)
+                else:
+                    self._append(append)
+            elif refusal is not None:
+                self._queue.popleft()
+                self._refuse(append, refusal)
+            else:
+                break
+        self._waiting_gauge.value = len(self._queue)
+        self._full_gauge.value = 0 if self._trouble is None and self._wal.full is None else 1
+
+    @property
+    def backlogged(self) -> bool:
+        """Whether appends wait: doors stop reading while it is so."""
+        return bool(self._queue)
+
+    def _flush_soon(self) -> None:
+        if not self._flush_due:
+            self._flush_due = True
+            self._worker.soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what was appended since the last flush, all of it at once, and see to its sync."""
+        self._flush_due = False
+        self._wal.flush()
+        if self._wal.generation - self._checkpointed_generation >= self._checkpoint_files:
+            self._checkpoint()
+        else:
+            self._checkpoint_later()
+
+    # -- durability ---------------------------------------------------------------------------------
+
+    def _switch(self, append: _Append) -> None:
+        """Change the log's durability at a roll, after everything before it is synced; appends wait for it."""
+        log = append.log
+        self._held[log] = deque([append])
+        for segment in log.segments:
+            if segment.volatile:
+                segment.volatile = False
+                self._copier.add(log, segment.size - segment.copied)
+        self._checkpointer.request(partial(self._switched, log))
+
+    def _switched(self, log: Log, failure: OSError | None) -> None:
+        if log.deleted:
+            return
+        if failure is not None:
+            self._release_held(log, _trouble("the durability cannot change now", failure))
+            return
+        change = LogChange(log.start_offset, log.end_offset, log.config.durability)
+
+        def durable(error: DuramenError | None) -> None:
+            if error is None and not log.deleted:
+                log.set_durability(change.durability)
+            self._release_held(log, error)
+
+        self._stage_or_wait(FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable)
+
+    def _release_held(self, log: Log, error: DuramenError | None) -> None:
+        for append in self._held.pop(log, ()):
+            if error is not None:
+                self._refuse(append, error)
+            else:
+                self.append(*append)
+
+    # -- copying and checkpoints --------------------------------------------------------------------
+
+    @property
+    def _checkpoint_files(self) -> int:
+        return max(1, self._limits.wal_max_bytes // 8 // self._limits.wal_file_bytes)
+
+    def _copy_later(self) -> None:
+        if self._copier.pending_bytes >= self._limits.copy_bytes:
+            self._copier.copy()
+        elif not self._copy_due:
+            self._copy_due = True
+            self._deadlines.at(self._clock.monotonic_ms() + self._limits.copy_interval_ms, self._copy_now)
+
+    def _copy_now(self) -> None:
+        self._copy_due = False
+        self._copier.copy()
+
+    def _on_copied(self) -> None:
+        self._drain()
+        if self._copier.pending_bytes >= self._limits.copy_bytes:
+            self._copier.copy()
+        elif self._copier.pending_bytes:
+            self._copy_later()
+
+    def _on_copy_error(self, error: OSError) -> None:
+        # What was to be copied still waits in memory and in the WAL: try again until there is space.
+        self._trouble = _trouble("segments cannot be written", error)
+        self._retry_later()
+
+    def _retry_later(self) -> None:
+        if not self._retry_due:
+            self._retry_due = True
+            self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_due = False
+        self._checkpoint()
+
+    def _checkpoint_later(self) -> None:
+        if self._checkpoint_deadline is None:
+            at_ms = self._clock.monotonic_ms() + _CHECKPOINT_INTERVAL_MS
+            self._checkpoint_deadline = self._deadlines.at(at_ms, self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        if self._checkpoint_deadline is not None:
+            self._checkpoint_deadline.cancel()
+            self._checkpoint_deadline = None
+        self._checkpointed_generation = self._wal.generation
+        self._checkpointer.request(self._checkpointed)
+
+    def _checkpointed(self, error: OSError | None) -> None:
+        if error is not None:
+            self._trouble = _trouble("segments cannot be synced", error)
+            self._retry_later()
+        else:
+            self._trouble = None
+        self._drain()
+
+    def _on_segment_failure(self, log: Log, error: OSError) -> None:
+        if log.durability == "os":
+            log.failed = f"syncing {log.directory} failed ({error.strerror}); no writes until restart"
+
+    # -- retention ----------------------------------------------------------------------------------
+
+    def enforce_retention(self, now_ms: int) -> None:
+        """Let go what the logs' retention settings say, in logs that nobody touches too."""
+        for log in list(self._logs.values()):
+            config = log.config
+            ends = [segment.base_offset for segment in log.segments[1:]] + [log.end_offset]
+            facts = [
+                SegmentFacts(segment.base_offset, end, segment.size, segment.max_timestamp)
+                for segment, end in zip(log.segments, ends, strict=True)
+            ]
+            # A segment that still waits for its copy goes another time: the copy comes within a second.
+            waiting = (s.base_offset for s in log.segments if s.copied < s.size and not s.volatile)
+            limits = Limits(config.retention_ms, config.retention_bytes, config.retention_records)
+            bound = min(log.high_watermark, next(waiting, log.high_watermark))
+            start = new_start(facts, limits, log.start_offset, bound, now_ms)
+            if start > log.start_offset:
+                self.move_start(log, start)
+
+    def move_start(self, log: Log, offset: int) -> None:
+        """Let go of everything before `offset`, which has all been copied; files go once that is durable."""
+        if offset == log.end_offset and log.active.size and log not in self._held:
+            log.roll()
+        dropped = log.drop_before(offset)
+        log.version += 1
+        for segment in dropped:
+            self._copier.unsynced.pop(segment, None)
+            self._handles.forget(segment)
+        if not log.written:
+            return
+        paths = [segment.path + ending for segment in dropped for ending in (".log", ".index")]
+
+        def durable(error: DuramenError | None) -> None:
+            if error is None and paths:
+                self._worker.submit("disk", partial(self._unlink, paths), lambda _: None)
+
+        change = LogChange(log.start_offset, log.end_offset, log.durability)
+        self._stage_or_wait(FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable)
+
+    def _unlink(self, paths: list[str]) -> None:
+        for path in paths:
+            self._files.unlink(path)
+
+    def expire_producers(self, before_ms: int) -> None:
+        """Forget idempotent producers that have written nothing since `before_ms`."""
+        for log in self._logs.values():
+            if len(log.producers) and log.producers.expire(before_ms):
+                log.version += 1
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def unblock(self, blocked: Blocked, done: Callable[[BaseException | None], None]) -> None:
+        """Do what a read waits for; then `done(None)`, or `done(error)` where the disk failed."""
+
+        def finished(result: object) -> None:
+            if isinstance(result, BaseException):
+                done(result)
+            else:
+                blocked.apply(result)
+                done(None)
+
+        self._worker.submit("read", blocked.job, finished)
+
+    # -- stopping -----------------------------------------------------------------------------------
+
+    def stop(self, done: Callable[[OSError | None], None]) -> None:
+        """Take no more appends, finish those taken, and write a clean checkpoint."""
+        self._stopping = True
+        self._drain()
+        self.flush()
+        if self._wal.failed is not None:
+            self._worker.soon(partial(done, OSError(str(self._wal.failed))))
+            return
+        self._wal.wait(self._wal.end, lambda _: self._checkpointer.request(done, clean=True))
+        self._flush_soon()
+
+
+def _acknowledge(done: AppendDone, base_offset: int, error: DuramenError | None) -> None:
+    done(base_offset if error is None else -1, error)
+
+
+def _deleted(log: Log) -> StreamNotFound:
+    return StreamNotFound(f"partition {log.key.partition} of stream {log.key.stream_id} is deleted")
+
+
+def _trouble(what: str, error: OSError) -> DuramenError:
+    if is_full(error):
+        return StorageFull(f"the disk is full: {what}")
+    return StorageFailed(f"{what}: {error.strerror or error}")

@@ -1,0 +1,1 @@
+"""Spark registers `format("duramen")` through the name of this module: a top-level `pyspark_<format>`."""
