@@ -27,9 +27,10 @@ class Deadline:
 class Deadlines:
     """Deadlines in the order of their times, and of their registration where times are equal."""
 
-    __slots__ = ("_cancelled_limit", "_count", "_heap")
+    __slots__ = ("_cancelled_limit", "_count", "_heap", "on_earlier")
 
     def __init__(self) -> None:
+        self.on_earlier: Callable[[], None] | None = None  # called when the next deadline comes earlier than before
         self._heap: list[tuple[int, int, Deadline]] = []
         self._count = 0
         self._cancelled_limit = 64
@@ -41,6 +42,8 @@ class Deadlines:
         heapq.heappush(self._heap, (at_ms, self._count, deadline))
         if len(self._heap) > self._cancelled_limit:
             self._sweep()
+        if self.on_earlier is not None and self._heap[0][2] is deadline:
+            self.on_earlier()
         return deadline
 
     def _sweep(self) -> None:

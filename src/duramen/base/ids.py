@@ -12,9 +12,9 @@ A topic id has 128 bits, as Kafka's (KIP-516), laid out as a version 8 UUID (RFC
 """
 
 import uuid
-from typing import NewType
+from typing import NamedTuple, NewType
 
-__all__ = ["SHARD_BITS", "LogId", "NodeId", "StreamId", "new_directory_id", "new_stream_id", "shard_of"]
+__all__ = ["SHARD_BITS", "LogId", "NodeId", "Position", "StreamId", "new_directory_id", "new_stream_id", "shard_of"]
 
 LogId = NewType("LogId", int)
 """A log on this node: 1, 2, 3 …; never used twice, so that old bytes cannot be taken for a new log's."""
@@ -22,6 +22,14 @@ LogId = NewType("LogId", int)
 NodeId = NewType("NodeId", int)
 
 StreamId = uuid.UUID
+
+
+class Position(NamedTuple):
+    """Who ordered a record, and where: positions of one log compare as histories do."""
+
+    leader_epoch: int
+    offset: int
+
 
 SHARD_BITS = 20
 

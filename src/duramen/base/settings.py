@@ -4,6 +4,7 @@ The settings themselves are data, in `base.catalogue`. Pure: reading files and t
 """
 
 import difflib
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -118,7 +119,7 @@ def _choice(setting: Setting, value: str) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """The known name nearest to `name` as the end of a sentence, or nothing where none is near."""
-    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, list(itertools.islice(names, 1000)), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -8,6 +8,7 @@ from rocksdict import Options, Rdict, WriteBatch, WriteOptions
 __all__ = ["RocksViewStore"]
 
 _MIB = 1024 * 1024
+_NO_WAL = "disable_wal"  # an attribute, although the binding's stub says that it is a method
 
 
 def _options() -> Options:
@@ -32,8 +33,13 @@ class RocksViewStore:
         """Open or make it. Raises Exception of the binding where the directory is damaged; then remove it."""
         self._path = path
         self._write_options = WriteOptions()
-        self._write_options.disable_wal = True
+        setattr(self._write_options, _NO_WAL, True)
         self._db = Rdict(path, _options())
+
+    @staticmethod
+    def destroy(path: str) -> None:
+        """Remove a view that cannot be opened."""
+        shutil.rmtree(path, ignore_errors=True)
 
     def get(self, key: bytes) -> bytes | None:
         value = self._db.get(key)

@@ -8,7 +8,7 @@ has failed. Nothing here waits: completions come back through the worker, times 
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import (
@@ -41,6 +41,8 @@ __all__ = ["AppendDone", "Store", "StoreLimits"]
 
 AppendDone = Callable[[int, DuramenError | None], None]
 """Called with (base offset, None) once acknowledged as the log's durability says, or with (-1, error)."""
+
+T = TypeVar("T")
 
 _FRAME_ROOM: Final = 256  # for the frames that may go before a log's first batch in an epoch
 _CHECKPOINT_INTERVAL_MS: Final = 60_000
@@ -517,6 +519,14 @@ class Store:
                 log.version += 1
 
     # -- reading ------------------------------------------------------------------------------------
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Do `action` once what is being handled now has been handled."""
+        self._worker.soon(action)
+
+    def run(self, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        """Run a job that touches nothing but what it was handed off the caller's side; then `done`."""
+        self._worker.submit("read", job, done)
 
     def unblock(self, blocked: Blocked, done: Callable[[BaseException | None], None]) -> None:
         """Do what a read waits for; then `done(None)`, or `done(error)` where the disk failed."""

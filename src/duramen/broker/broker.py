@@ -1,0 +1,250 @@
+"""The broker of one node: everything below it, put together, and what the doors may ask of it.
+
+Nothing here waits. Completions come back through callbacks, what has to happen later is a deadline:
+`next_deadline_ms` says when `fire` has something to do.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError, StorageFailed
+from duramen.base.ids import new_stream_id
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Clock, Randomness, ViewStore, Worker
+from duramen.base.settings import Settings
+from duramen.broker.coordinator import Coordinator
+from duramen.broker.fetching import Fetches
+from duramen.broker.metadata import METADATA_STREAM_ID, LogQuorum, Metadata
+from duramen.broker.offsets import OFFSETS_STREAM, Offsets
+from duramen.broker.streams import Streams
+from duramen.controller.decisions import (
+    Definition,
+    add_partitions,
+    allocate_producer_ids,
+    configure_stream,
+    create_stream,
+    delete_stream,
+)
+from duramen.controller.events import (
+    Event,
+    NodeRegistered,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    StreamConfigured,
+    StreamCreated,
+    StreamDeleted,
+)
+from duramen.controller.state import ControllerState, StreamState
+from duramen.storage.store import Store
+from duramen.storage.view import View
+
+__all__ = ["Broker", "Ports"]
+
+Done = Callable[[DuramenError | None], None]
+
+
+class Ports(NamedTuple):
+    """What the broker needs of the outside."""
+
+    worker: Worker
+    clock: Clock
+    randomness: Randomness
+    views: ViewStore
+
+
+class Broker:
+    """Streams, records, fetches and groups of this node."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        deadlines: Deadlines,
+        store: Store,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        directory_id: str,
+        report: Callable[[str], None],
+    ) -> None:
+        """`report` is told what an operator should hear of."""
+        self._clock = ports.clock
+        self._randomness = ports.randomness
+        self._deadlines = deadlines
+        self._report = report
+        self._directory_id = directory_id
+        self._stopping = False
+        self.settings = settings
+        self.metrics = metrics
+        self.store = store
+        self.node_id = settings.integer("node.id")
+        self.streams = Streams(store, settings, ports.clock, metrics)
+        self.fetches = Fetches(store, ports.clock, deadlines, metrics)
+        self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock)
+        self.groups = Coordinator(self._offsets, ports.clock, deadlines, ports.randomness, settings, metrics)
+        quorum = LogQuorum(store, ports.clock)
+        self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
+        self._producer_ids = (0, 0)  # the next id of the node's block, and the block's end
+
+    # -- starting and stopping ----------------------------------------------------------------------
+
+    def start(self, done: Done) -> None:
+        """Take in the metadata and the groups; then `done(None)`, and requests may come."""
+        self._metadata.start(lambda error: self._metadata_ready(error, done))
+
+    def _metadata_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
+        if error is not None:
+            done(_storage_error("the metadata log cannot be read", error))
+            return
+        for state in self._metadata.state.streams.values():
+            self._put(state)
+        self._remove_orphans()
+        self._offsets.recover(self._report, lambda failure: self._offsets_ready(failure, done))
+
+    def _remove_orphans(self) -> None:
+        # A stream's deletion is durable before its logs are deleted: a crash in between leaves them behind.
+        for log in list(self.store.each_log()):
+            known = self._metadata.state.stream_by_id(log.key.stream_id)
+            if known is None and log.key.stream_id != METADATA_STREAM_ID:
+                self.store.delete(log)
+
+    def _offsets_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
+        if error is not None:
+            done(_storage_error("the stream of consumer offsets cannot be read", error))
+            return
+        self.groups.restore()
+        self._every("log.retention.check.interval.ms", self._enforce_retention)
+        self._every("offsets.retention.check.interval.ms", self.groups.expire)
+        if self._metadata.state.nodes.get(self.node_id) == self._directory_id:
+            done(None)
+            return
+        registered = NodeRegistered(self.node_id, self._directory_id)
+        self._metadata.decide(lambda _: [registered], done)
+
+    def _every(self, setting: str, action: Callable[[], None]) -> None:
+        interval_ms = self.settings.integer(setting)
+
+        def due() -> None:
+            self._deadlines.at(self._clock.monotonic_ms() + interval_ms, due)
+            action()
+
+        self._deadlines.at(self._clock.monotonic_ms() + interval_ms, due)
+
+    def _enforce_retention(self) -> None:
+        now_ms = self._clock.wall_ms()
+        self.store.enforce_retention(now_ms)
+        self.store.expire_producers(now_ms - self.settings.integer("producer.id.expiration.ms"))
+        self._offsets.flush()
+
+    def stop(self, done: Callable[[OSError | None], None]) -> None:
+        """Take no more work, finish what was taken, and leave the directory clean."""
+        self._stopping = True
+        self.groups.stop()
+        self._offsets.flush(lambda _: self.store.stop(done))
+
+    @property
+    def metadata_state(self) -> ControllerState:
+        """What is committed of the metadata."""
+        return self._metadata.state
+
+    def now_ms(self) -> int:
+        """The time on the wall, in ms since 1970."""
+        return self._clock.wall_ms()
+
+    def next_deadline_ms(self) -> int | None:
+        """The monotonic time at which `fire` has something to do."""
+        return self._deadlines.next_ms()
+
+    def fire(self) -> None:
+        """Do what is due."""
+        self._deadlines.fire(self._clock.monotonic_ms())
+
+    # -- streams ------------------------------------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case StreamCreated() | PartitionsAdded() | StreamConfigured():
+                state = self._metadata.state.streams.get(event.name) if isinstance(event, StreamCreated) else None
+                if state is None:
+                    state = self._metadata.state.stream_by_id(UUID(event.id))
+                if state is not None:
+                    self._put(state)
+            case StreamDeleted():
+                stream_gone = self.streams.remove(UUID(event.id))
+                if stream_gone is not None and self._offsets.ready:
+                    self.groups.forget_topic(stream_gone.name)
+            case _:
+                pass
+
+    def _put(self, state: StreamState) -> None:
+        stream = self.streams.put(state)
+        if stream.name == OFFSETS_STREAM:
+            self._offsets.use(stream)
+
+    def create_stream(self, wish: Definition, done: Done, *, idempotent: bool = False) -> None:
+        """Create a stream; with `idempotent`, one that exists with the same definition is as good."""
+        stream_id = new_stream_id(self._randomness.token(16))
+        now_ms = self._clock.wall_ms()
+        self._metadata.decide(
+            lambda state: create_stream(state, wish, stream_id=stream_id, now_ms=now_ms, idempotent=idempotent), done
+        )
+
+    def check_stream(self, wish: Definition) -> None:
+        """Raise what `create_stream` would end with."""
+        create_stream(self._metadata.state, wish, stream_id=METADATA_STREAM_ID, now_ms=0)
+
+    def delete_stream(self, name: str, done: Done) -> None:
+        """Delete a stream with all its records."""
+        self._metadata.decide(lambda state: delete_stream(state, name), done)
+
+    def add_partitions(self, name: str, partitions: int, done: Done) -> None:
+        """Give a stream `partitions` partitions in all."""
+        self._metadata.decide(lambda state: add_partitions(state, name, partitions), done)
+
+    def configure_stream(self, name: str, changes: Mapping[str, str | None], done: Done) -> None:
+        """Change a stream's config; None sets a name back to its default."""
+        self._metadata.decide(lambda state: configure_stream(state, name, changes), done)
+
+    def ensure_offsets_stream(self, done: Done) -> None:
+        """See to it that groups have somewhere to be stored: the stream is made when it is first needed."""
+        if self._offsets.ready:
+            done(None)
+            return
+        wish = Definition(
+            OFFSETS_STREAM,
+            self.settings.integer("offsets.topic.num.partitions"),
+            {"cleanup.policy": "compact", "durability": "sync", "segment.bytes": str(100 * 1024 * 1024)},
+            internal=True,
+        )
+        self.create_stream(wish, done, idempotent=True)
+
+    # -- producers ----------------------------------------------------------------------------------
+
+    def new_producer_id(self, done: Callable[[int, DuramenError | None], None]) -> None:
+        """An id for an idempotent producer; the block it comes from is durable first."""
+        first, end = self._producer_ids
+        if first < end:
+            self._producer_ids = (first + 1, end)
+            done(first, None)
+            return
+        blocks: list[ProducerIdsAllocated] = []
+
+        def allocated(error: DuramenError | None) -> None:
+            if error is not None:
+                done(-1, error)
+                return
+            block = blocks[0]
+            if self._producer_ids[0] >= self._producer_ids[1]:
+                self._producer_ids = (block.first, block.first + block.count)
+            self.new_producer_id(done)
+
+        def decide(state: ControllerState) -> list[ProducerIdsAllocated]:
+            blocks.extend(allocate_producer_ids(state))
+            return blocks
+
+        self._metadata.decide(decide, allocated)
+
+
+def _storage_error(what: str, error: DuramenError | OSError) -> DuramenError:
+    return error if isinstance(error, DuramenError) else StorageFailed(f"{what}: {error}")

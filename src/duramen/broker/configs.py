@@ -1,0 +1,90 @@
+"""The config of a stream as it is in force: its own values over the broker's defaults, each with its source."""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from duramen.base.catalogue import STREAM
+from duramen.base.settings import Setting, Settings, Value, check
+from duramen.storage.log import LogConfig
+
+__all__ = ["ConfigEntry", "ConfigSource", "StreamConfig", "broker_entries"]
+
+ConfigSource = Literal["stream", "broker", "default"]
+
+
+class ConfigEntry(NamedTuple):
+    """A config as DescribeConfigs shows it; `synonyms` are (name, value, source) from the nearest to the furthest."""
+
+    setting: Setting
+    value: Value
+    source: ConfigSource
+    synonyms: tuple[tuple[str, Value, ConfigSource], ...]
+
+
+class StreamConfig:
+    """Values in force, by name."""
+
+    __slots__ = ("_overrides", "_settings", "_values")
+
+    def __init__(self, settings: Settings, overrides: Mapping[str, str]) -> None:
+        """`overrides` were checked when they were set; one that is not known any more is left out."""
+        self._settings = settings
+        self._overrides = {name: check(STREAM[name], text) for name, text in overrides.items() if name in STREAM}
+        self._values = {name: self._resolve(setting) for name, setting in STREAM.items()}
+
+    def _resolve(self, setting: Setting) -> Value:
+        if setting.name in self._overrides:
+            return self._overrides[setting.name]
+        if setting.broker_default:
+            return self._settings[setting.broker_default]
+        return setting.default
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def integer(self, name: str) -> int:
+        """The value of an integer config."""
+        return int(self._values[name])
+
+    def text(self, name: str) -> str:
+        """The value of a text config."""
+        return str(self._values[name])
+
+    def log_config(self) -> LogConfig:
+        """What storage has to know."""
+        deletes = "delete" in self.text("cleanup.policy")
+        return LogConfig(
+            self.text("durability"),
+            self.integer("segment.bytes"),
+            self.integer("segment.ms"),
+            self.integer("retention.ms") if deletes else -1,
+            self.integer("retention.bytes") if deletes else -1,
+            self.integer("retention.records") if deletes else -1,
+            self.integer("memory.max.bytes"),
+        )
+
+    def entries(self) -> list[ConfigEntry]:
+        """Every config, in the order of the catalogue."""
+        return [self._entry(setting) for setting in STREAM.values()]
+
+    def _entry(self, setting: Setting) -> ConfigEntry:
+        synonyms: list[tuple[str, Value, ConfigSource]] = []
+        if setting.name in self._overrides:
+            synonyms.append((setting.name, self._overrides[setting.name], "stream"))
+        if setting.broker_default:
+            if self._settings.source(setting.broker_default) != "default":
+                synonyms.append((setting.broker_default, self._settings[setting.broker_default], "broker"))
+            synonyms.append((setting.broker_default, self._settings.setting(setting.broker_default).default, "default"))
+        elif setting.name not in self._overrides:
+            synonyms.append((setting.name, setting.default, "default"))
+        return ConfigEntry(setting, self._values[setting.name], synonyms[0][2], tuple(synonyms))
+
+
+def broker_entries(settings: Settings) -> list[ConfigEntry]:
+    """The broker's own settings as configs."""
+    entries = []
+    for name in settings.names():
+        setting = settings.setting(name)
+        source: ConfigSource = "default" if settings.source(name) == "default" else "broker"
+        entries.append(ConfigEntry(setting, settings[name], source, ((name, settings[name], source),)))
+    return entries

@@ -1,0 +1,114 @@
+"""The metadata of the node: decisions are made, proposed, and take effect once they are committed.
+
+Decisions are made on the state *with* what is proposed already, so that two of them never contradict each
+other; readers see only what is committed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from duramen.base.errors import DuramenError
+from duramen.base.ids import Position
+from duramen.base.ports import Clock
+from duramen.codec.batch import Header, NewRecord, check, encode, records
+from duramen.controller.events import Event, decode_event, encode_event
+from duramen.controller.quorum import Quorum
+from duramen.controller.state import ControllerState
+from duramen.storage.log import Log, LogConfig, LogKey
+from duramen.storage.scanning import scan_log
+from duramen.storage.store import Store
+
+__all__ = ["METADATA_STREAM_ID", "LogQuorum", "Metadata"]
+
+METADATA_STREAM_ID: Final = UUID(int=1)
+"""The id that Apache Kafka gives `__cluster_metadata`."""
+
+Decision = Callable[[ControllerState], Sequence[Event]]
+
+
+class _Proposal(NamedTuple):
+    events: Sequence[Event]
+    waiting: list[Callable[[DuramenError | None], None]]
+
+
+class LogQuorum:
+    """The Quorum port of a node that is alone: one log, whose synced end is what is committed."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self.log: Log = store.ensure(LogKey(METADATA_STREAM_ID, 0), LogConfig(durability="sync"))
+
+    def propose(self, events: Sequence[Event], done: Callable[[Position | DuramenError], None]) -> None:
+        now_ms = self._clock.wall_ms()
+        batch = encode(NewRecord(now_ms, None, encode_event(event)) for event in events)
+        epoch = self._store.node_epoch
+
+        def appended(base_offset: int, error: DuramenError | None) -> None:
+            done(Position(epoch, base_offset + len(events) - 1) if error is None else error)
+
+        self._store.append(self.log, batch, check(batch), epoch, appended)
+
+
+class Metadata:
+    """The committed state, and how it changes. `on_event` is called for each event that takes effect after `start`."""
+
+    def __init__(self, store: Store, quorum: Quorum, log: Log, on_event: Callable[[Event], None]) -> None:
+        self._store = store
+        self._quorum = quorum
+        self._log = log
+        self._on_event = on_event
+        self.state = ControllerState()
+        self._ahead = ControllerState()
+        self._proposed: deque[_Proposal] = deque()
+
+    def start(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
+        """Apply what the log holds."""
+
+        def take(_: Header, batch: bytes) -> None:
+            for record in records(batch, verify=False):
+                if record.value is not None:
+                    self.state.apply(decode_event(record.value))
+
+        def finished(error: DuramenError | OSError | None) -> None:
+            self._ahead = self.state.copy()
+            done(error)
+
+        scan_log(self._store, self._log, 0, take, finished)
+
+    def _apply(self, event: Event) -> None:
+        self.state.apply(event)
+        self._on_event(event)
+
+    def decide(self, decision: Decision, done: Callable[[DuramenError | None], None]) -> None:
+        """Make a decision; `done(None)` once its events have taken effect, or `done(why not)`."""
+        try:
+            events = decision(self._ahead)
+        except DuramenError as error:
+            done(error)
+            return
+        if not events and self._proposed:
+            # Nothing to change; but what it rests on is not committed yet.
+            self._proposed[-1].waiting.append(done)
+        elif not events:
+            done(None)
+        else:
+            for event in events:
+                self._ahead.apply(event)
+            self._proposed.append(_Proposal(events, [done]))
+            self._quorum.propose(events, self._committed)
+
+    def _committed(self, result: Position | DuramenError) -> None:
+        proposal = self._proposed.popleft()
+        if isinstance(result, Position):
+            for event in proposal.events:
+                self._apply(event)
+        else:
+            self._ahead = self.state.copy()
+            for later in self._proposed:
+                for event in later.events:
+                    self._ahead.apply(event)
+        for done in proposal.waiting:
+            done(None if isinstance(result, Position) else result)

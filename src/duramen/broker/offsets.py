@@ -1,0 +1,210 @@
+"""Consumer offsets and groups as they are kept: records in `__consumer_offsets`, rows in a view.
+
+Rows of the view: byte 1, group, topic, partition -> the offset record's value; byte 2, group -> the group's.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from duramen.base.errors import CoordinatorLoading, DuramenError
+from duramen.base.ports import Clock
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream
+from duramen.codec.batch import Header, NewRecord, check, encode, records
+from duramen.groups.group import GroupSnapshot
+from duramen.groups.records import (
+    CommittedOffset,
+    GroupKey,
+    OffsetKey,
+    decode_group,
+    decode_key,
+    decode_offset,
+    encode_group,
+    encode_key,
+    encode_offset,
+    partition_for,
+)
+from duramen.storage.log import Log
+from duramen.storage.scanning import scan_log
+from duramen.storage.store import Store
+from duramen.storage.view import Change, View
+
+__all__ = ["OFFSETS_STREAM", "Offsets"]
+
+OFFSETS_STREAM: Final = "__consumer_offsets"
+
+_OFFSET_ROW: Final = b"\x01"
+_GROUP_ROW: Final = b"\x02"
+_LENGTH = struct.Struct(">H")
+_PARTITION = struct.Struct(">i")
+
+
+def _part(text: str) -> bytes:
+    encoded = text.encode()
+    return _LENGTH.pack(len(encoded)) + encoded
+
+
+def _row_key(key: OffsetKey | GroupKey) -> bytes:
+    if isinstance(key, OffsetKey):
+        return _OFFSET_ROW + _part(key.group) + _part(key.topic) + _PARTITION.pack(key.partition)
+    return _GROUP_ROW + _part(key.group)
+
+
+def _offset_key(row: bytes) -> OffsetKey:
+    (group_length,) = _LENGTH.unpack_from(row, 1)
+    group_end = 3 + group_length
+    (topic_length,) = _LENGTH.unpack_from(row, group_end)
+    topic_end = group_end + 2 + topic_length
+    (partition,) = _PARTITION.unpack_from(row, topic_end)
+    return OffsetKey(row[3:group_end].decode(), row[group_end + 2 : topic_end].decode(), partition)
+
+
+def _after(prefix: bytes) -> bytes:
+    """The first key that does not begin with `prefix`, which does not begin with 255."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes((kept[-1] + 1,))
+
+
+def _changes(batch: bytes) -> Iterator[Change]:
+    for record in records(batch, verify=False):
+        if record.key is not None:
+            key = decode_key(record.key)
+            if key is not None:
+                yield _row_key(key), record.value
+
+
+class Offsets:
+    """Stores and reads what groups commit. A group's records lie in the partition that its name hashes to."""
+
+    def __init__(self, store: Store, view: View, clock: Clock) -> None:
+        self._store = store
+        self._view = view
+        self._clock = clock
+        self._stream: Stream | None = None
+
+    def use(self, stream: Stream) -> None:
+        """The stream `__consumer_offsets`."""
+        self._stream = stream
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is somewhere to store."""
+        return self._stream is not None
+
+    def recover(self, report: Callable[[str], None], done: Callable[[DuramenError | OSError | None], None]) -> None:
+        """Bring the view to the end of the log, from the position it holds or, where that does not fit, anew."""
+        partitions = list(self._stream.partitions) if self._stream is not None else []
+        if not all(self._view.fits(partition.log) for partition in partitions):
+            report("the view of consumer offsets does not fit its log: it is derived anew")
+            self._view.discard()
+        self._recover(partitions, done)
+
+    def _recover(self, partitions: list[Partition], done: Callable[[DuramenError | OSError | None], None]) -> None:
+        while partitions:
+            log = partitions.pop().log
+            if self._view.position(log) < log.high_watermark:
+                following = partial(self._recovered, partitions, done)
+                scan_log(self._store, log, self._view.position(log), partial(self._take, log), following)
+                return
+        done(None)
+
+    def _recovered(
+        self,
+        partitions: list[Partition],
+        done: Callable[[DuramenError | OSError | None], None],
+        error: DuramenError | OSError | None,
+    ) -> None:
+        if error is not None:
+            done(error)
+        else:
+            self._recover(partitions, done)
+
+    def _take(self, log: Log, found: Header, batch: bytes) -> None:
+        self._view.apply(log, found.next_offset, _changes(batch))
+
+    def flush(self, done: Callable[[BaseException | None], None] | None = None) -> None:
+        """Have the view survive a crash as it is."""
+        self._view.flush(done)
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def _append(
+        self,
+        group: str,
+        rows: Sequence[tuple[OffsetKey | GroupKey, bytes | None]],
+        done: Callable[[DuramenError | None], None],
+    ) -> None:
+        """Append the rows' records to the group's partition; `done` once they are durable and in the view."""
+        if self._stream is None:
+            done(CoordinatorLoading("the stream of consumer offsets is not there yet"))
+            return
+        partition = self._stream.partitions[partition_for(group, len(self._stream.partitions))]
+        log = partition.log
+        now_ms = self._clock.wall_ms()
+        batch = encode(NewRecord(now_ms, encode_key(key), value) for key, value in rows)
+        head = check(batch)
+
+        def appended(base_offset: int, error: DuramenError | None) -> None:
+            if error is None:
+                changes = [(_row_key(key), value) for key, value in rows]
+                self._view.apply(log, base_offset + len(rows), changes)
+            done(error)
+
+        self._store.append(log, batch, head, partition.leader_epoch, appended)
+
+    def commit(
+        self,
+        group: str,
+        committed: Iterable[tuple[OffsetKey, CommittedOffset]],
+        done: Callable[[DuramenError | None], None],
+    ) -> None:
+        """Store offsets of one group, at least one."""
+        self._append(group, [(key, encode_offset(offset)) for key, offset in committed], done)
+
+    def store_group(self, group: str, snapshot: GroupSnapshot, done: Callable[[DuramenError | None], None]) -> None:
+        """Store a group's metadata."""
+        self._append(group, [(GroupKey(group), encode_group(snapshot, self._clock.wall_ms()))], done)
+
+    def remove(
+        self, group: str, keys: Sequence[OffsetKey | GroupKey], done: Callable[[DuramenError | None], None]
+    ) -> None:
+        """Forget offsets of a group or the group itself."""
+        if keys:
+            self._append(group, [(key, None) for key in keys], done)
+        else:
+            done(None)
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def get(self, key: OffsetKey) -> CommittedOffset | None:
+        """The offset stored under `key`."""
+        value = self._view.get(_row_key(key))
+        return None if value is None else decode_offset(value)
+
+    def of_group(self, group: str) -> list[tuple[OffsetKey, CommittedOffset]]:
+        """Every offset of a group, by topic and partition."""
+        prefix = _OFFSET_ROW + _part(group)
+        return [(_offset_key(row), decode_offset(value)) for row, value in self._view.scan(prefix, _after(prefix))]
+
+    def each_offset(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """Every offset there is."""
+        for row, value in self._view.scan(_OFFSET_ROW, _GROUP_ROW):
+            yield _offset_key(row), decode_offset(value)
+
+    def group(self, group: str) -> tuple[GroupSnapshot, int] | None:
+        """A group as it was stored, and when (ms)."""
+        value = self._view.get(_row_key(GroupKey(group)))
+        return None if value is None else decode_group(value)
+
+    def each_group(self) -> Iterator[str]:
+        """The names of all groups that have metadata or offsets."""
+        seen = ""
+        for row, _ in self._view.scan(_GROUP_ROW, b"\x03"):
+            yield row[3:].decode()
+        for key, _ in self.each_offset():
+            if key.group != seen:
+                seen = key.group
+                if self._view.get(_row_key(GroupKey(seen))) is None:
+                    yield seen

@@ -1,0 +1,168 @@
+"""One partition as its leader sees it: checking and appending batches, and what can be asked about its log."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from duramen.base.errors import (
+    BatchInvalid,
+    BatchTooLarge,
+    DuramenError,
+    FencedLeaderEpoch,
+    TimestampInvalid,
+    UnknownLeaderEpoch,
+    UnsupportedFeature,
+)
+from duramen.base.ports import Clock
+from duramen.codec.batch import TRANSACTIONAL, check, header, records, set_append_time
+from duramen.storage.log import Log
+from duramen.storage.reader import Blocked, Slice
+from duramen.storage.scanning import read_slice
+from duramen.storage.store import AppendDone, Store
+
+if TYPE_CHECKING:
+    from duramen.broker.streams import Stream
+
+__all__ = ["EARLIEST", "EARLIEST_LOCAL", "LATEST", "LATEST_TIERED", "MAX_TIMESTAMP", "OffsetFound", "Partition"]
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+
+OffsetFound = Callable[[int, int, DuramenError | OSError | None], None]
+"""Called with (offset, timestamp in ms, None); both are -1 where there is no such record, or with an error."""
+
+
+class Partition:
+    """A partition of a stream. `waiting` are those to be told when the high watermark rises."""
+
+    __slots__ = ("_clock", "_store", "index", "log", "stream", "waiting")
+
+    def __init__(self, stream: "Stream", index: int, log: Log, store: Store, clock: Clock) -> None:
+        self.stream = stream
+        self.index = index
+        self.log = log
+        self.waiting: dict[Callable[[Partition], None], None] = {}
+        self._store = store
+        self._clock = clock
+        log.on_advance = self._advanced
+
+    def _advanced(self) -> None:
+        for wake in list(self.waiting):
+            wake(self)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch in which this node leads the partition."""
+        return self._store.node_epoch
+
+    def check_epoch(self, epoch: int) -> None:
+        """Raise unless a client that names the leader's epoch (-1: it does not) knows the present one."""
+        if epoch >= 0 and epoch != self.leader_epoch:
+            error = FencedLeaderEpoch if epoch < self.leader_epoch else UnknownLeaderEpoch
+            raise error(f"the leader epoch is {self.leader_epoch}, not {epoch}")
+
+    def append(self, batch: bytearray | memoryview, done: AppendDone | None) -> None:
+        """Check a producer's batch and append it; it is the log's from here on.
+
+        `done` gets the base offset once it is acknowledged, or the error; the error may come at once.
+        """
+        try:
+            self._append(batch, done)
+        except DuramenError as error:
+            if done is not None:
+                done(-1, error)
+
+    def _append(self, batch: bytearray | memoryview, done: AppendDone | None) -> None:
+        stream = self.stream
+        head = check(batch)
+        if len(batch) > stream.max_message_bytes:
+            raise BatchTooLarge(
+                f"a batch has {len(batch)} bytes; max.message.bytes of {stream.name} is {stream.max_message_bytes}"
+            )
+        if head.attributes & TRANSACTIONAL:
+            raise UnsupportedFeature("transactions are not supported yet")
+        if stream.compacted and any(record.key is None for record in records(batch, verify=False)):
+            raise BatchInvalid(f"stream {stream.name} is compacted: every record needs a key")
+        if stream.append_time:
+            set_append_time(batch, self._clock.wall_ms())
+            head = header(batch)
+        elif head.max_timestamp >= 0:
+            ahead_ms = head.max_timestamp - self._clock.wall_ms()
+            if ahead_ms > stream.timestamp_after_ms or -ahead_ms > stream.timestamp_before_ms:
+                raise TimestampInvalid(
+                    f"a timestamp is {abs(ahead_ms)} ms {'after' if ahead_ms > 0 else 'before'} the broker's clock"
+                )
+        stream.records_in.value += head.records
+        stream.bytes_in.value += len(batch)
+        self._store.append(self.log, batch, head, self.leader_epoch, done)
+
+    # -- asking -------------------------------------------------------------------------------------
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(Newest epoch not after `epoch`, its end offset): OffsetForLeaderEpoch (KIP-101, KIP-320)."""
+        log = self.log
+        if epoch == self.leader_epoch:
+            return epoch, log.high_watermark
+        return log.takeovers.end_of(epoch, log.high_watermark)
+
+    def find_offset(self, timestamp: int, done: OffsetFound) -> None:
+        """The offset of the first record at or after `timestamp` (ms), or of one of the special values above."""
+        log = self.log
+        if timestamp == LATEST:
+            done(log.high_watermark, -1, None)
+        elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+            done(log.start_offset, -1, None)
+        elif timestamp == LATEST_TIERED:
+            done(-1, -1, None)
+        elif timestamp == MAX_TIMESTAMP:
+            newest = max((segment.max_timestamp for segment in log.segments if segment.size), default=-1)
+            if newest < 0:
+                done(-1, -1, None)
+            else:
+                self._find_time(newest, done)
+        else:
+            self._find_time(timestamp, done)
+
+    def _find_time(self, timestamp: int, done: OffsetFound) -> None:
+        def retry(error: BaseException | None) -> None:
+            if error is not None:
+                done(-1, -1, error if isinstance(error, DuramenError | OSError) else OSError(str(error)))
+            else:
+                self._find_time(timestamp, done)
+
+        try:
+            plan = self.log.plan_time(timestamp)
+        except DuramenError as error:
+            done(-1, -1, error)
+            return
+        if plan is None:
+            done(-1, -1, None)
+        elif isinstance(plan, Blocked):
+            self._store.unblock(plan, retry)
+        else:
+            self._find_in(plan, timestamp, done)
+
+    def _find_in(self, slice_: Slice, timestamp: int, done: OffsetFound) -> None:
+        def found(result: tuple[int, int] | BaseException) -> None:
+            if isinstance(result, BaseException):
+                done(-1, -1, result if isinstance(result, DuramenError | OSError) else OSError(str(result)))
+            else:
+                done(*result, None)
+
+        def decode(data: bytes | DuramenError | OSError) -> None:
+            if isinstance(data, bytes):
+                # Off the caller's side: a compressed batch can take long.
+                self._store.run(lambda: _first_at(data, timestamp), found)
+            else:
+                done(-1, -1, data)
+
+        read_slice(self._store, slice_, decode)
+
+
+def _first_at(batch: bytes, timestamp: int) -> tuple[int, int]:
+    for record in records(batch):
+        if record.timestamp >= timestamp:
+            return record.offset, record.timestamp
+    return -1, -1

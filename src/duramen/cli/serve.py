@@ -1,0 +1,68 @@
+"""`duramen serve`: its options come from the catalogue of settings."""
+
+import os
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from duramen.base.catalogue import BROKER
+from duramen.base.errors import SettingInvalid
+from duramen.base.settings import Setting, Settings, flatten
+
+__all__ = ["command"]
+
+_FILE: Final = "duramen.toml"
+
+
+def _option(setting: Setting) -> click.Option:
+    flag = setting.kind == "flag"
+    return click.Option(
+        [setting.option_name, setting.name.replace(".", "_")],
+        is_flag=flag,
+        flag_value=True if flag else None,
+        default=None,
+        metavar=None if flag else _metavar(setting),
+        help=f"{setting.doc} [default: {setting.default}]" if setting.default != "" else setting.doc,
+    )
+
+
+def _metavar(setting: Setting) -> str:
+    if setting.kind == "choice":
+        return "|".join(setting.choices)
+    return {"bytes": "BYTES", "ms": "TIME"}.get(setting.unit, "NUMBER" if setting.kind == "integer" else "TEXT")
+
+
+def _read_file(path: str | None) -> tuple[dict[str, object], str]:
+    name = path or _FILE
+    if path is None and not Path(_FILE).exists():
+        return {}, name
+    try:
+        return flatten(tomllib.loads(Path(name).read_text(encoding="utf-8"))), name
+    except OSError as error:
+        raise SettingInvalid(f"{name} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingInvalid(f"{name} is not TOML: {error}") from None
+
+
+def _serve(config: str | None, **options: Any) -> int:
+    """Start a node and run it until it is told to stop (SIGTERM or Ctrl-C; a second one stops at once)."""
+    file, file_name = _read_file(config)
+    given = {setting.name: options[setting.name.replace(".", "_")] for setting in BROKER.values()}
+    settings = Settings(BROKER, options=given, environment=os.environ, file=file, file_name=file_name)
+    from duramen.node.run import run
+
+    return run(settings, click.echo)
+
+
+def _with_options(function: Callable[..., int]) -> click.Command:
+    options: list[click.Parameter] = [
+        click.Option(["--config"], metavar="FILE", help=f"Settings as TOML [default: ./{_FILE} if there is one]")
+    ]
+    options += [_option(setting) for setting in BROKER.values()]
+    return click.Command("serve", callback=function, params=options, help=function.__doc__)
+
+
+command = _with_options(_serve)

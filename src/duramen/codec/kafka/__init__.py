@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: headers, versions, messages and error numbers. https://kafka.apache.org/protocol"""

@@ -1,0 +1,302 @@
+"""Fetch, by hand: the response is made in pieces between which the records' bytes go out untouched.
+
+    request   int32 replica id (to 14), int32 max wait (ms), int32 min bytes, int32 max bytes, int8 isolation level,
+              int32 session id and epoch (7+), array of topics: string name or, from 13, uuid, array of partitions:
+              int32 index, int32 current leader epoch (9+), int64 fetch offset, int32 last fetched epoch (12+), int64
+              log start offset (5+), int32 max bytes; array of forgotten topics (7+), string rack id (11+)
+    response  int32 throttle time, int16 error code and int32 session id (7+), array of topics: name or uuid, array of
+              partitions: int32 index, int16 error code, int64 high watermark, int64 last stable offset, int64 log
+              start offset (5+), nullable array of aborted transactions, int32 preferred read replica (11+),
+              nullable bytes records
+
+From version 12 on lengths are compact and structures end in tagged fields.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from duramen.base.errors import RequestInvalid
+from duramen.codec.kafka.schema import LARGEST_ELEMENTS
+from duramen.codec.varint import encode_uvarint, read_uvarint
+
+__all__ = [
+    "FetchPartition",
+    "FetchRequest",
+    "FetchTopic",
+    "PartitionAnswer",
+    "PartitionRecords",
+    "TopicAnswer",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+]
+
+FLEXIBLE: Final = 12
+_TOPIC_IDS: Final = 13
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_WAIT = struct.Struct(">iiib")
+_SESSION = struct.Struct(">ii")
+_PARTITION_4 = struct.Struct(">iqi")  # index, offset, max bytes
+_PARTITION_5 = struct.Struct(">iqqi")  # … log start offset
+_PARTITION_9 = struct.Struct(">iiqqi")  # … current leader epoch
+_PARTITION_12 = struct.Struct(">iiqiqi")  # … last fetched epoch
+_ANSWER = struct.Struct(">ihqqq")
+_SHORT_ANSWER = struct.Struct(">ihqq")
+_HEAD = struct.Struct(">ihi")
+
+
+class FetchPartition(NamedTuple):
+    """What is wanted of one partition."""
+
+    partition: int
+    offset: int
+    max_bytes: int
+    leader_epoch: int = -1
+
+
+class FetchTopic(NamedTuple):
+    """What is wanted of one topic, by name or by id."""
+
+    topic: str | UUID
+    partitions: list[FetchPartition]
+
+
+class FetchRequest(NamedTuple):
+    """A fetch request; `replica_id` is -1 for a consumer."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    rack_id: str = ""
+
+
+class PartitionAnswer(NamedTuple):
+    """What one partition gives: `size` bytes of records go behind it."""
+
+    partition: int
+    error_code: int
+    high_watermark: int
+    stable_offset: int
+    start_offset: int
+    size: int
+
+
+class TopicAnswer(NamedTuple):
+    """What one topic gives."""
+
+    topic: str | UUID
+    partitions: Sequence[PartitionAnswer]
+
+
+class PartitionRecords(NamedTuple):
+    """What a client gets of one partition; `records` is a view into the response."""
+
+    topic: str | UUID
+    partition: int
+    error_code: int
+    high_watermark: int
+    start_offset: int
+    records: memoryview
+
+
+# -- requests -----------------------------------------------------------------------------------------
+
+
+class _Frame:
+    """A request or response being read."""
+
+    __slots__ = ("data", "flexible", "position")
+
+    def __init__(self, data: memoryview, position: int, *, flexible: bool) -> None:
+        self.data = data
+        self.position = position
+        self.flexible = flexible
+
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
+        values = layout.unpack_from(self.data, self.position)
+        self.position += layout.size
+        return values
+
+    def length(self, layout: struct.Struct) -> int:
+        if self.flexible:
+            value, self.position = read_uvarint(self.data, self.position)
+            return value - 1
+        return self.unpack(layout)[0]
+
+    def count(self, smallest: int) -> int:
+        count = self.length(_INT32)
+        if not 0 <= count <= LARGEST_ELEMENTS or count * smallest > len(self.data) - self.position:
+            raise ValueError(f"an array cannot have {count} elements")
+        return count
+
+    def take(self, size: int) -> memoryview:
+        end = self.position + size
+        if size < 0 or end > len(self.data):
+            raise ValueError(f"{size} bytes wanted, {len(self.data) - self.position} left")
+        taken = self.data[self.position : end]
+        self.position = end
+        return taken
+
+    def text(self) -> str:
+        return str(self.take(self.length(_INT16)), "utf-8")
+
+    def topic(self, version: int) -> str | UUID:
+        return UUID(bytes=bytes(self.take(16))) if version >= _TOPIC_IDS else self.text()
+
+    def tags(self) -> None:
+        if self.flexible:
+            count, self.position = read_uvarint(self.data, self.position)
+            for _ in range(count):
+                _, self.position = read_uvarint(self.data, self.position)
+                size, self.position = read_uvarint(self.data, self.position)
+                self.take(size)
+
+
+def decode_request(version: int, frame: memoryview, position: int) -> FetchRequest:
+    """The request in `frame` from `position` on. Raises RequestInvalid."""
+    try:
+        return _decode_request(version, _Frame(frame, position, flexible=version >= FLEXIBLE))
+    except (ValueError, struct.error) as error:
+        raise RequestInvalid(f"FETCH request version {version} is damaged: {error}") from None
+
+
+def _decode_request(version: int, frame: _Frame) -> FetchRequest:
+    replica_id = frame.unpack(_INT32)[0] if version < 15 else -1
+    max_wait_ms, min_bytes, max_bytes, isolation_level = frame.unpack(_WAIT)
+    session_id, session_epoch = frame.unpack(_SESSION) if version >= 7 else (0, -1)
+    layout = _layout(version)
+    topics = []
+    for _ in range(frame.count(3)):
+        topic = frame.topic(version)
+        partitions = []
+        for _ in range(frame.count(layout.size)):
+            values = frame.unpack(layout)
+            frame.tags()
+            if version >= 9:
+                index, leader_epoch, offset = values[:3]
+            else:
+                index, offset, leader_epoch = values[0], values[1], -1
+            partitions.append(FetchPartition(index, offset, values[-1], leader_epoch))
+        frame.tags()
+        topics.append(FetchTopic(topic, partitions))
+    if version >= 7:
+        for _ in range(frame.count(3)):
+            frame.topic(version)
+            frame.take(4 * frame.count(4))
+            frame.tags()
+    rack_id = frame.text() if version >= 11 else ""
+    frame.tags()
+    return FetchRequest(
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, rack_id
+    )
+
+
+def _layout(version: int) -> struct.Struct:
+    if version >= 12:
+        return _PARTITION_12
+    if version >= 9:
+        return _PARTITION_9
+    return _PARTITION_5 if version >= 5 else _PARTITION_4
+
+
+def encode_request(version: int, request: FetchRequest) -> bytes:
+    """The request's body, versions from 13 on (topic ids)."""
+    if version < _TOPIC_IDS:
+        raise ValueError("the client speaks Fetch 13 and newer")
+    parts = [b"" if version >= 15 else _INT32.pack(request.replica_id)]
+    parts.append(_WAIT.pack(request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level))
+    parts += (_SESSION.pack(request.session_id, request.session_epoch), encode_uvarint(len(request.topics) + 1))
+    for topic, partitions in request.topics:
+        parts += (topic.bytes if isinstance(topic, UUID) else b"", encode_uvarint(len(partitions) + 1))
+        for index, offset, max_bytes, leader_epoch in partitions:
+            parts.append(_PARTITION_12.pack(index, leader_epoch, offset, -1, -1, max_bytes) + b"\0")
+        parts.append(b"\0")
+    rack = request.rack_id.encode()
+    parts.append(b"\x01" + encode_uvarint(len(rack) + 1) + rack + b"\0")
+    return b"".join(parts)
+
+
+# -- responses ----------------------------------------------------------------------------------------
+
+
+def encode_response(version: int, topics: Sequence[TopicAnswer], *, error_code: int = 0) -> list[bytes]:
+    """The response's body without the records: piece i goes before the records of the i-th partition that has any.
+
+    There is one piece more than such partitions.
+    """
+    flexible = version >= FLEXIBLE
+    pieces: list[bytes] = []
+    parts = [_HEAD.pack(0, error_code, 0) if version >= 7 else _INT32.pack(0), _count_bytes(len(topics), flexible)]
+    for topic, partitions in topics:
+        parts += (_topic_bytes(topic, flexible), _count_bytes(len(partitions), flexible))
+        for index, code, high_watermark, stable_offset, start_offset, size in partitions:
+            if version >= 5:
+                parts.append(_ANSWER.pack(index, code, high_watermark, stable_offset, start_offset))
+            else:
+                parts.append(_SHORT_ANSWER.pack(index, code, high_watermark, stable_offset))
+            # No aborted transactions; no preferred replica.
+            parts.append(b"\0" if flexible else b"\xff\xff\xff\xff")
+            if version >= 11:
+                parts.append(b"\xff\xff\xff\xff")
+            parts.append(encode_uvarint(size + 1) if flexible else _INT32.pack(size))
+            if size:
+                pieces.append(b"".join(parts))
+                parts = []
+            if flexible:
+                parts.append(b"\0")
+        if flexible:
+            parts.append(b"\0")
+    if flexible:
+        parts.append(b"\0")
+    pieces.append(b"".join(parts))
+    return pieces
+
+
+def _count_bytes(count: int, flexible: bool) -> bytes:
+    return encode_uvarint(count + 1) if flexible else _INT32.pack(count)
+
+
+def _topic_bytes(topic: str | UUID, flexible: bool) -> bytes:
+    if isinstance(topic, UUID):
+        return topic.bytes
+    encoded = topic.encode()
+    return (encode_uvarint(len(encoded) + 1) if flexible else _INT16.pack(len(encoded))) + encoded
+
+
+def decode_response(version: int, frame: memoryview, position: int) -> tuple[int, list[PartitionRecords]]:
+    """Error code and partitions of a response, versions from 13 on. Raises RequestInvalid."""
+    try:
+        return _decode_response(version, _Frame(frame, position, flexible=True))
+    except (ValueError, struct.error) as error:
+        raise RequestInvalid(f"FETCH response version {version} is damaged: {error}") from None
+
+
+def _decode_response(version: int, frame: _Frame) -> tuple[int, list[PartitionRecords]]:
+    _, error_code, _ = frame.unpack(_HEAD)
+    answers = []
+    for _ in range(frame.count(18)):
+        topic = frame.topic(version)
+        for _ in range(frame.count(_ANSWER.size)):
+            index, code, high_watermark, _, start_offset = frame.unpack(_ANSWER)
+            for _ in range(max(0, frame.length(_INT32))):
+                frame.unpack(_INT64)
+                frame.unpack(_INT64)
+                frame.tags()
+            frame.unpack(_INT32)
+            records = frame.take(max(0, frame.length(_INT32)))
+            frame.tags()
+            answers.append(PartitionRecords(topic, index, code, high_watermark, start_offset, records))
+        frame.tags()
+    frame.tags()
+    return error_code, answers

@@ -1,0 +1,79 @@
+"""Which APIs there are: numbers, the versions that are implemented, and the first flexible version. Data only."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+__all__ = ["APIS", "Api", "ApiKey"]
+
+
+class ApiKey(IntEnum):
+    """Numbers of the APIs."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    DESCRIBE_CLUSTER = 60
+
+
+class Api(NamedTuple):
+    """Versions `low` to `high` are implemented; `flexible` is the first with compact lengths and tags."""
+
+    key: ApiKey
+    low: int
+    high: int
+    flexible: int
+
+
+APIS: Mapping[int, Api] = MappingProxyType(
+    {
+        api.key: api
+        for api in (
+            # Old librdkafka compresses only for brokers that name Produce 0 (KAFKA-18659); 0 to 2 are answered with
+            # an error, because their batches are of an older format.
+            Api(ApiKey.PRODUCE, 0, 12, 9),
+            Api(ApiKey.FETCH, 4, 16, 12),
+            Api(ApiKey.LIST_OFFSETS, 1, 10, 6),
+            Api(ApiKey.METADATA, 0, 13, 9),
+            Api(ApiKey.OFFSET_COMMIT, 2, 9, 8),
+            Api(ApiKey.OFFSET_FETCH, 1, 9, 6),
+            Api(ApiKey.FIND_COORDINATOR, 0, 6, 3),
+            Api(ApiKey.JOIN_GROUP, 0, 9, 6),
+            Api(ApiKey.HEARTBEAT, 0, 4, 4),
+            Api(ApiKey.LEAVE_GROUP, 0, 5, 4),
+            Api(ApiKey.SYNC_GROUP, 0, 5, 4),
+            Api(ApiKey.DESCRIBE_GROUPS, 0, 5, 5),
+            Api(ApiKey.LIST_GROUPS, 0, 5, 3),
+            Api(ApiKey.API_VERSIONS, 0, 4, 3),
+            Api(ApiKey.CREATE_TOPICS, 2, 7, 5),
+            Api(ApiKey.DELETE_TOPICS, 1, 6, 4),
+            Api(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
+            Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
+            Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
+            Api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
+            Api(ApiKey.DELETE_GROUPS, 0, 2, 2),
+            Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
+            Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
+        )
+    }
+)

@@ -1,0 +1,199 @@
+"""Deciding about streams: from the state and a wish to the events that grant it, or an error that says why not."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from duramen.base.catalogue import STREAM
+from duramen.base.errors import (
+    ConfigInvalid,
+    NameInvalid,
+    PartitionsInvalid,
+    StreamDiffers,
+    StreamExists,
+    StreamNotFound,
+    SubjectInvalid,
+)
+from duramen.base.ids import StreamId
+from duramen.base.settings import Value, check, nearest
+from duramen.controller.events import (
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    StreamConfigured,
+    StreamCreated,
+    StreamDeleted,
+)
+from duramen.controller.state import ControllerState, StreamState
+
+__all__ = [
+    "LARGEST_PARTITIONS",
+    "PRODUCER_ID_BLOCK",
+    "Definition",
+    "add_partitions",
+    "allocate_producer_ids",
+    "check_config",
+    "check_name",
+    "check_subject",
+    "configure_stream",
+    "create_stream",
+    "delete_stream",
+    "wide_subjects",
+]
+
+LARGEST_PARTITIONS: Final = 100_000
+PRODUCER_ID_BLOCK: Final = 1000
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class Definition(NamedTuple):
+    """What a user wants a stream to be. `config` holds text, as Kafka's admin requests have it."""
+
+    name: str
+    partitions: int
+    config: Mapping[str, str] = {}
+    subjects: tuple[str, ...] = ()
+    internal: bool = False
+
+
+def check_name(name: str) -> None:
+    """Raise NameInvalid unless Kafka would take the name for a topic."""
+    if not name:
+        raise NameInvalid("a stream needs a name")
+    if name in (".", ".."):
+        raise NameInvalid(f"a stream cannot be called {name!r}")
+    if not _NAME.fullmatch(name):
+        raise NameInvalid(
+            f"the name {name[:80]!r} does not fit: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+        )
+
+
+def check_subject(subject: str) -> None:
+    """Raise SubjectInvalid unless NATS would take the subject for a subscription."""
+    parts = subject.split(".")
+    if not all(parts):
+        raise SubjectInvalid(f"the subject {subject!r} has an empty token")
+    if any(character.isspace() or not character.isprintable() for character in subject):
+        raise SubjectInvalid(f"the subject {subject!r} has a blank or unprintable character")
+    if any(part != ">" and ">" in part for part in parts) or ">" in parts[:-1]:
+        raise SubjectInvalid(f"the subject {subject!r} has a '>' that is not its last token")
+    if any(part != "*" and "*" in part for part in parts):
+        raise SubjectInvalid(f"the subject {subject!r} has a '*' inside a token; it stands for a whole one")
+
+
+def wide_subjects(subjects: Iterable[str]) -> list[str]:
+    """Those bindings that match every subject of some first token: they would answer other services' requests."""
+    return [subject for subject in subjects if subject.split(".")[0] in ("*", ">")]
+
+
+def check_config(config: Mapping[str, str]) -> dict[str, Value]:
+    """The values of a stream's config. Raises ConfigInvalid naming the key, the value and what would be right."""
+    values: dict[str, Value] = {}
+    for name, text in config.items():
+        if name not in STREAM:
+            raise ConfigInvalid(f"{name} is not a config of streams{nearest(name, STREAM)}")
+        values[name] = check(STREAM[name], text)
+    return values
+
+
+def create_stream(
+    state: ControllerState, wish: Definition, *, stream_id: StreamId, now_ms: int, idempotent: bool = False
+) -> list[StreamCreated]:
+    """Create a stream. With `idempotent`, none are needed where one with the same definition exists.
+
+    Raises NameInvalid, PartitionsInvalid, ConfigInvalid, SubjectInvalid, StreamExists or StreamDiffers.
+    """
+    check_name(wish.name)
+    if not 1 <= wish.partitions <= LARGEST_PARTITIONS:
+        raise PartitionsInvalid(f"a stream has 1 to {LARGEST_PARTITIONS} partitions, not {wish.partitions}")
+    check_config(wish.config)
+    for subject in wish.subjects:
+        check_subject(subject)
+    known = state.streams.get(wish.name)
+    if known is not None:
+        if not idempotent:
+            raise StreamExists(f"a stream {wish.name} exists")
+        differences = _differences(known, wish)
+        if differences:
+            raise StreamDiffers(f"a stream {wish.name} exists and differs: {'; '.join(differences)}")
+        return []
+    clash = state.clash(wish.name)
+    if clash is not None:
+        raise NameInvalid(f"the name {wish.name} is too like {clash}: in metrics, '.' and '_' are the same")
+    return [
+        StreamCreated(
+            wish.name,
+            str(stream_id),
+            wish.partitions,
+            dict(wish.config),
+            tuple(dict.fromkeys(wish.subjects)),
+            wish.internal,
+            now_ms,
+        )
+    ]
+
+
+def _differences(known: StreamState, wish: Definition) -> list[str]:
+    differences = []
+    if known.partitions != wish.partitions:
+        differences.append(f"it has {_count(known.partitions, 'partition')}, not {wish.partitions}")
+    if set(known.subjects) != set(wish.subjects):
+        differences.append(f"its subjects are {_listed(known.subjects)}, not {_listed(wish.subjects)}")
+    mine, theirs = check_config(wish.config), check_config(known.config)
+    differences += [
+        f"its {name} is {known.config.get(name, 'the default')}, not {wish.config.get(name, 'the default')}"
+        for name in sorted(mine.keys() | theirs.keys())
+        if mine.get(name) != theirs.get(name)
+    ]
+    return differences
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _listed(subjects: Sequence[str]) -> str:
+    return ", ".join(sorted(subjects)) or "none"
+
+
+def _existing(state: ControllerState, name: str) -> StreamState:
+    stream = state.streams.get(name)
+    if stream is None:
+        raise StreamNotFound(f"there is no stream {name}{nearest(name, state.streams)}")
+    return stream
+
+
+def delete_stream(state: ControllerState, name: str) -> list[StreamDeleted]:
+    """Delete a stream. Raises StreamNotFound."""
+    return [StreamDeleted(str(_existing(state, name).id))]
+
+
+def add_partitions(state: ControllerState, name: str, partitions: int) -> list[PartitionsAdded]:
+    """Give a stream `partitions` partitions in all. Raises StreamNotFound or PartitionsInvalid."""
+    stream = _existing(state, name)
+    if partitions <= stream.partitions:
+        raise PartitionsInvalid(
+            f"stream {name} has {_count(stream.partitions, 'partition')}: {partitions} would not be more"
+        )
+    if partitions > LARGEST_PARTITIONS:
+        raise PartitionsInvalid(f"a stream has 1 to {LARGEST_PARTITIONS} partitions, not {partitions}")
+    return [PartitionsAdded(str(stream.id), partitions)]
+
+
+def configure_stream(state: ControllerState, name: str, changes: Mapping[str, str | None]) -> list[StreamConfigured]:
+    """Change a stream's config; None sets a name back to its default. Raises StreamNotFound or ConfigInvalid."""
+    stream = _existing(state, name)
+    config = dict(stream.config)
+    for key, value in changes.items():
+        if value is None:
+            check_config({key: str(STREAM[key].default)} if key in STREAM else {key: ""})
+            config.pop(key, None)
+        else:
+            config[key] = value
+    check_config(config)
+    return [] if config == stream.config else [StreamConfigured(str(stream.id), config)]
+
+
+def allocate_producer_ids(state: ControllerState) -> list[ProducerIdsAllocated]:
+    """The next block of producer ids: durable before one of them is handed out."""
+    return [ProducerIdsAllocated(state.next_producer_id, PRODUCER_ID_BLOCK)]

@@ -1,0 +1,20 @@
+"""The narrow port through which everything enters that a cluster must agree on."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from duramen.base.errors import DuramenError
+from duramen.base.ids import Position
+from duramen.controller.events import Event
+
+__all__ = ["Quorum"]
+
+
+class Quorum(Protocol):
+    """Orders events and makes them durable; on a single node committed means synced."""
+
+    def propose(self, events: Sequence[Event], done: Callable[[Position | DuramenError], None]) -> None:
+        """Append `events`, at least one, in one batch; then `done(position of the last)` once committed.
+
+        Proposals are committed, or fail, in the order in which they were made.
+        """

@@ -1,0 +1,112 @@
+"""What the metadata log adds up to. Applying the same events in the same order gives the same state."""
+
+import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from duramen.base.ids import StreamId
+from duramen.controller.events import (
+    Event,
+    NodeRegistered,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    StreamConfigured,
+    StreamCreated,
+    StreamDeleted,
+)
+
+__all__ = ["ControllerState", "StreamState"]
+
+
+class StreamState(msgspec.Struct, frozen=True):
+    """A stream as it is defined now."""
+
+    name: str
+    id: StreamId
+    partitions: int
+    config: Mapping[str, str]
+    subjects: tuple[str, ...]
+    internal: bool
+    created_at_ms: int
+
+
+class ControllerState:
+    """Streams, nodes and the next free producer id."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, StreamState] = {}
+        self._by_id: dict[StreamId, StreamState] = {}
+        self._by_flat_name: dict[str, StreamState] = {}
+        self._nodes: dict[int, str] = {}
+        self.next_producer_id = 1
+
+    @property
+    def streams(self) -> Mapping[str, StreamState]:
+        """Streams by name."""
+        return MappingProxyType(self._by_name)
+
+    @property
+    def nodes(self) -> Mapping[int, str]:
+        """Directory ids by node id."""
+        return MappingProxyType(self._nodes)
+
+    def clash(self, name: str) -> str | None:
+        """A stream whose name differs from `name` only in '.' and '_', as Kafka forbids."""
+        known = self._by_flat_name.get(_flat(name))
+        return None if known is None or known.name == name else known.name
+
+    def copy(self) -> "ControllerState":
+        """A state of its own with the same content."""
+        other = ControllerState()
+        other._nodes = dict(self._nodes)
+        other.next_producer_id = self.next_producer_id
+        for stream in self._by_name.values():
+            other._put(stream)
+        return other
+
+    def stream_by_id(self, stream_id: StreamId) -> StreamState | None:
+        """The stream with that id."""
+        return self._by_id.get(stream_id)
+
+    def apply(self, event: Event) -> None:
+        """Take an event in; one about a stream that is gone changes nothing."""
+        match event:
+            case NodeRegistered():
+                self._nodes[event.node_id] = event.directory_id
+            case StreamCreated():
+                stream = StreamState(
+                    event.name,
+                    uuid.UUID(event.id),
+                    event.partitions,
+                    MappingProxyType(dict(event.config)),
+                    event.subjects,
+                    event.internal,
+                    event.at_ms,
+                )
+                self._put(stream)
+            case PartitionsAdded():
+                known = self._by_id.get(uuid.UUID(event.id))
+                if known is not None:
+                    self._put(msgspec.structs.replace(known, partitions=event.partitions))
+            case StreamConfigured():
+                known = self._by_id.get(uuid.UUID(event.id))
+                if known is not None:
+                    self._put(msgspec.structs.replace(known, config=MappingProxyType(dict(event.config))))
+            case StreamDeleted():
+                gone = self._by_id.pop(uuid.UUID(event.id), None)
+                if gone is not None:
+                    del self._by_name[gone.name]
+                    del self._by_flat_name[_flat(gone.name)]
+            case ProducerIdsAllocated():
+                self.next_producer_id = max(self.next_producer_id, event.first + event.count)
+
+    def _put(self, stream: StreamState) -> None:
+        self._by_name[stream.name] = stream
+        self._by_flat_name[_flat(stream.name)] = stream
+        self._by_id[stream.id] = stream
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "_")

@@ -1,0 +1,1 @@
+"""The Kafka door: what a client of any Kafka library talks to."""

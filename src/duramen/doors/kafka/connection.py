@@ -1,0 +1,326 @@
+"""A client's connection: bytes to requests, answers to bytes in the order of the requests, and back-pressure.
+
+Memory: a frame's buffer grows with what has come, never with what a length promises; reading pauses while the
+account of all requests is full, while this client has much unanswered, and while it does not read its answers.
+An answer with records is read from the log piece by piece as the socket takes it.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.base.ports import Buffer
+from duramen.codec.kafka.header import FIXED_HEADER_BYTES, read_request_header
+from duramen.codec.kafka.versions import APIS, ApiKey
+from duramen.doors.kafka.exchange import Exchange, StreamedAnswer
+from duramen.storage.reader import Blocked, Slice
+
+if TYPE_CHECKING:
+    from duramen.doors.kafka.door import KafkaDoor
+
+__all__ = ["KafkaConnection"]
+
+_log = logging.getLogger("duramen.kafka")
+
+_DIRECT_BYTES: Final = 32 * 1024  # a frame with more to come than this is received where it will stay
+_FIRST_BUFFER_BYTES: Final = 1024 * 1024
+_UNKNOWN_FRAME_BYTES: Final = 64 * 1024
+_CONTROL_FRAME_BYTES: Final = 8 * 1024 * 1024
+_UNANSWERED_BYTES: Final = 16 * 1024 * 1024
+_UNANSWERED_REQUESTS: Final = 10_000
+_PIECE_BYTES: Final = 128 * 1024
+_WRITE_HIGH_BYTES: Final = 64 * 1024
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
+    """The protocol object of one connection."""
+
+    def __init__(self, door: "KafkaDoor") -> None:
+        self._door = door
+        self._transport: asyncio.Transport | None = None
+        self.peer_host = ""
+        self.last_progress_ms = door.clock.monotonic_ms()
+        # Receiving: a size and header of up to 12 bytes, then a frame of `_size` bytes.
+        self._head = bytearray()
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self._size = 0
+        self._direct = False
+        self._rest: bytes = b""  # what came with a frame that has to wait for memory
+        self._growing_to = 0
+        self._pauses: set[str] = set()
+        # Answering.
+        self._exchanges: deque[Exchange] = deque()
+        self._unanswered_bytes = 0
+        self._writable = True
+        self._streaming: StreamedAnswer | None = None
+        self._slice: Slice | None = None
+        self._blocked = False
+
+    # -- asyncio ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Asyncio: the connection is there."""
+        # uvloop's transports have the methods without the class.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        peer = transport.get_extra_info("peername")
+        self.peer_host = f"/{peer[0]}" if isinstance(peer, tuple) else ""
+        self._door.opened(self)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """Asyncio: the connection is gone."""
+        self._transport = None
+        for exchange in self._exchanges:
+            self._door.memory.release(exchange.size)
+        self._exchanges.clear()
+        if self._frame is not None:
+            self._door.memory.release(len(self._frame))
+            self._frame = None
+        self._streaming = self._slice = None
+        self._door.closed(self)
+
+    def get_buffer(self, _: int) -> memoryview:
+        """Asyncio: where the next bytes go: into a large frame directly, else into what all connections share."""
+        if self._frame is not None and len(self._frame) - self._filled >= _DIRECT_BYTES:
+            self._direct = True
+            return memoryview(self._frame)[self._filled :]
+        self._direct = False
+        return self._door.receive_buffer
+
+    def buffer_updated(self, count: int) -> None:
+        """Asyncio: so many bytes came."""
+        self.last_progress_ms = self._door.clock.monotonic_ms()
+        try:
+            if self._direct:
+                self._filled += count
+                self._frame_progress(memoryview(b""))
+            else:
+                self._feed(self._door.receive_buffer[:count])
+        except RequestInvalid as error:
+            self._refuse(str(error))
+
+    def eof_received(self) -> bool:
+        """Asyncio: the client sends no more. Answers that are still to come go nowhere: close."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Asyncio: the socket takes no more for now."""
+        self._writable = False
+        self._pause("slow reader")
+
+    def resume_writing(self) -> None:
+        """Asyncio: the socket takes more again."""
+        self._writable = True
+        self._resume("slow reader")
+        self._send_ready()
+
+    # -- receiving ----------------------------------------------------------------------------------
+
+    def _feed(self, data: memoryview) -> None:
+        while len(data):
+            if self._frame is not None:
+                room = min(len(data), len(self._frame) - self._filled)
+                self._frame[self._filled : self._filled + room] = data[:room]
+                self._filled += room
+                data = self._frame_progress(data[room:])
+                continue
+            if not self._head and len(data) >= 4:
+                size = self._check_size(data)
+                if len(data) >= 4 + size:
+                    # The usual case: whole small requests, each copied once so that it can stay.
+                    self._door.memory.take(size)
+                    self._handle(bytearray(data[4 : 4 + size]))
+                    data = data[4 + size :]
+                    continue
+            wanted = 4 + FIXED_HEADER_BYTES - len(self._head)
+            self._head += data[:wanted]
+            data = data[wanted:]
+            if len(self._head) >= 4:
+                self._size = self._check_size(memoryview(self._head))
+            if len(self._head) == 4 + FIXED_HEADER_BYTES:
+                data = self._grow(min(self._size, max(_FIRST_BUFFER_BYTES, len(data))), data)
+
+    def _check_size(self, data: memoryview) -> int:
+        """The size that a frame says it has. Raises RequestInvalid where no request can be so small or large."""
+        size = int.from_bytes(data[:4], "big", signed=True)
+        if not FIXED_HEADER_BYTES <= size <= self._door.largest_request:
+            raise RequestInvalid(f"a request says that it has {size} bytes")
+        if size > _UNKNOWN_FRAME_BYTES and len(data) >= 6:
+            api_key = int.from_bytes(data[4:6], "big", signed=True)
+            limit = _CONTROL_FRAME_BYTES if api_key in APIS else _UNKNOWN_FRAME_BYTES
+            if api_key != ApiKey.PRODUCE and size > limit:
+                raise RequestInvalid(f"a request of the API {api_key} says that it has {size} bytes")
+        return size
+
+    def _frame_progress(self, rest: memoryview) -> memoryview:
+        """Handle the frame if it is whole; let it grow if its buffer is full. Returns what is left to feed."""
+        frame = self._frame
+        if frame is None or self._filled < len(frame):
+            return rest
+        if len(frame) < self._size:
+            return self._grow(min(self._size, 2 * len(frame)), rest)
+        self._frame = None
+        self._handle(frame)
+        return rest
+
+    def _grow(self, size: int, rest: memoryview) -> memoryview:
+        """Give the frame a buffer of `size` bytes, now or when there is memory. Returns what is left to feed."""
+        self._growing_to = size
+        if not self._door.memory.acquire(self, self._growth()):
+            self._rest = bytes(rest)
+            self._pause("memory")
+            return memoryview(b"")
+        self._grown()
+        return rest
+
+    def _growth(self) -> int:
+        return self._growing_to - (len(self._frame) if self._frame is not None else 0)
+
+    def _grown(self) -> None:
+        buffer = bytearray(self._growing_to)
+        if self._frame is None:
+            buffer[:FIXED_HEADER_BYTES] = self._head[4:]
+            self._head = bytearray()
+            self._filled = FIXED_HEADER_BYTES
+        else:
+            buffer[: self._filled] = self._frame
+        self._frame = buffer
+
+    def memory_granted(self) -> None:
+        """There is room for the frame's next part; it is accounted for."""
+        if self._transport is None:
+            self._door.memory.release(self._growth())
+            return
+        self._grown()
+        rest, self._rest = self._rest, b""
+        self._resume("memory")
+        try:
+            self._frame_progress(memoryview(b""))
+            self._feed(memoryview(rest))
+        except RequestInvalid as error:
+            self._refuse(str(error))
+
+    def holds_half_a_request(self) -> bool:
+        """Whether part of a request has come and the rest has not."""
+        return self._frame is not None
+
+    def reclaim(self) -> None:
+        """Close: others need the memory that half a request sits on."""
+        self._refuse("the connection stalled in the middle of a request while others waited for memory")
+
+    def _refuse(self, why: str) -> None:
+        """Close the connection for what the client did; nothing acknowledged is touched by it."""
+        _log.warning("connection from %s closed: %s", self.peer_host or "?", why)
+        self._door.bad_requests.value += 1
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """Close once what was answered has gone out."""
+        if self._transport is not None:
+            self._transport.close()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._exchanges and self._frame is None and not self._head
+
+    # -- handling -----------------------------------------------------------------------------------
+
+    def _handle(self, frame: bytearray) -> None:
+        size = len(frame)
+        try:
+            header = read_request_header(frame)
+        except RequestInvalid:
+            self._door.memory.release(size)
+            raise
+        exchange = Exchange(self, header, memoryview(frame), size)
+        self._exchanges.append(exchange)
+        self._unanswered_bytes += size
+        if self._unanswered_bytes > _UNANSWERED_BYTES or len(self._exchanges) > _UNANSWERED_REQUESTS:
+            self._pause("unanswered")
+        self._door.handle(exchange)
+
+    def _pause(self, cause: str) -> None:
+        if not self._pauses and self._transport is not None:
+            self._transport.pause_reading()
+        if cause not in self._pauses:
+            self._pauses.add(cause)
+            if cause != "memory":
+                self._door.paused(cause)
+
+    def _resume(self, cause: str) -> None:
+        if cause in self._pauses:
+            self._pauses.discard(cause)
+            if not self._pauses and self._transport is not None:
+                self._transport.resume_reading()
+
+    # -- answering ----------------------------------------------------------------------------------
+
+    def answer_ready(self, exchange: Exchange) -> None:
+        """An exchange has its answer; it goes out when those before it have gone."""
+        if self._exchanges and self._exchanges[0] is exchange:
+            self._send_ready()
+
+    def _send_ready(self) -> None:
+        exchanges = self._exchanges
+        while self._transport is not None and self._writable and not self._blocked:
+            if self._streaming is not None and not self._send_streamed(self._streaming):
+                return
+            if not exchanges or not exchanges[0].answered:
+                break
+            exchange = exchanges.popleft()
+            self._unanswered_bytes -= exchange.size
+            self._door.memory.release(exchange.size)
+            if isinstance(exchange.answer, StreamedAnswer):
+                self._streaming = exchange.answer
+            elif exchange.answer is not None:
+                self._transport.write(exchange.answer)
+        if self._unanswered_bytes < _UNANSWERED_BYTES // 2 and len(exchanges) < _UNANSWERED_REQUESTS // 2:
+            self._resume("unanswered")
+
+    def _send_streamed(self, streaming: StreamedAnswer) -> bool:
+        """Send as much of the streamed answer as the socket takes; says whether that was all."""
+        while self._transport is not None and self._writable:
+            if self._slice is not None and len(self._slice):
+                piece = self._piece(self._slice)
+                if piece is None:
+                    return False
+                self._transport.writelines(piece)
+                continue
+            part = next(streaming.parts, None)
+            if part is None:
+                self._streaming = self._slice = None
+                return True
+            if isinstance(part, Slice):
+                self._slice = part
+            else:
+                self._transport.write(part)
+        return False
+
+    def _piece(self, slice_: Slice) -> list[Buffer] | None:
+        try:
+            piece = slice_.piece(_PIECE_BYTES)
+        except DuramenError as error:
+            # The answer's size has been sent: all that is left is to end it. The next fetch gets the error.
+            _log.error("%s", error)
+            self._door.damage_found()
+            if self._transport is not None:
+                self._transport.abort()
+            return None
+        if isinstance(piece, Blocked):
+            self._blocked = True
+            self._door.broker.store.unblock(piece, self._unblocked)
+            return None
+        return piece
+
+    def _unblocked(self, error: BaseException | None) -> None:
+        self._blocked = False
+        if error is not None and self._transport is not None:
+            _log.error("reading for %s failed: %s", self.peer_host, error)
+            self._transport.abort()
+        else:
+            self._send_ready()

@@ -1,0 +1,153 @@
+"""The Kafka door: listens, hands requests to their handlers, and closes."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import RequestInvalid
+from duramen.base.ports import Clock
+from duramen.broker.broker import Broker
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.header import encode_response
+from duramen.codec.kafka.messages import RESPONSES
+from duramen.codec.kafka.versions import APIS, ApiKey
+from duramen.doors.kafka import configs, fetch, groups, metadata, offsets, produce, topics
+from duramen.doors.kafka.connection import KafkaConnection
+from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.memory import RequestMemory
+
+__all__ = ["KafkaDoor"]
+
+_log = logging.getLogger("duramen.kafka")
+
+_RECEIVE_BYTES: Final = 256 * 1024
+_IDLE_CHECKS: Final = 10
+_REQUEST_SHARE: Final = 4  # requests may hold a quarter of memory.limit.bytes
+
+Handler = Callable[[Context, Exchange], None]
+
+_HANDLERS: Final[Mapping[ApiKey, Handler]] = {
+    ApiKey.PRODUCE: produce.handle_produce,
+    ApiKey.FETCH: fetch.handle_fetch,
+    ApiKey.LIST_OFFSETS: offsets.handle_list_offsets,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offsets.handle_offset_for_leader_epoch,
+    ApiKey.METADATA: metadata.handle_metadata,
+    ApiKey.API_VERSIONS: metadata.handle_api_versions,
+    ApiKey.DESCRIBE_CLUSTER: metadata.handle_describe_cluster,
+    ApiKey.FIND_COORDINATOR: groups.handle_find_coordinator,
+    ApiKey.JOIN_GROUP: groups.handle_join_group,
+    ApiKey.SYNC_GROUP: groups.handle_sync_group,
+    ApiKey.HEARTBEAT: groups.handle_heartbeat,
+    ApiKey.LEAVE_GROUP: groups.handle_leave_group,
+    ApiKey.OFFSET_COMMIT: groups.handle_offset_commit,
+    ApiKey.OFFSET_FETCH: groups.handle_offset_fetch,
+    ApiKey.LIST_GROUPS: groups.handle_list_groups,
+    ApiKey.DESCRIBE_GROUPS: groups.handle_describe_groups,
+    ApiKey.DELETE_GROUPS: groups.handle_delete_groups,
+    ApiKey.CREATE_TOPICS: topics.handle_create_topics,
+    ApiKey.DELETE_TOPICS: topics.handle_delete_topics,
+    ApiKey.CREATE_PARTITIONS: topics.handle_create_partitions,
+    ApiKey.INIT_PRODUCER_ID: produce.handle_init_producer_id,
+    ApiKey.DESCRIBE_CONFIGS: configs.handle_describe_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.handle_incremental_alter_configs,
+}
+
+
+class KafkaDoor:
+    """A listening socket and its connections."""
+
+    def __init__(self, broker: Broker, clock: Clock, deadlines: Deadlines, *, cluster_id: str, advertise: str) -> None:
+        """`advertise` is the HOST:PORT clients are told; empty: where it listens."""
+        settings, metrics = broker.settings, broker.metrics
+        self.broker = broker
+        self.clock = clock
+        self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
+        self.largest_request = settings.integer("socket.request.max.bytes")
+        self.memory = RequestMemory(settings.integer("memory.limit.bytes") // _REQUEST_SHARE, clock, deadlines, metrics)
+        self.bad_requests = metrics.counter("duramen_kafka_errors_total")
+        self._deadlines = deadlines
+        self._cluster_id = cluster_id
+        self._advertise = advertise
+        self._idle_ms = settings.integer("connections.max.idle.ms")
+        self._connections: set[KafkaConnection] = set()
+        self._gauge = metrics.counter("duramen_kafka_connections")
+        self._requests = {key: metrics.counter("duramen_kafka_requests_total", key.name.lower()) for key in ApiKey}
+        self._paused = {
+            cause: metrics.counter("duramen_kafka_paused_reads_total", cause) for cause in ("slow reader", "unanswered")
+        }
+        self._damaged = metrics.counter("duramen_damaged_ranges_total")
+        self._server: asyncio.Server | None = None
+        self._context: Context | None = None
+
+    async def start(self, listener: socket.socket) -> str:
+        """Take connections from a bound socket; returns the address that clients are told. Raises OSError."""
+        host, port = listener.getsockname()[:2]
+        advertised_host, _, advertised_port = self._advertise.rpartition(":")
+        address = (advertised_host.strip("[]") or host, int(advertised_port) if self._advertise else port)
+        self._context = Context(self.broker, self._cluster_id, *address)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: KafkaConnection(self), sock=listener, backlog=1024)
+        self._watch_idle()
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def stop(self) -> None:
+        """Take no more connections; those there are end once their answers have gone."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.close()
+
+    def opened(self, connection: KafkaConnection) -> None:
+        """A connection is there."""
+        self._connections.add(connection)
+        self.memory.holders.add(connection)
+        self._gauge.value += 1
+
+    def closed(self, connection: KafkaConnection) -> None:
+        """A connection is gone."""
+        self._connections.discard(connection)
+        self.memory.forget(connection)
+        self._gauge.value -= 1
+
+    def paused(self, cause: str) -> None:
+        """Reading from a connection pauses."""
+        self._paused[cause].value += 1
+
+    def damage_found(self) -> None:
+        """A range of a segment does not match its CRC."""
+        self._damaged.value += 1
+
+    def _watch_idle(self) -> None:
+        now_ms = self.clock.monotonic_ms()
+        for connection in list(self._connections):
+            if connection.idle and now_ms - connection.last_progress_ms > self._idle_ms:
+                connection.close()
+        self._deadlines.at(now_ms + max(1, self._idle_ms // _IDLE_CHECKS), self._watch_idle)
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer a request, now or later. Raises RequestInvalid where the connection cannot go on."""
+        header = exchange.header
+        api = APIS.get(header.api_key)
+        if api is None:
+            raise RequestInvalid(f"there is no API with the number {header.api_key}")
+        if not api.low <= header.version <= api.high:
+            self._refuse_version(exchange)
+            return
+        self._requests[api.key].value += 1
+        if self._context is None:
+            raise RequestInvalid("the door is not open yet")
+        _HANDLERS[api.key](self._context, exchange)
+
+    def _refuse_version(self, exchange: Exchange) -> None:
+        header = exchange.header
+        if header.api_key == ApiKey.API_VERSIONS:
+            # So that a newer client can fall back: version 0 with the list of what there is (KIP-511).
+            body = RESPONSES[ApiKey.API_VERSIONS].encode(0, metadata.api_versions(ErrorCode.UNSUPPORTED_VERSION))
+            exchange.send(encode_response(ApiKey.API_VERSIONS, 0, header.correlation_id, body))
+            return
+        name = ApiKey(header.api_key).name
+        raise RequestInvalid(f"version {header.version} of {name} is not supported")

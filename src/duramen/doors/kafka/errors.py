@@ -1,0 +1,66 @@
+"""Which of Kafka's error numbers says what went wrong."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from duramen.base import errors
+from duramen.base.errors import DuramenError
+from duramen.codec.kafka.errors import ErrorCode
+
+__all__ = ["error_code", "group_error_code"]
+
+_CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
+    errors.BatchCorrupt: ErrorCode.CORRUPT_MESSAGE,
+    errors.BatchInvalid: ErrorCode.INVALID_RECORD,
+    errors.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    errors.ConfigInvalid: ErrorCode.INVALID_CONFIG,
+    errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    errors.FencedInstance: ErrorCode.FENCED_INSTANCE_ID,
+    errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
+    errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
+    errors.GroupIdInvalid: ErrorCode.INVALID_GROUP_ID,
+    errors.GroupNotEmpty: ErrorCode.NON_EMPTY_GROUP,
+    errors.GroupNotFound: ErrorCode.GROUP_ID_NOT_FOUND,
+    errors.IllegalGeneration: ErrorCode.ILLEGAL_GENERATION,
+    errors.InconsistentProtocol: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    errors.LogDamaged: ErrorCode.CORRUPT_MESSAGE,
+    errors.MemberIdRequired: ErrorCode.MEMBER_ID_REQUIRED,
+    errors.NameInvalid: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    errors.NodeStopping: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    errors.OffsetMetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    errors.PartitionsInvalid: ErrorCode.INVALID_PARTITIONS,
+    errors.ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
+    errors.RebalanceInProgress: ErrorCode.REBALANCE_IN_PROGRESS,
+    errors.RequestInvalid: ErrorCode.INVALID_REQUEST,
+    errors.RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
+    errors.SessionTimeoutInvalid: ErrorCode.INVALID_SESSION_TIMEOUT,
+    errors.StorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.StorageFull: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.StreamDiffers: ErrorCode.TOPIC_ALREADY_EXISTS,
+    errors.StreamExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    errors.StreamNotFound: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.TimestampInvalid: ErrorCode.INVALID_TIMESTAMP,
+    errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    errors.UnknownMember: ErrorCode.UNKNOWN_MEMBER_ID,
+    errors.UnsupportedFeature: ErrorCode.INVALID_REQUEST,
+}
+
+
+def error_code(error: Exception | None) -> ErrorCode:
+    """The number for `error`; NONE for None."""
+    if error is None:
+        return ErrorCode.NONE
+    return (
+        _CODES.get(type(error), ErrorCode.UNKNOWN_SERVER_ERROR)
+        if isinstance(error, DuramenError)
+        else (ErrorCode.UNKNOWN_SERVER_ERROR)
+    )
+
+
+def group_error_code(error: Exception | None) -> ErrorCode:
+    """The number for `error` as a coordinator says it: a client asks for the coordinator again where it must wait."""
+    if isinstance(error, errors.NodeStopping | errors.StorageFull | errors.StorageFailed):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error_code(error)

@@ -1,0 +1,97 @@
+"""ListOffsets and OffsetForLeaderEpoch: where records lie."""
+
+from collections.abc import Callable
+from functools import partial
+
+from duramen.base.errors import DuramenError, StreamNotFound
+from duramen.broker.partition import LATEST, Partition
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.schema import Message
+from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.errors import error_code
+from duramen.doors.kafka.exchange import Exchange
+
+__all__ = ["handle_list_offsets", "handle_offset_for_leader_epoch"]
+
+
+def _partition(context: Context, topic: str, index: int) -> Partition:
+    return context.broker.streams.get(topic).partition(index)
+
+
+def handle_list_offsets(context: Context, exchange: Exchange) -> None:
+    """Offsets by timestamp, or the first and the last."""
+    request = exchange.message()
+    topics = [
+        {
+            "name": topic["name"],
+            "partitions": [
+                {"partition_index": partition["partition_index"], "timestamp": -1, "offset": -1, "leader_epoch": -1}
+                for partition in topic["partitions"]
+            ],
+        }
+        for topic in request["topics"]
+    ]
+    left = 1
+
+    def finish() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            exchange.reply({"topics": topics})
+
+    for topic, answers in zip(request["topics"], topics, strict=True):
+        for wanted, answer in zip(topic["partitions"], answers["partitions"], strict=True):
+            left += 1
+            _find(context, topic["name"], wanted, answer, finish)
+    finish()
+
+
+def _find(context: Context, topic: str, wanted: Message, answer: Message, finish: Callable[[], None]) -> None:
+    try:
+        partition = _partition(context, topic, wanted["partition_index"])
+        partition.check_epoch(wanted["current_leader_epoch"])
+    except DuramenError as error:
+        answer["error_code"] = error_code(error)
+        finish()
+        return
+    partition.find_offset(wanted["timestamp"], partial(_found, partition, wanted, answer, finish))
+
+
+def _found(
+    partition: Partition,
+    wanted: Message,
+    answer: Message,
+    finish: Callable[[], None],
+    offset: int,
+    timestamp: int,
+    error: DuramenError | OSError | None,
+) -> None:
+    answer["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else error_code(error)
+    if error is None:
+        answer["offset"] = offset
+        answer["timestamp"] = timestamp
+        if wanted["timestamp"] == LATEST:
+            answer["leader_epoch"] = partition.leader_epoch
+        elif offset >= 0:
+            answer["leader_epoch"] = partition.log.takeovers.epoch_at(offset)
+    finish()
+
+
+def handle_offset_for_leader_epoch(context: Context, exchange: Exchange) -> None:
+    """Where leader epochs end, so that a consumer notices that what it has read was cut (KIP-320)."""
+    topics = []
+    for topic in exchange.message()["topics"]:
+        answers = []
+        for wanted in topic["partitions"]:
+            answer = {"partition": wanted["partition"], "leader_epoch": -1, "end_offset": -1}
+            try:
+                partition = _partition(context, topic["topic"], wanted["partition"])
+                partition.check_epoch(wanted["current_leader_epoch"])
+                answer["leader_epoch"], answer["end_offset"] = partition.end_of_epoch(wanted["leader_epoch"])
+            except StreamNotFound:
+                answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            except DuramenError as error:
+                answer["error_code"] = error_code(error)
+            answers.append(answer)
+        topics.append({"topic": topic["topic"], "partitions": answers})
+    exchange.reply({"topics": topics})

@@ -1,0 +1,125 @@
+"""Produce and InitProducerId."""
+
+from functools import partial
+from typing import Final
+
+from duramen.base.errors import DuramenError
+from duramen.broker.partition import Partition
+from duramen.codec.batch import header
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.produce import (
+    PartitionResponse,
+    TopicResponse,
+    decode_request,
+)
+from duramen.codec.kafka.produce import encode_response as encode_body
+from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.errors import error_code
+from duramen.doors.kafka.exchange import Exchange
+
+__all__ = ["handle_init_producer_id", "handle_produce"]
+
+_ACKS: Final = (0, 1, -1)
+_FIRST_OF_THIS_FORMAT: Final = 3
+_ADMIN_CLIENT: Final = "__admin_client"  # as Apache Kafka lets its own tools write to internal topics
+_NO_BATCH: Final = memoryview(b"")
+
+
+class _Pending:
+    """A produce request whose batches are not all acknowledged yet."""
+
+    __slots__ = ("_acks", "_exchange", "_left", "_partitions", "_topics")
+
+    def __init__(self, exchange: Exchange, acks: int) -> None:
+        self._exchange = exchange
+        self._acks = acks
+        self._left = 1  # for the request itself, until all of it has been handed over
+        self._topics: list[tuple[str, int]] = []
+        self._partitions: list[PartitionResponse] = []
+
+    def topic(self, name: str, partitions: int) -> None:
+        """The next `partitions` answers belong to this topic."""
+        self._topics.append((name, partitions))
+
+    def place(self, index: int) -> int:
+        """The place of another partition's answer."""
+        self._left += 1
+        self._partitions.append(PartitionResponse(index, ErrorCode.UNKNOWN_SERVER_ERROR, -1))
+        return len(self._partitions) - 1
+
+    def done(
+        self, place: int, partition: Partition, batch: memoryview, base_offset: int, error: DuramenError | None
+    ) -> None:
+        """One partition's batch is acknowledged or refused."""
+        if error is not None:
+            self.refuse(place, error_code(error), str(error))
+            return
+        # The broker has written its time into the batch where it is the one that counts.
+        append_ms = header(batch).max_timestamp if partition.stream.append_time else -1
+        start_offset = partition.log.start_offset
+        self._partitions[place] = PartitionResponse(
+            partition.index, ErrorCode.NONE, base_offset, append_ms, start_offset
+        )
+        self.finish()
+
+    def refuse(self, place: int, code: ErrorCode, message: str) -> None:
+        """One partition's batch was not taken."""
+        self._partitions[place] = PartitionResponse(self._partitions[place].partition, code, -1, message=message)
+        self.finish()
+
+    def finish(self) -> None:
+        """One thing less to wait for; answer after the last."""
+        self._left -= 1
+        if self._left:
+            return
+        if self._acks == 0:
+            self._exchange.send(None)
+            return
+        topics = []
+        first = 0
+        for name, count in self._topics:
+            topics.append(TopicResponse(name, self._partitions[first : first + count]))
+            first += count
+        self._exchange.reply_body(encode_body(self._exchange.version, topics))
+
+
+def handle_produce(context: Context, exchange: Exchange) -> None:
+    """Append batches; answered once all of them are acknowledged as their streams' durability says."""
+    request = decode_request(exchange.version, exchange.frame, exchange.header.end)
+    pending = _Pending(exchange, request.acks)
+    find = context.broker.streams.find
+    for name, partitions in request.topics:
+        pending.topic(name, len(partitions))
+        stream = find(name)
+        for index, records in partitions:
+            place = pending.place(index)
+            if stream is None or not 0 <= index < len(stream.partitions):
+                code, why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of {name}"
+            elif exchange.version < _FIRST_OF_THIS_FORMAT:
+                code, why = ErrorCode.UNSUPPORTED_VERSION, "record batches v2 come with Produce 3 and newer"
+            elif request.acks not in _ACKS:
+                code, why = ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1, not {request.acks}"
+            elif stream.internal and exchange.header.client_id != _ADMIN_CLIENT:
+                code, why = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the broker's own"
+            else:
+                partition = stream.partitions[index]
+                batch = records if records is not None else _NO_BATCH
+                partition.append(batch, partial(pending.done, place, partition, batch))
+                continue
+            pending.refuse(place, code, why)
+    pending.finish()
+
+
+def handle_init_producer_id(context: Context, exchange: Exchange) -> None:
+    """An id for an idempotent producer."""
+    request = exchange.message()
+    broker = context.broker
+
+    def done(producer_id: int, error: DuramenError | None) -> None:
+        epoch = 0 if error is None else -1
+        exchange.reply({"error_code": error_code(error), "producer_id": producer_id, "producer_epoch": epoch})
+
+    if request["transactional_id"] is not None:
+        exchange.reply({"error_code": ErrorCode.UNSUPPORTED_VERSION, "producer_id": -1, "producer_epoch": -1})
+    else:
+        broker.new_producer_id(done)

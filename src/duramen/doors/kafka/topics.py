@@ -1,0 +1,206 @@
+"""CreateTopics, DeleteTopics, CreatePartitions."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from duramen.base.errors import ConfigInvalid, DuramenError, NameInvalid, PartitionsInvalid, RequestInvalid
+from duramen.broker.configs import ConfigEntry
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.schema import Message
+from duramen.controller.decisions import Definition, add_partitions
+from duramen.doors.kafka.configs import SOURCE_NUMBERS, config_text
+from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.errors import error_code
+from duramen.doors.kafka.exchange import Exchange
+
+__all__ = ["handle_create_partitions", "handle_create_topics", "handle_delete_topics"]
+
+_NULL_ID = UUID(int=0)
+
+
+class _ReplicationInvalid(DuramenError):
+    id = "request-invalid"
+
+
+class _AssignmentInvalid(DuramenError):
+    id = "request-invalid"
+
+
+def _code(error: DuramenError | None) -> ErrorCode:
+    if isinstance(error, _ReplicationInvalid):
+        return ErrorCode.INVALID_REPLICATION_FACTOR
+    if isinstance(error, _AssignmentInvalid):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    return error_code(error)
+
+
+def _gather(count: int, reply: Callable[[list[Message]], None]) -> Callable[[int, Message], None]:
+    """Collects `count` results by place, then replies with them."""
+    results: dict[int, Message] = {}
+    if not count:
+        reply([])
+
+    def put(at: int, result: Message) -> None:
+        results[at] = result
+        if len(results) == count:
+            reply([results[index] for index in range(count)])
+
+    return put
+
+
+def _repeated(names: Sequence[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+# -- create -------------------------------------------------------------------------------------------
+
+
+def handle_create_topics(context: Context, exchange: Exchange) -> None:
+    """Create streams; each is answered once it is durable."""
+    request = exchange.message()
+    wanted = request["topics"]
+    repeated = _repeated([topic["name"] for topic in wanted])
+    put = _gather(len(wanted), lambda topics: exchange.reply({"topics": topics}))
+    for at, topic in enumerate(wanted):
+        finish = partial(_created, context, topic["name"], partial(put, at), bool(request["validate_only"]))
+        try:
+            if topic["name"] in repeated:
+                raise RequestInvalid(f"{topic['name']} is named more than once")
+            wish = _definition(context, topic)
+            if request["validate_only"]:
+                context.broker.check_stream(wish)
+        except DuramenError as error:
+            finish(error)
+            continue
+        if request["validate_only"]:
+            finish(None)
+        else:
+            context.broker.create_stream(wish, finish)
+
+
+def _definition(context: Context, topic: Message) -> Definition:
+    broker = context.broker
+    name, partitions, replicas = topic["name"], topic["num_partitions"], topic["replication_factor"]
+    if name.startswith("__"):
+        raise NameInvalid(f"{name} is a name for the broker's own topics")
+    if topic["assignments"]:
+        if partitions != -1 or replicas != -1:
+            raise RequestInvalid("a request gives assignments or counts, not both")
+        partitions = _assigned(broker.node_id, topic["assignments"])
+    elif replicas not in (-1, 1):
+        raise _ReplicationInvalid(f"this node is alone: the replication factor is 1, not {replicas}")
+    if partitions == -1:
+        partitions = broker.settings.integer("num.partitions")
+    config: dict[str, str] = {}
+    for entry in topic["configs"]:
+        if entry["value"] is None:
+            raise ConfigInvalid(f"{entry['name']} has no value")
+        config[entry["name"]] = entry["value"]
+    return Definition(name, partitions, config)
+
+
+def _assigned(node_id: int, assignments: Sequence[Message]) -> int:
+    indexes = sorted(assignment["partition_index"] for assignment in assignments)
+    if indexes != list(range(len(indexes))):
+        raise _AssignmentInvalid("partitions are numbered from 0 without a gap")
+    if any(list(assignment["broker_ids"]) != [node_id] for assignment in assignments):
+        raise _AssignmentInvalid(f"this node is alone: every partition is assigned to {node_id}")
+    return len(indexes)
+
+
+def _created(
+    context: Context, name: str, put: Callable[[Message], None], only_checked: bool, error: DuramenError | None
+) -> None:
+    answer: dict[str, Any] = {
+        "name": name,
+        "error_code": _code(error),
+        "error_message": None if error is None else str(error),
+    }
+    stream = context.broker.streams.find(name)
+    if error is None and stream is not None and not only_checked:
+        answer |= {
+            "topic_id": stream.id,
+            "num_partitions": len(stream.partitions),
+            "replication_factor": 1,
+            "configs": [_config(entry) for entry in stream.config.entries()],
+        }
+    put(answer)
+
+
+def _config(entry: ConfigEntry) -> Message:
+    return {
+        "name": entry.setting.name,
+        "value": config_text(entry.value),
+        "config_source": SOURCE_NUMBERS[entry.source],
+    }
+
+
+# -- delete -------------------------------------------------------------------------------------------
+
+
+def handle_delete_topics(context: Context, exchange: Exchange) -> None:
+    """Delete streams, by name or by id."""
+    request = exchange.message()
+    wanted: list[tuple[str | None, UUID]] = [(name, _NULL_ID) for name in request["topic_names"]]
+    wanted += [(topic["name"], topic["topic_id"]) for topic in request["topics"]]
+    put = _gather(len(wanted), lambda responses: exchange.reply({"responses": responses}))
+    for at, (name, topic_id) in enumerate(wanted):
+        stream = context.broker.streams.find(name) if name is not None else context.broker.streams.find_id(topic_id)
+        answer = {"name": name if stream is None else stream.name, "topic_id": topic_id}
+        if stream is None:
+            missing = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            put(at, answer | {"error_code": missing, "error_message": "there is no such topic"})
+        elif stream.internal:
+            message = f"{stream.name} is the broker's own"
+            put(at, answer | {"error_code": ErrorCode.INVALID_REQUEST, "error_message": message})
+        else:
+            answer["topic_id"] = stream.id
+            context.broker.delete_stream(stream.name, partial(_deleted, partial(put, at), answer))
+
+
+def _deleted(put: Callable[[Message], None], answer: Message, error: DuramenError | None) -> None:
+    put(answer | {"error_code": error_code(error), "error_message": None if error is None else str(error)})
+
+
+# -- partitions ---------------------------------------------------------------------------------------
+
+
+def handle_create_partitions(context: Context, exchange: Exchange) -> None:
+    """Give streams more partitions."""
+    request = exchange.message()
+    wanted = request["topics"]
+    repeated = _repeated([topic["name"] for topic in wanted])
+    put = _gather(len(wanted), lambda results: exchange.reply({"results": results}))
+    for at, topic in enumerate(wanted):
+        finish = partial(_grown, partial(put, at), topic["name"])
+        try:
+            if topic["name"] in repeated:
+                raise RequestInvalid(f"{topic['name']} is named more than once")
+            _check_growth(context, topic)
+        except DuramenError as error:
+            finish(error)
+            continue
+        if request["validate_only"]:
+            finish(None)
+        else:
+            context.broker.add_partitions(topic["name"], topic["count"], finish)
+
+
+def _check_growth(context: Context, topic: Message) -> None:
+    stream = context.broker.streams.get(topic["name"])
+    if stream.internal:
+        raise PartitionsInvalid(f"{stream.name} is the broker's own: its partitions are fixed")
+    add_partitions(context.broker.metadata_state, topic["name"], topic["count"])
+    assignments = topic["assignments"]
+    if assignments is not None:
+        if len(assignments) != topic["count"] - len(stream.partitions):
+            raise _AssignmentInvalid("there is one assignment for each new partition")
+        if any(list(assignment["broker_ids"]) != [context.broker.node_id] for assignment in assignments):
+            raise _AssignmentInvalid(f"this node is alone: every partition is assigned to {context.broker.node_id}")
+
+
+def _grown(put: Callable[[Message], None], name: str, error: DuramenError | None) -> None:
+    put({"name": name, "error_code": _code(error), "error_message": None if error is None else str(error)})

@@ -1,0 +1,1 @@
+"""Consumer groups: the classic protocol's state machine and the records that keep it. Pure."""

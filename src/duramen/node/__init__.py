@@ -1,0 +1,1 @@
+"""The one place that composes: settings in, a running node out."""

@@ -1,0 +1,220 @@
+"""A node: the directory, the store, the broker and the doors, from the settings to running and back."""
+
+import asyncio
+import contextlib
+import gc
+import json
+import logging
+import os
+import sys
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from duramen import __version__
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError
+from duramen.base.metrics import Metrics
+from duramen.base.settings import Settings
+from duramen.broker.broker import Broker, Ports
+from duramen.doors.http.door import HttpDoor
+from duramen.doors.kafka.door import KafkaDoor
+from duramen.host.clock import HostClock, HostRandomness
+from duramen.host.files import HostFileSystem
+from duramen.host.rocksdb import RocksViewStore
+from duramen.host.worker import HostWorker
+from duramen.node.addresses import Address, bind, check_loopback, parse_address
+from duramen.storage.directory import Directory, open_directory
+from duramen.storage.handles import Handles
+from duramen.storage.recovery import Recovered, recover
+from duramen.storage.store import Store, StoreLimits
+
+__all__ = ["Node"]
+
+_log = logging.getLogger("duramen.node")
+
+_OPEN_SEGMENTS: Final = 512
+_PENDING_SHARE: Final = 4  # batches not yet copied may hold a quarter of memory.limit.bytes
+_SWITCH_INTERVAL_S: Final = 0.0002
+_ADDRESSES: Final = "addresses.json"
+
+
+class Node:
+    """One node of settings. `start` ends when every door takes requests, `stop` when everything is on disk."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Check the settings against each other. Raises SettingInvalid."""
+        self.settings = settings
+        self.addresses: dict[str, str] = {}
+        self.data_dir = Path(settings.text("data.dir")).resolve()
+        self._metrics = Metrics()
+        self._clock = HostClock()
+        self._deadlines = Deadlines()
+        self._timer: asyncio.TimerHandle | None = None
+        self._worker: HostWorker | None = None
+        self._directory: Directory | None = None
+        self._views: RocksViewStore | None = None
+        self._broker: Broker | None = None
+        self._kafka: KafkaDoor | None = None
+        self._http: HttpDoor | None = None
+        insecure = settings.flag("insecure")
+        self._kafka_address = self._listen("kafka.listen", insecure=insecure)
+        self._http_address = self._listen("http.listen", insecure=insecure)
+        if settings.text("kafka.advertise"):
+            parse_address("kafka.advertise", settings.text("kafka.advertise"))
+
+    def _listen(self, name: str, *, insecure: bool) -> Address:
+        address = parse_address(name, self.settings.text(name))
+        check_loopback(name, self.settings.setting(name).option_name, address, insecure=insecure)
+        return address
+
+    # -- starting -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Recover what is there and open the doors. Raises DuramenError or OSError."""
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)  # the sync thread must not wait long for the interpreter
+        loop = asyncio.get_running_loop()
+        kafka_socket = bind("Kafka", "--kafka-listen", self._kafka_address)
+        http_socket = bind("HTTP", "--http-listen", self._http_address)
+        files = HostFileSystem(str(self.data_dir))
+        self._directory = open_directory(files, HostRandomness(), str(self.data_dir))
+        self._deadlines.on_earlier = self._schedule
+        self._worker = HostWorker(loop)
+        self._http = HttpDoor(self._metrics, self.addresses)
+        self.addresses["http"] = await self._http.start(http_socket)
+        store = await self._open_store(files, self._directory)
+        self._broker = self._make_broker(store, self._directory)
+        await _completion(self._broker.start)
+        cluster_id = urlsafe_b64encode(self._directory.id.bytes).decode().rstrip("=")
+        self._kafka = KafkaDoor(
+            self._broker, self._clock, self._deadlines,
+            cluster_id=cluster_id, advertise=self.settings.text("kafka.advertise"),
+        )  # fmt: skip
+        self.addresses["kafka"] = await self._kafka.start(kafka_socket)
+        self._write_addresses()
+        self._http.ready(self._broker, cluster_id)
+        # What start-up made lives as long as the node: no collection has to look at it again.
+        gc.collect()
+        gc.freeze()
+
+    async def _open_store(self, files: HostFileSystem, directory: Directory) -> Store:
+        handles = Handles(files, _OPEN_SEGMENTS)
+        loop = asyncio.get_running_loop()
+        started = time.perf_counter()
+        recovered = await loop.run_in_executor(None, recover, files, directory.id, handles, _report)
+        self._account_recovery(recovered, time.perf_counter() - started)
+        memory_limit = self.settings.integer("memory.limit.bytes")
+        pending = memory_limit // _PENDING_SHARE
+        return Store(
+            files, self._require_worker(), self._clock, self._deadlines, self._metrics, directory, recovered, handles,
+            node_id=self.settings.integer("node.id"),
+            limits=StoreLimits(
+                wal_file_bytes=self.settings.integer("wal.file.bytes"),
+                wal_max_bytes=max(self.settings.integer("wal.max.bytes"), 4 * self.settings.integer("wal.file.bytes")),
+                pending_bytes=pending,
+                copy_bytes=min(self.settings.integer("wal.copy.bytes"), pending // 2),
+                copy_interval_ms=self.settings.integer("wal.copy.interval.ms"),
+            ),
+        )  # fmt: skip
+
+    def _account_recovery(self, recovered: Recovered, seconds: float) -> None:
+        self._metrics.counter("duramen_recovery_seconds").value = seconds
+        self._metrics.counter("duramen_damaged_ranges_total").value = len(recovered.findings)
+        _log.info(
+            "recovered %d logs in %.3f s, %d bytes replayed, epoch %d",
+            len(recovered.logs), seconds, recovered.replayed_bytes, recovered.node_epoch,
+        )  # fmt: skip
+
+    def _require_worker(self) -> HostWorker:
+        if self._worker is None:
+            raise AssertionError("the node is not starting")
+        return self._worker
+
+    def _make_broker(self, store: Store, directory: Directory) -> Broker:
+        self._views = _open_views(str(self.data_dir / "views"))
+        ports = Ports(self._require_worker(), self._clock, HostRandomness(), self._views)
+        return Broker(
+            ports, self._deadlines, store, self.settings, self._metrics,
+            directory_id=str(directory.id), report=_report,
+        )  # fmt: skip
+
+    def _write_addresses(self) -> None:
+        run = self.data_dir / "run"
+        run.mkdir(exist_ok=True)
+        temporary = run / (_ADDRESSES + ".new")
+        temporary.write_text(json.dumps(self.addresses))
+        temporary.replace(run / _ADDRESSES)
+
+    def banner(self) -> list[str]:
+        """Where everything is, for people."""
+        lines = [f"Duramen {__version__} is ready.", f"  data   {self.data_dir}"]
+        return lines + [f"  {door:<6} {address}" for door, address in self.addresses.items()]
+
+    # -- time ---------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        next_ms = self._deadlines.next_ms()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if next_ms is not None:
+            delay_ms = max(0, next_ms - self._clock.monotonic_ms())
+            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._deadlines.fire(self._clock.monotonic_ms())
+        self._schedule()
+
+    # -- stopping -----------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Drain: take no more, acknowledge what was taken, and leave the directory clean."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.data_dir / "run" / _ADDRESSES)
+        if self._kafka is not None:
+            await self._kafka.stop()
+        if self._broker is not None:
+            error = await _result(self._broker.stop)
+            if error is not None:
+                _log.error("the directory could not be left clean: %s; the next start recovers it", error)
+        if self._http is not None:
+            await self._http.stop()
+        if self._worker is not None:
+            self._worker.stop()
+        if self._views is not None:
+            self._views.close()
+        if self._directory is not None:
+            self._directory.lock.release()
+
+
+def _report(message: str) -> None:
+    _log.warning("%s", message)
+
+
+def _open_views(path: str) -> RocksViewStore:
+    try:
+        return RocksViewStore(path)
+    except Exception as error:  # noqa: BLE001 - the binding raises Exception itself
+        _log.warning("the views in %s are damaged (%s): they are derived anew", path, error)
+        RocksViewStore.destroy(path)
+        return RocksViewStore(path)
+
+
+async def _completion(begin: Callable[[Callable[[DuramenError | None], None]], None]) -> None:
+    error = await _result(begin)
+    if error is not None:
+        raise error
+
+
+async def _result(begin: Callable[[Callable[[Exception | None], None]], None]) -> Exception | None:
+    future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+
+    def done(error: Exception | None) -> None:
+        if not future.done():
+            future.set_result(error)
+
+    begin(done)
+    return await future

@@ -1,0 +1,89 @@
+"""Running a node as a process: its event loop, signals, log lines and exit code."""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from duramen.base.errors import DirectoryUnusable, DuramenError
+from duramen.base.settings import Settings
+from duramen.node.node import Node
+
+__all__ = ["run"]
+
+_log = logging.getLogger("duramen.node")
+
+_DRAIN_S: Final = 5.0
+_FAILED: Final = 1
+
+
+def run(settings: Settings, say: Callable[[str], None]) -> int:
+    """Run a node until it is told to stop; `say` gets the banner. Returns 0 stopped as asked, 1 failed.
+
+    Raises SettingInvalid for settings that contradict each other, DuramenError where it could not start.
+    """
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    node = Node(settings)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_run(node, say))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _run(node: Node, say: Callable[[str], None]) -> int:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_unexpected)
+    told = asyncio.Event()
+    twice = asyncio.Event()
+
+    def tell() -> None:
+        (twice if told.is_set() else told).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, tell)
+    starting = loop.create_task(node.start())
+    stopping = loop.create_task(told.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        try:
+            starting.result()
+        except OSError as error:
+            raise DirectoryUnusable(f"{node.data_dir} cannot be used: {error.strerror or error}") from None
+        for line in node.banner():
+            say(line)
+        await told.wait()
+    else:
+        starting.cancel()
+    _log.info("stopping")
+    return await _stop(node, twice)
+
+
+async def _stop(node: Node, twice: asyncio.Event) -> int:
+    draining = asyncio.ensure_future(node.stop())
+    hurried = asyncio.ensure_future(twice.wait())
+    done, _ = await asyncio.wait({draining, hurried}, timeout=_DRAIN_S, return_when=asyncio.FIRST_COMPLETED)
+    hurried.cancel()
+    if draining in done:
+        draining.result()
+        return 0
+    draining.cancel()
+    if hurried not in done:
+        _log.error("not drained within %.0f s: stopping at once; the next start recovers", _DRAIN_S)
+        return _FAILED
+    return 0
+
+
+def _unexpected(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    if isinstance(error, DuramenError | ConnectionError):
+        _log.warning("%s: %s", context.get("message"), error)
+    else:
+        _log.error("%s", context.get("message"), exc_info=error)
