@@ -64,7 +64,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Asyncio: the connection is there."""
         # uvloop's transports have the methods without the class.
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
         peer = transport.get_extra_info("peername")
         self.peer_host = f"/{peer[0]}" if isinstance(peer, tuple) else ""

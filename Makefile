@@ -1,0 +1,46 @@
+# `make` alone prints what each target does. Needs python3 (3.11 or newer), git and the package index; nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-long lint format bench reference lock clean
+
+help:  ## print this
+	@echo "Duramen: make targets"
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-13s %s\n", $$1, $$2}'
+
+install:  ## make .venv from the lock files; nothing to do when nothing has changed
+	@$(PYTHON) tools/install.py
+
+demo: install  ## 336,776 flights from NATS through the log to Kafka consumers and Spark, with a kill -9 in between
+	@$(BIN)/python -m duramen.demo $(DEMO)
+
+test: install  ## every test that `main` has to pass (under 25 minutes on 2 cores)
+	@$(BIN)/python tools/kcat.py
+	@$(BIN)/python -m pytest -m "not long" $(TESTS)
+
+test-long: install  ## the tests that take longer
+	@$(BIN)/python tools/kcat.py
+	@$(BIN)/python -m pytest -m long $(TESTS)
+
+lint: install  ## ruff, mypy --strict, the layers, and whether the generated pages are up to date
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	@$(BIN)/python tools/reference.py --check
+
+format: install  ## format the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: install  ## measure; with Java and Maven beside Apache Kafka too (BENCH="--peer kafka …")
+	@$(BIN)/duramen bench all $(BENCH)
+
+reference: install  ## write the generated pages of docs/ anew
+	@$(BIN)/python tools/reference.py
+
+lock: install  ## resolve the dependencies anew
+	@$(BIN)/python tools/lock.py
+
+clean:  ## remove .venv and everything that tools leave behind
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist duramen-demo

@@ -1,0 +1,140 @@
+"""A node as a child process: started, waited for until it is ready, stopped or killed. For tests, demos, benchmarks."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from duramen.base.errors import ServerUnreachable
+
+__all__ = ["NodeProcess"]
+
+_READY: Final = "is ready."
+_STOP_S: Final = 10.0
+
+
+class NodeProcess:
+    """`duramen serve` on free ports of the loopback. Its log goes to `log_path`, appended over restarts."""
+
+    def __init__(self, data_dir: Path, settings: Mapping[str, object] | None = None) -> None:
+        """`settings` by their dotted names, over free ports and no NATS."""
+        self.data_dir = data_dir
+        self.log_path = data_dir.parent / f"{data_dir.name}.log"
+        self._settings: dict[str, object] = {
+            "kafka.listen": "127.0.0.1:0",
+            "http.listen": "127.0.0.1:0",
+            "nats.listen": "127.0.0.1:0",
+            "nats.server": "off",
+            **(settings or {}),
+        }
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self.addresses: dict[str, str] = {}
+
+    def start(self, timeout_s: float = 30.0) -> Self:
+        """Start it and wait until every door takes requests. Raises ServerUnreachable with the end of its log."""
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        for name, value in self._settings.items():
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            environment["DURAMEN_" + name.replace(".", "_").upper()] = text
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "duramen", "serve", "--data-dir", str(self.data_dir)],
+                stdout=subprocess.PIPE, stderr=log, env=environment, text=True, cwd=self.log_path.parent,
+            )  # fmt: skip
+        if not self._wait_ready(self._process, timeout_s):
+            self.kill()
+            tail = self.log_path.read_text(errors="replace")[-2000:]
+            raise ServerUnreachable(f"the node did not become ready:\n{tail}")
+        self.addresses = json.loads((self.data_dir / "run" / "addresses.json").read_text())
+        # The same ports after a restart: clients go on where they were.
+        self._settings |= {f"{door}.listen": address for door, address in self.addresses.items()}
+        return self
+
+    def _wait_ready(self, process: "subprocess.Popen[str]", timeout_s: float) -> bool:
+        ready = threading.Event()
+        output = process.stdout
+        if output is None:
+            return False
+
+        def read() -> None:
+            with output:
+                for line in output:
+                    if _READY in line:
+                        ready.set()
+            ready.set()
+
+        self._reader = threading.Thread(target=read, daemon=True)
+        self._reader.start()
+        return ready.wait(timeout_s) and process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process id. Raises ServerUnreachable where it does not run."""
+        if self._process is None:
+            raise ServerUnreachable("the node is not running")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def kafka(self) -> str:
+        """The address of the Kafka door."""
+        return self.addresses["kafka"]
+
+    @property
+    def http(self) -> str:
+        """The address of the HTTP door."""
+        return self.addresses["http"]
+
+    @property
+    def nats(self) -> str:
+        """The address of the NATS door."""
+        return self.addresses["nats"]
+
+    def kill(self) -> None:
+        """Kill -9, and wait until it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def wait(self, timeout_s: float = _STOP_S) -> int:
+        """Wait until it has ended; returns its exit code."""
+        if self._process is None:
+            return 0
+        code = self._process.wait(timeout_s)
+        if self._reader is not None:
+            self._reader.join()
+        return code
+
+    def stop(self) -> int:
+        """SIGTERM, and wait until it has drained; returns its exit code."""
+        if not self.running:
+            return 0
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def restart(self) -> Self:
+        """Start it again on the same ports and directory."""
+        return self.start()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self.running:
+            self.stop()

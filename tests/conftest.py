@@ -1,0 +1,38 @@
+"""Fixtures that every part of the suite shares."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from duramen.node.process import NodeProcess
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node without NATS that tests share; they use streams of their own."""
+    directory = tmp_path_factory.mktemp("node") / "data"
+    with NodeProcess(directory, {"group.initial.rebalance.delay.ms": 0}) as process:
+        yield process
+
+
+@pytest.fixture
+def new_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
+    """Makes nodes of the test's own, not started yet, with settings by dotted names; they end with the test."""
+    made: list[NodeProcess] = []
+
+    def make(settings: Mapping[str, object] | None = None, directory: str = "data") -> NodeProcess:
+        defaults = {"group.initial.rebalance.delay.ms": 0}
+        process = NodeProcess(tmp_path / directory, defaults | dict(settings or {}))
+        made.append(process)
+        return process
+
+    yield make
+    for process in made:
+        process.kill()
+
+
+@pytest.fixture
+def stream_name(request: pytest.FixtureRequest) -> str:
+    """A stream name that no other test uses."""
+    return "".join(character if character.isalnum() else "-" for character in request.node.nodeid)[-200:]
