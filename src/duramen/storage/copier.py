@@ -219,11 +219,12 @@ class Copier:
         else:
             for written in result:
                 self._apply(written)
-        if error is not None:
-            self._on_error(error)
         if after is not None:
             after(error)
-        self._on_copied()
+        if error is not None:
+            self._on_error(error)
+        else:
+            self._on_copied()
         waiting, self._after = self._after, []
         for action in waiting:
             action(error)

@@ -43,6 +43,7 @@ class FrameType(IntEnum):
     LOG_CREATED = 5
     LOG_DELETED = 6
     CHECKPOINT_ENTRY = 7
+    ROLL = 8
 
 
 class Frame(NamedTuple):

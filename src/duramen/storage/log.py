@@ -12,7 +12,7 @@ from duramen.base.ids import LogId
 from duramen.base.ports import File
 from duramen.storage.handles import Handles
 from duramen.storage.producers import ProducerRow, ProducerTable
-from duramen.storage.reader import Blocked, End, Slice, Walk, find_end, find_start, open_index
+from duramen.storage.reader import Blocked, End, Slice, Walk, Windows, find_end, find_start, open_index
 from duramen.storage.segment import Segment, SegmentState, TailState, segment_name
 from duramen.storage.takeovers import TakeoverTable
 
@@ -67,6 +67,7 @@ class Log:
 
     __slots__ = (
         "_hints",
+        "_windows",
         "config",
         "damage",
         "deleted",
@@ -112,6 +113,7 @@ class Log:
         self.introduced = 0  # the WAL position after the frames that introduced its newest epoch
         self.on_advance: Callable[[], None] | None = None
         self._hints: dict[int, tuple[Segment, int]] = {}
+        self._windows = Windows()
 
     @classmethod
     def restore(cls, state: LogState, handles: Handles) -> "Log":
@@ -245,21 +247,27 @@ class Log:
         limit_offset = self.high_watermark
         if offset >= limit_offset:
             return None
-        at, start = self._hints.get(offset, (None, 0))
-        if at is None or start >= at.size:
-            at = self.segments[self._segment_at(offset)]
-            found = find_start(at, self.handles.open(at), offset)
+        plan = self._plan_read(offset, limit_offset, max_bytes)
+        if not isinstance(plan, Blocked):
+            self._windows.clear()
+        return plan
+
+    def _plan_read(self, offset: int, limit_offset: int, max_bytes: int) -> Slice | Blocked | None:
+        segment, start = self._hints.get(offset, (None, 0))
+        if segment is None or start >= segment.size:
+            segment = self.segments[self._segment_at(offset)]
+            found = find_start(segment, self.handles.open(segment), offset, self._windows)
             if isinstance(found, Blocked):
                 return found
             start = found
-        return self._slice(at, start, limit_offset, max_bytes)
+        return self._slice(segment, start, limit_offset, max_bytes)
 
     def _slice(self, segment: Segment, start: int, limit_offset: int, max_bytes: int) -> Slice | Blocked | None:
         limit = self._limit(segment, limit_offset)
         if isinstance(limit, Blocked):
             return limit
         file = self.handles.open(segment)
-        end = find_end(segment, file, start, limit, max_bytes)
+        end = find_end(segment, file, start, limit, max_bytes, self._windows)
         if isinstance(end, Blocked):
             return end
         stop = end.position
@@ -288,11 +296,17 @@ class Log:
         end_offset = self.segments[following].base_offset if following < len(self.segments) else self.end_offset
         if limit_offset >= end_offset:
             return End(segment.size, end_offset)
-        position = find_start(segment, self.handles.open(segment), limit_offset)
+        position = find_start(segment, self.handles.open(segment), limit_offset, self._windows)
         return position if isinstance(position, Blocked) else End(position, limit_offset)
 
     def plan_time(self, timestamp: int) -> Slice | Blocked | None:
         """The first batch below the high watermark with a record at or after `timestamp` (ms); None if none is."""
+        plan = self._plan_time(timestamp)
+        if not isinstance(plan, Blocked):
+            self._windows.clear()
+        return plan
+
+    def _plan_time(self, timestamp: int) -> Slice | Blocked | None:
         for segment in self.segments:
             if segment.size == 0 or segment.max_timestamp < timestamp:
                 continue
@@ -308,7 +322,7 @@ class Log:
     def _batch_from_time(self, segment: Segment, file: File | None, timestamp: int) -> int | Blocked | None:
         position = segment.index.seek_time(timestamp) if segment.index is not None else 0
         while file is not None and position < segment.copied:
-            found = Walk(segment, file).header(position)
+            found = Walk(segment, file, self._windows).header(position)
             if isinstance(found, Blocked):
                 return found
             if found.max_timestamp >= timestamp:

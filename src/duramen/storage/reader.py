@@ -5,8 +5,10 @@ lane and what to do with its result; then the same call is made again. Every 64 
 checked against the index's CRC before a byte of it is served; bytes still in memory need no check.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from duramen.base.errors import BatchCorrupt, LogDamaged
@@ -24,9 +26,10 @@ from duramen.storage.index import (
 )
 from duramen.storage.segment import Segment
 
-__all__ = ["Blocked", "End", "Slice", "Walk", "find_end", "find_start", "open_index", "walk_batches"]
+__all__ = ["Blocked", "End", "Slice", "Walk", "Windows", "find_end", "find_start", "open_index", "walk_batches"]
 
 _WINDOW_BYTES: Final = BLOCK_BYTES
+_WINDOWS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +40,44 @@ class Blocked:
     apply: Callable[[Any], None]
 
 
+class Windows:
+    """Bytes that were read for finding a batch, for as long as one read is being planned.
+
+    A plan that was blocked is made again from its beginning: it must find everything that was read for it.
+    """
+
+    __slots__ = ("_windows",)
+
+    def __init__(self) -> None:
+        self._windows: deque[tuple[Segment, int, Buffer]] = deque(maxlen=_WINDOWS)
+
+    def find(self, segment: Segment, position: int, size: int) -> memoryview | None:
+        """The bytes at `position`, if they were read. Raises LogDamaged where the file ends before them."""
+        for of, start, window in self._windows:
+            if of is segment and start <= position and position + size <= start + len(window):
+                return memoryview(window)[position - start : position - start + size]
+            if of is segment and start == position:
+                raise LogDamaged(f"{segment.path}.log ends at byte {start + len(window)}: the rest is missing")
+        return None
+
+    def put(self, segment: Segment, position: int, window: Buffer) -> None:
+        """Keep what was read at `position`; the oldest goes."""
+        self._windows.append((segment, position, window))
+
+    def clear(self) -> None:
+        """The plan is made."""
+        self._windows.clear()
+
+
 class Walk:
     """Headers of a segment's batches one after another, from memory as far as possible."""
 
-    __slots__ = ("_file", "_segment")
+    __slots__ = ("_file", "_segment", "_windows")
 
-    def __init__(self, segment: Segment, file: File) -> None:
+    def __init__(self, segment: Segment, file: File, windows: Windows) -> None:
         self._segment = segment
         self._file = file
+        self._windows = windows
 
     def header(self, position: int) -> Header | Blocked:
         """The header at `position`, which is in the file. Raises LogDamaged where it cannot be one."""
@@ -61,23 +94,19 @@ class Walk:
 
     def _bytes(self, position: int, size: int) -> Buffer | Blocked:
         segment, file = self._segment, self._file
-        if segment.window is not None:
-            start, window = segment.window
-            if start <= position and position + size <= start + len(window):
-                return memoryview(window)[position - start : position - start + size]
+        known = self._windows.find(segment, position, size)
+        if known is not None:
+            return known
         length = min(_WINDOW_BYTES, segment.copied - position)
         data = file.read_cached(position, length)
-        if data is not None:
-            segment.window = (position, data)
-            return memoryview(data)[:size]
-
-        def apply(result: Buffer) -> None:
-            segment.window = (position, result)
-
-        return Blocked(lambda: file.read(position, length), apply)
+        if data is None:
+            put = partial(self._windows.put, segment, position)
+            return Blocked(lambda: file.read(position, length), put)
+        self._windows.put(segment, position, data)
+        return memoryview(data)[:size]
 
 
-def find_start(segment: Segment, file: File | None, offset: int) -> int | Blocked:
+def find_start(segment: Segment, file: File | None, offset: int, windows: Windows) -> int | Blocked:
     """The position of the batch that holds `offset`, or of the next one where a damaged range is missing."""
     position = segment.pending_start(offset)
     if position is not None:
@@ -88,7 +117,7 @@ def find_start(segment: Segment, file: File | None, offset: int) -> int | Blocke
     start = segment.index.seek(relative) if segment.index is not None else None
     if start is None:
         return open_index(segment, file)
-    walk = Walk(segment, file)
+    walk = Walk(segment, file, windows)
     while start < segment.copied:
         found = walk.header(start)
         if isinstance(found, Blocked):
@@ -106,7 +135,9 @@ class End(NamedTuple):
     next_offset: int
 
 
-def find_end(segment: Segment, file: File | None, start: int, limit: End, max_bytes: int) -> End | Blocked:
+def find_end(
+    segment: Segment, file: File | None, start: int, limit: End, max_bytes: int, windows: Windows
+) -> End | Blocked:
     """Where whole batches from `start` end that lie before `limit` and take at most `max_bytes`.
 
     The first batch is taken whatever its size.
@@ -125,7 +156,7 @@ def find_end(segment: Segment, file: File | None, start: int, limit: End, max_by
         return End(*segment.pending_after(start))
     if file is None:
         raise AssertionError("bytes that were copied are in a file")
-    return _walk_end(Walk(segment, file), start, min(limit.position, segment.copied), target)
+    return _walk_end(Walk(segment, file, windows), start, min(limit.position, segment.copied), target)
 
 
 def _walk_end(walk: Walk, start: int, limit: int, target: int) -> End | Blocked:
@@ -152,7 +183,7 @@ class Slice:
     def __init__(self, segment: Segment, file: File | None, position: int, end: int) -> None:
         self._segment = segment
         self._file = file
-        self._supplied: tuple[int, Buffer] | None = None
+        self._supplied: tuple[int, int, Buffer] | None = None
         self.position = position
         self.end = end
 
@@ -192,16 +223,19 @@ class Slice:
         return [view[start - low : end - low]]
 
     def _read(self, file: File, low: int, high: int) -> Buffer | Blocked:
-        if self._supplied is not None and self._supplied[0] == low and len(self._supplied[1]) >= high - low:
-            data = memoryview(self._supplied[1])[: high - low]
-            self._supplied = None
-            return data
+        supplied, self._supplied = self._supplied, None
+        if supplied is not None and supplied[:2] == (low, high):
+            if len(supplied[2]) < high - low:
+                segment, end = self._segment, low + len(supplied[2])
+                segment.damage.append((end, segment.copied))
+                raise LogDamaged(f"{segment.path}.log ends at byte {end} and should reach {segment.copied}")
+            return supplied[2]
         cached = file.read_cached(low, high - low)
         if cached is not None:
             return cached
 
         def apply(result: Buffer) -> None:
-            self._supplied = (low, result)
+            self._supplied = (low, high, result)
 
         return Blocked(lambda: file.read(low, high - low), apply)
 

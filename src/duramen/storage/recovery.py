@@ -12,18 +12,19 @@ from uuid import UUID
 import msgspec
 
 from duramen.base.ids import LogId
-from duramen.base.ports import File, FileSystem
-from duramen.codec.batch import HEADER_BYTES, header
+from duramen.base.ports import Buffer, File, FileSystem
+from duramen.codec.batch import HEADER_BYTES, Header, header
 from duramen.codec.crc import crc32c
 from duramen.storage.checkpoint import Checkpoint, checkpoint_numbers, read_checkpoint, write_checkpoint
 from duramen.storage.copier import plan_writes, take_over, write_segment
 from duramen.storage.cutting import apply_cut, cut_files
 from duramen.storage.frames import Bad, Frame, FrameType, find_generation, position, scan
 from duramen.storage.handles import Handles
-from duramen.storage.log import LOGS_DIRECTORY, Log, LogConfig, LogState, log_directory
+from duramen.storage.index import cover
+from duramen.storage.log import LOGS_DIRECTORY, Log, LogConfig, LogState
 from duramen.storage.planning.recovery import FileScan, Verdict, judge
 from duramen.storage.reader import walk_batches
-from duramen.storage.records import decode_change, decode_created, decode_takeover, decode_truncate
+from duramen.storage.records import LogChange, decode_change, decode_created, decode_takeover, decode_truncate
 from duramen.storage.rescue import rescue_logs
 from duramen.storage.segment import LARGEST_SEGMENT_BYTES, Segment
 from duramen.storage.syncing import plan_sync, sync_segments, synced, write_index
@@ -33,7 +34,6 @@ from duramen.storage.wal import FILE_PAYLOAD_BYTES, WAL_DIRECTORY
 __all__ = ["Recovered", "recover", "wal_salt"]
 
 _WRITE_BYTES: Final = 16 * 1024 * 1024
-_SEGMENT_BYTES: Final = min(1 << 30, LARGEST_SEGMENT_BYTES)
 
 
 class Recovered(NamedTuple):
@@ -81,6 +81,7 @@ class _Recovery:
         self._replayed_bytes = 0
         self._next_log_id = 1
         self._rescued = False
+        self._os_starts: dict[Log, int] = {}
         self._short: list[tuple[Log, Segment, int, int]] = []
 
     def _find(self, message: str) -> None:
@@ -100,6 +101,7 @@ class _Recovery:
                 self._trim()
             self._replay(wal, replay, verdict)
             self._name_short()
+            self._remove_unknown()
             self._read_on()
             self._sync()
             generation = max([checkpoint.wal_generation if checkpoint else 0, *(file.generation for file in wal)]) + 1
@@ -246,22 +248,30 @@ class _Recovery:
                 self._find(f"the write-ahead log holds a batch of log {log_id}, whose beginning is lost; left out")
             return
         log.version += 1
+        self._apply_to(log, frame)
+
+    def _apply_to(self, log: Log, frame: Frame) -> None:
         match frame.type:
             case FrameType.APPEND:
                 self._append(log, frame.payload)
             case FrameType.TAKEOVER:
-                epoch, leader_id, first_offset = decode_takeover(frame.payload)
-                if epoch > log.takeovers.latest_epoch:
-                    log.takeovers.add(Takeover(epoch, leader_id, first_offset))
+                takeover = Takeover(*decode_takeover(frame.payload))
+                if takeover.epoch > log.takeovers.latest_epoch:
+                    log.takeovers.add(takeover)
             case FrameType.TRUNCATE:
-                self._write()
-                end_offset, _ = decode_truncate(frame.payload)
-                if end_offset < log.end_offset:
-                    apply_cut(log, cut_files(self._files, log, end_offset))
+                self._cut(log, decode_truncate(frame.payload)[0])
             case FrameType.LOG_DELETED:
                 self._delete(log)
             case FrameType.CHECKPOINT_ENTRY:
-                self._change(log, frame)
+                self._change(log, decode_change(frame.payload))
+            case FrameType.ROLL:
+                if log.active.size:
+                    log.roll()
+
+    def _cut(self, log: Log, end_offset: int) -> None:
+        self._write()
+        if end_offset < log.end_offset:
+            apply_cut(log, cut_files(self._files, log, end_offset))
 
     def _append(self, log: Log, payload: memoryview) -> None:
         batch = bytes(payload)
@@ -275,7 +285,7 @@ class _Recovery:
             log.damage.append(lost)
             self._find(f"log {log.id}: offsets {lost[0]} to {lost[1]} are lost to damage")
             log.end_offset = found.base_offset
-        if not log.active.fits(len(batch), found.next_offset, _SEGMENT_BYTES):
+        if not log.active.fits(len(batch), found.next_offset, LARGEST_SEGMENT_BYTES):
             log.roll()
         log.active.append(batch, found.base_offset, found.next_offset, found.max_timestamp)
         log.end_offset = log.synced_offset = found.next_offset
@@ -295,12 +305,21 @@ class _Recovery:
         self._files.remove_directory(log.directory)
         del self._logs[log.id]
 
-    def _change(self, log: Log, frame: Frame) -> None:
-        change = decode_change(frame.payload)
+    def _change(self, log: Log, change: LogChange) -> None:
         if change.durability != log.durability:
             self._write()
             log.set_durability(change.durability)
-        for segment in log.drop_before(change.start_offset):
+        if log.durability == "os":
+            # What lies before the new start may be in its files only: looked at when they are read on.
+            self._os_starts[log] = change.start_offset
+            return
+        if change.start_offset == log.end_offset and log.active.size:
+            self._write()
+            log.roll()
+        self._drop(log, change.start_offset)
+
+    def _drop(self, log: Log, start_offset: int) -> None:
+        for segment in log.drop_before(start_offset):
             self._handles.forget(segment)
             self._unsynced.pop(segment, None)
             self._files.unlink(segment.path + ".log")
@@ -309,7 +328,13 @@ class _Recovery:
     # -- segments -----------------------------------------------------------------------------------
 
     def _trim(self) -> None:
-        """Cut what lies in segments beyond the checkpointed positions, and remove what no log knows."""
+        """Cut what lies in segments beyond the checkpointed positions, where it is no evidence."""
+        for log in self._logs.values():
+            if log.durability != "os":
+                self._trim_segment(log)
+
+    def _remove_unknown(self) -> None:
+        """Remove files that no log knows: of logs deleted, and of segments that the WAL says nothing of."""
         for name in self._files.names(LOGS_DIRECTORY):
             if not name.isdigit() or LogId(int(name)) not in self._logs:
                 self._files.remove_directory(f"{LOGS_DIRECTORY}/{name}")
@@ -320,7 +345,6 @@ class _Recovery:
             for name in self._files.names(log.directory):
                 if name.partition(".")[0] not in known:
                     self._files.unlink(f"{log.directory}/{name}")
-            self._trim_segment(log)
 
     def _trim_segment(self, log: Log) -> None:
         segment = log.active
@@ -355,32 +379,43 @@ class _Recovery:
     def _read_on(self) -> None:
         """Logs with durability=os: keep whole sound batches that lie beyond what the checkpoint knows."""
         for log in self._logs.values():
-            if log.durability != "os" or not self._files.exists(log.directory):
-                continue
-            while self._read_on_segment(log):
-                pass
-            self._unsynced[log.active] = log
+            if log.durability == "os":
+                start_offset = self._os_starts.get(log, 0)
+                while self._read_on_segment(log, start_offset):
+                    log.roll()
+                self._drop(log, start_offset)
+                self._unsynced[log.active] = log
 
-    def _read_on_segment(self, log: Log) -> bool:
+    def _read_on_segment(self, log: Log, start_offset: int) -> bool:
+        """Read the active segment's file on; says whether another segment follows."""
         segment, epoch = log.active, log.takeovers.latest_epoch
         path = segment.path + ".log"
-        if not self._files.exists(path):
-            return False
-        file = self._files.open(path)
-        size = file.size()
-        for _, found, whole in walk_batches(file, segment.size, size, log.end_offset):
-            if found.base_offset != log.end_offset or not 0 <= found.leader_epoch <= epoch:
-                break
-            self._append(log, memoryview(whole))
-            log.version += 1
-        if log.active.size < size:
-            file.truncate(log.active.size)
-        self._write()
-        following = f"{log_directory(log.id)}/{log.end_offset:020d}.log"
-        if log.active.size == 0 or not self._files.exists(following):
-            return False
-        log.roll()
-        return True
+        if self._files.exists(path):
+            file = self._files.open(path)
+            size = file.size()
+            for _, found, whole in walk_batches(file, segment.size, size, log.end_offset):
+                if found.base_offset != log.end_offset or not 0 <= found.leader_epoch <= epoch:
+                    break
+                self._adopt(log, found, whole)
+            if segment.size < size:
+                file.truncate(segment.size)
+        if log.end_offset < start_offset:
+            # Retention had let these files go already.
+            log.end_offset = log.synced_offset = start_offset
+            return segment.base_offset < start_offset
+        following = f"{log.directory}/{log.end_offset:020d}.log"
+        return segment.size > 0 and segment.base_offset < log.end_offset and self._files.exists(following)
+
+    def _adopt(self, log: Log, found: Header, whole: Buffer) -> None:
+        """Take over a batch that lies at the end of the active segment's file already."""
+        segment = log.active
+        start, tail_crc = segment.size, segment.tail().crc
+        segment.append(whole, found.base_offset, found.next_offset, found.max_timestamp)
+        segment.copied_to(segment.size, *cover(tail_crc, start, [whole]))
+        log.end_offset = log.synced_offset = found.next_offset
+        log.version += 1
+        if found.producer_id >= 0:
+            log.producers.add(found, found.base_offset, found.max_timestamp)
 
     def _sync(self) -> None:
         syncs = [plan_sync(log, segment) for segment, log in self._unsynced.items() if segment.size]

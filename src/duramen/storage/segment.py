@@ -61,7 +61,6 @@ class Segment:
         "size",
         "synced",
         "volatile",
-        "window",
     )
 
     def __init__(self, path: str, base_offset: int) -> None:
@@ -85,7 +84,6 @@ class Segment:
         self.examined: set[int] = (
             set()
         )  # blocks that do not match their CRC and whose batches were looked at one by one
-        self.window: tuple[int, Buffer] | None = None  # bytes that a job read for finding a batch
 
     @classmethod
     def restore(cls, path: str, state: SegmentState, tail: TailState | None) -> "Segment":

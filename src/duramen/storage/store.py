@@ -25,6 +25,7 @@ from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header, stamp
 from duramen.storage.checkpointer import Checkpointer
 from duramen.storage.copier import Copier
+from duramen.storage.cutting import Cut, apply_cut, cut_files
 from duramen.storage.directory import Directory
 from duramen.storage.frames import FrameType
 from duramen.storage.handles import Handles
@@ -32,12 +33,14 @@ from duramen.storage.io import is_full
 from duramen.storage.log import Log, LogConfig, LogKey
 from duramen.storage.planning.retention import Limits, SegmentFacts, new_start
 from duramen.storage.reader import Blocked
-from duramen.storage.records import LogChange, encode_change, encode_created, encode_takeover
+from duramen.storage.records import LogChange, encode_change, encode_created, encode_takeover, encode_truncate
 from duramen.storage.recovery import Recovered, wal_salt
 from duramen.storage.takeovers import Takeover
 from duramen.storage.wal import Wal
 
 __all__ = ["AppendDone", "Store", "StoreLimits"]
+
+Done = Callable[[DuramenError | None], None]
 
 AppendDone = Callable[[int, DuramenError | None], None]
 """Called with (base offset, None) once acknowledged as the log's durability says, or with (-1, error)."""
@@ -216,8 +219,16 @@ class Store:
             if pending and pending + size > self._limits.pending_bytes:
                 self._copier.copy()
                 return False
-            return self._wal.room(size + _FRAME_ROOM)
-        return log.takeovers.latest_epoch >= append.epoch or self._wal.room(_FRAME_ROOM)
+            return self._wal_has_room(size + _FRAME_ROOM)
+        return log.takeovers.latest_epoch >= append.epoch or self._wal_has_room(_FRAME_ROOM)
+
+    def _wal_has_room(self, size: int) -> bool:
+        if self._wal.room(size):
+            return True
+        if not self._wal.preparing:
+            # At the bound: only a checkpoint lets files go, and a second one those that the first still needed.
+            self._checkpoint()
+        return False
 
     def _refuse(self, append: _Append, error: DuramenError) -> None:
         if append.done is not None:
@@ -321,7 +332,13 @@ class Store:
             segment_bytes = min(segment_bytes, config.memory_max_bytes // _MEMORY_SEGMENTS)
         aged = active.first_timestamp >= 0 and head.max_timestamp - active.first_timestamp > config.segment_ms
         if active.size and (aged or not active.fits(size, next_offset, segment_bytes)):
-            log.roll()
+            self._roll(log)
+
+    def _roll(self, log: Log) -> None:
+        """Begin a segment; the WAL says where, so that recovery has the same segments as the files are called."""
+        if log.durability == "sync" and log.written:
+            self._wal.stage(FrameType.ROLL, log.id, b"")
+        log.roll()
 
     def _evict(self, log: Log) -> None:
         while len(log.segments) > 1 and log.size_bytes() > log.config.memory_max_bytes:
@@ -353,6 +370,11 @@ class Store:
                 break
         self._waiting_gauge.value = len(self._queue)
         self._full_gauge.value = 0 if self._trouble is None and self._wal.full is None else 1
+
+    @property
+    def wal_end(self) -> int:
+        """The WAL position after everything appended."""
+        return self._wal.end
 
     @property
     def backlogged(self) -> bool:
@@ -435,6 +457,7 @@ class Store:
         # What was to be copied still waits in memory and in the WAL: try again until there is space.
         self._trouble = _trouble("segments cannot be written", error)
         self._retry_later()
+        self._drain()
 
     def _retry_later(self) -> None:
         if not self._retry_due:
@@ -490,7 +513,7 @@ class Store:
 
     def move_start(self, log: Log, offset: int) -> None:
         """Let go of everything before `offset`, which has all been copied; files go once that is durable."""
-        if offset == log.end_offset and log.active.size and log not in self._held:
+        if offset == log.end_offset and log.active.size:
             log.roll()
         dropped = log.drop_before(offset)
         log.version += 1
@@ -511,6 +534,49 @@ class Store:
     def _unlink(self, paths: list[str]) -> None:
         for path in paths:
             self._files.unlink(path)
+
+    def truncate(self, log: Log, end_offset: int, epoch: int, done: Done) -> None:
+        """Cut a log to `end_offset`, as the leader of `epoch` wants it; `done` once that is durable and done.
+
+        Appends to the log wait for it, and there is nobody in the middle of reading what is cut.
+        """
+        self._held.setdefault(log, deque())
+
+        def finish(error: DuramenError | None) -> None:
+            self._release_held(log, None)
+            done(error)
+
+        def cut(failure: OSError | None) -> None:
+            if failure is not None:
+                finish(_trouble("a log cannot be cut", failure))
+            else:
+                self._worker.submit("disk", partial(cut_files, self._files, log, end_offset), take_over)
+
+        def take_over(result: Cut | BaseException) -> None:
+            if isinstance(result, BaseException):
+                finish(StorageFailed(f"a log cannot be cut: {result}"))
+                return
+            for segment in log.segments:
+                self._copier.unsynced.pop(segment, None)
+                self._handles.forget(segment)
+            apply_cut(log, result)
+            self._copier.unsynced[log.active] = log
+            finish(None)
+
+        def durable(error: DuramenError | None) -> None:
+            if error is not None:
+                finish(error)
+            else:
+                self._copy_all(cut)
+
+        self._stage_or_wait(FrameType.TRUNCATE, log, encode_truncate(end_offset, epoch), durable)
+
+    def _copy_all(self, done: Callable[[OSError | None], None]) -> None:
+        """Copy everything that waits in memory now, then `done`."""
+        if self._copier.running:
+            self._copier.when_idle(lambda _: self._copy_all(done))
+        else:
+            self._copier.copy(done)
 
     def expire_producers(self, before_ms: int) -> None:
         """Forget idempotent producers that have written nothing since `before_ms`."""

@@ -153,6 +153,11 @@ class Wal:
         self._prepare(need)
         return False
 
+    @property
+    def preparing(self) -> bool:
+        """Whether a file is being made."""
+        return self._preparing
+
     def largest(self) -> int:
         """The largest frame payload that can ever be staged."""
         return self._max_bytes - 4 * FRAME_HEADER_BYTES - FILE_PAYLOAD_BYTES
@@ -313,6 +318,7 @@ class Wal:
         if self._total_bytes + size > self._max_bytes:
             return
         self._preparing = True
+        self.full = None  # to be found out anew
         slot = self._slots
 
         def job() -> _WalFile:

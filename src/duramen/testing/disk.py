@@ -8,7 +8,7 @@ from typing import Final
 
 from duramen.base.ports import Buffer
 
-__all__ = ["Crashed", "MemoryFile", "MemoryFileSystem"]
+__all__ = ["Crashed", "Interference", "MemoryFile", "MemoryFileSystem"]
 
 PAGE_BYTES: Final = 4096
 
@@ -255,8 +255,9 @@ class MemoryFileSystem:
     def corrupt(self, path: str, position: int, flip: int = 1) -> None:
         """Flip bits of a byte, in memory and on disk."""
         inode = self._files[path]
-        inode.data[position] ^= flip
-        inode.disk[position] ^= flip
+        for content in (inode.data, inode.disk):
+            if position < len(content):
+                content[position] ^= flip
 
     def paths(self) -> list[str]:
         """Every file there is."""

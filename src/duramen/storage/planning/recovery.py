@@ -45,7 +45,7 @@ def judge(scans: Sequence[FileScan], replay: int) -> Verdict:
             return Verdict(max(start, vouched), tuple(damage))
         damage.append((max(start, replay), end))
     last = needed[-1]
-    return Verdict(max(replay, position(last.generation, last.end)), tuple(damage))
+    return Verdict(max(vouched, position(last.generation, last.end)), tuple(damage))
 
 
 def _bad_ranges(scans: Sequence[FileScan], replay: int) -> list[tuple[int, int]]:

@@ -1,0 +1,118 @@
+"""The conformance suite of the FileSystem port: the real file system and the one in memory behave alike."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from duramen.base.ports import FileSystem
+from duramen.host.files import HostFileSystem
+from duramen.storage.io import write_all
+from duramen.testing.disk import MemoryFileSystem
+
+
+@pytest.fixture(params=["host", "memory"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> FileSystem:
+    system: FileSystem = HostFileSystem(str(tmp_path / "root")) if request.param == "host" else MemoryFileSystem()
+    system.make_directory("")
+    return system
+
+
+def test_opening_what_is_absent_says_so(files: FileSystem) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.open("nothing")
+    with pytest.raises(FileNotFoundError):
+        files.open("no/such/directory", create=True)
+    assert not files.exists("nothing")
+
+
+def test_writes_are_read_back_at_their_positions(files: FileSystem) -> None:
+    file = files.open("data", create=True)
+    assert file.write([b"hello ", b"world"], 0) == 11
+    assert file.write([memoryview(b"W")], 6) == 1
+    assert bytes(file.read(0, 100)) == b"hello World"
+    assert bytes(file.read(6, 3)) == b"Wor"
+    assert bytes(file.read(11, 3)) == b""
+    assert file.size() == 11
+
+
+def test_a_write_beyond_the_end_leaves_zeros(files: FileSystem) -> None:
+    file = files.open("data", create=True)
+    file.write([b"x"], 5)
+    assert bytes(file.read(0, 6)) == b"\0\0\0\0\0x"
+
+
+def test_many_buffers_go_out_in_order_even_if_it_takes_several_calls(files: FileSystem) -> None:
+    buffers = [bytes([number % 251]) * 1000 for number in range(2500)]
+    write_all(files.open("data", create=True), buffers, 3)
+    assert bytes(files.open("data").read(3, 2_500_000)) == b"".join(buffers)
+
+
+def test_what_was_just_written_is_cached_or_said_not_to_be(files: FileSystem) -> None:
+    file = files.open("data", create=True)
+    file.write([b"abc"], 0)
+    assert file.read_cached(0, 3) in (b"abc", None)
+    assert file.read_cached(0, 4) is None
+
+
+def test_truncate_cuts_and_extends(files: FileSystem) -> None:
+    file = files.open("data", create=True)
+    file.write([b"abcdef"], 0)
+    file.truncate(2)
+    file.truncate(4)
+    assert bytes(file.read(0, 10)) == b"ab\0\0"
+
+
+def test_allocate_gives_room_and_keeps_content(files: FileSystem) -> None:
+    file = files.open("data", create=True)
+    file.write([b"abc"], 0)
+    file.allocate(10_000)
+    assert file.size() == 10_000
+    assert bytes(file.read(0, 4)) == b"abc\0"
+
+
+def test_names_directories_and_renames(files: FileSystem) -> None:
+    files.make_directory("a/b")
+    files.make_directory("a/b")
+    files.open("a/b/one", create=True).sync()
+    files.open("a/two", create=True).sync()
+    files.sync_directory("a/b")
+    assert files.names("a") == ["b", "two"]
+    assert files.names("") == ["a"]
+    files.rename("a/two", "a/b/one")
+    assert files.names("a/b") == ["one"]
+    assert files.exists("a/b")
+    with pytest.raises(FileNotFoundError):
+        files.names("a/nothing")
+
+
+def test_removing_what_is_absent_is_nothing(files: FileSystem) -> None:
+    files.unlink("nothing")
+    files.remove_directory("nothing")
+
+
+def test_an_open_file_outlives_its_name(files: FileSystem) -> None:
+    files.make_directory("logs/1")
+    file = files.open("logs/1/segment", create=True)
+    file.write([b"still here"], 0)
+    files.remove_directory("logs/1")
+    assert not files.exists("logs/1/segment")
+    assert not files.exists("logs/1")
+    assert bytes(file.read(0, 10)) == b"still here"
+
+
+def test_a_read_only_file_is_not_written(files: FileSystem) -> None:
+    files.open("data", create=True).write([b"abc"], 0)
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        files.open("data", read_only=True).write([b"x"], 0)
+
+
+def test_a_lock_is_held_once(files: FileSystem) -> None:
+    lock = files.lock("lock")
+    assert lock is not None
+    assert files.lock("lock") is None
+    lock.release()
+    again = files.lock("lock")
+    assert again is not None
+    again.release()

@@ -1,0 +1,77 @@
+"""The conformance suite of the ViewStore port: RocksDB, and the sorted map in memory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from duramen.base.ports import ViewStore
+from duramen.host.rocksdb import RocksViewStore
+from duramen.testing.views import MemoryViewStore
+
+
+@pytest.fixture(params=["rocksdb", "memory"])
+def view(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ViewStore]:
+    store: ViewStore = RocksViewStore(str(tmp_path / "view")) if request.param == "rocksdb" else MemoryViewStore()
+    yield store
+    store.close()
+
+
+def test_rows_are_put_read_and_deleted(view: ViewStore) -> None:
+    view.write([(b"a", b"1"), (b"b", b"2")], [])
+    assert view.get(b"a") == b"1"
+    assert view.get(b"c") is None
+    view.write([(b"a", b"3"), (b"c", b"4")], [b"b", b"nothing"])
+    assert [view.get(key) for key in (b"a", b"b", b"c")] == [b"3", None, b"4"]
+
+
+def test_an_empty_value_is_not_an_absent_one(view: ViewStore) -> None:
+    view.write([(b"a", b"")], [])
+    assert view.get(b"a") == b""
+
+
+def test_deletes_of_a_batch_come_after_its_puts(view: ViewStore) -> None:
+    view.write([(b"a", b"1")], [b"a"])
+    assert view.get(b"a") is None
+
+
+def test_a_scan_is_ordered_and_half_open(view: ViewStore) -> None:
+    view.write([(bytes([number]), b"%d" % number) for number in (9, 3, 7, 1, 5)], [])
+    assert [key for key, _ in view.scan(bytes([3]), bytes([9]))] == [b"\x03", b"\x05", b"\x07"]
+    assert list(view.scan(bytes([10]), bytes([20]))) == []
+
+
+def test_clear_removes_everything(view: ViewStore) -> None:
+    view.write([(b"a", b"1")], [])
+    view.flush()
+    view.clear()
+    assert list(view.scan(b"", b"\xff")) == []
+    view.write([(b"b", b"2")], [])
+    assert view.get(b"b") == b"2"
+
+
+KEYS = st.binary(min_size=1, max_size=3)
+
+
+@given(st.lists(st.tuples(st.dictionaries(KEYS, st.binary(max_size=4), max_size=4), st.sets(KEYS, max_size=2))))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+def test_it_is_a_sorted_map(view: ViewStore, batches: list[tuple[dict[bytes, bytes], set[bytes]]]) -> None:
+    view.clear()
+    model: dict[bytes, bytes] = {}
+    for puts, deletes in batches:
+        view.write(puts.items(), deletes)
+        model.update(puts)
+        for key in deletes:
+            model.pop(key, None)
+        assert list(view.scan(b"\0", b"\xff" * 4)) == sorted(model.items())
+
+
+def test_rocksdb_keeps_what_was_flushed_over_a_reopening(tmp_path: Path) -> None:
+    first = RocksViewStore(str(tmp_path / "view"))
+    first.write([(b"a", b"1")], [])
+    first.close()
+    second = RocksViewStore(str(tmp_path / "view"))
+    assert second.get(b"a") == b"1"
+    second.close()

@@ -1,0 +1,107 @@
+"""The conformance suite of the Worker port: threads, and the worker moved by hand."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import pytest
+
+from duramen.base.ports import Lane, Worker
+from duramen.host.worker import HostWorker
+from duramen.testing.clock import ManualWorker
+
+
+class Harness(Protocol):
+    worker: Worker
+
+    def settle(self) -> None: ...
+
+
+class OnThreads:
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        host = HostWorker(self.loop)
+        self.worker: Worker = host
+        self.stop = host.stop
+
+    def settle(self) -> None:
+        """Wait until a job of every lane has come back: each lane ran what was submitted before."""
+        future = self.loop.create_future()
+        left = 6
+
+        def done(_: Any) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                future.set_result(None)
+
+        for lane in ("sync", "disk", "read", "read", "read", "read"):
+            self.worker.submit(lane, lambda: None, done)
+        self.loop.run_until_complete(future)
+        self.loop.run_until_complete(asyncio.sleep(0))
+
+    def close(self) -> None:
+        self.stop()
+        self.loop.close()
+
+
+class ByHand:
+    def __init__(self) -> None:
+        manual = ManualWorker()
+        self.worker: Worker = manual
+        self.settle = manual.settle
+
+    def close(self) -> None:
+        return None
+
+
+@pytest.fixture(params=[OnThreads, ByHand])
+def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
+    made = request.param()
+    yield made
+    made.close()
+
+
+def test_results_and_errors_come_back(harness: Harness) -> None:
+    seen: list[object] = []
+
+    def fails() -> None:
+        raise OSError(5, "broken")
+
+    harness.worker.submit("disk", lambda: 42, seen.append)
+    harness.worker.submit("disk", fails, seen.append)
+    assert seen == []  # never inside the call
+    harness.settle()
+    assert seen[0] == 42
+    assert isinstance(seen[1], OSError)
+
+
+@pytest.mark.parametrize("lane", ["sync", "disk"])
+def test_jobs_of_an_ordered_lane_run_one_after_another(harness: Harness, lane: Lane) -> None:
+    ran: list[int] = []
+    delivered: list[object] = []
+
+    def job(number: int) -> Callable[[], int]:
+        def run() -> int:
+            ran.append(number)
+            return number
+
+        return run
+
+    for number in range(50):
+        harness.worker.submit(lane, job(number), delivered.append)
+    harness.settle()
+    assert ran == delivered == list(range(50))
+
+
+def test_soon_is_after_what_runs_now(harness: Harness) -> None:
+    seen: list[str] = []
+
+    def first() -> None:
+        harness.worker.soon(lambda: seen.append("soon"))
+        seen.append("now")
+
+    harness.worker.soon(first)
+    assert seen == []
+    harness.settle()
+    assert seen == ["now", "soon"]

@@ -1,0 +1,249 @@
+"""What an acknowledgement stands for: syncs, their failures, the order of answers, and the WAL's files."""
+
+import errno
+import os
+from functools import partial
+
+import pytest
+
+from duramen.base.errors import BatchTooLarge, DuramenError, NodeStopping, StorageFailed, StorageFull
+from duramen.codec.batch import NewRecord, check, encode
+from duramen.storage.log import LogConfig
+from duramen.storage.store import StoreLimits
+from duramen.testing.disk import Interference
+from duramen.testing.store import StoreOnDoubles, expected_values
+
+
+def fail(call: str, path_part: str, code: int) -> Interference:
+    def interfere(made: str, path: str, size: int) -> int:
+        if made == call and path_part in path:
+            raise OSError(code, os.strerror(code))
+        return size
+
+    return interfere
+
+
+def test_nothing_is_acknowledged_before_its_sync() -> None:
+    doubles = StoreOnDoubles()
+    first = doubles.append(doubles.log(), b"first")
+    doubles.worker.run_soon()
+    assert not first.decided
+    assert doubles.log().high_watermark == 0
+    doubles.worker.step("sync")
+    assert first.acknowledged
+    assert doubles.log().high_watermark == 1
+
+
+def test_a_sync_does_not_cover_what_was_written_after_it_began() -> None:
+    doubles = StoreOnDoubles()
+    first = doubles.append(doubles.log(), b"first")
+    doubles.worker.run_soon()
+    deliver = doubles.worker.start("sync")
+    second = doubles.append(doubles.log(), b"second")
+    doubles.worker.run_soon()
+    deliver()
+    assert first.acknowledged
+    assert not second.decided
+    doubles.crash()
+    assert doubles.values(doubles.log()) == [b"first"]
+
+
+def test_batches_that_come_during_a_sync_share_the_next() -> None:
+    doubles = StoreOnDoubles()
+    appends = [doubles.append(doubles.log(), b"0")]
+    doubles.worker.run_soon()
+    deliver = doubles.worker.start("sync")
+    appends += [doubles.append(doubles.log(number % 3), b"%d" % number) for number in range(1, 30)]
+    doubles.worker.run_soon()
+    deliver()
+    doubles.worker.run_soon()
+    assert len(doubles.worker.jobs["sync"]) == 1
+    doubles.worker.step("sync")
+    assert all(append.acknowledged for append in appends)
+    assert not doubles.worker.jobs["sync"]
+
+
+def test_answers_come_in_the_order_of_the_appends() -> None:
+    doubles = StoreOnDoubles()
+    order: list[int] = []
+
+    def done(number: int, base_offset: int, error: DuramenError | None) -> None:
+        assert error is None
+        assert base_offset == number // 2
+        order.append(number)
+
+    for number in range(20):
+        batch = encode([NewRecord(0, None, b"x")])
+        log = doubles.log(number % 2)
+        doubles.store.append(log, batch, check(batch), doubles.store.node_epoch, partial(done, number))
+    doubles.settle()
+    assert order == list(range(20))
+
+
+@pytest.mark.parametrize("call", ["sync", "write"])
+def test_a_failed_sync_or_write_of_the_wal_ends_writing_until_restart(call: str) -> None:
+    doubles = StoreOnDoubles()
+    before = doubles.append(doubles.log(), b"before")
+    doubles.settle()
+    doubles.files.interfere = fail(call, "wal/", errno.EIO)
+    lost = doubles.append(doubles.log(), b"lost")
+    doubles.settle()
+    assert isinstance(lost.error, StorageFailed)
+    doubles.files.interfere = None
+    after = doubles.append(doubles.log(), b"after")
+    doubles.settle()
+    assert isinstance(after.error, StorageFailed), "a failed sync is never retried as if it had worked"
+    assert doubles.values(doubles.log()) == [b"before"], "reads go on"
+    assert doubles.metrics.counter("duramen_storage_failed").value == 1
+    doubles.crash()
+    assert before.acknowledged
+    assert doubles.values(doubles.log())[:1] == [b"before"]
+    again = doubles.append(doubles.log(), b"again")
+    doubles.settle()
+    assert again.acknowledged
+
+
+def test_appends_wait_at_the_bound_of_the_wal_and_go_on_in_order() -> None:
+    limits = StoreLimits(
+        wal_file_bytes=16 << 10,
+        wal_max_bytes=64 << 10,
+        pending_bytes=1 << 20,
+        copy_bytes=1 << 20,
+        copy_interval_ms=1000,
+    )
+    doubles = StoreOnDoubles(limits)
+    appends = [doubles.append(doubles.log(), bytes([number]) * 2000) for number in range(100)]
+    waited = doubles.store.backlogged
+    assert waited
+    doubles.settle()
+    assert not doubles.store.backlogged
+    assert all(append.acknowledged for append in appends)
+    assert doubles.values(doubles.log()) == expected_values(appends)
+    wal_bytes = sum(doubles.files.open(f"wal/{name}").size() for name in doubles.files.names("wal"))
+    assert wal_bytes <= 64 << 10
+    assert doubles.metrics.counter("duramen_wal_full_total").value > 0
+
+
+def test_memory_for_what_is_not_copied_yet_is_bounded() -> None:
+    limits = StoreLimits(
+        wal_file_bytes=1 << 20, wal_max_bytes=8 << 20, pending_bytes=50_000, copy_bytes=40_000, copy_interval_ms=1000
+    )
+    doubles = StoreOnDoubles(limits)
+    appends = [doubles.append(doubles.log(), bytes(2000)) for _ in range(100)]
+    assert doubles.store.backlogged
+    assert doubles.metrics.counter("duramen_pending_bytes").value <= 50_000
+    doubles.settle()
+    assert all(append.acknowledged for append in appends)
+    assert len(doubles.values(doubles.log())) == 100
+
+
+def test_a_batch_larger_than_a_file_of_the_wal_gets_a_file_of_its_own() -> None:
+    doubles = StoreOnDoubles()
+    large = doubles.append(doubles.log(), bytes(200_000))
+    small = doubles.append(doubles.log(), b"small")
+    doubles.settle()
+    assert large.acknowledged
+    assert small.acknowledged
+    doubles.crash()
+    assert doubles.values(doubles.log()) == [bytes(200_000), b"small"]
+    beyond = doubles.append(doubles.log(), bytes(2 << 20))
+    doubles.settle()
+    assert isinstance(beyond.error, BatchTooLarge)
+
+
+def test_wal_files_are_recycled_and_their_old_frames_forgotten() -> None:
+    doubles = StoreOnDoubles()
+    appends = [doubles.append(doubles.log(number % 3), bytes([number % 256]) * 3000) for number in range(300)]
+    doubles.settle()
+    more = [doubles.append(doubles.log(number % 3), bytes([number % 256]) * 3000) for number in range(300)]
+    doubles.settle()
+    assert len(doubles.files.names("wal")) <= 16, "1.8 MB went through files of 1 MiB in all"
+    doubles.crash()
+    for number in range(3):
+        expected = expected_values(appends[number::3]) + expected_values(more[number::3])
+        assert doubles.values(doubles.log(number)) == expected
+
+
+def test_a_clean_stop_leaves_nothing_to_replay() -> None:
+    doubles = StoreOnDoubles()
+    appends = [doubles.append(doubles.log(number), b"%d" % number) for number in range(3)]
+    doubles.settle()
+    assert doubles.stop() is None
+    refused = doubles.append(doubles.log(), b"late")
+    assert isinstance(refused.error, NodeStopping)
+    doubles.boot()
+    assert doubles.recovered.replayed_bytes == 0
+    assert [doubles.values(doubles.log(number)) for number in range(3)] == [list(append.values) for append in appends]
+
+
+class TestDiskFull:
+    """Running out of space refuses writes with a clear error; reads go on; with space writes go on too."""
+
+    def test_the_wal_cannot_grow(self) -> None:
+        doubles = StoreOnDoubles()
+        before = doubles.append(doubles.log(), b"before")
+        doubles.settle()
+        doubles.files.free_bytes = 0
+        appends = [doubles.append(doubles.log(), bytes(3000)) for _ in range(100)]
+        doubles.settle()
+        refused = [append for append in appends if isinstance(append.error, StorageFull)]
+        assert refused
+        assert all(append.acknowledged for append in appends if append not in refused)
+        kept = expected_values([before, *(append for append in appends if append not in refused)])
+        assert doubles.values(doubles.log()) == kept
+        doubles.files.free_bytes = 1 << 30
+        doubles.advance(2000)
+        again = doubles.append(doubles.log(), b"again")
+        doubles.settle()
+        assert again.acknowledged
+        doubles.crash()
+        assert doubles.values(doubles.log()) == [*kept, b"again"]
+
+    def test_segments_cannot_grow(self) -> None:
+        doubles = StoreOnDoubles()
+        doubles.files.interfere = fail("write", "logs/", errno.ENOSPC)
+        appends = [doubles.append(doubles.log(), bytes(3000)) for _ in range(200)]
+        doubles.settle()
+        refused = [append for append in appends if append.error is not None]
+        assert refused
+        assert all(isinstance(append.error, StorageFull) for append in refused)
+        assert doubles.metrics.counter("duramen_storage_full").value == 1
+        doubles.files.interfere = None
+        for _ in range(5):
+            doubles.advance(1500)
+        again = doubles.append(doubles.log(), b"again")
+        doubles.settle()
+        assert again.acknowledged
+        assert doubles.metrics.counter("duramen_storage_full").value == 0
+        kept = expected_values([append for append in appends if append.acknowledged])
+        assert doubles.values(doubles.log()) == [*kept, b"again"]
+
+    def test_a_segment_of_durability_os_cannot_grow(self) -> None:
+        doubles = StoreOnDoubles()
+        log = doubles.log(0, LogConfig(durability="os"))
+        before = doubles.append(log, b"before")
+        doubles.settle()
+        doubles.files.free_bytes = 10
+        full = doubles.append(log, b"full" * 100)
+        assert isinstance(full.error, StorageFull)
+        doubles.files.free_bytes = 1 << 20
+        after = doubles.append(log, b"after")
+        doubles.settle()
+        assert doubles.values(log) == expected_values([before, after])
+        doubles.kill()
+        assert doubles.values(doubles.log()) == [b"before", b"after"]
+
+
+def test_after_a_failed_sync_of_a_segment_the_wal_keeps_what_it_may_have_lost() -> None:
+    doubles = StoreOnDoubles()
+    appends = [doubles.append(doubles.log(), bytes([number]) * 3000) for number in range(10)]
+    doubles.settle()
+    doubles.files.interfere = fail("sync", ".log", errno.EIO)
+    appends += [doubles.append(doubles.log(), bytes([number]) * 3000) for number in range(10, 60)]
+    doubles.settle()
+    doubles.advance(61_000)
+    doubles.files.interfere = None
+    doubles.crash()
+    acknowledged = [append for append in appends if append.acknowledged]
+    assert len(acknowledged) >= 10
+    assert doubles.values(doubles.log())[: len(acknowledged)] == expected_values(acknowledged)

@@ -1,0 +1,228 @@
+"""Reading: from any offset, by time, in pieces, from memory and files, hot and cold; and what damage does to it."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duramen.base.errors import LogDamaged, OffsetOutOfRange
+from duramen.codec.batch import batches, records
+from duramen.storage.index import BLOCK_BYTES
+from duramen.storage.log import Log, LogConfig
+from duramen.storage.reader import Blocked, Slice
+from duramen.storage.store import StoreLimits
+from duramen.testing.store import StoreOnDoubles
+
+ROOMY = StoreLimits(
+    wal_file_bytes=1 << 20, wal_max_bytes=16 << 20, pending_bytes=8 << 20, copy_bytes=8 << 20, copy_interval_ms=1000
+)
+
+
+def filled(sizes: list[int], *, cold: bool = False, segment_bytes: int = 1 << 30) -> StoreOnDoubles:
+    """A log of batches with one record of each size; a part copied, a part in memory."""
+    doubles = StoreOnDoubles(ROOMY)
+    doubles.files.cold = cold
+    log = doubles.log(0, LogConfig(segment_bytes=segment_bytes))
+    chance = random.Random(5)
+    for number, size in enumerate(sizes):
+        doubles.append(log, chance.randbytes(size), timestamp=1000 + number)
+        if number == len(sizes) * 2 // 3:
+            doubles.settle()
+            doubles.advance(1000)
+    doubles.settle()
+    return doubles
+
+
+SIZES = st.lists(st.one_of(st.integers(0, 300), st.integers(20_000, 90_000)), min_size=1, max_size=25)
+
+
+@given(SIZES, st.booleans(), st.sampled_from([1, 500, 70_000, 10**6]), st.sampled_from([3000, 200_000, 1 << 30]))
+@settings(deadline=None, max_examples=60)
+def test_every_offset_can_be_read_from(sizes: list[int], cold: bool, max_bytes: int, segment_bytes: int) -> None:
+    doubles = filled(sizes, cold=cold, segment_bytes=segment_bytes)
+    for restart in (False, True):
+        if restart:
+            doubles.stop()
+            doubles.boot()
+            doubles.files.cold = cold
+        log = doubles.log()
+        everything = doubles.values(log)
+        assert [len(value) for value in everything] == sizes
+        for offset in range(len(sizes)):
+            slice_ = doubles.plan(log, offset, max_bytes)
+            assert slice_ is not None
+            data = doubles.bytes_of(slice_)
+            found = [header for _, header in batches(data)]
+            assert found[0].base_offset == offset, "the first batch is the one that holds the offset"
+            assert sum(header.size for header in found) == len(data), "whole batches only"
+            assert len(found) == 1 or len(data) <= max_bytes, "only the first may be larger than asked for"
+
+
+@given(SIZES, st.integers(5000, 200_000))
+@settings(deadline=None, max_examples=40)
+def test_pieces_add_up_to_the_slice(sizes: list[int], piece_bytes: int) -> None:
+    doubles = filled(sizes)
+    log = doubles.log()
+    whole = doubles.bytes_of(doubles.plan(log, 0, 10**8) or pytest.fail("nothing"))
+    slice_ = doubles.plan(log, 0, 10**8)
+    assert slice_ is not None
+    parts: list[bytes] = []
+    while len(slice_):
+        piece = slice_.piece(piece_bytes)
+        assert not isinstance(piece, Blocked)
+        parts += map(bytes, piece)
+        assert all(len(part) <= max(piece_bytes, BLOCK_BYTES) for part in parts)
+    assert b"".join(parts) == whole
+
+
+def test_outside_the_log_is_out_of_range_and_at_its_end_is_nothing_yet() -> None:
+    doubles = filled([10] * 5)
+    log = doubles.log()
+    assert doubles.plan(log, 5, 100) is None
+    for offset in (-1, 6):
+        with pytest.raises(OffsetOutOfRange, match=f"offset {offset} is not in 0 to 5"):
+            doubles.plan(log, offset, 100)
+
+
+def test_what_is_not_synced_is_not_seen() -> None:
+    doubles = StoreOnDoubles()
+    doubles.append(doubles.log(), b"synced")
+    doubles.settle()
+    doubles.append(doubles.log(), b"unsynced")
+    doubles.worker.run_soon()
+    assert doubles.values(doubles.log()) == [b"synced"]
+    assert doubles.plan(doubles.log(), 1, 100) is None
+
+
+def first_at(doubles: StoreOnDoubles, log: Log, timestamp: int) -> int | None:
+    while isinstance(plan := log.plan_time(timestamp), Blocked):
+        doubles.store.unblock(plan, lambda _: None)
+        doubles.settle()
+    if plan is None:
+        return None
+    found = (record.offset for record in records(doubles.bytes_of(plan)) if record.timestamp >= timestamp)
+    return next(found)
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=40), st.integers(0, 70), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_by_time_the_first_record_at_or_after_it_is_found(timestamps: list[int], wanted: int, restarted: bool) -> None:
+    doubles = StoreOnDoubles(ROOMY)
+    log = doubles.log(0, LogConfig(segment_bytes=3000))
+    for number, timestamp in enumerate(timestamps):
+        doubles.append(log, b"x" * 300, timestamp=timestamp)
+        if number % 7 == 3:
+            doubles.settle()
+            doubles.advance(1000)
+    doubles.settle()
+    if restarted:
+        doubles.stop()
+        doubles.boot()
+        log = doubles.log()
+    expected = next((offset for offset, timestamp in enumerate(timestamps) if timestamp >= wanted), None)
+    assert first_at(doubles, log, wanted) == expected
+
+
+def test_a_reader_in_the_middle_of_a_deleted_log_finishes() -> None:
+    doubles = filled([50_000] * 6)
+    log = doubles.log()
+    slice_ = doubles.plan(log, 0, 10**8)
+    assert slice_ is not None
+    expected = doubles.bytes_of(doubles.plan(log, 0, 10**8) or pytest.fail("nothing"))
+    first = slice_.piece(1)
+    assert not isinstance(first, Blocked)
+    doubles.store.delete(log)
+    doubles.settle()
+    assert b"".join(map(bytes, first)) + doubles.bytes_of(slice_) == expected
+
+
+class TestDamage:
+    """A flipped bit is found when its block is read; its batch is refused, everything around it is served."""
+
+    def damaged(self, at: int) -> tuple[StoreOnDoubles, Log]:
+        doubles = StoreOnDoubles(ROOMY)
+        log = doubles.log(0, LogConfig())
+        for number in range(300):
+            doubles.append(log, bytes([number % 256]) * 1000)
+        doubles.settle()
+        doubles.advance(1000)
+        assert log.active.copied == log.active.size
+        doubles.files.corrupt(log.active.path + ".log", at)
+        return doubles, log
+
+    def read_around(self, doubles: StoreOnDoubles, log: Log) -> tuple[list[int], list[int]]:
+        good, bad, offset = [], [], 0
+        while offset < log.high_watermark:
+            try:
+                slice_ = doubles.plan(log, offset, 1)
+                assert slice_ is not None
+                data = doubles.bytes_of(slice_)
+            except LogDamaged:
+                bad.append(offset)
+                offset += 1
+                continue
+            for position, header in batches(data):
+                for record in records(data[position : position + header.size]):
+                    assert record.value == bytes([record.offset % 256]) * 1000
+                    good.append(record.offset)
+                    offset = record.offset + 1
+        return good, bad
+
+    @pytest.mark.parametrize("where", ["record", "offset", "length", "epoch"])
+    def test_one_flipped_bit(self, where: str) -> None:
+        size = 1070
+        doubles, log = self.damaged(100 * size + {"record": 500, "offset": 7, "length": 11, "epoch": 15}[where])
+        good, bad = self.read_around(doubles, log)
+        assert 100 in bad
+        assert sorted(good + bad) == list(range(300))
+        limit = {"record": 1, "offset": 2, "length": 70, "epoch": 70}[where]
+        assert len(bad) <= limit, "no more than the block"
+
+    def test_a_bulk_read_stops_before_it_and_goes_on_behind_it(self) -> None:
+        doubles, log = self.damaged(100 * 1070 + 500)
+        slice_ = doubles.plan(log, 0, 10**8)
+        assert slice_ is not None
+        with pytest.raises(LogDamaged):
+            doubles.bytes_of(slice_)
+        again = doubles.plan(log, 0, 10**8)
+        assert again is not None
+        assert [header.base_offset for _, header in batches(doubles.bytes_of(again))] == list(range(100))
+        behind = doubles.plan(log, 101, 10**8)
+        assert behind is not None
+        assert [header.base_offset for _, header in batches(doubles.bytes_of(behind))] == list(range(101, 300))
+
+    def test_a_segment_cut_short_is_named_not_taken_for_a_clean_end(self) -> None:
+        doubles = filled([1000] * 300)
+        doubles.stop()
+        path = doubles.log().active.path + ".log"
+        doubles.files.open(path).truncate(200_000)
+        doubles.boot()
+        good, bad = self.count(doubles)
+        assert good + bad == 300
+        assert bad > 0
+
+    def count(self, doubles: StoreOnDoubles) -> tuple[int, int]:
+        log, good, bad, offset = doubles.log(), 0, 0, 0
+        while offset < log.high_watermark:
+            try:
+                slice_ = doubles.plan(log, offset, 1)
+                assert isinstance(slice_, Slice)
+                good += len(list(batches(doubles.bytes_of(slice_))))
+            except LogDamaged:
+                bad += 1
+            offset += 1
+        return good, bad
+
+    @pytest.mark.parametrize("how", ["flipped", "missing"])
+    def test_a_bad_index_is_made_anew(self, how: str) -> None:
+        doubles = filled([1000] * 300, segment_bytes=100_000)
+        expected = doubles.values(doubles.log())
+        doubles.stop()
+        for path in doubles.files.paths():
+            if path.endswith(".index") and how == "missing":
+                doubles.files.unlink(path)
+            elif path.endswith(".index"):
+                doubles.files.corrupt(path, 60)
+        doubles.boot()
+        assert doubles.values(doubles.log()) == expected

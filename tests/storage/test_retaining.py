@@ -1,0 +1,129 @@
+"""Retention by time, size and count; streams in memory; and the change from one durability to another."""
+
+import random
+
+import pytest
+
+from duramen.base.errors import OffsetOutOfRange
+from duramen.storage.log import LogConfig
+from duramen.testing.store import StoreOnDoubles, expected_values
+
+SEGMENT = 5000
+
+
+def filled(config: LogConfig) -> StoreOnDoubles:
+    doubles = StoreOnDoubles()
+    for number in range(40):
+        doubles.append(doubles.log(0, config), b"%02d" % number * 400)
+        doubles.settle()
+        doubles.advance(1000)
+    return doubles
+
+
+def test_by_time_in_a_log_that_nobody_touches() -> None:
+    doubles = filled(LogConfig(segment_bytes=SEGMENT, retention_ms=20_000))
+    log = doubles.log()
+    assert log.start_offset == 0
+    doubles.store.enforce_retention(doubles.clock.wall_ms())
+    doubles.settle()
+    assert 10 < log.start_offset < 25
+    assert [record.offset for record in doubles.read(log)] == list(range(log.start_offset, 40))
+    with pytest.raises(OffsetOutOfRange):
+        doubles.plan(log, 0, 100)
+    doubles.advance(100_000)
+    doubles.store.enforce_retention(doubles.clock.wall_ms())
+    doubles.settle()
+    assert log.start_offset == log.end_offset == 40
+    names = doubles.files.names(log.directory)
+    assert names == [], "the last segment goes by age too"
+    more = doubles.append(log, b"more")
+    doubles.settle()
+    assert more.base_offset == 40
+    for restart in (doubles.kill, doubles.crash):
+        restart()
+        assert doubles.log().start_offset == 40
+        assert doubles.values(doubles.log()) == [b"more"]
+
+
+def test_by_size_and_by_count() -> None:
+    sizes = LogConfig(segment_bytes=SEGMENT, retention_bytes=12_000)
+    counts = LogConfig(segment_bytes=SEGMENT, retention_records=10)
+    for config in (sizes, counts):
+        doubles = filled(config)
+        doubles.store.enforce_retention(doubles.clock.wall_ms())
+        doubles.settle()
+        log = doubles.log()
+        if config is sizes:
+            assert 12_000 <= log.size_bytes() < 18_000
+        else:
+            assert 10 <= log.end_offset - log.start_offset < 17
+        start = doubles.log().start_offset
+        doubles.crash()
+        assert doubles.log().start_offset == start
+        assert len(doubles.read(doubles.log())) == 40 - start
+
+
+def test_a_start_that_was_not_durable_may_come_back_but_never_a_hole() -> None:
+    for seed in range(20):
+        doubles = filled(LogConfig(segment_bytes=SEGMENT, retention_records=10))
+        doubles.store.enforce_retention(doubles.clock.wall_ms())
+        doubles.worker.run_soon()
+        if seed % 2:
+            doubles.worker.step("sync")
+        doubles.crash(random.Random(seed))
+        log = doubles.log()
+        assert [record.offset for record in doubles.read(log)] == list(range(log.start_offset, 40))
+        assert doubles.findings == []
+
+
+def test_memory_is_bounded_and_nothing_survives() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, LogConfig(durability="memory", memory_max_bytes=64 << 10))
+    appends = [doubles.append(log, bytes([number]) * 1000) for number in range(200)]
+    doubles.settle()
+    assert all(append.acknowledged for append in appends)
+    assert log.size_bytes() <= 64 << 10
+    assert 0 < log.start_offset < 150
+    assert doubles.values(log) == expected_values(appends)[log.start_offset :]
+    assert not doubles.files.exists(log.directory)
+    doubles.kill()
+    assert doubles.values(doubles.log()) == []
+
+
+@pytest.mark.parametrize("before", ["sync", "os", "memory"])
+@pytest.mark.parametrize("after", ["sync", "os", "memory"])
+def test_a_change_of_durability_takes_effect_at_a_roll_after_all_before_it_is_synced(before: str, after: str) -> None:
+    doubles = StoreOnDoubles()
+    first = [doubles.append(doubles.log(0, LogConfig(durability=before)), b"%d" % number) for number in range(20)]
+    doubles.settle()
+    log = doubles.log(0, LogConfig(durability=after))
+    second = [doubles.append(log, b"%d" % number) for number in range(20, 40)]
+    doubles.settle()
+    assert all(append.acknowledged for append in first + second)
+    assert log.durability == after
+    assert doubles.values(log) == expected_values(first + second)
+    if before != after:
+        assert len(log.segments) == 2
+    kept = expected_values(first) if after == "memory" and before != "memory" else []
+    kept = expected_values(first + second) if after != "memory" else kept
+    doubles.kill()
+    assert doubles.values(doubles.log()) == kept
+    if after != "memory":
+        third = doubles.append(doubles.log(), b"third")
+        doubles.settle()
+        assert third.base_offset == 40
+        doubles.crash()
+        assert doubles.values(doubles.log())[: len(kept)] == kept
+
+
+def test_segments_roll_by_size_and_by_age() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, LogConfig(segment_bytes=3000, segment_ms=5000))
+    for _ in range(10):
+        doubles.append(log, bytes(1000))
+    assert len(log.segments) == 5
+    doubles.append(log, b"x", timestamp=doubles.clock.wall_ms() + 4000)
+    doubles.append(log, b"x", timestamp=doubles.clock.wall_ms() + 12_000)
+    assert len(log.segments) == 6
+    doubles.settle()
+    assert len(doubles.read(log)) == 12

@@ -1,0 +1,51 @@
+"""What retention lets go: by age, size and count, against a model that looks at records one by one."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duramen.storage.planning.retention import Limits, SegmentFacts, new_start
+
+LIMIT = st.integers(-1, 60)
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> list[SegmentFacts]:
+    at, found = draw(st.integers(0, 5)), []
+    for _ in range(draw(st.integers(0, 6))):
+        count = draw(st.integers(1, 8))
+        found.append(SegmentFacts(at, at + count, draw(st.integers(1, 30)), draw(st.integers(-1, 100))))
+        at += count
+    return found
+
+
+@given(segments(), LIMIT, LIMIT, LIMIT, st.integers(0, 60), st.integers(0, 120))
+def test_against_a_model(found: list[SegmentFacts], ms: int, size: int, count: int, bound: int, now_ms: int) -> None:
+    start_offset = found[0].base_offset if found else 0
+    start = new_start(found, Limits(ms, size, count), start_offset, bound, now_ms)
+    kept = list(found)
+    while kept and kept[0].end_offset <= bound:
+        first, rest = kept[0], kept[1:]
+        old = ms >= 0 and first.max_timestamp >= 0 and first.max_timestamp < now_ms - ms
+        heavy = bool(rest) and size >= 0 and sum(segment.size for segment in rest) >= size
+        many = bool(rest) and count >= 0 and rest[-1].end_offset - rest[0].base_offset >= count
+        if not (old or heavy or many):
+            break
+        kept = rest
+    expected = kept[0].base_offset if kept else (found[-1].end_offset if found else start_offset)
+    assert start == max(start_offset, expected if expected <= bound or not found else start_offset)
+
+
+def test_the_last_segment_goes_by_age_but_never_by_size() -> None:
+    only = [SegmentFacts(0, 10, 1000, 5)]
+    assert new_start(only, Limits(ms=10), 0, 10, 100) == 10
+    assert new_start(only, Limits(bytes=0, records=0), 0, 10, 100) == 0
+
+
+def test_nothing_at_or_above_the_high_watermark_goes() -> None:
+    found = [SegmentFacts(0, 10, 5, 1), SegmentFacts(10, 20, 5, 1)]
+    assert new_start(found, Limits(ms=0), 0, 15, 100) == 10
+    assert new_start(found, Limits(ms=0), 0, 9, 100) == 0
+
+
+def test_records_without_a_timestamp_do_not_age() -> None:
+    assert new_start([SegmentFacts(0, 10, 5, -1)], Limits(ms=0), 0, 10, 100) == 0
