@@ -325,3 +325,51 @@ class TestDirectory:
         files.open("duramen.json", create=True).write([b"{"], 0)
         with pytest.raises(DirectoryUnusable, match=r"duramen\.json is damaged"):
             StoreOnDoubles(files=files)
+
+
+def test_a_wal_file_is_recycled_only_when_its_batches_lie_synced_in_segments() -> None:
+    limits = StoreLimits(
+        wal_file_bytes=16 << 10,
+        wal_max_bytes=256 << 10,
+        pending_bytes=1 << 20,
+        copy_bytes=1 << 20,
+        copy_interval_ms=1000,
+    )
+    for pace in (1, 3, 7, 20):
+        doubles = StoreOnDoubles(limits)
+        appends = []
+        for number in range(300):
+            appends.append(doubles.append(doubles.log(), bytes([number % 256]) * 2000))
+            doubles.worker.run_soon()
+            while doubles.worker.step("sync") or doubles.worker.step("read"):
+                pass
+            if number % pace == 0:
+                doubles.worker.step("disk")
+        doubles.files.crash()
+        doubles.boot()
+        acknowledged = [append for append in appends if append.acknowledged]
+        assert len(acknowledged) > 100
+        assert doubles.values(doubles.log())[: len(acknowledged)] == expected_values(acknowledged)
+
+
+def test_bytes_of_a_segment_beyond_its_synced_position_are_no_evidence() -> None:
+    doubles = StoreOnDoubles()
+    doubles.append(doubles.log(), b"synced")
+    doubles.settle()
+    for value in (b"lost 1", b"lost 2"):
+        doubles.append(doubles.log(), value)
+    # The copy reaches the disk, the write-ahead log does not.
+    doubles.advance_without_syncing(1000)
+    segment = doubles.log().active
+    assert segment.copied == segment.size
+    doubles.files.open(segment.path + ".log").sync()
+    doubles.crash()
+    assert doubles.values(doubles.log()) == [b"synced"]
+    doubles.append(doubles.log(), b"new  1")
+    doubles.settle()
+    doubles.stop()
+    for path in doubles.files.paths():
+        if path.startswith("checkpoint-"):
+            doubles.files.corrupt(path, 20)
+    doubles.boot()
+    assert doubles.values(doubles.log()) == [b"synced", b"new  1"]

@@ -111,6 +111,14 @@ class StoreOnDoubles:
         self.deadlines.fire(self.clock.monotonic_ms())
         self.settle()
 
+    def advance_without_syncing(self, duration_ms: int) -> None:
+        """Let time go by and do what it brings, while the sync thread does not get to run."""
+        self.worker.run_soon()
+        self.clock.advance(duration_ms)
+        self.deadlines.fire(self.clock.monotonic_ms())
+        while self.worker.step("disk") or self.worker.step("read"):
+            pass
+
     # -- logs ---------------------------------------------------------------------------------------
 
     def log(self, number: int = 0, config: LogConfig | None = None) -> Log:
