@@ -13,7 +13,6 @@ from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import Header, NewRecord, check, encode, records
-from duramen.groups.group import GroupSnapshot
 from duramen.groups.records import (
     CommittedOffset,
     GroupKey,
@@ -26,6 +25,7 @@ from duramen.groups.records import (
     encode_offset,
     partition_for,
 )
+from duramen.groups.values import GroupSnapshot
 from duramen.storage.log import Log
 from duramen.storage.scanning import scan_log
 from duramen.storage.store import Store
