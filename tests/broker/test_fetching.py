@@ -13,8 +13,11 @@ from duramen.base.errors import (
     StreamNotFound,
     UnknownLeaderEpoch,
 )
+from duramen.base.ports import Lane
 from duramen.broker.fetching import Fetched, Wanted
 from duramen.testing.broker import Answer, ManualBroker
+
+LANES: tuple[Lane, ...] = ("sync", "disk", "read")
 
 
 def waiting_fetches(hand: ManualBroker) -> float:
@@ -338,7 +341,7 @@ def test_every_fetch_is_answered_once_and_rightly(seed: int) -> None:
                 hand.advance(chance.choice((1, 60, 2000)))
             case 4:
                 hand.worker.run_soon()
-                lane = chance.choice(("sync", "disk", "read"))
+                lane = chance.choice(LANES)
                 if hand.worker.jobs[lane]:
                     hand.worker.step(lane)
             case _:

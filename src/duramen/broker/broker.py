@@ -117,7 +117,7 @@ class Broker:
         if error is not None:
             done(_storage_error("the stream of consumer offsets cannot be read", error))
             return
-        self.groups.restore()
+        self.groups.restore(lambda name: self.streams.find(name) is not None)
         self._every("log.retention.check.interval.ms", self._enforce_retention)
         self._every("offsets.retention.check.interval.ms", self.groups.expire)
         if self._metadata.state.nodes.get(self.node_id) == self._directory_id:

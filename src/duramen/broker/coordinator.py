@@ -334,9 +334,12 @@ class Coordinator:
 
     def forget_topic(self, topic: str) -> None:
         """A topic is deleted: what groups have committed of it goes."""
+        self._forget_topics(lambda known: known == topic)
+
+    def _forget_topics(self, gone: Callable[[str], bool]) -> None:
         by_group: dict[str, list[OffsetKey | GroupKey]] = {}
         for key, _ in self._offsets.each_offset():
-            if key.topic == topic:
+            if gone(key.topic):
                 by_group.setdefault(key.group, []).append(key)
         self._remove_all(by_group)
 
@@ -395,8 +398,12 @@ class Coordinator:
         for state, count in counts.items():
             self._gauges[state].value = count
 
-    def restore(self) -> None:
-        """Take in the groups that have members, so that those that are gone are noticed."""
+    def restore(self, exists: Callable[[str], bool]) -> None:
+        """Take in the groups that have members, so that those that are gone are noticed.
+
+        Offsets of topics that do not exist go: a crash may have come between a topic's deletion and theirs.
+        """
+        self._forget_topics(lambda topic: not exists(topic))
         for group_id in list(self._offsets.each_group()):
             stored = self._offsets.group(group_id)
             if stored is not None and stored[0].members:

@@ -101,11 +101,20 @@ class Partition:
     # -- asking -------------------------------------------------------------------------------------
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(Newest epoch not after `epoch`, its end offset): OffsetForLeaderEpoch (KIP-101, KIP-320)."""
+        """(Newest epoch not after `epoch`, its end offset): OffsetForLeaderEpoch (KIP-101, KIP-320).
+
+        (-1, -1) for an epoch that is still to come; for one before the log's first, itself and the first's offset.
+        """
         log = self.log
         if epoch == self.leader_epoch:
             return epoch, log.high_watermark
-        return log.takeovers.end_of(epoch, log.high_watermark)
+        if epoch > self.leader_epoch or epoch < 0:
+            return -1, -1
+        found, end_offset = log.takeovers.end_of(epoch, log.high_watermark)
+        if found < 0:
+            first = next(iter(log.takeovers), None)
+            return epoch, log.high_watermark if first is None else max(first.first_offset, log.start_offset)
+        return found, end_offset
 
     def find_offset(self, timestamp: int, done: OffsetFound) -> None:
         """The offset of the first record at or after `timestamp` (ms), or of one of the special values above."""
