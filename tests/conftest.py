@@ -4,8 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from duramen.node.process import NodeProcess
+
+# A shared machine is slow at times: no example fails for that.
+settings.register_profile("duramen", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("duramen")
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,10 @@ __all__ = ["BROKER", "STREAM"]
 _INT32_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
 _DAY_MS = 86_400_000
+_COMPRESSION = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+_NOT_COMPRESSED_AGAIN = "batches are kept as they came, whatever they are compressed with"
+_NOT_TIERED = "there is no tiered storage yet"
+_NOT_THROTTLED = "a single node has no replicas to throttle"
 
 
 def _by_name(*settings: Setting) -> Mapping[str, Setting]:
@@ -112,8 +116,8 @@ BROKER = _by_name(
             "Default of `message.timestamp.after.max.ms`.",
             kafka=True, unit="ms", minimum=0),
     Setting("compression.type", "choice", "producer",
-            "Default of the stream setting of the same name; `producer` keeps batches as they came.",
-            kafka=True, choices=("producer",)),
+            "Default of the stream setting of the same name.",
+            kafka=True, choices=_COMPRESSION, without_effect=_NOT_COMPRESSED_AGAIN),
     Setting("min.insync.replicas", "integer", 1,
             "Default of the stream setting of the same name.",
             kafka=True, minimum=1, maximum=_INT32_MAX, without_effect="a single node is its own only replica"),
@@ -202,8 +206,9 @@ STREAM = _by_name(
             scope="stream", kafka=True, dynamic=True, unit="ms", minimum=0,
             broker_default="log.message.timestamp.after.max.ms"),
     Setting("compression.type", "choice", "producer",
-            "`producer` keeps batches as they came; the broker never compresses again.",
-            scope="stream", kafka=True, dynamic=True, choices=("producer",), broker_default="compression.type"),
+            "What batches are compressed with; `producer`: as the producer did.",
+            scope="stream", kafka=True, dynamic=True, choices=_COMPRESSION, broker_default="compression.type",
+            without_effect=_NOT_COMPRESSED_AGAIN),
     Setting("duplicate.window.ms", "integer", 120_000,
             "How long a `Nats-Msg-Id` is remembered; 0 turns de-duplication off.",
             scope="stream", dynamic=True, unit="ms", minimum=0, maximum=7 * _DAY_MS),
@@ -257,5 +262,20 @@ STREAM = _by_name(
     Setting("unclean.leader.election.enable", "flag", False,
             "Elect a leader that is not in sync.",
             scope="stream", kafka=True, dynamic=True, without_effect="Duramen never does"),
+    Setting("leader.replication.throttled.replicas", "text", "",
+            "Replicas whose replication is throttled on the leader's side.",
+            scope="stream", kafka=True, dynamic=True, without_effect=_NOT_THROTTLED),
+    Setting("follower.replication.throttled.replicas", "text", "",
+            "Replicas whose replication is throttled on the follower's side.",
+            scope="stream", kafka=True, dynamic=True, without_effect=_NOT_THROTTLED),
+    Setting("remote.storage.enable", "flag", False,
+            "Copy closed segments to remote storage.",
+            scope="stream", kafka=True, dynamic=True, without_effect=_NOT_TIERED),
+    Setting("local.retention.ms", "integer", -2,
+            "How long segments stay on this node beside remote storage.",
+            scope="stream", kafka=True, dynamic=True, unit="ms", minimum=-2, without_effect=_NOT_TIERED),
+    Setting("local.retention.bytes", "integer", -2,
+            "How much of a partition stays on this node beside remote storage.",
+            scope="stream", kafka=True, dynamic=True, unit="bytes", minimum=-2, without_effect=_NOT_TIERED),
 )
 # fmt: on

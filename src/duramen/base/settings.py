@@ -22,6 +22,7 @@ Scope = Literal["broker", "stream"]
 Source = Literal["option", "environment", "file", "default"]
 
 _INT64_MAX = (1 << 63) - 1
+_SHOWN = 100  # characters of a wrong value that an error repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,8 @@ def check(setting: Setting, value: object) -> Value:
         if setting.kind == "choice":
             converted = _choice(setting, str(converted))
     except (ValueError, msgspec.ValidationError):
-        raise error(f"{setting.name}: {value!r} does not fit; it must be {setting.expected}") from None
+        shown = value[:_SHOWN] if isinstance(value, str) else value
+        raise error(f"{setting.name}: {shown!r} does not fit; it must be {setting.expected}") from None
     return converted
 
 

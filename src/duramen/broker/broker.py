@@ -5,7 +5,7 @@ Nothing here waits. Completions come back through callbacks, what has to happen 
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.deadlines import Deadlines
@@ -44,6 +44,9 @@ __all__ = ["Broker", "Ports"]
 
 Done = Callable[[DuramenError | None], None]
 
+_PARTITIONS_SHARE: Final = 4  # partitions may take a quarter of memory.limit.bytes
+_PARTITION_BYTES: Final = 2048  # what one takes while nothing is written to it
+
 
 class Ports(NamedTuple):
     """What the broker needs of the outside."""
@@ -79,6 +82,7 @@ class Broker:
         self.metrics = metrics
         self.store = store
         self.node_id = settings.integer("node.id")
+        self._largest_size = settings.integer("memory.limit.bytes") // _PARTITIONS_SHARE // _PARTITION_BYTES
         self.streams = Streams(store, settings, ports.clock, metrics)
         self.fetches = Fetches(store, ports.clock, deadlines, metrics)
         self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock)
@@ -113,7 +117,7 @@ class Broker:
         if error is not None:
             done(_storage_error("the stream of consumer offsets cannot be read", error))
             return
-        self.groups.restore()
+        self.groups.restore(lambda name: self.streams.find(name) is not None)
         self._every("log.retention.check.interval.ms", self._enforce_retention)
         self._every("offsets.retention.check.interval.ms", self.groups.expire)
         if self._metadata.state.nodes.get(self.node_id) == self._directory_id:
@@ -186,13 +190,19 @@ class Broker:
         """Create a stream; with `idempotent`, one that exists with the same definition is as good."""
         stream_id = new_stream_id(self._randomness.token(16))
         now_ms = self._clock.wall_ms()
-        self._metadata.decide(
-            lambda state: create_stream(state, wish, stream_id=stream_id, now_ms=now_ms, idempotent=idempotent), done
-        )
+
+        def decide(state: ControllerState) -> list[StreamCreated]:
+            return create_stream(
+                state, wish, stream_id=stream_id, now_ms=now_ms, idempotent=idempotent, largest_size=self._largest_size
+            )
+
+        self._metadata.decide(decide, done)
 
     def check_stream(self, wish: Definition) -> None:
         """Raise what `create_stream` would end with."""
-        create_stream(self._metadata.state, wish, stream_id=METADATA_STREAM_ID, now_ms=0)
+        create_stream(
+            self._metadata.state, wish, stream_id=METADATA_STREAM_ID, now_ms=0, largest_size=self._largest_size
+        )
 
     def delete_stream(self, name: str, done: Done) -> None:
         """Delete a stream with all its records."""
@@ -200,7 +210,12 @@ class Broker:
 
     def add_partitions(self, name: str, partitions: int, done: Done) -> None:
         """Give a stream `partitions` partitions in all."""
-        self._metadata.decide(lambda state: add_partitions(state, name, partitions), done)
+        limit = self._largest_size
+        self._metadata.decide(lambda state: add_partitions(state, name, partitions, largest_size=limit), done)
+
+    def check_partitions(self, name: str, partitions: int) -> None:
+        """Raise what `add_partitions` would end with."""
+        add_partitions(self._metadata.state, name, partitions, largest_size=self._largest_size)
 
     def configure_stream(self, name: str, changes: Mapping[str, str | None], done: Done) -> None:
         """Change a stream's config; None sets a name back to its default."""

@@ -22,17 +22,18 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, Randomness
 from duramen.base.settings import Settings
 from duramen.broker.offsets import Offsets
-from duramen.groups.group import (
-    Group,
+from duramen.groups.group import Group
+from duramen.groups.records import CommittedOffset, GroupKey, OffsetKey
+from duramen.groups.values import (
     GroupSnapshot,
     GroupState,
     JoinRequest,
     JoinResult,
     Reply,
+    Store,
     SyncRequest,
     SyncResult,
 )
-from duramen.groups.records import CommittedOffset, GroupKey, OffsetKey
 
 __all__ = ["CommitMember", "Coordinator", "GroupDescription", "GroupListing", "Leaving"]
 
@@ -127,15 +128,17 @@ class Coordinator:
             if isinstance(effect, Reply):
                 effect.token(effect.result)
             else:
-                self._store(group, effect.snapshot)
+                self._store(group, effect)
         self._schedule(group)
+        if group.untouched and self._groups.get(group.id) is group:
+            del self._groups[group.id]
 
-    def _store(self, group: Group, snapshot: GroupSnapshot) -> None:
+    def _store(self, group: Group, store: Store) -> None:
         def stored(error: DuramenError | None) -> None:
-            group.stored(snapshot, error, self._clock.monotonic_ms())
+            group.stored(store, error, self._clock.monotonic_ms())
             self._settle(group)
 
-        self._offsets.store_group(group.id, snapshot, stored)
+        self._offsets.store_group(group.id, store.snapshot, stored)
 
     def _schedule(self, group: Group) -> None:
         at_ms = group.next_deadline_ms()
@@ -290,7 +293,7 @@ class Coordinator:
 
     def listing(self) -> list[GroupListing]:
         """Every group, those that only have offsets included."""
-        listed = {group.id: GroupListing(group.id, group.protocol_type, group.state) for group in self._known()}
+        listed = {group.id: GroupListing(group.id, group.protocol_type, group.state) for group in self._groups.values()}
         for group_id in self._offsets.each_group():
             if group_id not in listed:
                 stored = self._offsets.group(group_id)
@@ -298,12 +301,6 @@ class Coordinator:
                 state = GroupState.STABLE if stored is not None and stored[0].members else GroupState.EMPTY
                 listed[group_id] = GroupListing(group_id, protocol_type, state)
         return list(listed.values())
-
-    def _known(self) -> list[Group]:
-        # An empty group that nothing was ever stored of is only a name that somebody asked for.
-        return [
-            group for group in self._groups.values() if group.members or group.generation or group.next_deadline_ms()
-        ]
 
     def describe(self, group_id: str) -> GroupDescription:
         """A group with its members. Raises GroupNotFound."""
@@ -337,9 +334,12 @@ class Coordinator:
 
     def forget_topic(self, topic: str) -> None:
         """A topic is deleted: what groups have committed of it goes."""
+        self._forget_topics(lambda known: known == topic)
+
+    def _forget_topics(self, gone: Callable[[str], bool]) -> None:
         by_group: dict[str, list[OffsetKey | GroupKey]] = {}
         for key, _ in self._offsets.each_offset():
-            if key.topic == topic:
+            if gone(key.topic):
                 by_group.setdefault(key.group, []).append(key)
         self._remove_all(by_group)
 
@@ -398,8 +398,12 @@ class Coordinator:
         for state, count in counts.items():
             self._gauges[state].value = count
 
-    def restore(self) -> None:
-        """Take in the groups that have members, so that those that are gone are noticed."""
+    def restore(self, exists: Callable[[str], bool]) -> None:
+        """Take in the groups that have members, so that those that are gone are noticed.
+
+        Offsets of topics that do not exist go: a crash may have come between a topic's deletion and theirs.
+        """
+        self._forget_topics(lambda topic: not exists(topic))
         for group_id in list(self._offsets.each_group()):
             stored = self._offsets.group(group_id)
             if stored is not None and stored[0].members:

@@ -13,7 +13,6 @@ from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import Header, NewRecord, check, encode, records
-from duramen.groups.group import GroupSnapshot
 from duramen.groups.records import (
     CommittedOffset,
     GroupKey,
@@ -26,6 +25,7 @@ from duramen.groups.records import (
     encode_offset,
     partition_for,
 )
+from duramen.groups.values import GroupSnapshot
 from duramen.storage.log import Log
 from duramen.storage.scanning import scan_log
 from duramen.storage.store import Store
@@ -96,7 +96,8 @@ class Offsets:
     def recover(self, report: Callable[[str], None], done: Callable[[DuramenError | OSError | None], None]) -> None:
         """Bring the view to the end of the log, from the position it holds or, where that does not fit, anew."""
         partitions = list(self._stream.partitions) if self._stream is not None else []
-        if not all(self._view.fits(partition.log) for partition in partitions):
+        logs = [partition.log for partition in partitions]
+        if not self._view.belongs_to(logs) or not all(self._view.fits(log) for log in logs):
             report("the view of consumer offsets does not fit its log: it is derived anew")
             self._view.discard()
         self._recover(partitions, done)

@@ -83,8 +83,10 @@ class Partition:
             )
         if head.attributes & TRANSACTIONAL:
             raise UnsupportedFeature("transactions are not supported yet")
-        if stream.compacted and any(record.key is None for record in records(batch, verify=False)):
-            raise BatchInvalid(f"stream {stream.name} is compacted: every record needs a key")
+        if stream.compacted:
+            decoded = records(batch, verify=False, limit_bytes=stream.decoded_limit_bytes)
+            if any(record.key is None for record in decoded):
+                raise BatchInvalid(f"stream {stream.name} is compacted: every record needs a key")
         if stream.append_time:
             set_append_time(batch, self._clock.wall_ms())
             head = header(batch)
@@ -101,11 +103,20 @@ class Partition:
     # -- asking -------------------------------------------------------------------------------------
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(Newest epoch not after `epoch`, its end offset): OffsetForLeaderEpoch (KIP-101, KIP-320)."""
+        """(Newest epoch not after `epoch`, its end offset): OffsetForLeaderEpoch (KIP-101, KIP-320).
+
+        (-1, -1) for an epoch that is still to come; for one before the log's first, itself and the first's offset.
+        """
         log = self.log
         if epoch == self.leader_epoch:
             return epoch, log.high_watermark
-        return log.takeovers.end_of(epoch, log.high_watermark)
+        if epoch > self.leader_epoch or epoch < 0:
+            return -1, -1
+        found, end_offset = log.takeovers.end_of(epoch, log.high_watermark)
+        if found < 0:
+            first = next(iter(log.takeovers), None)
+            return epoch, log.high_watermark if first is None else max(first.first_offset, log.start_offset)
+        return found, end_offset
 
     def find_offset(self, timestamp: int, done: OffsetFound) -> None:
         """The offset of the first record at or after `timestamp` (ms), or of one of the special values above."""
@@ -117,13 +128,25 @@ class Partition:
         elif timestamp == LATEST_TIERED:
             done(-1, -1, None)
         elif timestamp == MAX_TIMESTAMP:
-            newest = max((segment.max_timestamp for segment in log.segments if segment.size), default=-1)
-            if newest < 0:
-                done(-1, -1, None)
-            else:
-                self._find_time(newest, done)
+            self._find_newest(done)
         else:
             self._find_time(timestamp, done)
+
+    def _find_newest(self, done: OffsetFound) -> None:
+        newest = max((segment.max_timestamp for segment in self.log.segments if segment.size), default=-1)
+
+        def synced(error: DuramenError | None) -> None:
+            if error is not None:
+                done(-1, -1, error)
+            else:
+                self._find_time(newest, done)
+
+        if newest < 0:
+            done(-1, -1, None)
+        elif self.log.high_watermark < self.log.end_offset:
+            self._store.when_synced(synced)  # the newest record may be one that readers do not see yet
+        else:
+            synced(None)
 
     def _find_time(self, timestamp: int, done: OffsetFound) -> None:
         def retry(error: BaseException | None) -> None:
@@ -154,15 +177,16 @@ class Partition:
         def decode(data: bytes | DuramenError | OSError) -> None:
             if isinstance(data, bytes):
                 # Off the caller's side: a compressed batch can take long.
-                self._store.run(lambda: _first_at(data, timestamp), found)
+                limit_bytes = self.stream.decoded_limit_bytes
+                self._store.run(lambda: _first_at(data, timestamp, limit_bytes), found)
             else:
                 done(-1, -1, data)
 
         read_slice(self._store, slice_, decode)
 
 
-def _first_at(batch: bytes, timestamp: int) -> tuple[int, int]:
-    for record in records(batch):
+def _first_at(batch: bytes, timestamp: int, limit_bytes: int) -> tuple[int, int]:
+    for record in records(batch, limit_bytes=limit_bytes):
         if record.timestamp >= timestamp:
             return record.offset, record.timestamp
     return -1, -1

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from duramen.base.errors import StreamNotFound
 from duramen.base.ids import StreamId
@@ -16,6 +17,8 @@ from duramen.storage.store import Store
 
 __all__ = ["Stream", "Streams"]
 
+_DECODED_SHARE: Final = 8  # a batch that the broker decompresses may take an eighth of memory.limit.bytes
+
 
 class Stream:
     """A stream and its partitions. The config's values that the hot path needs are plain attributes."""
@@ -26,6 +29,7 @@ class Stream:
         "bytes_out",
         "compacted",
         "config",
+        "decoded_limit_bytes",
         "deleted",
         "id",
         "max_message_bytes",
@@ -37,7 +41,9 @@ class Stream:
         "timestamp_before_ms",
     )
 
-    def __init__(self, state: StreamState, config: StreamConfig, metrics: Metrics) -> None:
+    def __init__(self, state: StreamState, config: StreamConfig, metrics: Metrics, *, decoded_limit_bytes: int) -> None:
+        """`decoded_limit_bytes`: how large a batch may become where the broker has to look into it."""
+        self.decoded_limit_bytes = decoded_limit_bytes
         self.name = state.name
         self.id: StreamId = state.id
         self.partitions: list[Partition] = []
@@ -85,6 +91,7 @@ class Streams:
         self._by_name: dict[str, Stream] = {}
         self._by_id: dict[StreamId, Stream] = {}
         self._configs: dict[frozenset[tuple[str, str]], StreamConfig] = {}
+        self._decoded_limit_bytes = settings.integer("memory.limit.bytes") // _DECODED_SHARE
         self._gauge = metrics.counter("duramen_streams")
         self.on_change: Callable[[], None] = lambda: None
 
@@ -119,7 +126,7 @@ class Streams:
         config = self._config(state)
         stream = self._by_id.get(state.id)
         if stream is None:
-            stream = Stream(state, config, self._metrics)
+            stream = Stream(state, config, self._metrics, decoded_limit_bytes=self._decoded_limit_bytes)
             self._by_name[state.name] = self._by_id[state.id] = stream
             self._gauge.value = len(self._by_name)
         else:

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from duramen.base.errors import BatchCorrupt, BatchInvalid
 from duramen.base.ports import Buffer
-from duramen.codec.compression import compress, decompress
+from duramen.codec.compression import CODECS, compress, decompress
 from duramen.codec.crc import crc32c
 from duramen.codec.varint import encode_varint, read_varint
 
@@ -57,12 +57,14 @@ HEADER_BYTES: Final = 61
 LENGTH_END: Final = 12  # the length field counts from here
 CRC_START: Final = 21
 CODEC_MASK: Final = 0x07
+LARGEST_CODEC: Final = len(CODECS) - 1
 APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 
 MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 _SMALLEST_RECORD_BYTES = 7
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _INT64 = struct.Struct(">q")
@@ -132,7 +134,7 @@ def header(buffer: Buffer, position: int = 0) -> Header:
 def check(buffer: Buffer) -> Header:
     """The header of a batch that a producer sent, after every check that needs no decoding of records.
 
-    Raises BatchCorrupt (size, CRC, counts) or BatchInvalid (magic, control batch, more than one batch).
+    Raises BatchCorrupt (size, CRC), which a client may mend by sending again, or BatchInvalid (everything else).
     """
     size = len(buffer)
     if size < HEADER_BYTES:
@@ -146,18 +148,29 @@ def check(buffer: Buffer) -> Header:
         raise BatchCorrupt(f"a record batch says it has {found.length + LENGTH_END} bytes and has {size}")
     if crc32c(memoryview(buffer)[CRC_START:]) != found.crc:
         raise BatchCorrupt("a record batch does not match its CRC")
-    if found.records <= 0 or found.last_offset_delta != found.records - 1:
-        raise BatchCorrupt(
-            f"a record batch has {found.records} records and a last offset delta of {found.last_offset_delta}"
-        )
-    codec = found.attributes & CODEC_MASK
-    if codec > 4:
-        raise BatchInvalid(f"no compression codec has the number {codec}")
-    if codec == 0 and found.records * _SMALLEST_RECORD_BYTES > size - HEADER_BYTES:
-        raise BatchCorrupt(f"{found.records} records do not fit into {size - HEADER_BYTES} bytes")
-    if found.attributes & CONTROL:
-        raise BatchInvalid("clients may not write control batches")
+    problem = _problem(found)
+    if problem:
+        raise BatchInvalid(problem)
     return found
+
+
+def _problem(found: Header) -> str:
+    """What a producer may not say in a header whose bytes are sound; empty where it is all right."""
+    count, attributes = found.records, found.attributes
+    if count <= 0 or found.last_offset_delta != count - 1:
+        return f"a record batch has {count} records and a last offset delta of {found.last_offset_delta}"
+    codec = attributes & CODEC_MASK
+    if codec > LARGEST_CODEC:
+        return f"no compression codec has the number {codec}"
+    if codec == 0 and count * _SMALLEST_RECORD_BYTES > found.size - HEADER_BYTES:
+        return f"{count} records do not fit into {found.size - HEADER_BYTES} bytes"
+    if attributes & CONTROL:
+        return "clients may not write control batches"
+    if attributes & APPEND_TIME:
+        return "only the broker gives records the time of the append"
+    if found.producer_id >= 0 and (found.producer_epoch < 0 or found.base_sequence < 0):
+        return f"producer {found.producer_id} has no epoch or no sequence"
+    return ""
 
 
 def stamp(buffer: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
@@ -204,15 +217,18 @@ def records(buffer: Buffer, *, verify: bool = True, limit_bytes: int = MAX_DECOM
     body = view[HEADER_BYTES:]
     data = decompress(codec, body, limit_bytes) if codec else bytes(body)
     append_time = found.max_timestamp if found.attributes & APPEND_TIME else None
-    position = 0
+    position, previous, last = 0, found.base_offset - 1, found.next_offset - 1
     try:
         for _ in range(found.records):
             length, position = read_varint(data, position)
             end = position + length
             if length < 0 or end > len(data):
                 raise BatchCorrupt("a record is cut off")
-            yield _record(data, position, end, found, append_time)
-            position = end
+            record = _record(data, position, end, found, append_time)
+            if not previous < record.offset <= last:
+                raise BatchCorrupt(f"a record has the offset {record.offset}, between {previous} and {last + 1}")
+            yield record
+            position, previous = end, record.offset
     except ValueError as error:
         raise BatchCorrupt(f"a record is damaged: {error}") from None
     if position != len(data):
@@ -237,6 +253,8 @@ def _record(data: bytes, position: int, end: int, batch: Header, append_time: in
     if position != end:
         raise BatchCorrupt("a record's fields do not fill its length")
     timestamp = batch.base_timestamp + timestamp_delta if append_time is None else append_time
+    if not _INT64_MIN <= timestamp <= _INT64_MAX:
+        raise BatchCorrupt(f"a record has the timestamp {timestamp}")
     return Record(batch.base_offset + offset_delta, timestamp, key, value, tuple(headers))
 
 

@@ -1,12 +1,13 @@
 """Variable-length integers of Kafka's protocol: base 128, low groups first; signed ones zigzag (as Protocol Buffers).
 
-Readers return `(value, next position)` and raise ValueError for a varint that is cut off or too long.
+Readers return `(value, next position)` and raise ValueError for a varint that is cut off or has more than 64 bits.
 """
 
 from duramen.base.ports import Buffer
 
 __all__ = ["encode_uvarint", "encode_varint", "read_uvarint", "read_varint", "varint_size"]
 
+_LARGEST = (1 << 64) - 1
 _ONE_BYTE = tuple(bytes((value,)) for value in range(128))
 
 
@@ -41,12 +42,15 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
             position += 1
             result |= (byte & 0x7F) << shift
             if byte < 0x80:
+                if result > _LARGEST:
+                    break
                 return result, position
             shift += 7
             if shift > 63:
-                raise ValueError("a varint has more than ten bytes")
+                break
     except IndexError:
         raise ValueError("a varint is cut off") from None
+    raise ValueError("a varint has more than 64 bits")
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:

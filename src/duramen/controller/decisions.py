@@ -9,6 +9,7 @@ from duramen.base.errors import (
     ConfigInvalid,
     NameInvalid,
     PartitionsInvalid,
+    RequestInvalid,
     StreamDiffers,
     StreamExists,
     StreamNotFound,
@@ -23,7 +24,7 @@ from duramen.controller.events import (
     StreamCreated,
     StreamDeleted,
 )
-from duramen.controller.state import ControllerState, StreamState
+from duramen.controller.state import STREAM_SIZE, ControllerState, StreamState
 
 __all__ = [
     "LARGEST_PARTITIONS",
@@ -97,11 +98,18 @@ def check_config(config: Mapping[str, str]) -> dict[str, Value]:
 
 
 def create_stream(
-    state: ControllerState, wish: Definition, *, stream_id: StreamId, now_ms: int, idempotent: bool = False
+    state: ControllerState,
+    wish: Definition,
+    *,
+    stream_id: StreamId,
+    now_ms: int,
+    idempotent: bool = False,
+    largest_size: int | None = None,
 ) -> list[StreamCreated]:
     """Create a stream. With `idempotent`, none are needed where one with the same definition exists.
 
-    Raises NameInvalid, PartitionsInvalid, ConfigInvalid, SubjectInvalid, StreamExists or StreamDiffers.
+    `largest_size` bounds `state.size`, internal streams apart. Raises NameInvalid, PartitionsInvalid, ConfigInvalid,
+    SubjectInvalid, StreamExists or StreamDiffers.
     """
     check_name(wish.name)
     if not 1 <= wish.partitions <= LARGEST_PARTITIONS:
@@ -120,6 +128,8 @@ def create_stream(
     clash = state.clash(wish.name)
     if clash is not None:
         raise NameInvalid(f"the name {wish.name} is too like {clash}: in metrics, '.' and '_' are the same")
+    if not wish.internal:
+        _check_size(state, wish.partitions + STREAM_SIZE, largest_size)
     return [
         StreamCreated(
             wish.name,
@@ -131,6 +141,14 @@ def create_stream(
             now_ms,
         )
     ]
+
+
+def _check_size(state: ControllerState, more: int, largest_size: int | None) -> None:
+    if largest_size is not None and state.size + more > largest_size:
+        raise PartitionsInvalid(
+            f"there is memory for {largest_size} partitions, each stream counted as {STREAM_SIZE} more;"
+            f" {state.size} of them are taken and {more} were asked for: give memory.limit.bytes more"
+        )
 
 
 def _differences(known: StreamState, wish: Definition) -> list[str]:
@@ -163,26 +181,36 @@ def _existing(state: ControllerState, name: str) -> StreamState:
     return stream
 
 
-def delete_stream(state: ControllerState, name: str) -> list[StreamDeleted]:
-    """Delete a stream. Raises StreamNotFound."""
-    return [StreamDeleted(str(_existing(state, name).id))]
-
-
-def add_partitions(state: ControllerState, name: str, partitions: int) -> list[PartitionsAdded]:
-    """Give a stream `partitions` partitions in all. Raises StreamNotFound or PartitionsInvalid."""
+def _changeable(state: ControllerState, name: str) -> StreamState:
     stream = _existing(state, name)
+    if stream.internal:
+        raise RequestInvalid(f"{name} is the broker's own: it cannot be changed or deleted")
+    return stream
+
+
+def delete_stream(state: ControllerState, name: str) -> list[StreamDeleted]:
+    """Delete a stream. Raises StreamNotFound, or RequestInvalid for one of the broker's own."""
+    return [StreamDeleted(str(_changeable(state, name).id))]
+
+
+def add_partitions(
+    state: ControllerState, name: str, partitions: int, *, largest_size: int | None = None
+) -> list[PartitionsAdded]:
+    """Give a stream `partitions` partitions in all. Raises as `delete_stream`, or PartitionsInvalid."""
+    stream = _changeable(state, name)
     if partitions <= stream.partitions:
         raise PartitionsInvalid(
             f"stream {name} has {_count(stream.partitions, 'partition')}: {partitions} would not be more"
         )
     if partitions > LARGEST_PARTITIONS:
         raise PartitionsInvalid(f"a stream has 1 to {LARGEST_PARTITIONS} partitions, not {partitions}")
+    _check_size(state, partitions - stream.partitions, largest_size)
     return [PartitionsAdded(str(stream.id), partitions)]
 
 
 def configure_stream(state: ControllerState, name: str, changes: Mapping[str, str | None]) -> list[StreamConfigured]:
-    """Change a stream's config; None sets a name back to its default. Raises StreamNotFound or ConfigInvalid."""
-    stream = _existing(state, name)
+    """Change a stream's config; None sets a name back to its default. Raises as `delete_stream`, or ConfigInvalid."""
+    stream = _changeable(state, name)
     config = dict(stream.config)
     for key, value in changes.items():
         if value is None:

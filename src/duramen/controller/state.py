@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
@@ -17,7 +18,10 @@ from duramen.controller.events import (
     StreamDeleted,
 )
 
-__all__ = ["ControllerState", "StreamState"]
+__all__ = ["STREAM_SIZE", "ControllerState", "StreamState"]
+
+STREAM_SIZE: Final = 3
+"""How many partitions' worth of memory a stream takes beside its partitions (measured: 6 and 2 KiB)."""
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -33,7 +37,10 @@ class StreamState(msgspec.Struct, frozen=True):
 
 
 class ControllerState:
-    """Streams, nodes and the next free producer id."""
+    """Streams, nodes and the next free producer id.
+
+    `size` is the number of partitions of all streams, a stream itself counting as STREAM_SIZE of them.
+    """
 
     def __init__(self) -> None:
         self._by_name: dict[str, StreamState] = {}
@@ -41,6 +48,7 @@ class ControllerState:
         self._by_flat_name: dict[str, StreamState] = {}
         self._nodes: dict[int, str] = {}
         self.next_producer_id = 1
+        self.size = 0
 
     @property
     def streams(self) -> Mapping[str, StreamState]:
@@ -97,12 +105,17 @@ class ControllerState:
             case StreamDeleted():
                 gone = self._by_id.pop(uuid.UUID(event.id), None)
                 if gone is not None:
+                    self.size -= gone.partitions + STREAM_SIZE
                     del self._by_name[gone.name]
                     del self._by_flat_name[_flat(gone.name)]
             case ProducerIdsAllocated():
                 self.next_producer_id = max(self.next_producer_id, event.first + event.count)
 
     def _put(self, stream: StreamState) -> None:
+        before = self._by_id.get(stream.id)
+        self.size += stream.partitions + STREAM_SIZE
+        if before is not None:
+            self.size -= before.partitions + STREAM_SIZE
         self._by_name[stream.name] = stream
         self._by_flat_name[_flat(stream.name)] = stream
         self._by_id[stream.id] = stream

@@ -6,9 +6,7 @@ it wants to be told that time has passed. Sources: the Kafka protocol guide; KIP
 (initial delay), KIP-345 (static members), KIP-394 (member ids), KIP-800 (reasons), KIP-814 (skipping assignment).
 """
 
-from collections.abc import Sequence
-from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from duramen.base.errors import (
     DuramenError,
@@ -20,44 +18,31 @@ from duramen.base.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
+from duramen.groups.members import Member, Members
+from duramen.groups.values import (
+    Effect,
+    GroupSnapshot,
+    GroupState,
+    JoinRequest,
+    JoinResult,
+    MemberSubscription,
+    Reply,
+    Store,
+    SyncRequest,
+    SyncResult,
+    Token,
+)
 
-__all__ = [
-    "Effect",
-    "Group",
-    "GroupSnapshot",
-    "GroupState",
-    "JoinRequest",
-    "JoinResult",
-    "Member",
-    "MemberSnapshot",
-    "Reply",
-    "Store",
-    "SyncRequest",
-    "SyncResult",
-    "Token",
-]
+__all__ = ["FOLLOWING", "Group"]
 
-Token = Any
-"""Whatever the caller wants back with a reply."""
-
-
-class GroupState(StrEnum):
-    """Kafka's names of the states."""
-
-    EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"
-    COMPLETING = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-_FOLLOWING: Final[dict[GroupState, frozenset[GroupState]]] = {
+FOLLOWING: Final[dict[GroupState, frozenset[GroupState]]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING, GroupState.DEAD}),
     GroupState.PREPARING: frozenset({GroupState.COMPLETING, GroupState.EMPTY, GroupState.DEAD}),
     GroupState.COMPLETING: frozenset({GroupState.STABLE, GroupState.PREPARING, GroupState.DEAD}),
     GroupState.STABLE: frozenset({GroupState.PREPARING, GroupState.DEAD}),
     GroupState.DEAD: frozenset(),
 }
+"""Which state may come after which."""
 
 _HEARTBEAT_ERROR: Final[dict[GroupState, type[DuramenError] | None]] = {
     GroupState.EMPTY: UnknownMember,
@@ -76,148 +61,6 @@ _COMMIT_ERROR: Final[dict[GroupState, type[DuramenError] | None]] = {
 }
 
 
-class JoinRequest(NamedTuple):
-    """A member wants in, or in again. `new_member_id` is what it is called if it has no id yet."""
-
-    member_id: str
-    instance_id: str | None
-    new_member_id: str
-    id_required: bool  # the member can be asked to join again with its id (KIP-394)
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocol_type: str
-    protocols: Sequence[tuple[str, bytes]]
-    can_skip_assignment: bool = False
-
-
-class MemberSubscription(NamedTuple):
-    """What the group's leader is told of a member."""
-
-    member_id: str
-    instance_id: str | None
-    metadata: bytes
-
-
-class JoinResult(NamedTuple):
-    """The answer to a join that succeeded; `members` is filled for the leader only."""
-
-    generation: int
-    protocol_type: str
-    protocol: str
-    leader_id: str
-    member_id: str
-    members: tuple[MemberSubscription, ...]
-    skip_assignment: bool = False
-
-
-class SyncRequest(NamedTuple):
-    """A member asks for its assignment; the leader brings everybody's."""
-
-    member_id: str
-    instance_id: str | None
-    generation: int
-    protocol_type: str | None
-    protocol: str | None
-    assignments: Sequence[tuple[str, bytes]]
-
-
-class SyncResult(NamedTuple):
-    """The answer to a sync that succeeded."""
-
-    protocol_type: str
-    protocol: str
-    assignment: bytes
-
-
-class Reply(NamedTuple):
-    """Answer the request that came with `token`."""
-
-    token: Token
-    result: JoinResult | SyncResult | DuramenError
-
-
-class Store(NamedTuple):
-    """Store the group as it is in `snapshot`, then say so with `stored`."""
-
-    snapshot: "GroupSnapshot"
-
-
-Effect = Reply | Store
-
-
-class MemberSnapshot(NamedTuple):
-    """A member as it is stored and described."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    subscription: bytes
-    assignment: bytes
-
-
-class GroupSnapshot(NamedTuple):
-    """A group as it is stored and described."""
-
-    generation: int
-    protocol_type: str
-    protocol: str | None
-    leader_id: str | None
-    members: tuple[MemberSnapshot, ...]
-
-
-class Member:
-    """A member and the request of its that waits, if any."""
-
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "expires_ms",
-        "id",
-        "instance_id",
-        "joining",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-        "syncing",
-    )
-
-    def __init__(self, member_id: str, request: JoinRequest, now_ms: int) -> None:
-        self.id = member_id
-        self.instance_id = request.instance_id
-        self.client_id = request.client_id
-        self.client_host = request.client_host
-        self.session_timeout_ms = request.session_timeout_ms
-        self.rebalance_timeout_ms = request.rebalance_timeout_ms
-        self.protocols = list(request.protocols)
-        self.assignment = b""
-        self.joining: Token | None = None
-        self.syncing: Token | None = None
-        self.expires_ms = now_ms + self.session_timeout_ms
-
-    def update(self, request: JoinRequest) -> None:
-        """Take over what a join says anew."""
-        self.client_id = request.client_id
-        self.client_host = request.client_host
-        self.session_timeout_ms = request.session_timeout_ms
-        self.rebalance_timeout_ms = request.rebalance_timeout_ms
-        self.protocols = list(request.protocols)
-
-    def metadata(self, protocol: str | None) -> bytes:
-        """The member's subscription under a protocol."""
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
-
-    @property
-    def waits(self) -> bool:
-        """A member whose request waits here is alive."""
-        return self.joining is not None or self.syncing is not None
-
-
 class Group:
     """The state machine. Every method that takes `now_ms` may leave effects; `take_effects` hands them over."""
 
@@ -228,12 +71,12 @@ class Group:
         self.protocol_type = ""
         self.protocol: str | None = None
         self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members = Members(group_id)
         self._initial_delay_ms = initial_delay_ms
         self._max_size = max_size
-        self._static: dict[str, str] = {}  # member ids by group.instance.id
         self._pending: dict[str, int] = {}  # ids given out and not joined with yet, with when they lapse
-        self._rebalance_ms: int | None = None  # when the rebalance ends whoever is missing
+        self._unsynced: set[str] = set()  # members that joined this generation and have not asked for their assignment
+        self._rebalance_ms: int | None = None  # when whoever is missing to join, or to sync, is given up
         self._initial_until_ms: int | None = None  # the latest end of an initial delay that may be extended
         self._newcomer = False  # somebody new came during the initial delay
         self._storing: int | None = None  # the generation whose assignment is being stored
@@ -248,34 +91,22 @@ class Group:
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do."""
-        times = [member.expires_ms for member in self.members.values() if not member.waits]
+        times = [member.expires_ms for member in self.members if not member.waits]
         times += self._pending.values()
         if self._rebalance_ms is not None:
             times.append(self._rebalance_ms)
         return min(times, default=None)
 
+    @property
+    def untouched(self) -> bool:
+        """Whether it is only a name: nobody is or was in it."""
+        return self.state is GroupState.EMPTY and not self.generation and not self.members and not self._pending
+
     def snapshot(self) -> GroupSnapshot:
         """The group as it is stored and described."""
-        described = self.state in (GroupState.STABLE, GroupState.COMPLETING)
-        return GroupSnapshot(
-            self.generation,
-            self.protocol_type,
-            self.protocol,
-            self.leader_id,
-            tuple(
-                MemberSnapshot(
-                    member.id,
-                    member.instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.session_timeout_ms,
-                    member.rebalance_timeout_ms,
-                    member.metadata(self.protocol) if described else b"",
-                    member.assignment,
-                )
-                for member in self.members.values()
-            ),
-        )
+        described = self.protocol if self.state in (GroupState.STABLE, GroupState.COMPLETING) else None
+        members = tuple(member.snapshot(described) for member in self.members)
+        return GroupSnapshot(self.generation, self.protocol_type, self.protocol, self.leader_id, members)
 
     @classmethod
     def restore(
@@ -295,7 +126,7 @@ class Group:
             )  # fmt: skip
             member = Member(stored.member_id, request, now_ms)
             member.assignment = stored.assignment
-            group._admit(member)
+            group.members.add(member)
         if group.members:
             group.state = GroupState.STABLE
         return group
@@ -313,24 +144,25 @@ class Group:
         if self.state is GroupState.DEAD:
             raise UnknownMember(f"group {self.id} is being removed")
         self._check_protocols(request)
+        replaced = self.members.static(request.instance_id)
         if request.member_id:
             self._join_again(request, token, now_ms)
-        elif request.instance_id is not None and request.instance_id in self._static:
-            self._replace_static(request, token, now_ms)
+        elif replaced is not None:
+            self._replace_static(replaced, request, token, now_ms)
         else:
             self._join_new(request, token, now_ms)
 
     def _check_protocols(self, request: JoinRequest) -> None:
         if not request.protocol_type or not request.protocols:
             raise InconsistentProtocol("a join names a protocol type and at least one protocol")
-        if not self.members or (set(self.members) == {request.member_id}):
+        replaced = self.members.static(request.instance_id) if not request.member_id else None
+        common = self.members.common_protocols(without=request.member_id if replaced is None else replaced.id)
+        if common is None:
             return
         if request.protocol_type != self.protocol_type:
             raise InconsistentProtocol(
                 f"group {self.id} has the protocol type {self.protocol_type}, not {request.protocol_type}"
             )
-        others = [member for member in self.members.values() if member.id != request.member_id]
-        common = set.intersection(*({name for name, _ in member.protocols} for member in others))
         if not common & {name for name, _ in request.protocols}:
             raise InconsistentProtocol(f"group {self.id} has the protocols {', '.join(sorted(common))}")
 
@@ -350,7 +182,7 @@ class Group:
             self._check_size()
             self._add(Member(request.member_id, request, now_ms), request, token, now_ms)
             return
-        member = self._known(request.member_id, request.instance_id)
+        member = self.members.known(request.member_id, request.instance_id)
         changed = list(request.protocols) != member.protocols
         rejoin = (
             self.state is GroupState.PREPARING
@@ -363,55 +195,47 @@ class Group:
             member.expires_ms = now_ms + member.session_timeout_ms
             return
         member.update(request)
+        self.protocol_type = request.protocol_type
         self._wait_join(member, token, now_ms)
         self._rebalance(now_ms)
 
-    def _replace_static(self, request: JoinRequest, token: Token, now_ms: int) -> None:
+    def _replace_static(self, old: Member, request: JoinRequest, token: Token, now_ms: int) -> None:
         """A static member is back under a new id: whoever uses the old one is fenced."""
-        old = self.members[self._static[request.instance_id or ""]]
         fenced = FencedInstance(f"another member joined as {request.instance_id}")
         for waiting in (old.joining, old.syncing):
             if waiting is not None:
                 self._effects.append(Reply(waiting, fenced))
-        del self.members[old.id]
+        self.members.remove(old)
+        self._unsynced.discard(old.id)
         member = Member(request.new_member_id, request, now_ms)
         member.assignment = old.assignment
         was_leader = self.leader_id == old.id
         if was_leader:
             self.leader_id = member.id
-        self._admit(member)
-        if self.state is GroupState.STABLE and old.metadata(self.protocol) == member.metadata(self.protocol):
-            self._effects.append(Store(self.snapshot()))
+        self.members.add(member)
+        self.protocol_type = request.protocol_type
+        if self.state is GroupState.STABLE and self._takes_over(member, old):
             result = self._join_result(member)
             if was_leader and not request.can_skip_assignment:
                 # Told that another is the leader, an old client does not assign again (KIP-814).
                 result = result._replace(leader_id=old.id, members=())
-            self._effects.append(Reply(token, result._replace(skip_assignment=was_leader)))
+            reply = Reply(token, result._replace(skip_assignment=was_leader and request.can_skip_assignment))
+            self._effects.append(Store(self.snapshot(), (reply,)))
             return
         self._wait_join(member, token, now_ms)
         self._rebalance(now_ms)
 
-    def _known(self, member_id: str, instance_id: str | None) -> Member:
-        if instance_id is not None:
-            current = self._static.get(instance_id)
-            if current is None:
-                raise UnknownMember(f"group {self.id} has no member {instance_id}")
-            if current != member_id:
-                raise FencedInstance(f"another member joined as {instance_id}")
-        member = self.members.get(member_id)
-        if member is None:
-            raise UnknownMember(f"group {self.id} has no member {member_id}")
-        return member
-
-    def _admit(self, member: Member) -> None:
-        self.members[member.id] = member
-        if member.instance_id is not None:
-            self._static[member.instance_id] = member.id
+    def _takes_over(self, member: Member, old: Member) -> bool:
+        """Whether a static member that is back may go on with the assignment it had, without a rebalance."""
+        return (
+            self.members.elected_protocol() == self.protocol
+            and member.wants_the_same(old, self.protocol_type, self.protocol)
+        )  # fmt: skip
 
     def _add(self, member: Member, request: JoinRequest, token: Token, now_ms: int) -> None:
         if not self.members:
             self.protocol_type = request.protocol_type
-        self._admit(member)
+        self.members.add(member)
         if self.leader_id is None:
             self.leader_id = member.id
         self._newcomer = True
@@ -420,14 +244,14 @@ class Group:
 
     def _wait_join(self, member: Member, token: Token, now_ms: int) -> None:
         if member.joining is not None:
-            self._effects.append(Reply(member.joining, UnknownMember("the member joined again")))
+            self._effects.append(Reply(member.joining, RebalanceInProgress("the member joined again")))
         member.joining = token
         member.expires_ms = now_ms + member.session_timeout_ms
 
     # -- rebalancing --------------------------------------------------------------------------------
 
     def _to(self, state: GroupState) -> None:
-        if state not in _FOLLOWING[self.state]:
+        if state not in FOLLOWING[self.state]:
             raise AssertionError(f"a group does not go from {self.state} to {state}")
         self.state = state
 
@@ -435,6 +259,8 @@ class Group:
         """Begin a rebalance, or go on with the one there is; complete it if everybody is here."""
         if self.state is not GroupState.PREPARING:
             self._prepare(now_ms)
+        elif self._rebalance_ms is None:
+            self._rebalance_ms = now_ms + self.members.longest_rebalance_ms()
         if self._initial_until_ms is None and self._everybody_joined():
             self._complete(now_ms)
 
@@ -442,13 +268,11 @@ class Group:
         empty = self.state is GroupState.EMPTY
         self._to(GroupState.PREPARING)
         self._storing = None
-        for member in self.members.values():
+        self._unsynced.clear()
+        for member in self.members:
             member.assignment = b""
-            if member.syncing is not None:
-                self._effects.append(Reply(member.syncing, RebalanceInProgress("the group is rebalancing")))
-                member.syncing = None
-                member.expires_ms = now_ms + member.session_timeout_ms
-        timeout_ms = max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+            self._answer_sync(member, RebalanceInProgress("the group is rebalancing"), now_ms)
+        timeout_ms = self.members.longest_rebalance_ms()
         self._rebalance_ms = now_ms + timeout_ms
         if empty and self._initial_delay_ms:
             self._initial_until_ms = now_ms + timeout_ms
@@ -456,17 +280,15 @@ class Group:
             self._newcomer = False
 
     def _everybody_joined(self) -> bool:
-        return not self._pending and all(member.joining is not None for member in self.members.values())
+        return not self.members or (not self._pending and self.members.all_joined())
 
     def _complete(self, now_ms: int) -> None:
         self._rebalance_ms = self._initial_until_ms = None
-        for member in list(self.members.values()):
+        for member in self.members:
             if member.joining is None and member.instance_id is None:
                 self._remove(member)
-        if self.members and not any(member.joining is not None for member in self.members.values()):
-            # Only static members that have not come back yet: they have until their sessions end.
-            self._rebalance_ms = now_ms + max(member.rebalance_timeout_ms for member in self.members.values())
-            return
+        if self.members and self.members.first(joined=True) is None:
+            return  # only static members that have not come back yet: they have until their sessions end
         self.generation += 1
         if not self.members:
             self._to(GroupState.EMPTY)
@@ -474,34 +296,23 @@ class Group:
             self.leader_id = None
             self._effects.append(Store(self.snapshot()))
             return
-        self.protocol = self._elect_protocol()
-        leader = self.members.get(self.leader_id or "")
+        self.protocol = self.members.elected_protocol()
+        leader = self.members.get(self.leader_id)
         if leader is None or leader.joining is None:
-            self.leader_id = next(member.id for member in self.members.values() if member.joining is not None)
+            self.leader_id = self.members.first(joined=True)
         self._to(GroupState.COMPLETING)
-        self._rebalance_ms = now_ms + max(member.rebalance_timeout_ms for member in self.members.values())
-        for member in self.members.values():
+        self._rebalance_ms = now_ms + self.members.longest_rebalance_ms()
+        for member in self.members:
             if member.joining is not None:
                 self._effects.append(Reply(member.joining, self._join_result(member)))
                 member.joining = None
                 member.expires_ms = now_ms + member.session_timeout_ms
-
-    def _elect_protocol(self) -> str:
-        """Of the protocols that all members know, the one that most of them prefer."""
-        common = set.intersection(*({name for name, _ in member.protocols} for member in self.members.values()))
-        votes: dict[str, int] = {}
-        for member in self.members.values():
-            choice = next(name for name, _ in member.protocols if name in common)
-            votes[choice] = votes.get(choice, 0) + 1
-        return max(votes, key=lambda name: votes[name])
+                self._unsynced.add(member.id)
 
     def _join_result(self, member: Member) -> JoinResult:
         members: tuple[MemberSubscription, ...] = ()
         if member.id == self.leader_id:
-            members = tuple(
-                MemberSubscription(other.id, other.instance_id, other.metadata(self.protocol))
-                for other in self.members.values()
-            )
+            members = self.members.subscriptions(self.protocol)
         return JoinResult(
             self.generation, self.protocol_type, self.protocol or "", self.leader_id or "", member.id, members
         )
@@ -516,7 +327,7 @@ class Group:
             self._effects.append(Reply(token, error))
 
     def _sync(self, request: SyncRequest, token: Token, now_ms: int) -> None:
-        member = self._known(request.member_id, request.instance_id)
+        member = self.members.known(request.member_id, request.instance_id)
         self._check_generation(request.generation)
         if (request.protocol_type is not None and request.protocol_type != self.protocol_type) or (
             request.protocol is not None and request.protocol != self.protocol
@@ -525,15 +336,17 @@ class Group:
         if self.state is GroupState.PREPARING:
             raise RebalanceInProgress("the group is rebalancing")
         member.expires_ms = now_ms + member.session_timeout_ms
+        self._unsynced.discard(member.id)
         if self.state is GroupState.STABLE:
             self._effects.append(Reply(token, self._sync_result(member)))
+            self._all_synced()
             return
         if member.syncing is not None:
-            self._effects.append(Reply(member.syncing, UnknownMember("the member asked again")))
+            self._effects.append(Reply(member.syncing, RebalanceInProgress("the member asked again")))
         member.syncing = token
         if member.id == self.leader_id and self._storing is None:
             assignments = dict(request.assignments)
-            for other in self.members.values():
+            for other in self.members:
                 other.assignment = bytes(assignments.get(other.id, b""))
             self._storing = self.generation
             self._effects.append(Store(self.snapshot()))
@@ -541,20 +354,24 @@ class Group:
     def _sync_result(self, member: Member) -> SyncResult:
         return SyncResult(self.protocol_type, self.protocol or "", member.assignment)
 
-    def stored(self, snapshot: GroupSnapshot, error: DuramenError | None, now_ms: int) -> None:
+    def _all_synced(self) -> None:
+        if self.state is GroupState.STABLE and not self._unsynced:
+            self._rebalance_ms = None
+
+    def stored(self, store: Store, error: DuramenError | None, now_ms: int) -> None:
         """What a `Store` effect asked for is durable, or could not be stored."""
-        if self.state is not GroupState.COMPLETING or self._storing != snapshot.generation:
+        self._effects += [reply if error is None else Reply(reply.token, error) for reply in store.replies]
+        if self.state is not GroupState.COMPLETING or self._storing != store.snapshot.generation:
             return
         self._storing = None
         if error is not None:
-            for member in self.members.values():
-                member.assignment = b""
+            for member in self.members:
                 self._answer_sync(member, error, now_ms)
             self._rebalance(now_ms)
             return
         self._to(GroupState.STABLE)
-        self._rebalance_ms = None
-        for member in self.members.values():
+        self._all_synced()
+        for member in self.members:
             self._answer_sync(member, self._sync_result(member), now_ms)
 
     def _answer_sync(self, member: Member, result: SyncResult | DuramenError, now_ms: int) -> None:
@@ -571,7 +388,7 @@ class Group:
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
         """A sign of life. Raises what the member has to know instead."""
-        member = self._known(member_id, instance_id)
+        member = self.members.known(member_id, instance_id)
         self._check_generation(generation)
         member.expires_ms = now_ms + member.session_timeout_ms
         error = _HEARTBEAT_ERROR[self.state]
@@ -582,7 +399,7 @@ class Group:
         """Raise unless offsets may be committed by this member in this generation, or by anybody (generation < 0)."""
         if generation < 0 and not self.members and self.state is GroupState.EMPTY:
             return
-        member = self._known(member_id, instance_id)
+        member = self.members.known(member_id, instance_id)
         self._check_generation(generation)
         error = _COMMIT_ERROR[self.state]
         if error is not None:
@@ -592,12 +409,12 @@ class Group:
     def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> None:
         """A member goes. Raises UnknownMember or FencedInstance."""
         if self._pending.pop(member_id, None) is not None:
-            self._after_removal(now_ms)
+            self._after_lapse(now_ms)
             return
-        if not member_id and instance_id is not None:
-            member_id = self._static.get(instance_id, "")
-        member = self._known(member_id, instance_id)
-        self._remove(member)
+        static = self.members.static(instance_id)
+        if not member_id and static is not None:
+            member_id = static.id
+        self._remove(self.members.known(member_id, instance_id))
         self._after_removal(now_ms)
 
     def _remove(self, member: Member) -> None:
@@ -605,11 +422,10 @@ class Group:
         for waiting in (member.joining, member.syncing):
             if waiting is not None:
                 self._effects.append(Reply(waiting, gone))
-        del self.members[member.id]
-        if member.instance_id is not None and self._static.get(member.instance_id) == member.id:
-            del self._static[member.instance_id]
+        self.members.remove(member)
+        self._unsynced.discard(member.id)
         if self.leader_id == member.id:
-            self.leader_id = next(iter(self.members), None)
+            self.leader_id = self.members.first()
 
     def _after_removal(self, now_ms: int) -> None:
         if self.state in (GroupState.STABLE, GroupState.COMPLETING):
@@ -617,9 +433,14 @@ class Group:
         elif self.state is GroupState.PREPARING and self._initial_until_ms is None and self._everybody_joined():
             self._complete(now_ms)
 
+    def _after_lapse(self, now_ms: int) -> None:
+        """An id that was given out is not joined with: a rebalance that waits for it may be complete."""
+        if self.state is GroupState.PREPARING:
+            self._after_removal(now_ms)
+
     def close(self) -> None:
         """The group is removed: whoever waits is told, and nothing happens any more."""
-        for member in list(self.members.values()):
+        for member in self.members:
             self._remove(member)
         self._pending.clear()
         self._rebalance_ms = self._initial_until_ms = None
@@ -633,21 +454,22 @@ class Group:
         lapsed = [member_id for member_id, at_ms in self._pending.items() if at_ms <= now_ms]
         for member_id in lapsed:
             del self._pending[member_id]
-        expired = [member for member in self.members.values() if not member.waits and member.expires_ms <= now_ms]
+        expired = [member for member in self.members if not member.waits and member.expires_ms <= now_ms]
         for member in expired:
             self._remove(member)
-        if expired or lapsed:
+        if expired:
             self._after_removal(now_ms)
+        elif lapsed:
+            self._after_lapse(now_ms)
         if self._rebalance_ms is not None and self._rebalance_ms <= now_ms:
             self._rebalance_due(now_ms)
 
     def _rebalance_due(self, now_ms: int) -> None:
-        if self.state is GroupState.COMPLETING:
+        if self.state is not GroupState.PREPARING:
             # Members that never asked for their assignment are gone.
-            self._rebalance_ms = None
-            missing = [member for member in self.members.values() if member.syncing is None]
-            for member in missing:
-                self._remove(member)
+            for member in self.members:
+                if member.id in self._unsynced:
+                    self._remove(member)
             self._rebalance(now_ms)
         elif self._initial_until_ms is not None and self._newcomer and now_ms < self._initial_until_ms:
             self._newcomer = False

@@ -15,7 +15,7 @@ import struct
 from typing import Final, NamedTuple
 
 from duramen.base.errors import BatchCorrupt
-from duramen.groups.group import GroupSnapshot, MemberSnapshot
+from duramen.groups.values import GroupSnapshot, MemberSnapshot
 
 __all__ = [
     "CommittedOffset",
@@ -63,7 +63,9 @@ def partition_for(group: str, partitions: int) -> int:
     value = 0
     for unit in struct.iter_unpack(">H", group.encode("utf-16-be", "surrogatepass")):
         value = (31 * value + unit[0]) & 0xFFFFFFFF
-    return (value & 0x7FFFFFFF) % partitions
+    if value >= 1 << 31:
+        value = (1 << 32) - value  # the absolute value of a negative int32 …
+    return 0 if value == 1 << 31 else value % partitions  # … of which the smallest has none
 
 
 class _Reader:

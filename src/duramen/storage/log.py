@@ -280,7 +280,7 @@ class Log:
             return None
         if stop == end.position:
             self._remember(end.next_offset, segment, stop)
-        return Slice(segment, file, start, stop)
+        return Slice(segment, file, start, stop, self.handles)
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         # A consumer's next fetch mostly begins where the last one ended: it needs no search.

@@ -15,6 +15,7 @@ from duramen.base.errors import BatchCorrupt, LogDamaged
 from duramen.base.ports import Buffer, File
 from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, header
 from duramen.codec.crc import crc32c
+from duramen.storage.handles import Handles
 from duramen.storage.index import (
     BLOCK_BYTES,
     BLOCK_SHIFT,
@@ -176,13 +177,15 @@ class Slice:
     """Whole batches of one segment, to be sent piece by piece.
 
     Holds the file open, so that it outlives the segment's deletion, and no bytes until a piece is asked for.
+    What is only in memory when the slice is made may be in the file when it is sent: then `handles` opens it.
     """
 
-    __slots__ = ("_file", "_segment", "_supplied", "end", "position")
+    __slots__ = ("_file", "_handles", "_segment", "_supplied", "end", "position")
 
-    def __init__(self, segment: Segment, file: File | None, position: int, end: int) -> None:
+    def __init__(self, segment: Segment, file: File | None, position: int, end: int, handles: Handles) -> None:
         self._segment = segment
         self._file = file
+        self._handles = handles
         self._supplied: tuple[int, int, Buffer] | None = None
         self.position = position
         self.end = end
@@ -205,6 +208,8 @@ class Slice:
                 raise LogDamaged(f"{segment.path}.log: bytes {damaged_start} to {damaged_end} are damaged")
             if start < damaged_start < end:
                 end = damaged_start
+        if self._file is None:
+            self._file = self._handles.open(segment)
         file, index = self._file, segment.index
         if file is None:
             raise AssertionError("bytes that were copied are in a file")

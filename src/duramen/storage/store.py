@@ -352,6 +352,11 @@ class Store:
             self._wal.wait(self._wal.end, partial(_acknowledge, done, base_offset))
             self._flush_soon()
 
+    def when_synced(self, done: Callable[[DuramenError | None], None]) -> None:
+        """Call `done(None)` once everything appended so far is durable, or `done(error)` where it never will be."""
+        self._wal.wait(self._wal.end, done)
+        self._flush_soon()
+
     def _drain(self) -> None:
         """Go on with what waits, as far as there is room now."""
         refusal = self._wal.failed or self._trouble or self._wal.full

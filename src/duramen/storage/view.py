@@ -57,6 +57,11 @@ class View:
             return False
         return offset <= log.start_offset or log.takeovers.epoch_at(offset - 1) == epoch
 
+    def belongs_to(self, logs: Iterable[Log]) -> bool:
+        """Whether nothing of other logs than these was applied; else the rows are another directory's."""
+        known = {_position_key(log) for log in logs}
+        return all(key in known for key, _ in self.scan(_POSITION_PREFIX, _FIRST_ROW))
+
     def get(self, key: bytes) -> bytes | None:
         """The row `key`."""
         for rows in (self._next, self._written):

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.errors import RequestInvalid
-from duramen.codec.kafka.schema import LARGEST_ELEMENTS
+from duramen.codec.kafka.schema import LARGEST_ELEMENTS, LARGEST_TAGS, LARGEST_TEXT_BYTES
 from duramen.codec.varint import encode_uvarint, read_uvarint
 
 __all__ = [
@@ -116,10 +116,11 @@ class PartitionRecords(NamedTuple):
 class _Frame:
     """A request or response being read."""
 
-    __slots__ = ("data", "flexible", "position")
+    __slots__ = ("data", "elements", "flexible", "position")
 
     def __init__(self, data: memoryview, position: int, *, flexible: bool) -> None:
         self.data = data
+        self.elements = LARGEST_ELEMENTS  # how many all arrays together may still have
         self.position = position
         self.flexible = flexible
 
@@ -136,8 +137,9 @@ class _Frame:
 
     def count(self, smallest: int) -> int:
         count = self.length(_INT32)
-        if not 0 <= count <= LARGEST_ELEMENTS or count * smallest > len(self.data) - self.position:
+        if not 0 <= count <= self.elements or count * smallest > len(self.data) - self.position:
             raise ValueError(f"an array cannot have {count} elements")
+        self.elements -= count
         return count
 
     def take(self, size: int) -> memoryview:
@@ -149,7 +151,10 @@ class _Frame:
         return taken
 
     def text(self) -> str:
-        return str(self.take(self.length(_INT16)), "utf-8")
+        length = self.length(_INT16)
+        if length > LARGEST_TEXT_BYTES:
+            raise ValueError(f"a string has {length} bytes")
+        return str(self.take(length), "utf-8")
 
     def topic(self, version: int) -> str | UUID:
         return UUID(bytes=bytes(self.take(16))) if version >= _TOPIC_IDS else self.text()
@@ -157,6 +162,8 @@ class _Frame:
     def tags(self) -> None:
         if self.flexible:
             count, self.position = read_uvarint(self.data, self.position)
+            if count > LARGEST_TAGS:
+                raise ValueError(f"a structure has {count} tagged fields")
             for _ in range(count):
                 _, self.position = read_uvarint(self.data, self.position)
                 size, self.position = read_uvarint(self.data, self.position)

@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
+from duramen.codec.kafka.schema import LARGEST_TAGS
 from duramen.codec.kafka.versions import APIS, ApiKey
-from duramen.codec.varint import encode_uvarint, read_uvarint
+from duramen.codec.varint import read_uvarint
 
 __all__ = [
     "FIXED_HEADER_BYTES",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 FIXED_HEADER_BYTES: Final = 8
+_CLIENT_ID_BYTES: Final = 255  # what is kept of a client's name: member ids begin with it
 
 _REQUEST = struct.Struct(">hhi")
 _SIZED_REQUEST = struct.Struct(">ihhi")
@@ -57,7 +59,9 @@ def read_request_header(frame: Buffer) -> RequestHeader:
     try:
         (length,) = _INT16.unpack_from(frame, 8)
         end = 10 + max(0, length)
-        client_id = bytes(frame[10:end]).decode("utf-8", "replace") if length >= 0 else None
+        client_id = (
+            bytes(frame[10 : min(end, 10 + _CLIENT_ID_BYTES)]).decode("utf-8", "replace") if length >= 0 else None
+        )
         if end > len(frame):
             raise ValueError("the client id is cut off")
         if version >= api.flexible:
@@ -70,6 +74,8 @@ def read_request_header(frame: Buffer) -> RequestHeader:
 def skip_tags(buffer: Buffer, position: int) -> int:
     """The position after a section of tagged fields. Raises ValueError."""
     count, position = read_uvarint(buffer, position)
+    if count > LARGEST_TAGS:
+        raise ValueError(f"a header has {count} tagged fields")
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)
@@ -103,8 +109,3 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 def response_body_start(api_key: int, version: int, frame: Buffer) -> int:
     """Where the body begins in a response frame (without its size). Raises ValueError."""
     return skip_tags(frame, 4) if has_response_tags(api_key, version) else 4
-
-
-def encode_size(value: int) -> bytes:
-    """The compact form of a length or count: one more, unsigned; 0 stands for null."""
-    return encode_uvarint(value + 1)

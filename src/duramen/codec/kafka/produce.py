@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.errors import RequestInvalid
-from duramen.codec.kafka.schema import LARGEST_ELEMENTS
+from duramen.codec.kafka.schema import LARGEST_ELEMENTS, LARGEST_TAGS, LARGEST_TEXT_BYTES
 from duramen.codec.varint import encode_uvarint, read_uvarint
 
 __all__ = [
@@ -95,8 +95,8 @@ def decode_request(version: int, frame: memoryview, position: int) -> ProduceReq
         raise RequestInvalid(f"PRODUCE request version {version} is damaged: {error}") from None
 
 
-def _count(count: int, smallest: int, left: int) -> int:
-    if not 0 <= count <= LARGEST_ELEMENTS or count * smallest > left:
+def _count(count: int, smallest: int, left: int, allowed: int) -> int:
+    if not 0 <= count <= allowed or count * smallest > left:
         raise ValueError(f"an array cannot have {count} elements")
     return count
 
@@ -112,15 +112,17 @@ def _decode_plain(version: int, frame: memoryview, position: int) -> ProduceRequ
     acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COUNT.unpack_from(frame, position)
     position += 10
     size = len(frame)
+    allowed = LARGEST_ELEMENTS
     topics = []
-    for _ in range(_count(topic_count, 6, size - position)):
+    for _ in range(_count(topic_count, 6, size - position, allowed)):
         (length,) = _INT16.unpack_from(frame, position)
         name = _text(frame, position + 2, length)
         position += 2 + length
         (partition_count,) = _INT32.unpack_from(frame, position)
         position += 4
         partitions = []
-        for _ in range(_count(partition_count, 8, size - position)):
+        allowed -= 1 + _count(partition_count, 8, size - position, allowed)
+        for _ in range(partition_count):
             index, length = _TWO_INT32.unpack_from(frame, position)
             position += 8
             if length < 0:
@@ -135,8 +137,8 @@ def _decode_plain(version: int, frame: memoryview, position: int) -> ProduceRequ
 
 
 def _text(frame: memoryview, position: int, length: int) -> str:
-    if length < 0 or position + length > len(frame):
-        raise ValueError("a string is null or cut off")
+    if not 0 <= length <= LARGEST_TEXT_BYTES or position + length > len(frame):
+        raise ValueError("a string is null, too long or cut off")
     return str(frame[position : position + length], "utf-8")
 
 
@@ -149,13 +151,15 @@ def _decode_flexible(frame: memoryview, position: int) -> ProduceRequest:
         position += length - 1
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     count, position = read_uvarint(frame, position + 6)
+    allowed = LARGEST_ELEMENTS
     topics = []
-    for _ in range(_count(count - 1, 3, size - position)):
+    for _ in range(_count(count - 1, 3, size - position, allowed)):
         length, position = read_uvarint(frame, position)
         name = _text(frame, position, length - 1)
         count, position = read_uvarint(frame, position + length - 1)
         partitions = []
-        for _ in range(_count(count - 1, 6, size - position)):
+        allowed -= 1 + _count(count - 1, 6, size - position, allowed)
+        for _ in range(count - 1):
             (index,) = _INT32.unpack_from(frame, position)
             length, position = read_uvarint(frame, position + 4)
             records = None
@@ -176,7 +180,7 @@ def _tags(frame: memoryview, position: int) -> int:
     if position < len(frame) and frame[position] == 0:
         return position + 1
     count, position = read_uvarint(frame, position)
-    for _ in range(_count(count, 2, len(frame) - position)):
+    for _ in range(_count(count, 2, len(frame) - position, LARGEST_TAGS)):
         _, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)
         position += size
@@ -263,12 +267,12 @@ def decode_response(version: int, frame: memoryview, position: int) -> list[Topi
 def _decode_response(frame: memoryview, position: int) -> list[TopicResponse]:
     count, position = read_uvarint(frame, position)
     topics = []
-    for _ in range(_count(count - 1, 3, len(frame) - position)):
+    for _ in range(_count(count - 1, 3, len(frame) - position, LARGEST_ELEMENTS)):
         length, position = read_uvarint(frame, position)
         name = _text(frame, position, length - 1)
         count, position = read_uvarint(frame, position + length - 1)
         partitions = []
-        for _ in range(_count(count - 1, _ANSWER.size, len(frame) - position)):
+        for _ in range(_count(count - 1, _ANSWER.size, len(frame) - position, LARGEST_ELEMENTS)):
             index, error_code, base_offset, append_time_ms, start_offset = _ANSWER.unpack_from(frame, position)
             position = _skip_record_errors(frame, position + _ANSWER.size)
             length, position = read_uvarint(frame, position)
@@ -285,7 +289,7 @@ def _decode_response(frame: memoryview, position: int) -> list[TopicResponse]:
 
 def _skip_record_errors(frame: memoryview, position: int) -> int:
     count, position = read_uvarint(frame, position)
-    for _ in range(_count(max(0, count - 1), 6, len(frame) - position)):
+    for _ in range(_count(max(0, count - 1), 6, len(frame) - position, LARGEST_ELEMENTS)):
         length, position = read_uvarint(frame, position + 4)
         position = _tags(frame, position + max(0, length - 1))
     return position

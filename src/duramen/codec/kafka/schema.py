@@ -18,12 +18,18 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.codec.varint import encode_uvarint, read_uvarint
 
-__all__ = ["LARGEST_ELEMENTS", "Message", "Schema"]
+__all__ = ["LARGEST_ELEMENTS", "LARGEST_TAGS", "LARGEST_TEXT_BYTES", "Message", "Schema"]
 
 Message = dict[str, Any]
 
 LARGEST_ELEMENTS: Final = 100_000
 """How many elements all arrays of one message may have together."""
+
+LARGEST_TEXT_BYTES: Final = 0x7FFF
+"""How long a string may be, compact ones too: what is stored of it has 16 bits for its length."""
+
+LARGEST_TAGS: Final = 16
+"""How many tagged fields a structure may have; Kafka's have four at most."""
 
 _NO_VERSION: Final = 1 << 15
 _FIXED: Final[Mapping[str, struct.Struct]] = {
@@ -69,6 +75,12 @@ class _Input:
     def uvarint(self) -> int:
         value, self.position = read_uvarint(self.data, self.position)
         return value
+
+    def tags(self) -> int:
+        count = self.uvarint()
+        if count > LARGEST_TAGS:
+            raise ValueError(f"a structure has {count} tagged fields")
+        return count
 
     def count(self, count: int, smallest: int) -> int:
         self.elements -= count
@@ -181,7 +193,7 @@ def _struct_codec(fields: tuple[_Field, ...], version: int, *, flexible: bool) -
         for field, codec in plain:
             message[field.name] = codec.decode(source)
         if flexible:
-            for _ in range(source.count(source.uvarint(), 2)):
+            for _ in range(source.tags()):
                 tag, size = source.uvarint(), source.uvarint()
                 known = tagged.get(tag)
                 if known is None:
@@ -257,6 +269,8 @@ def _sized_codec(field: _Field, *, flexible: bool) -> _Codec:
         if length < 0:
             null()
             return None
+        if text and length > LARGEST_TEXT_BYTES:
+            raise ValueError(f"{field.name} has {length} bytes")
         taken = source.take(length)
         return str(taken, "utf-8") if text else bytes(taken)
 
@@ -265,7 +279,7 @@ def _sized_codec(field: _Field, *, flexible: bool) -> _Codec:
             out.append(write_length(-1))
             return
         body = value.encode() if isinstance(value, str) else value
-        if layout == "h" and not flexible and len(body) > 0x7FFF:
+        if text and len(body) > LARGEST_TEXT_BYTES:
             raise RequestInvalid(f"{field.name} is too long")
         out += (write_length(len(body)), body)
 

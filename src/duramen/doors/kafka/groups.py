@@ -10,8 +10,8 @@ from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import group_error_code
 from duramen.doors.kafka.exchange import Exchange
-from duramen.groups.group import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
 from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.groups.values import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
 
 __all__ = [
     "handle_delete_groups",

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, NameInvalid
+from duramen.base.errors import DuramenError, NameInvalid, StreamExists
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
@@ -94,9 +94,15 @@ def _create(context: Context, name: str, put: Callable[[Message], None]) -> None
 
     def created(error: DuramenError | None) -> None:
         stream = broker.streams.find(name)
-        put(_topic(context, stream) if stream is not None else _missing(name, _NULL_ID, error_code(error)))
+        if stream is not None:
+            put(_topic(context, stream))
+        elif isinstance(error, StreamExists):
+            # Somebody else is making it, and it is not durable yet: the client asks again.
+            put(_missing(name, _NULL_ID, ErrorCode.LEADER_NOT_AVAILABLE))
+        else:
+            put(_missing(name, _NULL_ID, error_code(error)))
 
-    broker.create_stream(Definition(name, broker.settings.integer("num.partitions")), created)
+    broker.create_stream(Definition(name, broker.settings.integer("num.partitions")), created, idempotent=True)
 
 
 def _missing(name: str | None, topic_id: UUID, error: ErrorCode) -> Message:

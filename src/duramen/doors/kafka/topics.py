@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from duramen.base.errors import ConfigInvalid, DuramenError, NameInvalid, PartitionsInvalid, RequestInvalid
+from duramen.base.errors import ConfigInvalid, DuramenError, NameInvalid, RequestInvalid
 from duramen.broker.configs import ConfigEntry
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
-from duramen.controller.decisions import Definition, add_partitions
+from duramen.controller.decisions import Definition
 from duramen.doors.kafka.configs import SOURCE_NUMBERS, config_text
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
@@ -191,9 +191,7 @@ def handle_create_partitions(context: Context, exchange: Exchange) -> None:
 
 def _check_growth(context: Context, topic: Message) -> None:
     stream = context.broker.streams.get(topic["name"])
-    if stream.internal:
-        raise PartitionsInvalid(f"{stream.name} is the broker's own: its partitions are fixed")
-    add_partitions(context.broker.metadata_state, topic["name"], topic["count"])
+    context.broker.check_partitions(topic["name"], topic["count"])
     assignments = topic["assignments"]
     if assignments is not None:
         if len(assignments) != topic["count"] - len(stream.partitions):

@@ -1,0 +1,130 @@
+"""What goes into a group's state machine and comes out of it: requests, results, effects, snapshots. Values only."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from duramen.base.errors import DuramenError
+
+__all__ = [
+    "Effect",
+    "GroupSnapshot",
+    "GroupState",
+    "JoinRequest",
+    "JoinResult",
+    "MemberSnapshot",
+    "MemberSubscription",
+    "Reply",
+    "Store",
+    "SyncRequest",
+    "SyncResult",
+    "Token",
+]
+
+Token = Any
+"""Whatever the caller wants back with a reply."""
+
+
+class GroupState(StrEnum):
+    """Kafka's names of the states."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class JoinRequest(NamedTuple):
+    """A member wants in, or in again. `new_member_id` is what it is called if it has no id yet."""
+
+    member_id: str
+    instance_id: str | None
+    new_member_id: str
+    id_required: bool  # the member can be asked to join again with its id (KIP-394)
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Sequence[tuple[str, bytes]]
+    can_skip_assignment: bool = False
+
+
+class MemberSubscription(NamedTuple):
+    """What the group's leader is told of a member."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+class JoinResult(NamedTuple):
+    """The answer to a join that succeeded; `members` is filled for the leader only."""
+
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader_id: str
+    member_id: str
+    members: tuple[MemberSubscription, ...]
+    skip_assignment: bool = False
+
+
+class SyncRequest(NamedTuple):
+    """A member asks for its assignment; the leader brings everybody's."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    assignments: Sequence[tuple[str, bytes]]
+
+
+class SyncResult(NamedTuple):
+    """The answer to a sync that succeeded."""
+
+    protocol_type: str
+    protocol: str
+    assignment: bytes
+
+
+class Reply(NamedTuple):
+    """Answer the request that came with `token`."""
+
+    token: Token
+    result: JoinResult | SyncResult | DuramenError
+
+
+class Store(NamedTuple):
+    """Store the group as it is in `snapshot`, then say so with `stored`; `replies` wait until then."""
+
+    snapshot: "GroupSnapshot"
+    replies: tuple[Reply, ...] = ()
+
+
+Effect = Reply | Store
+
+
+class MemberSnapshot(NamedTuple):
+    """A member as it is stored and described."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupSnapshot(NamedTuple):
+    """A group as it is stored and described."""
+
+    generation: int
+    protocol_type: str
+    protocol: str | None
+    leader_id: str | None
+    members: tuple[MemberSnapshot, ...]

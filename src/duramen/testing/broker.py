@@ -1,0 +1,212 @@
+"""A whole broker on doubles: nothing happens in it but what a test makes happen, and time stands still.
+
+No event loop, no thread, no file and no clock of the machine. `settle` runs what waits to be run, `advance` lets
+time go by and does what falls due; a test that wants to look between two steps uses `worker` and `clock` itself.
+"""
+
+import random
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from duramen.base.catalogue import BROKER
+from duramen.base.deadlines import Deadlines
+from duramen.base.metrics import Metrics
+from duramen.base.settings import Settings
+from duramen.broker.broker import Broker, Ports
+from duramen.broker.fetching import Fetched, Fetcher, Wanted
+from duramen.broker.streams import Stream
+from duramen.codec.batch import NewRecord, Record, batches, encode, records
+from duramen.controller.decisions import Definition
+from duramen.storage.directory import Directory, open_directory
+from duramen.storage.handles import Handles
+from duramen.storage.reader import Slice
+from duramen.storage.recovery import recover
+from duramen.storage.scanning import read_slice
+from duramen.storage.store import Store, StoreLimits
+from duramen.testing.clock import ManualClock, ManualWorker, SeededRandomness
+from duramen.testing.disk import MemoryFileSystem
+from duramen.testing.views import MemoryViewStore
+
+__all__ = ["Answer", "ManualBroker"]
+
+T = TypeVar("T")
+
+_LIMITS = StoreLimits(wal_file_bytes=1 << 20, wal_max_bytes=8 << 20, pending_bytes=4 << 20, copy_bytes=1 << 20)
+_OPEN_SEGMENTS = 64
+
+
+class Answer(Generic[T]):
+    """What a callback was called with; calling it twice is an error that fails the test."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __call__(self, *values: Any) -> None:
+        if self.calls:
+            raise AssertionError(f"answered {self.calls[0]} and then {values}")
+        self.calls.append(values)
+
+    @property
+    def there(self) -> bool:
+        """Whether the answer has come."""
+        return bool(self.calls)
+
+    @property
+    def value(self) -> T:
+        """The one value, or the first of several; raises the error where there is one among them."""
+        error = self.error
+        if error is not None:
+            raise error
+        value: T = self.calls[0][0]
+        return value
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error among the values, if there is one."""
+        if not self.calls:
+            raise AssertionError("there is no answer yet")
+        return next((value for value in self.calls[0] if isinstance(value, BaseException)), None)
+
+
+class ManualBroker:
+    """A broker with its ports in a test's hand. `settings` by dotted names, over the catalogue's defaults."""
+
+    def __init__(
+        self, settings: Mapping[str, object] | None = None, *, seed: int = 0, limits: StoreLimits = _LIMITS
+    ) -> None:
+        self.settings = Settings(BROKER, options={"group.initial.rebalance.delay.ms": 0, **(settings or {})})
+        self.files = MemoryFileSystem()
+        self.views = MemoryViewStore()
+        self.clock = ManualClock()
+        self.randomness = SeededRandomness(seed)
+        self.reports: list[str] = []
+        self._limits = limits
+        self.start()
+
+    def start(self) -> None:
+        """Open the directory as a node does, and take in what is there."""
+        self.worker = ManualWorker()
+        self.deadlines = Deadlines()
+        self.metrics = Metrics()
+        directory = open_directory(self.files, self.randomness, "memory")
+        self.store = self._open_store(directory)
+        ports = Ports(self.worker, self.clock, self.randomness, self.views)
+        self.broker = Broker(
+            ports, self.deadlines, self.store, self.settings, self.metrics,
+            directory_id=str(directory.id), report=self.reports.append,
+        )  # fmt: skip
+        started: Answer[None] = Answer()
+        self.broker.start(started)
+        self.settle()
+        if started.value is not None:
+            raise AssertionError(started.value)
+
+    def _open_store(self, directory: Directory) -> Store:
+        handles = Handles(self.files, _OPEN_SEGMENTS)
+        recovered = recover(self.files, directory.id, handles, self.reports.append)
+        return Store(
+            self.files, self.worker, self.clock, self.deadlines, self.metrics, directory, recovered, handles,
+            node_id=self.settings.integer("node.id"), limits=self._limits,
+        )  # fmt: skip
+
+    def stop(self) -> None:
+        """Stop it cleanly."""
+        stopped: Answer[None] = Answer()
+        self.broker.stop(stopped)
+        self.settle()
+        if stopped.error is not None:
+            raise stopped.error
+        self.files.locks.clear()
+
+    def restart(self) -> None:
+        """Stop it cleanly and start it again."""
+        self.stop()
+        self.start()
+
+    def crash(self, seed: int | None = None) -> None:
+        """Cut the power and start again: of what was not synced nothing is left, or what `seed` draws."""
+        self.files.crash(None if seed is None else random.Random(seed))
+        self.views.crash(random.Random(seed))
+        self.start()
+
+    # -- time ---------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Run every job and what follows from it until nothing is left to run."""
+        self.worker.settle()
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time go by, doing at its time what falls due, and settle each time."""
+        until_ms = self.clock.monotonic_ms() + duration_ms
+        self.settle()
+        while (next_ms := self.broker.next_deadline_ms()) is not None and next_ms <= until_ms:
+            self.clock.advance(max(0, next_ms - self.clock.monotonic_ms()))
+            self.broker.fire()
+            self.settle()
+        self.clock.advance(until_ms - self.clock.monotonic_ms())
+
+    # -- records ------------------------------------------------------------------------------------
+
+    def create(self, name: str, partitions: int = 1, **config: object) -> Stream:
+        """A stream, once its creation is durable; config names with `_` for `.`. Raises DuramenError."""
+        texts = {key.replace("_", "."): str(value) for key, value in config.items()}
+        created: Answer[None] = Answer()
+        self.broker.create_stream(Definition(name, partitions, texts), created)
+        self.settle()
+        if created.error is not None:
+            raise created.error
+        return self.broker.streams.get(name)
+
+    def delete(self, name: str) -> None:
+        """Delete a stream, durably. Raises DuramenError."""
+        deleted: Answer[None] = Answer()
+        self.broker.delete_stream(name, deleted)
+        self.settle()
+        if deleted.error is not None:
+            raise deleted.error
+
+    def produce(self, name: str, *values: bytes, partition: int = 0, **batch: Any) -> Answer[int]:
+        """Append values as one batch; nothing is written or synced yet. The answer is the base offset."""
+        now_ms = self.clock.wall_ms()
+        encoded = encode((NewRecord(now_ms, None, value) for value in values), **batch)
+        answer: Answer[int] = Answer()
+        self.broker.streams.get(name).partition(partition).append(encoded, answer)
+        return answer
+
+    def fetch(
+        self, *wanted: tuple[str, int, int], min_bytes: int = 1, max_bytes: int = 1 << 20, max_wait_ms: int = 0,
+        partition_bytes: int = 1 << 20,
+    ) -> tuple[Answer[list[Fetched]], Fetcher]:  # fmt: skip
+        """Fetch from (stream, partition, offset); what comes, when it comes, and the fetch itself."""
+        answer: Answer[list[Fetched]] = Answer()
+        sources = [
+            Wanted(self.broker.streams.get(name).partition(index), offset, partition_bytes)
+            for name, index, offset in wanted
+        ]
+        fetcher = self.broker.fetches.fetch(
+            sources, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms, done=answer
+        )
+        return answer, fetcher
+
+    def read(self, slice_: Slice | None) -> list[Record]:
+        """The records of a fetched slice."""
+        if slice_ is None:
+            return []
+        answer: Answer[bytes] = Answer()
+        read_slice(self.store, slice_, answer)
+        self.settle()
+        data = answer.value
+        whole = [data[position : position + found.size] for position, found in batches(data)]
+        return [record for batch in whole for record in records(batch)]
+
+    def values(self, name: str, partition: int = 0, offset: int = 0) -> list[bytes | None]:
+        """Every value that a consumer sees from `offset` on."""
+        values: list[bytes | None] = []
+        while True:
+            answer, _ = self.fetch((name, partition, offset))
+            self.settle()
+            read = [record for record in self.read(answer.value[0].slice) if record.offset >= offset]
+            if not read:
+                return values
+            values += [record.value for record in read]
+            offset = read[-1].offset + 1

@@ -1,0 +1,347 @@
+"""What a leader checks of a producer's batch, and what can be asked about a partition's log."""
+
+import random
+
+import pytest
+
+from duramen.base.errors import (
+    BatchCorrupt,
+    BatchInvalid,
+    BatchTooLarge,
+    FencedLeaderEpoch,
+    OutOfOrderSequence,
+    ProducerFenced,
+    TimestampInvalid,
+    UnknownLeaderEpoch,
+    UnsupportedFeature,
+)
+from duramen.broker.partition import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    OffsetFound,
+    Partition,
+)
+from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, seal
+from duramen.testing.broker import Answer, ManualBroker
+
+
+def append(hand: ManualBroker, batch: bytearray, name: str = "a", partition: int = 0) -> Answer[int]:
+    """Append a batch and let it be acknowledged or refused."""
+    answer: Answer[int] = Answer()
+    hand.broker.streams.get(name).partition(partition).append(batch, answer)
+    hand.settle()
+    return answer
+
+
+def at(hand: ManualBroker, *offsets_ms: int, key: bytes | None = None, codec: int = 0) -> bytearray:
+    """A batch of a record for each time, given from now on."""
+    now_ms = hand.clock.wall_ms()
+    return encode((NewRecord(now_ms + offset_ms, key, b"v") for offset_ms in offsets_ms), codec=codec)
+
+
+def found(hand: ManualBroker, partition: Partition, timestamp: int) -> tuple[int, int]:
+    """The offset and timestamp that are found."""
+    answer: Answer[int] = Answer()
+    done: OffsetFound = answer
+    partition.find_offset(timestamp, done)
+    hand.settle()
+    assert answer.error is None
+    offset, time_ms, _ = answer.calls[0]
+    return offset, time_ms
+
+
+# -- appending ----------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_is_refused_leaves_the_log_as_it_was(hand: ManualBroker) -> None:
+    partition = hand.broker.streams.get("a").partition(0)
+    damaged = at(hand, 0)
+    damaged[-1] ^= 1
+    for batch, error in (
+        (damaged, BatchCorrupt),
+        (bytearray(), BatchCorrupt),
+        (at(hand, 0) + at(hand, 0), BatchInvalid),
+        (encode([NewRecord(0, None, b"v")], attributes=TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0),
+         UnsupportedFeature),
+        (encode([NewRecord(hand.clock.wall_ms(), None, bytes(1_048_588))]), BatchTooLarge),
+        (at(hand, 3_600_001), TimestampInvalid),
+    ):  # fmt: skip
+        assert isinstance(append(hand, batch).error, error)
+    assert (partition.log.end_offset, partition.stream.records_in.value, partition.stream.bytes_in.value) == (0, 0, 0)
+    assert append(hand, at(hand, 3_600_000)).value == 0
+
+
+def test_without_an_answer_wanted_a_refusal_is_silent(hand: ManualBroker) -> None:
+    partition = hand.broker.streams.get("a").partition(0)
+    partition.append(bytearray(b"?"), None)
+    partition.append(at(hand, 0), None)
+    hand.settle()
+    assert partition.log.high_watermark == 1
+
+
+def test_max_message_bytes_is_the_stream_s(hand: ManualBroker) -> None:
+    hand.create("small", max_message_bytes=200)
+    assert append(hand, encode([NewRecord(0, None, bytes(100))]), "small").value == 0
+    assert isinstance(append(hand, encode([NewRecord(0, None, bytes(200))]), "small").error, BatchTooLarge)
+
+
+def test_how_far_back_a_timestamp_may_lie(hand: ManualBroker) -> None:
+    hand.create("recent", message_timestamp_before_max_ms=1000)
+    assert append(hand, at(hand, -1000), "recent").value == 0
+    assert isinstance(append(hand, at(hand, -1001), "recent").error, TimestampInvalid)
+    assert append(hand, at(hand, -1 << 40)).value == 0
+
+
+def test_log_append_time(hand: ManualBroker) -> None:
+    hand.create("mine", message_timestamp_type="LogAppendTime")
+    now_ms = hand.clock.wall_ms()
+    for codec in range(5):
+        assert (
+            append(hand, encode([NewRecord(5, None, b"v"), NewRecord(6, None, b"w")], codec=codec), "mine").value >= 0
+        )
+    answer, _ = hand.fetch(("mine", 0, 0))
+    assert {record.timestamp for record in hand.read(answer.value[0].slice)} == {now_ms}
+
+
+def test_a_compacted_stream_needs_keys(hand: ManualBroker) -> None:
+    hand.create("keyed", cleanup_policy="compact")
+    for codec in range(5):
+        assert append(hand, at(hand, 0, key=b"k", codec=codec), "keyed").value == codec
+        assert isinstance(append(hand, at(hand, 0, codec=codec), "keyed").error, BatchInvalid)
+
+
+def test_records_of_a_compacted_stream_have_to_be_readable(hand: ManualBroker) -> None:
+    hand.create("keyed", cleanup_policy="compact")
+    for codec in range(5):
+        batch = seal(b"no record at all", 1, 0, 0) if not codec else _sealed_junk(codec)
+        assert isinstance(append(hand, batch, "keyed").error, BatchCorrupt)
+
+
+def test_a_bomb_is_refused_where_it_would_have_to_be_looked_into(hand: ManualBroker) -> None:
+    hand.create("keyed", cleanup_policy="compact")
+    bomb = seal(bytes(100 << 20), 1, 0, 0, codec=4)
+    assert len(bomb) < 20_000
+    assert isinstance(append(hand, bomb, "keyed").error, BatchCorrupt)
+    assert append(hand, bomb).value == 0
+    answer: Answer[int] = Answer()
+    hand.broker.streams.get("a").partition(0).find_offset(0, answer)
+    hand.settle()
+    assert isinstance(answer.error, BatchCorrupt)
+
+
+def _sealed_junk(codec: int) -> bytearray:
+    return seal(b"no record at all", 1, 0, 0, codec=codec)
+
+
+# -- idempotent producers -----------------------------------------------------------------------------
+
+
+def sequenced(first: int, records: int = 1, *, producer: int = 7, epoch: int = 0, value: bytes = b"v") -> bytearray:
+    """A batch of an idempotent producer."""
+    return encode(
+        (NewRecord(0, None, value) for _ in range(records)),
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=first,
+    )
+
+
+def test_a_repetition_gets_the_first_offset(hand: ManualBroker) -> None:
+    append(hand, at(hand, 0))
+    assert append(hand, sequenced(0, 3)).value == 1
+    assert append(hand, sequenced(3, 2)).value == 4
+    assert append(hand, sequenced(0, 3)).value == 1
+    assert append(hand, sequenced(3, 2)).value == 4
+    assert len(hand.values("a")) == 6
+
+
+def test_a_repetition_of_what_is_not_synced_yet_waits_for_that(hand: ManualBroker) -> None:
+    partition = hand.broker.streams.get("a").partition(0)
+    answers: list[Answer[int]] = [Answer(), Answer()]
+    for answer in answers:
+        partition.append(sequenced(0), answer)
+        hand.worker.run_soon()
+    assert not any(answer.there for answer in answers)
+    hand.settle()
+    assert [answer.value for answer in answers] == [0, 0]
+
+
+def test_the_last_five_batches_are_remembered(hand: ManualBroker) -> None:
+    for first in range(6):
+        append(hand, sequenced(first))
+    for first in range(1, 6):
+        assert append(hand, sequenced(first)).value == first
+    assert isinstance(append(hand, sequenced(0)).error, OutOfOrderSequence)
+
+
+def test_a_gap_is_refused(hand: ManualBroker) -> None:
+    append(hand, sequenced(0))
+    assert isinstance(append(hand, sequenced(2)).error, OutOfOrderSequence)
+    assert append(hand, sequenced(1)).value == 1
+
+
+def test_sequences_wrap_around(hand: ManualBroker) -> None:
+    last = (1 << 31) - 1
+    assert append(hand, sequenced(last - 1, 3)).value == 0
+    assert append(hand, sequenced(1)).value == 3
+    assert append(hand, sequenced(last - 1, 3)).value == 0
+
+
+def test_epochs(hand: ManualBroker) -> None:
+    append(hand, sequenced(0, epoch=1))
+    assert isinstance(append(hand, sequenced(5, epoch=2)).error, OutOfOrderSequence)
+    assert append(hand, sequenced(0, epoch=2)).value == 1
+    assert isinstance(append(hand, sequenced(1, epoch=1)).error, ProducerFenced)
+
+
+def test_producers_and_partitions_are_told_apart(hand: ManualBroker) -> None:
+    assert append(hand, sequenced(0)).value == 0
+    assert append(hand, sequenced(0, producer=8)).value == 1
+    assert append(hand, sequenced(0), partition=1).value == 0
+
+
+def test_a_producer_that_nobody_remembers_begins_anywhere(hand: ManualBroker) -> None:
+    """Its state may have expired; what it wrote before is acknowledged all the same."""
+    assert append(hand, sequenced(500)).value == 0
+    assert append(hand, sequenced(501)).value == 1
+
+
+@pytest.mark.parametrize("how", ["restart", "crash"])
+def test_producers_are_remembered_over_restarts(hand: ManualBroker, how: str) -> None:
+    append(hand, sequenced(0, 2))
+    append(hand, sequenced(2, 2))
+    if how == "restart":
+        hand.restart()
+    else:
+        hand.crash()
+    assert append(hand, sequenced(2, 2)).value == 2
+    assert isinstance(append(hand, sequenced(5)).error, OutOfOrderSequence)
+    assert append(hand, sequenced(4)).value == 4
+    assert len(hand.values("a")) == 5
+
+
+def test_idle_producers_are_forgotten() -> None:
+    hand = ManualBroker({"producer.id.expiration.ms": 1000, "log.retention.check.interval.ms": 500})
+    hand.create("a")
+    append(hand, sequenced(0))
+    hand.advance(900)
+    assert isinstance(append(hand, sequenced(5)).error, OutOfOrderSequence)
+    hand.advance(1000)
+    assert append(hand, sequenced(5)).value == 1
+
+
+# -- offsets by time ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("place", ["memory", "segments", "after a restart", "from a cold disk"])
+def test_offsets_by_time(hand: ManualBroker, codec: int, place: str) -> None:
+    """Inside a batch, between batches and between segments, whatever the order of timestamps."""
+    hand.create("t", segment_bytes=600)
+    partition = hand.broker.streams.get("t").partition(0)
+    chance = random.Random(codec)
+    now_ms = hand.clock.wall_ms()
+    times: list[int] = []
+    for number in range(40):
+        batch = [number * 100 + chance.randrange(-150, 150) for _ in range(chance.randint(1, 5))]
+        times += batch
+        append(hand, at(hand, *batch, codec=codec), "t")
+    if place != "memory":
+        hand.advance(2000)
+        assert len(partition.log.segments) > 3
+    if place in ("after a restart", "from a cold disk"):
+        hand.restart()
+        hand.files.cold = place == "from a cold disk"
+        partition = hand.broker.streams.get("t").partition(0)
+    for wanted in [*chance.sample(times, 20), *(time_ms + 1 for time_ms in chance.sample(times, 20)), -10_000, 0]:
+        expected = next(((at, now_ms + time_ms) for at, time_ms in enumerate(times) if time_ms >= wanted), (-1, -1))
+        assert found(hand, partition, now_ms + wanted) == expected
+    assert found(hand, partition, now_ms + max(times) + 1) == (-1, -1)
+    assert found(hand, partition, MAX_TIMESTAMP) == (times.index(max(times)), now_ms + max(times))
+
+
+def test_the_special_values(hand: ManualBroker) -> None:
+    partition = hand.broker.streams.get("a").partition(0)
+    for timestamp, expected in (
+        (LATEST, (0, -1)),
+        (EARLIEST, (0, -1)),
+        (EARLIEST_LOCAL, (0, -1)),
+        (MAX_TIMESTAMP, (-1, -1)),
+        (LATEST_TIERED, (-1, -1)),
+    ):
+        assert found(hand, partition, timestamp) == expected
+    append(hand, at(hand, 0, 9, 3))
+    assert found(hand, partition, LATEST) == (3, -1)
+    assert found(hand, partition, MAX_TIMESTAMP) == (1, hand.clock.wall_ms() + 9)
+
+
+def test_what_is_not_synced_is_not_found(hand: ManualBroker) -> None:
+    partition = hand.broker.streams.get("a").partition(0)
+    append(hand, at(hand, 0))
+    partition.append(at(hand, 50), None)
+    now_ms = hand.clock.wall_ms()
+    latest, by_time, newest = Answer[int](), Answer[int](), Answer[int]()
+    partition.find_offset(LATEST, latest)
+    partition.find_offset(now_ms + 50, by_time)
+    assert (latest.calls[0][:2], by_time.calls[0][:2]) == ((1, -1), (-1, -1))
+    # The newest of all is known, but not to be told before it is durable.
+    partition.find_offset(MAX_TIMESTAMP, newest)
+    assert not newest.there
+    hand.settle()
+    assert newest.calls[0][:2] == (1, now_ms + 50)
+
+
+def test_records_that_contradict_their_batch_are_told_when_they_are_looked_at(hand: ManualBroker) -> None:
+    """A batch is stored as it came; who has to look into it finds the damage, and the node goes on."""
+    now_ms = hand.clock.wall_ms()
+    for codec in range(5):
+        append(hand, seal(b"no record at all", 1, now_ms, now_ms, codec=codec))
+    partition = hand.broker.streams.get("a").partition(0)
+    answer: Answer[int] = Answer()
+    partition.find_offset(now_ms, answer)
+    hand.settle()
+    assert isinstance(answer.error, BatchCorrupt)
+
+
+# -- leader epochs ------------------------------------------------------------------------------------
+
+
+def test_where_epochs_end(hand: ManualBroker) -> None:
+    partition = hand.broker.streams.get("a").partition(0)
+    first = partition.leader_epoch
+    append(hand, at(hand, 0, 0, 0))
+    hand.restart()
+    hand.restart()
+    partition = hand.broker.streams.get("a").partition(0)
+    now = partition.leader_epoch
+    assert now == first + 2
+    append(hand, at(hand, 0, 0))
+    assert partition.end_of_epoch(now) == (now, 5)
+    assert partition.end_of_epoch(first) == (first, 3)
+    assert partition.end_of_epoch(first + 1) == (first, 3), "nothing was written in the epoch between"
+    assert partition.end_of_epoch(now + 1) == (-1, -1), "an epoch that is still to come"
+    assert partition.end_of_epoch(first - 1) == (first - 1, 0), "before the first: all of this log is newer"
+    assert partition.end_of_epoch(-1) == (-1, -1)
+
+
+def test_an_epoch_in_which_nothing_was_written_ends_where_the_log_does(hand: ManualBroker) -> None:
+    append(hand, at(hand, 0))
+    hand.restart()
+    partition = hand.broker.streams.get("a").partition(0)
+    assert partition.end_of_epoch(partition.leader_epoch) == (partition.leader_epoch, 1)
+    empty = hand.broker.streams.get("a").partition(1)
+    assert empty.end_of_epoch(empty.leader_epoch) == (empty.leader_epoch, 0)
+    assert empty.end_of_epoch(0) == (0, 0)
+
+
+def test_a_client_that_names_another_epoch(hand: ManualBroker) -> None:
+    partition = hand.broker.streams.get("a").partition(0)
+    partition.check_epoch(-1)
+    partition.check_epoch(partition.leader_epoch)
+    with pytest.raises(FencedLeaderEpoch):
+        partition.check_epoch(partition.leader_epoch - 1)
+    with pytest.raises(UnknownLeaderEpoch):
+        partition.check_epoch(partition.leader_epoch + 1)

@@ -1,0 +1,135 @@
+"""Names, counts and configs that streams may and may not have."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duramen.base.errors import BatchCorrupt, ConfigInvalid, NameInvalid, PartitionsInvalid, SubjectInvalid
+from duramen.controller.decisions import (
+    LARGEST_PARTITIONS,
+    Definition,
+    check_config,
+    check_name,
+    check_subject,
+    create_stream,
+    wide_subjects,
+)
+from duramen.controller.events import (
+    Event,
+    NodeRegistered,
+    PartitionsAdded,
+    ProducerIdsAllocated,
+    StreamConfigured,
+    StreamCreated,
+    StreamDeleted,
+    decode_event,
+    encode_event,
+)
+from duramen.controller.state import ControllerState
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+INTEGERS = st.integers(0, 1 << 40)
+EVENTS = st.one_of(
+    st.builds(NodeRegistered, INTEGERS, TEXT),
+    st.builds(
+        StreamCreated, TEXT, TEXT, INTEGERS, st.dictionaries(TEXT, TEXT), st.lists(TEXT).map(tuple), st.booleans(),
+        INTEGERS,
+    ),
+    st.builds(PartitionsAdded, TEXT, INTEGERS),
+    st.builds(StreamConfigured, TEXT, st.dictionaries(TEXT, TEXT)),
+    st.builds(StreamDeleted, TEXT),
+    st.builds(ProducerIdsAllocated, INTEGERS, INTEGERS),
+)  # fmt: skip
+
+
+@given(EVENTS)
+def test_events_are_read_as_they_were_written(event: Event) -> None:
+    assert decode_event(encode_event(event)) == event
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b'{"event":"stream-exploded"}', b'{"event":"stream-deleted"}', b"\xff"])
+def test_an_event_that_is_none_is_damage(value: bytes) -> None:
+    with pytest.raises(BatchCorrupt):
+        decode_event(value)
+
+
+def test_an_event_with_a_field_of_the_future_is_read() -> None:
+    assert decode_event(b'{"event":"stream-deleted","id":"x","why":"tidy"}') == StreamDeleted("x")
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "..a", "__mine", "-", "_"])
+def test_names(name: str) -> None:
+    check_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n", "a\0", "*"])
+def test_names_that_kafka_does_not_take(name: str) -> None:
+    with pytest.raises(NameInvalid):
+        check_name(name)
+
+
+@pytest.mark.parametrize("partitions", [0, -1, -(1 << 31), LARGEST_PARTITIONS + 1, (1 << 31) - 1])
+def test_counts_that_cannot_be(partitions: int) -> None:
+    with pytest.raises(PartitionsInvalid, match=str(partitions)):
+        create_stream(ControllerState(), Definition("a", partitions), stream_id=UUID(int=1), now_ms=0)
+
+
+def test_a_count_that_memory_is_too_small_for_says_what_to_do() -> None:
+    with pytest.raises(PartitionsInvalid, match=r"memory\.limit\.bytes"):
+        create_stream(ControllerState(), Definition("a", 9), stream_id=UUID(int=1), now_ms=0, largest_size=11)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("retention.ms", "-1", -1),
+        ("retention.ms", "7d", 604_800_000),
+        ("cleanup.policy", "compact, delete", "compact,delete"),
+        ("cleanup.policy", "delete,compact", "compact,delete"),
+        ("message.timestamp.type", "logappendtime", "LogAppendTime"),
+        ("preallocate", "TRUE", True),
+        ("min.cleanable.dirty.ratio", "0.25", 0.25),
+        ("compression.type", "lz4", "lz4"),
+        ("segment.bytes", "64MiB", 64 << 20),
+    ],
+)
+def test_configs(name: str, text: str, value: object) -> None:
+    assert check_config({name: text}) == {name: value}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("retention", "1", "did you mean"),
+        ("retention.ms", "-2", "at least -1"),
+        ("retention.ms", "", "a time"),
+        ("segment.bytes", "13", "at least 14"),
+        ("segment.bytes", "99999999999", "at most"),
+        ("segment.bytes", "9" * 5000, "must be"),
+        ("cleanup.policy", "shred", "one of"),
+        ("preallocate", "maybe", "true or false"),
+        ("compression.type", "brotli", "one of"),
+    ],
+)
+def test_configs_that_do_not_fit_say_what_would(name: str, text: str, hint: str) -> None:
+    with pytest.raises(ConfigInvalid, match=hint) as raised:
+        check_config({name: text})
+    assert name in str(raised.value)
+    assert len(str(raised.value)) < 500
+
+
+@pytest.mark.parametrize("subject", ["a", "a.b", "*", ">", "a.*.c", "a.>", "flights.JFK", "ä.ö"])
+def test_subjects(subject: str) -> None:
+    check_subject(subject)
+
+
+@pytest.mark.parametrize("subject", ["", ".", "a.", ".a", "a..b", "a b", "a.>.b", "a>", "a.b*", "a\tb", "a\0b"])
+def test_subjects_that_nats_does_not_take(subject: str) -> None:
+    with pytest.raises(SubjectInvalid):
+        check_subject(subject)
+
+
+def test_wide_subjects() -> None:
+    assert wide_subjects(["a.>", ">", "*.b", "a.*"]) == [">", "*.b"]
