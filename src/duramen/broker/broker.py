@@ -16,6 +16,7 @@ from duramen.base.ports import Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
 from duramen.broker.coordinator import Coordinator
 from duramen.broker.fetching import Fetches
+from duramen.broker.gaps import Gaps
 from duramen.broker.metadata import METADATA_STREAM_ID, LogQuorum, Metadata
 from duramen.broker.offsets import OFFSETS_STREAM, Offsets
 from duramen.broker.streams import Streams
@@ -29,6 +30,7 @@ from duramen.controller.decisions import (
 )
 from duramen.controller.events import (
     Event,
+    NatsGapRecorded,
     NodeRegistered,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -68,7 +70,11 @@ class Broker:
         directory_id: str,
         report: Callable[[str], None],
     ) -> None:
-        """`report` is told what an operator should hear of."""
+        """`report` is told what an operator should hear of.
+
+        A door that listens for the subjects of streams sets `when_bound`: it calls what it is handed once
+        everything bound so far is listened for.
+        """
         self._clock = ports.clock
         self._randomness = ports.randomness
         self._deadlines = deadlines
@@ -85,6 +91,8 @@ class Broker:
         self.groups = Coordinator(self._offsets, ports.clock, deadlines, ports.randomness, settings, metrics)
         quorum = LogQuorum(store, ports.clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
+        self.gaps = Gaps(self.node_id, self._metadata, self.streams, ports.clock, deadlines, metrics)
+        self.when_bound: Callable[[Callable[[], None]], None] | None = None
         self._producer_ids = (0, 0)  # the next id of the node's block, and the block's end
 
     # -- starting and stopping ----------------------------------------------------------------------
@@ -100,6 +108,7 @@ class Broker:
         for state in self._metadata.state.streams.values():
             self._put(state)
         self._remove_orphans()
+        self.gaps.measure()
         self._offsets.recover(self._report, lambda failure: self._offsets_ready(failure, done))
 
     def _remove_orphans(self) -> None:
@@ -174,6 +183,8 @@ class Broker:
                 stream_gone = self.streams.remove(UUID(event.id))
                 if stream_gone is not None and self._offsets.ready:
                     self.groups.forget_topic(stream_gone.name)
+            case NatsGapRecorded():
+                self.gaps.measure()
             case _:
                 pass
 
@@ -183,11 +194,21 @@ class Broker:
             self._offsets.use(stream)
 
     def create_stream(self, wish: Definition, done: Done, *, idempotent: bool = False) -> None:
-        """Create a stream; with `idempotent`, one that exists with the same definition is as good."""
+        """Create a stream; with `idempotent`, one that exists with the same definition is as good.
+
+        One that is bound to subjects is listening for them when it is `done`.
+        """
+
+        def created(error: DuramenError | None) -> None:
+            if error is None and wish.subjects and self.when_bound is not None:
+                self.when_bound(lambda: done(None))
+            else:
+                done(error)
+
         stream_id = new_stream_id(self._randomness.token(16))
         now_ms = self._clock.wall_ms()
         self._metadata.decide(
-            lambda state: create_stream(state, wish, stream_id=stream_id, now_ms=now_ms, idempotent=idempotent), done
+            lambda state: create_stream(state, wish, stream_id=stream_id, now_ms=now_ms, idempotent=idempotent), created
         )
 
     def check_stream(self, wish: Definition) -> None:

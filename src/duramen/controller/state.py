@@ -3,12 +3,14 @@
 import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import msgspec
 
 from duramen.base.ids import StreamId
 from duramen.controller.events import (
     Event,
+    NatsGapRecorded,
     NodeRegistered,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -17,7 +19,25 @@ from duramen.controller.events import (
     StreamDeleted,
 )
 
-__all__ = ["ControllerState", "StreamState"]
+__all__ = ["ControllerState", "Gap", "StreamGaps", "StreamState"]
+
+_RECENT_GAPS: Final = 100
+
+
+class Gap(NamedTuple):
+    """A time, in ms since 1970, in which nobody listened to a stream's subjects, and why."""
+
+    start_ms: int
+    end_ms: int
+    cause: str
+
+
+class StreamGaps(NamedTuple):
+    """The gaps of a stream: how many, how long together, and the most recent ones, oldest first."""
+
+    gaps: int = 0
+    total_ms: int = 0
+    recent: tuple[Gap, ...] = ()
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -33,13 +53,14 @@ class StreamState(msgspec.Struct, frozen=True):
 
 
 class ControllerState:
-    """Streams, nodes and the next free producer id."""
+    """Streams with their gaps, nodes and the next free producer id."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, StreamState] = {}
         self._by_id: dict[StreamId, StreamState] = {}
         self._by_flat_name: dict[str, StreamState] = {}
         self._nodes: dict[int, str] = {}
+        self._gaps: dict[StreamId, StreamGaps] = {}
         self.next_producer_id = 1
 
     @property
@@ -52,6 +73,10 @@ class ControllerState:
         """Directory ids by node id."""
         return MappingProxyType(self._nodes)
 
+    def gaps(self, stream_id: StreamId) -> StreamGaps:
+        """The times in which nobody listened to the stream's NATS subjects."""
+        return self._gaps.get(stream_id, StreamGaps())
+
     def clash(self, name: str) -> str | None:
         """A stream whose name differs from `name` only in '.' and '_', as Kafka forbids."""
         known = self._by_flat_name.get(_flat(name))
@@ -61,6 +86,7 @@ class ControllerState:
         """A state of its own with the same content."""
         other = ControllerState()
         other._nodes = dict(self._nodes)
+        other._gaps = dict(self._gaps)
         other.next_producer_id = self.next_producer_id
         for stream in self._by_name.values():
             other._put(stream)
@@ -99,8 +125,19 @@ class ControllerState:
                 if gone is not None:
                     del self._by_name[gone.name]
                     del self._by_flat_name[_flat(gone.name)]
+                    self._gaps.pop(gone.id, None)
             case ProducerIdsAllocated():
                 self.next_producer_id = max(self.next_producer_id, event.first + event.count)
+            case NatsGapRecorded():
+                self._add_gap(event)
+
+    def _add_gap(self, event: NatsGapRecorded) -> None:
+        for stream in self._by_id.values():
+            gap = Gap(max(event.start_ms, stream.created_at_ms), event.end_ms, event.cause)
+            if stream.subjects and gap.start_ms < gap.end_ms:
+                count, total_ms, recent = self.gaps(stream.id)
+                recent = (*recent, gap)[-_RECENT_GAPS:]
+                self._gaps[stream.id] = StreamGaps(count + 1, total_ms + gap.end_ms - gap.start_ms, recent)
 
     def _put(self, stream: StreamState) -> None:
         self._by_name[stream.name] = stream
