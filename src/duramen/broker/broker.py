@@ -72,8 +72,8 @@ class Broker:
     ) -> None:
         """`report` is told what an operator should hear of.
 
-        A door that listens for the subjects of streams sets `when_bound`: it calls what it is handed once
-        everything bound so far is listened for.
+        A door that listens for the subjects of streams sets `when_listening`: it calls what it is handed once
+        what is listened for is what is bound now.
         """
         self._clock = ports.clock
         self._randomness = ports.randomness
@@ -92,7 +92,7 @@ class Broker:
         quorum = LogQuorum(store, ports.clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
         self.gaps = Gaps(self.node_id, self._metadata, self.streams, ports.clock, deadlines, metrics)
-        self.when_bound: Callable[[Callable[[], None]], None] | None = None
+        self.when_listening: Callable[[Callable[[], None]], None] | None = None
         self._producer_ids = (0, 0)  # the next id of the node's block, and the block's end
 
     # -- starting and stopping ----------------------------------------------------------------------
@@ -196,28 +196,33 @@ class Broker:
     def create_stream(self, wish: Definition, done: Done, *, idempotent: bool = False) -> None:
         """Create a stream; with `idempotent`, one that exists with the same definition is as good.
 
-        One that is bound to subjects is listening for them when it is `done`.
+        One that is bound to subjects is listened for when it is `done`.
         """
-
-        def created(error: DuramenError | None) -> None:
-            if error is None and wish.subjects and self.when_bound is not None:
-                self.when_bound(lambda: done(None))
-            else:
-                done(error)
-
         stream_id = new_stream_id(self._randomness.token(16))
         now_ms = self._clock.wall_ms()
         self._metadata.decide(
-            lambda state: create_stream(state, wish, stream_id=stream_id, now_ms=now_ms, idempotent=idempotent), created
+            lambda state: create_stream(state, wish, stream_id=stream_id, now_ms=now_ms, idempotent=idempotent),
+            self._after_listening(done) if wish.subjects else done,
         )
+
+    def _after_listening(self, done: Done) -> Done:
+        def changed(error: DuramenError | None) -> None:
+            if error is None and self.when_listening is not None:
+                self.when_listening(lambda: done(None))
+            else:
+                done(error)
+
+        return changed
 
     def check_stream(self, wish: Definition) -> None:
         """Raise what `create_stream` would end with."""
         create_stream(self._metadata.state, wish, stream_id=METADATA_STREAM_ID, now_ms=0)
 
     def delete_stream(self, name: str, done: Done) -> None:
-        """Delete a stream with all its records."""
-        self._metadata.decide(lambda state: delete_stream(state, name), done)
+        """Delete a stream with all its records; its subjects are not listened for any more when it is `done`."""
+        stream = self.streams.find(name)
+        bound = stream is not None and bool(stream.subjects)
+        self._metadata.decide(lambda state: delete_stream(state, name), self._after_listening(done) if bound else done)
 
     def add_partitions(self, name: str, partitions: int, done: Done) -> None:
         """Give a stream `partitions` partitions in all."""

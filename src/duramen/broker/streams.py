@@ -86,7 +86,7 @@ class Streams:
         self._by_id: dict[StreamId, Stream] = {}
         self._configs: dict[frozenset[tuple[str, str]], StreamConfig] = {}
         self._gauge = metrics.counter("duramen_streams")
-        self.listeners: list[Callable[[Stream], None]] = []  # told of a stream that is new, changed or deleted
+        self.listeners: list[Callable[[Stream], object]] = []  # told of a stream that is new, changed or deleted
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(list(self._by_name.values()))

@@ -74,6 +74,7 @@ class NatsConnection(asyncio.Protocol):
         self._next_sid = 1
         self._pauses: set[str] = set()
         self._silent_ticks = 0
+        self._heard = False  # whether something came since the server was last asked
         self.subscribed = False  # whether the first subscriptions were made and the last were not taken back
         self.lagged = False  # whether reading was paused or fell behind since this was last cleared
         self.lost: asyncio.Future[DuramenError] = asyncio.get_running_loop().create_future()
@@ -89,6 +90,7 @@ class NatsConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Asyncio: bytes came."""
         self._silent_ticks = 0
+        self._heard = True
         try:
             for event in self._parser.feed(data):
                 if isinstance(event, list):
@@ -108,6 +110,8 @@ class NatsConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Asyncio: the connection is gone."""
         self._transport = None
+        if self._barriers and self._heard:
+            self.lagged = True  # what came was from before the server was asked: there was more to read than was read
         reason = f"the connection to NATS at {self._address} was lost"
         if not self.lost.done():
             self.lost.set_result(self._error or ServerUnreachable(f"{reason}: {error}" if error else reason))
@@ -148,6 +152,7 @@ class NatsConnection(asyncio.Protocol):
             done(False)
             return
         self._barriers.append(done)
+        self._heard = False
         self.write(PING)
 
     def subscribe(self, subjects: list[bytes]) -> None:

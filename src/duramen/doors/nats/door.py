@@ -81,7 +81,7 @@ class NatsDoor:
         for stream in self._broker.streams:
             self._changed(stream)
         self._broker.streams.listeners.append(self._changed)
-        self._broker.when_bound = self._when_bound
+        self._broker.when_listening = self._when_listening
         recalled = self._loop.create_future()
         recall(self._broker, self._capture, _report, lambda: recalled.set_result(None))
         await recalled
@@ -274,7 +274,7 @@ class NatsDoor:
             if connection is not None and connection.subscribed:
                 connection.unsubscribe(gone)
 
-    def _when_bound(self, done: Callable[[], None]) -> None:
+    def _when_listening(self, done: Callable[[], None]) -> None:
         if self._connection is None or not self._ready.is_set():
             done()
         else:

@@ -48,7 +48,8 @@ class _Block:
 class DuplicateTable:
     """Fingerprints of one stream's ids with partition, offset and time of each."""
 
-    def __init__(self, allowance: Allowance) -> None:
+    def __init__(self, allowance: Allowance, *, block_entries: int = _BLOCK_ENTRIES) -> None:
+        self._block_entries = block_entries
         self._allowance = allowance
         self._starts = [0]  # the smallest fingerprint that each block may hold
         self._blocks = [_Block(array("Q"), array("Q"), array("q"))]
@@ -93,7 +94,7 @@ class DuplicateTable:
         block.stamps.insert(at, stamp)
         block.offsets.insert(at, offset)
         self._count += 1
-        if len(block.prints) > _BLOCK_ENTRIES:
+        if len(block.prints) > self._block_entries:
             self._split(number)
 
     def _split(self, number: int) -> None:
