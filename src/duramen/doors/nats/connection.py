@@ -138,6 +138,11 @@ class NatsConnection(asyncio.Protocol):
         """Whether nothing is read for now."""
         return bool(self._pauses)
 
+    @property
+    def silent(self) -> bool:
+        """Whether nothing has come for a while."""
+        return self._silent_ticks > 1
+
     def write(self, data: bytes) -> None:
         """Send commands; nothing where the connection is gone."""
         if self._transport is not None:

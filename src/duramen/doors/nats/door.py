@@ -28,6 +28,7 @@ _CONNECT_S: Final = 5.0
 _FIRST_BACKOFF_S: Final = 0.02
 _LONGEST_BACKOFF_S: Final = 2.0
 _TICK_S: Final = 1.0
+_BEHIND_MS: Final = 2500
 _PURGES_A_TICK: Final = 4
 _PURGE_SHARE: Final = 64
 _DRAIN_S: Final = 1.0
@@ -206,7 +207,10 @@ class NatsDoor:
         self._connected_gauge.value = 0
         if not self._stopping:
             _log.warning("%s; connecting again", error)
-            self._broker.gaps.begin(self._listened_ms, "slow consumer" if connection.lagged else "reconnect")
+            # A node that was stopped or starved asks for nothing either: then the last answer is old.
+            behind_ms = self._broker.now_ms() - self._listened_ms
+            slow = connection.lagged or (behind_ms > _BEHIND_MS and not connection.silent)
+            self._broker.gaps.begin(self._listened_ms, "slow consumer" if slow else "reconnect")
 
     def server_died(self) -> None:
         """The server that belongs to this node has ended and is started again."""
