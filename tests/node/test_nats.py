@@ -150,7 +150,7 @@ def test_a_server_that_dies_is_started_again_and_the_gap_is_kept(node: NodeProce
     node.kill()
     node.restart()
     assert api.gaps("s")["recent"][0] == kept["recent"][0]
-    assert api.metric("duramen_nats_gaps_total", stream="s") == 2
+    until(lambda: api.metric("duramen_nats_gaps_total", stream="s") == 2)
 
 
 def test_a_port_that_is_taken_is_a_clear_error(new_node: NewNode) -> None:

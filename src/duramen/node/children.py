@@ -8,6 +8,7 @@ pipe that only the node holds open. Its log lines become ours. When it dies it i
 import asyncio
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,8 @@ _FIRST_BACKOFF_S: Final = 0.1
 _LONGEST_BACKOFF_S: Final = 5.0
 _HEALTHY_S: Final = 10.0
 _STOP_S: Final = 1.0
-_LEVELS: Final = {"[WRN]": logging.WARNING, "[ERR]": logging.ERROR, "[FTL]": logging.ERROR}
+_LINE: Final = re.compile(r"\[\d+\] \[(\w+)\]\s*(.*)")
+_LEVELS: Final = {"WRN": logging.WARNING, "ERR": logging.ERROR, "FTL": logging.ERROR}
 
 
 class NatsServerFailed(DuramenError):
@@ -130,6 +132,7 @@ class NatsServer:
             f'host: "{host}"\n'
             f"port: {port or -1}\n"
             f"max_payload: {_MAX_PAYLOAD_BYTES}\n"
+            "logtime: false\n"
         )
         return path
 
@@ -153,9 +156,9 @@ class NatsServer:
         listening = self._listening
         if _LISTENING in line and listening is not None and not listening.done():
             listening.set_result(line.partition(_LISTENING)[2].strip())
-        level = next((level for mark, level in _LEVELS.items() if mark in line), logging.DEBUG)
-        self._last_line = line.partition("] ")[2] or line
-        _log.log(level, "%s", self._last_line)
+        match = _LINE.fullmatch(line)
+        level, self._last_line = match.groups() if match is not None else ("", line)
+        _log.log(_LEVELS.get(level, logging.DEBUG), "%s", self._last_line)
 
     # -- watching -----------------------------------------------------------------------------------
 

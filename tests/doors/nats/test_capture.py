@@ -273,7 +273,7 @@ def test_too_large(place: Place) -> None:
     place.take(message("a", b"y" * 2000, "r"), message("a", b"fits"), (b"a", None, None, None))
     code, err_code, description = _error(place.settle())
     assert (code, err_code) == (400, 10054)
-    assert "max.message.bytes of s is 2000" in description
+    assert "stream s takes 1939 bytes" in description
     assert place.counted("duramen_nats_refused_total", "s", "batch-too-large") == 2
     assert [record.value for record in place.records("s")] == [b"fits"]
 
@@ -474,11 +474,16 @@ def test_memory_is_counted_and_bounded(place: Place) -> None:
 
 
 def test_what_no_stream_could_take_need_not_be_kept(place: Place) -> None:
-    assert place.capture.largest_message() == 0
+    largest = [place.capture.largest_message]
     place.create("s", "a", config={"max.message.bytes": "2000"})
-    assert place.capture.largest_message() == 2000 - 61
-    place.create("t", "b")
-    assert place.new_capture(limit_bytes=50_000).largest_message() == 50_000
+    largest.append(place.capture.largest_message)
+    place.create("t", "b", config={"max.message.bytes": "9000"})
+    largest.append(place.capture.largest_message)
+    place.wait(lambda done: place.broker.configure_stream("s", {"max.message.bytes": "3000"}, done))
+    place.wait(lambda done: place.broker.delete_stream("t", done))
+    largest.append(place.capture.largest_message)
+    assert largest == [0, 2000 - 61, 9000 - 61, 3000 - 61]
+    assert place.new_capture(limit_bytes=5000).largest_message == 2500
 
 
 # -- everything together ----------------------------------------------------------------------------

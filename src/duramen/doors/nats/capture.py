@@ -72,6 +72,8 @@ class Capture:
         self._key = fingerprint_key
         self._allowance = Allowance(duplicate_entries)
         self._limit_bytes = limit_bytes
+        self._message_bytes = limit_bytes // 2  # while one is taken there are several copies of it
+        self.largest_message = 0  # the most bytes of one that any stream could take
         self._soon = soon
         self._send = send
         self._on_room = on_room
@@ -91,6 +93,8 @@ class Capture:
     def bind(self, stream: Stream) -> BoundStream | None:
         """A stream is new, changed or deleted. Returns what it is here, if it is bound to subjects."""
         bound = self._bound.get(stream)
+        if bound is None and not stream.subjects:
+            return None
         self._routes.clear()
         if stream.deleted:
             if bound is not None:
@@ -98,13 +102,17 @@ class Capture:
                 for subject in bound.subjects:
                     self._tree.release(subject, bound)
                 bound.seen.clear()
-            return None
-        if bound is not None:
+            bound = None
+        elif bound is not None:
             bound.update()
-        elif stream.subjects:
+        else:
             bound = self._bound[stream] = BoundStream(stream, self._allowance, self._broker.metrics)
             for subject in bound.subjects:
                 self._tree.bind(subject, bound)
+            self.largest_message = max(self.largest_message, min(bound.room, self._message_bytes))
+            return bound
+        largest = max((bound.room for bound in self._bound.values()), default=0)
+        self.largest_message = min(largest, self._message_bytes)
         return bound
 
     def find(self, stream: Stream) -> BoundStream | None:
@@ -114,10 +122,6 @@ class Capture:
     def streams(self) -> Iterable[BoundStream]:
         """Every bound stream."""
         return self._bound.values()
-
-    def largest_message(self) -> int:
-        """The most bytes of a message that any stream could take."""
-        return min(max((bound.room for bound in self._bound.values()), default=0), self._limit_bytes)
 
     def fingerprint(self, message_id: bytes) -> int:
         """What stands for a Nats-Msg-Id in the tables."""
@@ -219,12 +223,13 @@ class Capture:
         """Put a message into the partition's batch, after every check; `reply` is who is to be answered, if anybody."""
         size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(payload or b"") + len(headers)
         if payload is None or size > bound.room:
-            limit = f"max.message.bytes of {bound.name} is {bound.stream.max_message_bytes}"
-            self._refuse(bound, [reply], BatchTooLarge(limit))
+            room = min(bound.room, self._message_bytes)
+            error = BatchTooLarge(f"stream {bound.name} takes {room} bytes of payload, headers and subject")
+            self._refuse(bound, [reply], error)
             return
         if bound.compacted and key is None:
-            error = BatchInvalid(f"stream {bound.name} is compacted: every message needs the header Duramen-Key")
-            self._refuse(bound, [reply], error)
+            keyless = BatchInvalid(f"stream {bound.name} is compacted: every message needs the header Duramen-Key")
+            self._refuse(bound, [reply], keyless)
             return
         print_ = self.fingerprint(message_id) if message_id and bound.window_ms else None
         if print_ is not None:

@@ -159,7 +159,7 @@ class NatsDoor:
             connection = NatsConnection(
                 self, self._address, name=f"duramen-{self._broker.node_id}", server_name=self._server_name,
                 queue=b"duramen-" + self._randomness.token(8).hex().encode(),
-                keep_bytes=self._capture.largest_message(),
+                keep_bytes=self._capture.largest_message,
             )  # fmt: skip
             self._connection = connection
             error = await self._live(connection)
@@ -263,7 +263,7 @@ class NatsDoor:
         bound = self._capture.bind(stream)
         connection = self._connection
         if connection is not None:
-            connection.keep(self._capture.largest_message())
+            connection.keep(self._capture.largest_message)
         if bound is not None and known is None:
             new = [subject for subject in bound.subjects if not self._wanted[subject]]
             self._wanted.update(bound.subjects)
