@@ -11,7 +11,9 @@ __all__ = [
     "ConfigInvalid",
     "CoordinatorLoading",
     "DirectoryUnusable",
+    "DuplicateTableFull",
     "DuramenError",
+    "ExpectedStreamDiffers",
     "FencedInstance",
     "FencedLeaderEpoch",
     "GroupFull",
@@ -23,6 +25,7 @@ __all__ = [
     "LogDamaged",
     "MemberIdRequired",
     "NameInvalid",
+    "NatsProtocolInvalid",
     "NodeStopping",
     "OffsetMetadataTooLarge",
     "OffsetOutOfRange",
@@ -84,6 +87,12 @@ class RequestInvalid(DuramenError):
     id = "request-invalid"
 
 
+class NatsProtocolInvalid(DuramenError):
+    """What answers at the NATS address does not speak NATS's protocol, or not a version that has headers."""
+
+    id = "nats-protocol-invalid"
+
+
 class UnsupportedFeature(DuramenError):
     """A request needs something that this version does not do."""
 
@@ -136,6 +145,18 @@ class TimestampInvalid(DuramenError):
     """A record's timestamp is further from the broker's clock than the stream allows."""
 
     id = "timestamp-invalid"
+
+
+class DuplicateTableFull(DuramenError):
+    """No memory is left to remember another Nats-Msg-Id: storing the message would let a repetition in unnoticed."""
+
+    id = "duplicate-table-full"
+
+
+class ExpectedStreamDiffers(DuramenError):
+    """A NATS publisher expects to be answered by another stream than those that its subject reaches."""
+
+    id = "expected-stream-differs"
 
 
 class OffsetOutOfRange(DuramenError):

@@ -16,6 +16,7 @@ from duramen.base.ports import Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
 from duramen.broker.coordinator import Coordinator
 from duramen.broker.fetching import Fetches
+from duramen.broker.gaps import Gaps
 from duramen.broker.metadata import METADATA_STREAM_ID, LogQuorum, Metadata
 from duramen.broker.offsets import OFFSETS_STREAM, Offsets
 from duramen.broker.streams import Streams
@@ -29,6 +30,7 @@ from duramen.controller.decisions import (
 )
 from duramen.controller.events import (
     Event,
+    NatsGapRecorded,
     NodeRegistered,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -71,7 +73,11 @@ class Broker:
         directory_id: str,
         report: Callable[[str], None],
     ) -> None:
-        """`report` is told what an operator should hear of."""
+        """`report` is told what an operator should hear of.
+
+        A door that listens for the subjects of streams sets `when_listening`: it calls what it is handed once
+        what is listened for is what is bound now.
+        """
         self._clock = ports.clock
         self._randomness = ports.randomness
         self._deadlines = deadlines
@@ -89,6 +95,8 @@ class Broker:
         self.groups = Coordinator(self._offsets, ports.clock, deadlines, ports.randomness, settings, metrics)
         quorum = LogQuorum(store, ports.clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
+        self.gaps = Gaps(self.node_id, self._metadata, self.streams, ports.clock, deadlines, metrics)
+        self.when_listening: Callable[[Callable[[], None]], None] | None = None
         self._producer_ids = (0, 0)  # the next id of the node's block, and the block's end
 
     # -- starting and stopping ----------------------------------------------------------------------
@@ -104,6 +112,7 @@ class Broker:
         for state in self._metadata.state.streams.values():
             self._put(state)
         self._remove_orphans()
+        self.gaps.measure()
         self._offsets.recover(self._report, lambda failure: self._offsets_ready(failure, done))
 
     def _remove_orphans(self) -> None:
@@ -178,6 +187,8 @@ class Broker:
                 stream_gone = self.streams.remove(UUID(event.id))
                 if stream_gone is not None and self._offsets.ready:
                     self.groups.forget_topic(stream_gone.name)
+            case NatsGapRecorded():
+                self.gaps.measure()
             case _:
                 pass
 
@@ -187,7 +198,10 @@ class Broker:
             self._offsets.use(stream)
 
     def create_stream(self, wish: Definition, done: Done, *, idempotent: bool = False) -> None:
-        """Create a stream; with `idempotent`, one that exists with the same definition is as good."""
+        """Create a stream; with `idempotent`, one that exists with the same definition is as good.
+
+        One that is bound to subjects is listened for when it is `done`.
+        """
         stream_id = new_stream_id(self._randomness.token(16))
         now_ms = self._clock.wall_ms()
 
@@ -196,7 +210,16 @@ class Broker:
                 state, wish, stream_id=stream_id, now_ms=now_ms, idempotent=idempotent, largest_size=self._largest_size
             )
 
-        self._metadata.decide(decide, done)
+        self._metadata.decide(decide, self._after_listening(done) if wish.subjects else done)
+
+    def _after_listening(self, done: Done) -> Done:
+        def changed(error: DuramenError | None) -> None:
+            if error is None and self.when_listening is not None:
+                self.when_listening(lambda: done(None))
+            else:
+                done(error)
+
+        return changed
 
     def check_stream(self, wish: Definition) -> None:
         """Raise what `create_stream` would end with."""
@@ -205,8 +228,10 @@ class Broker:
         )
 
     def delete_stream(self, name: str, done: Done) -> None:
-        """Delete a stream with all its records."""
-        self._metadata.decide(lambda state: delete_stream(state, name), done)
+        """Delete a stream with all its records; its subjects are not listened for any more when it is `done`."""
+        stream = self.streams.find(name)
+        bound = stream is not None and bool(stream.subjects)
+        self._metadata.decide(lambda state: delete_stream(state, name), self._after_listening(done) if bound else done)
 
     def add_partitions(self, name: str, partitions: int, done: Done) -> None:
         """Give a stream `partitions` partitions in all."""

@@ -93,7 +93,7 @@ class Streams:
         self._configs: dict[frozenset[tuple[str, str]], StreamConfig] = {}
         self._decoded_limit_bytes = settings.integer("memory.limit.bytes") // _DECODED_SHARE
         self._gauge = metrics.counter("duramen_streams")
-        self.on_change: Callable[[], None] = lambda: None
+        self.listeners: list[Callable[[Stream], object]] = []  # told of a stream that is new, changed or deleted
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(list(self._by_name.values()))
@@ -137,8 +137,12 @@ class Streams:
         for index in range(len(stream.partitions), state.partitions):
             log = self._store.ensure(LogKey(state.id, index), log_config)
             stream.partitions.append(Partition(stream, index, log, self._store, self._clock))
-        self.on_change()
+        self._tell(stream)
         return stream
+
+    def _tell(self, stream: Stream) -> None:
+        for listener in self.listeners:
+            listener(stream)
 
     def _config(self, state: StreamState) -> StreamConfig:
         # Most streams share a few configs: one object each keeps a hundred thousand streams small.
@@ -159,5 +163,5 @@ class Streams:
             self._store.delete(partition.log)
             partition.log.notify()
         self._metrics.forget("stream", stream.name)
-        self.on_change()
+        self._tell(stream)
         return stream

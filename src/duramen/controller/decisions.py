@@ -18,6 +18,7 @@ from duramen.base.errors import (
 from duramen.base.ids import StreamId
 from duramen.base.settings import Value, check, nearest
 from duramen.controller.events import (
+    NatsGapRecorded,
     PartitionsAdded,
     ProducerIdsAllocated,
     StreamConfigured,
@@ -38,6 +39,7 @@ __all__ = [
     "configure_stream",
     "create_stream",
     "delete_stream",
+    "record_gap",
     "wide_subjects",
 ]
 
@@ -225,3 +227,9 @@ def configure_stream(state: ControllerState, name: str, changes: Mapping[str, st
 def allocate_producer_ids(state: ControllerState) -> list[ProducerIdsAllocated]:
     """The next block of producer ids: durable before one of them is handed out."""
     return [ProducerIdsAllocated(state.next_producer_id, PRODUCER_ID_BLOCK)]
+
+
+def record_gap(state: ControllerState, node_id: int, start_ms: int, end_ms: int, cause: str) -> list[NatsGapRecorded]:
+    """Keep a gap, where there is a stream that it concerns."""
+    concerned = any(stream.subjects and stream.created_at_ms < end_ms for stream in state.streams.values())
+    return [NatsGapRecorded(node_id, start_ms, end_ms, cause)] if concerned and start_ms < end_ms else []

@@ -6,6 +6,7 @@ from duramen.base.errors import BatchCorrupt
 
 __all__ = [
     "Event",
+    "NatsGapRecorded",
     "NodeRegistered",
     "PartitionsAdded",
     "ProducerIdsAllocated",
@@ -67,7 +68,27 @@ class ProducerIdsAllocated(_Event, frozen=True, tag="producer-ids-allocated"):
     count: int
 
 
-Event = NodeRegistered | StreamCreated | PartitionsAdded | StreamConfigured | StreamDeleted | ProducerIdsAllocated
+class NatsGapRecorded(_Event, frozen=True, tag="nats-gap-recorded"):
+    """From `start_ms` to `end_ms` (since 1970) the node was not subscribed to what its streams are bound to.
+
+    It concerns every stream that has subjects at this point of the log.
+    """
+
+    node_id: int
+    start_ms: int
+    end_ms: int
+    cause: str
+
+
+Event = (
+    NodeRegistered
+    | StreamCreated
+    | PartitionsAdded
+    | StreamConfigured
+    | StreamDeleted
+    | ProducerIdsAllocated
+    | NatsGapRecorded
+)
 
 _decoder = msgspec.json.Decoder(Event)
 

@@ -3,13 +3,14 @@
 import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from duramen.base.ids import StreamId
 from duramen.controller.events import (
     Event,
+    NatsGapRecorded,
     NodeRegistered,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -18,10 +19,28 @@ from duramen.controller.events import (
     StreamDeleted,
 )
 
-__all__ = ["STREAM_SIZE", "ControllerState", "StreamState"]
+__all__ = ["STREAM_SIZE", "ControllerState", "Gap", "StreamGaps", "StreamState"]
 
 STREAM_SIZE: Final = 3
 """How many partitions' worth of memory a stream takes beside its partitions (measured: 6 and 2 KiB)."""
+
+_RECENT_GAPS: Final = 100
+
+
+class Gap(NamedTuple):
+    """A time, in ms since 1970, in which nobody listened to a stream's subjects, and why."""
+
+    start_ms: int
+    end_ms: int
+    cause: str
+
+
+class StreamGaps(NamedTuple):
+    """The gaps of a stream: how many, how long together, and the most recent ones, oldest first."""
+
+    gaps: int = 0
+    total_ms: int = 0
+    recent: tuple[Gap, ...] = ()
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -37,7 +56,7 @@ class StreamState(msgspec.Struct, frozen=True):
 
 
 class ControllerState:
-    """Streams, nodes and the next free producer id.
+    """Streams with their gaps, nodes and the next free producer id.
 
     `size` is the number of partitions of all streams, a stream itself counting as STREAM_SIZE of them.
     """
@@ -47,6 +66,7 @@ class ControllerState:
         self._by_id: dict[StreamId, StreamState] = {}
         self._by_flat_name: dict[str, StreamState] = {}
         self._nodes: dict[int, str] = {}
+        self._gaps: dict[StreamId, StreamGaps] = {}
         self.next_producer_id = 1
         self.size = 0
 
@@ -60,6 +80,10 @@ class ControllerState:
         """Directory ids by node id."""
         return MappingProxyType(self._nodes)
 
+    def gaps(self, stream_id: StreamId) -> StreamGaps:
+        """The times in which nobody listened to the stream's NATS subjects."""
+        return self._gaps.get(stream_id, StreamGaps())
+
     def clash(self, name: str) -> str | None:
         """A stream whose name differs from `name` only in '.' and '_', as Kafka forbids."""
         known = self._by_flat_name.get(_flat(name))
@@ -69,6 +93,7 @@ class ControllerState:
         """A state of its own with the same content."""
         other = ControllerState()
         other._nodes = dict(self._nodes)
+        other._gaps = dict(self._gaps)
         other.next_producer_id = self.next_producer_id
         for stream in self._by_name.values():
             other._put(stream)
@@ -108,8 +133,19 @@ class ControllerState:
                     self.size -= gone.partitions + STREAM_SIZE
                     del self._by_name[gone.name]
                     del self._by_flat_name[_flat(gone.name)]
+                    self._gaps.pop(gone.id, None)
             case ProducerIdsAllocated():
                 self.next_producer_id = max(self.next_producer_id, event.first + event.count)
+            case NatsGapRecorded():
+                self._add_gap(event)
+
+    def _add_gap(self, event: NatsGapRecorded) -> None:
+        for stream in self._by_id.values():
+            gap = Gap(max(event.start_ms, stream.created_at_ms), event.end_ms, event.cause)
+            if stream.subjects and gap.start_ms < gap.end_ms:
+                count, total_ms, recent = self.gaps(stream.id)
+                recent = (*recent, gap)[-_RECENT_GAPS:]
+                self._gaps[stream.id] = StreamGaps(count + 1, total_ms + gap.end_ms - gap.start_ms, recent)
 
     def _put(self, stream: StreamState) -> None:
         before = self._by_id.get(stream.id)

@@ -21,11 +21,13 @@ from duramen.base.settings import Settings
 from duramen.broker.broker import Broker, Ports
 from duramen.doors.http.door import HttpDoor
 from duramen.doors.kafka.door import KafkaDoor
+from duramen.doors.nats.address import parse_server
 from duramen.host.clock import HostClock, HostRandomness
 from duramen.host.files import HostFileSystem
 from duramen.host.rocksdb import RocksViewStore
 from duramen.host.worker import HostWorker
 from duramen.node.addresses import Address, bind, check_loopback, parse_address
+from duramen.node.nats import NatsSide
 from duramen.storage.directory import Directory, open_directory
 from duramen.storage.handles import Handles
 from duramen.storage.recovery import Recovered, recover
@@ -39,6 +41,7 @@ _OPEN_SEGMENTS: Final = 512
 _PENDING_SHARE: Final = 4  # batches not yet copied may hold a quarter of memory.limit.bytes
 _SWITCH_INTERVAL_S: Final = 0.0002
 _ADDRESSES: Final = "addresses.json"
+_RUN: Final = "run"
 
 
 class Node:
@@ -62,6 +65,7 @@ class Node:
         insecure = settings.flag("insecure")
         self._kafka_address = self._listen("kafka.listen", insecure=insecure)
         self._http_address = self._listen("http.listen", insecure=insecure)
+        self._nats = self._nats_side(insecure=insecure)
         if settings.text("kafka.advertise"):
             parse_address("kafka.advertise", settings.text("kafka.advertise"))
 
@@ -69,6 +73,13 @@ class Node:
         address = parse_address(name, self.settings.text(name))
         check_loopback(name, self.settings.setting(name).option_name, address, insecure=insecure)
         return address
+
+    def _nats_side(self, *, insecure: bool) -> NatsSide | None:
+        server = self.settings.text("nats.server")
+        if server == "off":
+            return None
+        place = self._listen("nats.listen", insecure=insecure) if server == "embedded" else parse_server(server)
+        return NatsSide(place, self.data_dir / _RUN, HostRandomness(), self._metrics)
 
     # -- starting -----------------------------------------------------------------------------------
 
@@ -80,6 +91,9 @@ class Node:
         http_socket = bind("HTTP", "--http-listen", self._http_address)
         files = HostFileSystem(str(self.data_dir))
         self._directory = open_directory(files, HostRandomness(), str(self.data_dir))
+        (self.data_dir / _RUN).mkdir(exist_ok=True)
+        if self._nats is not None:
+            self._nats.launch()
         self._deadlines.on_earlier = self._schedule
         self._worker = HostWorker(loop)
         self._http = HttpDoor(self._metrics, self.addresses)
@@ -93,8 +107,11 @@ class Node:
             cluster_id=cluster_id, advertise=self.settings.text("kafka.advertise"),
         )  # fmt: skip
         self.addresses["kafka"] = await self._kafka.start(kafka_socket)
+        if self._nats is not None:
+            await self._nats.open(self._broker, files)
+            self.addresses["nats"] = self._nats.address
         self._write_addresses()
-        self._http.ready(self._broker, cluster_id)
+        self._http.ready(self._broker, cluster_id, self.problem)
         # What start-up made lives as long as the node: no collection has to look at it again.
         gc.collect()
         gc.freeze()
@@ -141,16 +158,21 @@ class Node:
         )  # fmt: skip
 
     def _write_addresses(self) -> None:
-        run = self.data_dir / "run"
-        run.mkdir(exist_ok=True)
+        run = self.data_dir / _RUN
         temporary = run / (_ADDRESSES + ".new")
         temporary.write_text(json.dumps(self.addresses))
         temporary.replace(run / _ADDRESSES)
 
     def banner(self) -> list[str]:
         """Where everything is, for people."""
-        lines = [f"Duramen {__version__} is ready.", f"  data   {self.data_dir}"]
+        problem = self.problem()
+        state = f"runs, but {problem}" if problem else "is ready."
+        lines = [f"Duramen {__version__} {state}", f"  data   {self.data_dir}"]
         return lines + [f"  {door:<6} {address}" for door, address in self.addresses.items()]
+
+    def problem(self) -> str:
+        """Why not every door takes requests; empty where they do."""
+        return self._nats.problem() if self._nats is not None else ""
 
     # -- time ---------------------------------------------------------------------------------------
 
@@ -173,13 +195,17 @@ class Node:
     async def stop(self) -> None:
         """Drain: take no more, acknowledge what was taken, and leave the directory clean."""
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.data_dir / "run" / _ADDRESSES)
+            os.unlink(self.data_dir / _RUN / _ADDRESSES)
+        if self._nats is not None:
+            await self._nats.drain()
         if self._kafka is not None:
             await self._kafka.stop()
         if self._broker is not None:
             error = await _result(self._broker.stop)
             if error is not None:
                 _log.error("the directory could not be left clean: %s; the next start recovers it", error)
+        if self._nats is not None:
+            await self._nats.close()
         if self._http is not None:
             await self._http.stop()
         if self._worker is not None:

@@ -202,6 +202,8 @@ class Store:
         if log in self._held:
             self._held[log].append(append)
         elif self._queue or not self._admits(append):
+            if not self._queue:
+                self._worker.soon(self._make_room)
             self._queue.append(append)
             self._waiting_gauge.value = len(self._queue)
             self._wal_full.value += 1
@@ -491,7 +493,14 @@ class Store:
             self._retry_later()
         else:
             self._trouble = None
+            self._worker.soon(self._make_room)
         self._drain()
+
+    def _make_room(self) -> None:
+        # A checkpoint lets the WAL go up to the one before it: whoever waits for room may need two, and while
+        # nothing is appended nothing else asks for them.
+        if self._queue and self._wal.releasable:
+            self._checkpoint()
 
     def _on_segment_failure(self, log: Log, error: OSError) -> None:
         if log.durability == "os":

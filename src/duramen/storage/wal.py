@@ -296,6 +296,11 @@ class Wal:
         """The first WAL position that is still held."""
         return position(self._used[0].generation, 0)
 
+    @property
+    def releasable(self) -> bool:
+        """Whether there are files that `release` could recycle."""
+        return len(self._used) > 1
+
     def free_bytes(self) -> int:
         """How many bytes can be staged before a file has to be released."""
         current = self._used[-1]

@@ -73,6 +73,7 @@ class HttpDoor:
         self._addresses = addresses
         self._broker: Broker | None = None
         self._cluster_id = ""
+        self._problem: Callable[[], str] = str
         self._server: _Server | None = None
         self._task: asyncio.Task[None] | None = None
         self._app = Starlette(
@@ -103,8 +104,9 @@ class HttpDoor:
         host, port = listener.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def ready(self, broker: Broker, cluster_id: str) -> None:
-        """Every door takes requests."""
+    def ready(self, broker: Broker, cluster_id: str, problem: Callable[[], str]) -> None:
+        """The broker is there; `problem` says why not every door takes requests, empty where they do."""
+        self._problem = problem
         self._broker = broker
         self._cluster_id = cluster_id
 
@@ -123,6 +125,9 @@ class HttpDoor:
     async def _readyz(self, _: Request) -> Response:
         if self._broker is None:
             return PlainTextResponse("starting\n", 503)
+        problem = self._problem()
+        if problem:
+            return PlainTextResponse(f"{problem}\n", 503)
         return PlainTextResponse("ready\n")
 
     async def _render_metrics(self, _: Request) -> Response:
@@ -143,10 +148,11 @@ class HttpDoor:
 
     async def _list_streams(self, _: Request) -> Response:
         broker = self._ready_broker()
-        return _json({"streams": [describe(stream) for stream in broker.streams]})
+        return _json({"streams": [describe(stream, broker.gaps) for stream in broker.streams]})
 
     async def _describe_stream(self, request: Request) -> Response:
-        return _json(describe(self._ready_broker().streams.get(request.path_params["name"])))
+        broker = self._ready_broker()
+        return _json(describe(broker.streams.get(request.path_params["name"]), broker.gaps))
 
     async def _create_stream(self, request: Request) -> Response:
         broker = self._ready_broker()
@@ -157,7 +163,7 @@ class HttpDoor:
         existed = broker.streams.find(wish.name) is not None
         definition = Definition(wish.name, partitions, config_texts(wish.config), tuple(wish.subjects))
         await _done(lambda done: broker.create_stream(definition, done, idempotent=True))
-        info = describe(broker.streams.get(wish.name))
+        info = describe(broker.streams.get(wish.name), broker.gaps)
         info.created = not existed
         info.warnings = warnings_for(broker.streams.get(wish.name))
         return _json(info, 200 if existed else 201)
@@ -175,7 +181,7 @@ class HttpDoor:
         if change.partitions is not None and change.partitions != len(stream.partitions):
             wanted = change.partitions
             await _done(lambda done: broker.add_partitions(name, wanted, done))
-        return _json(describe(broker.streams.get(name)))
+        return _json(describe(broker.streams.get(name), broker.gaps))
 
     async def _delete_stream(self, request: Request) -> Response:
         broker = self._ready_broker()

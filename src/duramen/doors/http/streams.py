@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
+from duramen.broker.gaps import Gaps, GapsOf
 from duramen.broker.streams import Stream
 from duramen.controller.decisions import wide_subjects
-from duramen.doors.http.types import PartitionInfo, StreamInfo
+from duramen.doors.http.types import GapInfo, NatsGaps, PartitionInfo, StreamInfo
 
 __all__ = ["config_texts", "describe", "warnings_for"]
 
@@ -22,8 +23,8 @@ def config_texts(config: Mapping[str, str | int | float | bool]) -> dict[str, st
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in config.items()}
 
 
-def describe(stream: Stream) -> StreamInfo:
-    """A stream with its partitions."""
+def describe(stream: Stream, gaps: Gaps) -> StreamInfo:
+    """A stream with its partitions and the gaps in what NATS brought it."""
     durability = stream.config.text("durability")
     return StreamInfo(
         stream.name,
@@ -46,7 +47,15 @@ def describe(stream: Stream) -> StreamInfo:
             )
             for partition in stream.partitions
         ],
+        _gaps(gaps.of(stream)) if stream.subjects else None,
     )
+
+
+def _gaps(gaps: GapsOf) -> NatsGaps:
+    recent = [GapInfo(*gap) for gap in gaps.recent]
+    if gaps.open is not None:
+        recent.append(GapInfo(gaps.open.start_ms, None, gaps.open.cause))
+    return NatsGaps(gaps.gaps, gaps.total_ms, recent)
 
 
 def warnings_for(stream: Stream) -> list[str]:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-__all__ = ["NodeInfo", "PartitionInfo", "Problem", "StreamChange", "StreamInfo", "StreamWish"]
+__all__ = ["GapInfo", "NatsGaps", "NodeInfo", "PartitionInfo", "Problem", "StreamChange", "StreamInfo", "StreamWish"]
 
 
 class Problem(msgspec.Struct):
@@ -51,6 +51,22 @@ class PartitionInfo(msgspec.Struct):
     segments: int
 
 
+class GapInfo(msgspec.Struct):
+    """A time, in ms since 1970, in which messages to the stream's subjects may have gone by; no end: it goes on."""
+
+    start_ms: int
+    end_ms: int | None
+    cause: str
+
+
+class NatsGaps(msgspec.Struct):
+    """The gaps of a stream that is bound to subjects: how many are over, their time together, the most recent ones."""
+
+    count: int
+    total_ms: int
+    recent: list[GapInfo]
+
+
 class StreamInfo(msgspec.Struct):
     """A stream as it is."""
 
@@ -63,5 +79,6 @@ class StreamInfo(msgspec.Struct):
     durability_means: str
     config: dict[str, str]
     partitions: list[PartitionInfo]
+    nats_gaps: NatsGaps | None = None
     warnings: list[str] = []
     created: bool | None = None

@@ -1,0 +1,112 @@
+"""Times in which the node was not subscribed to the NATS subjects that its streams are bound to.
+
+The door that listens says when such a time begins and ends; what is over is kept in the metadata log, so that a
+stream's description and the metrics show it after a restart. Pure.
+"""
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Clock
+from duramen.broker.metadata import Metadata
+from duramen.broker.streams import Stream, Streams
+from duramen.controller.decisions import record_gap
+from duramen.controller.state import Gap
+
+__all__ = ["Gaps", "GapsOf", "OpenGap"]
+
+_RETRY_MS: Final = 5000
+
+
+class OpenGap(NamedTuple):
+    """A gap that is not over."""
+
+    start_ms: int
+    cause: str
+
+
+class GapsOf(NamedTuple):
+    """A stream's gaps: how many are over and how long they were together, the most recent ones, the one it is in."""
+
+    gaps: int
+    total_ms: int
+    recent: tuple[Gap, ...]
+    open: OpenGap | None
+
+
+class Gaps:
+    """The gap there is now, and those kept. Times are ms since 1970."""
+
+    def __init__(
+        self, node_id: int, metadata: Metadata, streams: Streams, clock: Clock, deadlines: Deadlines, metrics: Metrics
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._streams = streams
+        self._clock = clock
+        self._deadlines = deadlines
+        self._metrics = metrics
+        self._unkept: deque[Gap] = deque()  # over, and not yet committed
+        self._keeping = False
+        self.open: OpenGap | None = None
+
+    def begin(self, start_ms: int, cause: str) -> None:
+        """Nobody listens since `start_ms`; one that is open already goes on."""
+        if self.open is None:
+            self.open = OpenGap(start_ms, cause)
+
+    def blame(self, cause: str) -> None:
+        """The gap that is open has this cause: more is known now."""
+        if self.open is not None:
+            self.open = self.open._replace(cause=cause)
+
+    def end(self, end_ms: int) -> None:
+        """Somebody listens again since `end_ms`."""
+        gap, self.open = self.open, None
+        if gap is not None and gap.start_ms < end_ms:
+            self._unkept.append(Gap(gap.start_ms, end_ms, gap.cause))
+            self._keep()
+
+    def _keep(self) -> None:
+        if self._keeping or not self._unkept:
+            return
+        self._keeping = True
+        gap = self._unkept[0]
+
+        def kept(error: DuramenError | None) -> None:
+            self._keeping = False
+            if error is None:
+                self._unkept.popleft()
+                self._keep()
+            else:
+                # The disk is full or has failed; until it is kept it is shown from memory.
+                self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, self._keep)
+
+        self._metadata.decide(lambda state: record_gap(state, self._node_id, *gap), kept)
+
+    def of(self, stream: Stream) -> GapsOf:
+        """The gaps of a stream."""
+        if not stream.subjects:
+            return GapsOf(0, 0, (), None)
+        created_ms = stream.state.created_at_ms
+        count, total_ms, recent = self._metadata.state.gaps(stream.id)
+        for gap in self._unkept:
+            start_ms = max(gap.start_ms, created_ms)
+            if start_ms < gap.end_ms:
+                count, total_ms = count + 1, total_ms + gap.end_ms - start_ms
+                recent = (*recent, gap._replace(start_ms=start_ms))
+        now = self.open
+        if now is not None:
+            now = now._replace(start_ms=max(now.start_ms, created_ms))
+        return GapsOf(count, total_ms, recent, now)
+
+    def measure(self) -> None:
+        """Set the metrics to what is kept."""
+        for stream in self._streams:
+            count, total_ms, _ = self._metadata.state.gaps(stream.id)
+            if count:
+                self._metrics.counter("duramen_nats_gaps_total", stream.name).value = count
+                self._metrics.counter("duramen_nats_gap_seconds_total", stream.name).value = total_ms / 1000

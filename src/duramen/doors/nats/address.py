@@ -1,0 +1,41 @@
+"""The address of a NATS server, as the setting `nats.server` has it. Pure."""
+
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from duramen.base.errors import SettingInvalid
+
+__all__ = ["ServerAddress", "parse_server"]
+
+_PORT: Final = 4222
+_EXPECTED: Final = "it must be embedded, off, or an address such as nats://127.0.0.1:4222"
+
+
+class ServerAddress(NamedTuple):
+    """Where a server listens, and who we are to it."""
+
+    host: str
+    port: int
+    user: str = ""
+    password: str = ""
+    token: str = ""
+
+    def __str__(self) -> str:
+        """Without anything secret."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_server(text: str) -> ServerAddress:
+    """`nats://[user:password@|token@]host[:port]`. Raises SettingInvalid, without repeating what may be secret."""
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise SettingInvalid(f"nats.server: the address does not fit; {_EXPECTED}") from None
+    if parts.scheme in ("tls", "wss", "ws"):
+        raise SettingInvalid(f"nats.server: {parts.scheme}:// is not supported yet; {_EXPECTED}")
+    if parts.scheme != "nats" or not host or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise SettingInvalid(f"nats.server: the address does not fit; {_EXPECTED}")
+    if parts.password is None:
+        return ServerAddress(host, port or _PORT, token=unquote(parts.username or ""))
+    return ServerAddress(host, port or _PORT, unquote(parts.username or ""), unquote(parts.password))

@@ -1,0 +1,95 @@
+"""A stream that is bound to subjects, as the NATS door needs it: settings in force, ids seen, batches under way."""
+
+from duramen.base.errors import DuramenError
+from duramen.base.metrics import Metrics
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream
+from duramen.codec.batch import HEADER_BYTES
+from duramen.codec.builder import BatchBuilder
+from duramen.codec.jetstream import AckEncoder
+from duramen.doors.nats.duplicates import Allowance, DuplicateTable
+
+__all__ = ["BoundStream", "Taken"]
+
+
+class BoundStream:
+    """Plain attributes, so that a message costs little."""
+
+    __slots__ = (
+        "_metrics",
+        "ack_encoders",
+        "acked",
+        "acks",
+        "compacted",
+        "duplicates",
+        "messages",
+        "name",
+        "pending",
+        "room",
+        "seen",
+        "stream",
+        "subjects",
+        "window_ms",
+    )
+
+    def __init__(self, stream: Stream, allowance: Allowance, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self.stream = stream
+        self.name = stream.name
+        self.subjects = tuple(subject.encode() for subject in stream.subjects)
+        self.seen = DuplicateTable(allowance)
+        self.pending: dict[int, tuple[Taken, int]] = {}  # ids that are not synced yet: whose batch, which record
+        self.messages = metrics.counter("duramen_nats_messages_total", stream.name)
+        self.duplicates = metrics.counter("duramen_nats_duplicates_total", stream.name)
+        self.acked = metrics.counter("duramen_nats_acks_total", stream.name)
+        self.ack_encoders: list[AckEncoder] = []
+        self.update()
+
+    def update(self) -> None:
+        """Take over the stream's settings and its partitions."""
+        stream = self.stream
+        self.acks = stream.config.text("nats.ack") == "publish"
+        self.window_ms = stream.config.integer("duplicate.window.ms")
+        self.room = stream.max_message_bytes - HEADER_BYTES
+        self.compacted = stream.compacted
+        for index in range(len(self.ack_encoders), len(stream.partitions)):
+            self.ack_encoders.append(AckEncoder(stream.name, index))
+
+    def count_refused(self, error: DuramenError, messages: int = 1) -> None:
+        """So many messages were not stored."""
+        self._metrics.counter("duramen_nats_refused_total", self.name, error.id).value += messages
+
+
+class Taken:
+    """Messages of one chunk for one partition: a batch being built, then under way to the disk.
+
+    `replies` has a reply subject or None for each record; `ids` the records with a Nats-Msg-Id and its
+    fingerprint; `repeated` the reply subjects of messages that repeat a record of this batch.
+    """
+
+    __slots__ = ("bound", "builder", "ids", "partition", "received_ms", "repeated", "replies", "size")
+
+    def __init__(self, bound: BoundStream, partition: Partition, received_ms: int) -> None:
+        self.bound = bound
+        self.partition = partition
+        self.received_ms = received_ms
+        self.builder = BatchBuilder()
+        self.replies: list[bytes | None] = []
+        self.ids: list[tuple[int, int]] = []
+        self.repeated: list[tuple[int, bytes]] = []
+        self.size = 0  # bytes in memory, once it is under way
+
+    def answers(self, base_offset: int) -> list[bytes]:
+        """The acknowledgements, as commands to the server, now that the first record is synced at `base_offset`."""
+        encoder = self.bound.ack_encoders[self.partition.index]
+        answers: list[bytes] = []
+        offset = base_offset
+        for reply in self.replies:
+            if reply is not None:
+                ack = encoder.encode(offset)
+                answers.append(b"PUB %b %d\r\n%b\r\n" % (reply, len(ack), ack))
+            offset += 1
+        for index, reply in self.repeated:
+            ack = encoder.encode_duplicate(base_offset + index)
+            answers.append(b"PUB %b %d\r\n%b\r\n" % (reply, len(ack), ack))
+        return answers

@@ -1,0 +1,345 @@
+"""From messages to records to acknowledgements.
+
+The messages of one chunk are grouped into one batch for each partition; a batch is appended as the leader's own
+and answered once it is acknowledged. Bytes of batches under way are counted, so that the door can stop reading.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from duramen.base.errors import (
+    BatchInvalid,
+    BatchTooLarge,
+    DuplicateTableFull,
+    DuramenError,
+    ExpectedStreamDiffers,
+    UnsupportedFeature,
+)
+from duramen.broker.broker import Broker
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream
+from duramen.codec.builder import RECORD_OVERHEAD_BYTES, encode_headers
+from duramen.codec.jetstream import encode_error
+from duramen.codec.nats import Message, encode_pub, parse_header_block
+from duramen.codec.partitioner import partition_of
+from duramen.doors.nats.bound import BoundStream, Taken
+from duramen.doors.nats.duplicates import Allowance, fingerprint
+from duramen.doors.nats.refusals import api_error
+from duramen.doors.nats.subjects import SubjectTree
+
+__all__ = ["KEY_HEADER", "MESSAGE_ID_HEADER", "SUBJECT_HEADER", "Capture"]
+
+KEY_HEADER: Final = b"Duramen-Key"
+MESSAGE_ID_HEADER: Final = b"Nats-Msg-Id"
+SUBJECT_HEADER: Final = b"Nats-Subject"
+_EXPECTED_STREAM: Final = b"Nats-Expected-Stream"
+
+_NOT_DONE: Final = (
+    b"Nats-Batch-",
+    b"Nats-Expected-Last-",
+    b"Nats-Incr",
+    b"Nats-Rollup",
+    b"Nats-Schedule",
+    b"Nats-TTL",
+)
+"""Headers, or how they begin, by which a publisher asks JetStream for what Duramen does not do."""
+
+_ROUTES: Final = 16_384
+_MESSAGE_OVERHEAD_BYTES: Final = 200  # what a message under way takes beside its bytes
+
+Headers = list[tuple[bytes, bytes]]
+Route = tuple[tuple[BoundStream, Partition, bytes], ...]
+"""For each stream that a subject reaches: the partition of messages without a key, and the headers of plain ones."""
+
+
+class Capture:
+    """Bound streams, and what has been taken for them and is not answered yet."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        fingerprint_key: bytes,
+        duplicate_entries: int,
+        limit_bytes: int,
+        soon: Callable[[Callable[[], None]], object],
+        send: Callable[[bytes], None],
+        on_room: Callable[[], None],
+    ) -> None:
+        """`send` is handed the answers of one sync in one piece; `on_room` is called when `full` may have ended."""
+        self._broker = broker
+        self._key = fingerprint_key
+        self._allowance = Allowance(duplicate_entries)
+        self._limit_bytes = limit_bytes
+        self._message_bytes = limit_bytes // 2  # while one is taken there are several copies of it
+        self.largest_message = 0  # the most bytes of one that any stream could take
+        self._soon = soon
+        self._send = send
+        self._on_room = on_room
+        self._tree: SubjectTree[BoundStream] = SubjectTree()
+        self._bound: dict[Stream, BoundStream] = {}
+        self._routes: dict[bytes, Route] = {}
+        self._open: dict[Partition, Taken] = {}
+        self._under_way: dict[Taken, None] = {}
+        self._held_bytes = 0
+        self.full = False  # whether what is under way takes all the memory there is for it
+        self._answers: list[bytes] = []
+        self._gauge = broker.metrics.counter("duramen_nats_inflight_bytes")
+        self.on_idle: Callable[[], None] | None = None
+
+    # -- bindings -----------------------------------------------------------------------------------
+
+    def bind(self, stream: Stream) -> BoundStream | None:
+        """A stream is new, changed or deleted. Returns what it is here, if it is bound to subjects."""
+        bound = self._bound.get(stream)
+        if bound is None and not stream.subjects:
+            return None
+        self._routes.clear()
+        if stream.deleted:
+            if bound is not None:
+                del self._bound[stream]
+                for subject in bound.subjects:
+                    self._tree.release(subject, bound)
+                bound.seen.clear()
+            bound = None
+        elif bound is not None:
+            bound.update()
+        else:
+            bound = self._bound[stream] = BoundStream(stream, self._allowance, self._broker.metrics)
+            for subject in bound.subjects:
+                self._tree.bind(subject, bound)
+            self.largest_message = max(self.largest_message, min(bound.room, self._message_bytes))
+            return bound
+        largest = max((bound.room for bound in self._bound.values()), default=0)
+        self.largest_message = min(largest, self._message_bytes)
+        return bound
+
+    def find(self, stream: Stream) -> BoundStream | None:
+        """A stream as it is here; None where it is not bound."""
+        return self._bound.get(stream)
+
+    def streams(self) -> Iterable[BoundStream]:
+        """Every bound stream."""
+        return self._bound.values()
+
+    def fingerprint(self, message_id: bytes) -> int:
+        """What stands for a Nats-Msg-Id in the tables."""
+        return fingerprint(self._key, message_id)
+
+    def purge(self, share: int) -> None:
+        """Forget ids that are older than their stream's window, in a `share`-th of each table."""
+        now_ms = self._broker.now_ms()
+        for bound in self._bound.values():
+            if len(bound.seen):
+                bound.seen.purge(now_ms - bound.window_ms, share)
+
+    def _route(self, subject: bytes) -> Route:
+        headers = encode_headers([(SUBJECT_HEADER, subject)])
+        route = tuple(
+            (bound, bound.stream.partitions[partition_of(subject, len(bound.stream.partitions))], headers)
+            for bound in self._tree.match(subject)
+        )
+        if len(self._routes) >= _ROUTES:
+            self._routes.clear()
+        self._routes[subject] = route
+        return route
+
+    # -- taking -------------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._under_way
+
+    def oldest_ms(self) -> int | None:
+        """When the oldest message under way was received; None where there is none."""
+        return next(iter(self._under_way)).received_ms if self._under_way else None
+
+    def take(self, messages: Sequence[Message]) -> None:
+        """Take in the messages of one chunk."""
+        now_ms = self._broker.now_ms()
+        routes, open_ = self._routes, self._open
+        for subject, reply, block, payload in messages:
+            route = routes.get(subject)
+            if route is None:
+                route = self._route(subject)
+            if block is not None:
+                self._take_headed(route, subject, reply, parse_header_block(block), payload or b"", now_ms)
+                continue
+            for bound, partition, headers in route:
+                taken = open_.get(partition)
+                answer_to = reply if bound.acks else None
+                if (
+                    taken is not None
+                    and payload is not None
+                    and not bound.compacted
+                    and taken.builder.size + len(payload) + len(headers) + RECORD_OVERHEAD_BYTES <= bound.room
+                ):
+                    taken.builder.add(None, payload, headers)
+                    taken.replies.append(answer_to)
+                else:
+                    self._take_one(bound, partition, answer_to, None, payload, headers, now_ms)
+        self._open = {}
+        for taken in open_.values():
+            self._append(taken)
+
+    def _take_headed(
+        self, route: Route, subject: bytes, reply: bytes | None, headers: Headers, payload: bytes, now_ms: int
+    ) -> None:
+        key, message_id, expected, not_done = _special(headers)
+        encoded = encode_headers([*headers, (SUBJECT_HEADER, subject)])
+        answering = [bound for bound, _, _ in route if bound.acks] if reply is not None else []
+        error: DuramenError | None = None
+        if not_done is not None:
+            error = UnsupportedFeature(f"the header {not_done.decode()} is not supported")
+        elif expected is not None and all(bound.name.encode() != expected for bound in answering):
+            error = ExpectedStreamDiffers(f"the subject is bound to {', '.join(bound.name for bound, _, _ in route)}")
+        for bound, keyless, _ in route:
+            partition = keyless
+            if key is not None:
+                partitions = bound.stream.partitions
+                partition = partitions[partition_of(key, len(partitions))]
+            # Who is not to answer does as it is told by nobody: it stores.
+            answer_to = reply if bound in answering else None
+            if error is not None and answer_to is not None:
+                self._refuse(bound, [answer_to if bound is answering[0] else None], error)
+                continue
+            if expected is not None and bound.name.encode() != expected:
+                answer_to = None
+            self._take_one(bound, partition, answer_to, key, payload, encoded, now_ms, message_id)
+
+    def _take_one(
+        self,
+        bound: BoundStream,
+        partition: Partition,
+        reply: bytes | None,
+        key: bytes | None,
+        payload: bytes | None,
+        headers: bytes,
+        now_ms: int,
+        message_id: bytes = b"",
+    ) -> None:
+        """Put a message into the partition's batch, after every check; `reply` is who is to be answered, if anybody."""
+        size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(payload or b"") + len(headers)
+        if payload is None or size > bound.room:
+            room = min(bound.room, self._message_bytes)
+            error = BatchTooLarge(f"stream {bound.name} takes {room} bytes of payload, headers and subject")
+            self._refuse(bound, [reply], error)
+            return
+        if bound.compacted and key is None:
+            keyless = BatchInvalid(f"stream {bound.name} is compacted: every message needs the header Duramen-Key")
+            self._refuse(bound, [reply], keyless)
+            return
+        print_ = self.fingerprint(message_id) if message_id and bound.window_ms else None
+        if print_ is not None:
+            if self._repeats(bound, print_, reply, now_ms):
+                return
+            if not bound.seen.reserve():
+                self._refuse(bound, [reply], DuplicateTableFull("too many Nats-Msg-Ids within duplicate.window.ms"))
+                return
+        taken = self._open.get(partition)
+        if taken is not None and taken.builder.size + size > bound.room:
+            self._append(self._open.pop(partition))
+            taken = None
+        if taken is None:
+            taken = self._open[partition] = Taken(bound, partition, now_ms)
+        if print_ is not None:
+            taken.ids.append((taken.builder.count, print_))
+            bound.pending[print_] = (taken, taken.builder.count)
+        taken.builder.add(key, payload, headers)
+        taken.replies.append(reply)
+
+    def _repeats(self, bound: BoundStream, print_: int, reply: bytes | None, now_ms: int) -> bool:
+        """Whether a message with that id is there already; then it is answered, once the first one is synced."""
+        known = bound.seen.find(print_, now_ms - bound.window_ms)
+        first = bound.pending.get(print_)
+        if known is None and first is None:
+            return False
+        bound.duplicates.value += 1
+        if reply is None:
+            return True
+        if known is not None:
+            partition, offset = known
+            bound.acked.value += 1
+            self._answer(encode_pub(reply, bound.ack_encoders[partition].encode_duplicate(offset)))
+        elif first is not None:
+            taken, index = first
+            taken.repeated.append((index, reply))
+            if taken in self._under_way:
+                taken.size += _MESSAGE_OVERHEAD_BYTES
+                self._hold(_MESSAGE_OVERHEAD_BYTES)
+        return True
+
+    # -- appending and answering --------------------------------------------------------------------
+
+    def _append(self, taken: Taken) -> None:
+        count = taken.builder.count
+        taken.size = taken.builder.size + (count + len(taken.repeated)) * _MESSAGE_OVERHEAD_BYTES
+        taken.bound.messages.value += count
+        self._under_way[taken] = None
+        self._hold(taken.size)
+        taken.partition.append(taken.builder.seal(taken.received_ms), partial(self._appended, taken))
+
+    def _hold(self, size: int) -> None:
+        self._held_bytes += size
+        self._gauge.value = self._held_bytes
+        if self._held_bytes >= self._limit_bytes:
+            self.full = True
+        elif self.full and self._held_bytes <= self._limit_bytes // 2:
+            self.full = False
+            self._on_room()
+
+    def _appended(self, taken: Taken, base_offset: int, error: DuramenError | None) -> None:
+        del self._under_way[taken]
+        bound = taken.bound
+        for index, print_ in taken.ids:
+            del bound.pending[print_]
+            if error is None and not bound.stream.deleted:
+                bound.seen.add(print_, taken.partition.index, base_offset + index, taken.received_ms)
+            else:
+                bound.seen.give_back()
+        if error is None:
+            answers = taken.answers(base_offset)
+            bound.acked.value += len(answers)
+            if answers:
+                self._answer(b"".join(answers))
+        else:
+            self._refuse(bound, [*taken.replies, *(reply for _, reply in taken.repeated)], error)
+        self._hold(-taken.size)
+        if self.on_idle is not None and not self._under_way:
+            self.on_idle()
+
+    def _refuse(self, bound: BoundStream, replies: Sequence[bytes | None], error: DuramenError) -> None:
+        bound.count_refused(error, len(replies))
+        answer = encode_error(bound.name, api_error(error), str(error))
+        for reply in replies:
+            if reply is not None:
+                self._answer(encode_pub(reply, answer))
+
+    def _answer(self, command: bytes) -> None:
+        if not self._answers:
+            self._soon(self.flush)
+        self._answers.append(command)
+
+    def flush(self) -> None:
+        """Send the answers there are."""
+        answers, self._answers = self._answers, []
+        self._send(b"".join(answers))
+
+
+def _special(headers: Headers) -> tuple[bytes | None, bytes, bytes | None, bytes | None]:
+    """The key, the message id, the expected stream, and the name of a header that asks for what is not done."""
+    key = message_id = expected = not_done = None
+    for name, value in headers:
+        if name == KEY_HEADER:
+            key = value if key is None else key
+        elif name[:5] != b"Nats-":
+            continue
+        elif name == MESSAGE_ID_HEADER:
+            message_id = value if message_id is None else message_id
+        elif name == _EXPECTED_STREAM:
+            expected = expected or value or None
+        elif name.startswith(_NOT_DONE):
+            not_done = name
+    return key, message_id or b"", expected, not_done

@@ -1,0 +1,303 @@
+"""The NATS door: keeps a connection to the server, subscribes to what streams are bound to, and accounts for gaps."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from duramen.base.errors import DuramenError, ServerUnreachable
+from duramen.base.ports import FileSystem, Randomness
+from duramen.broker.broker import Broker
+from duramen.broker.streams import Stream
+from duramen.codec.nats import Message
+from duramen.doors.nats.address import ServerAddress
+from duramen.doors.nats.capture import Capture
+from duramen.doors.nats.connection import NatsConnection
+from duramen.doors.nats.duplicates import ENTRY_BYTES
+from duramen.doors.nats.presence import Presence
+from duramen.doors.nats.recall import recall
+
+__all__ = ["NatsDoor"]
+
+_log = logging.getLogger("duramen.nats")
+
+_INFLIGHT_SHARE: Final = 8  # messages under way may hold an eighth of memory.limit.bytes
+_DUPLICATE_SHARE: Final = 8  # and the message ids that are remembered another eighth
+_CONNECT_S: Final = 5.0
+_FIRST_BACKOFF_S: Final = 0.02
+_LONGEST_BACKOFF_S: Final = 2.0
+_TICK_S: Final = 1.0
+_BEHIND_MS: Final = 2500
+_PURGES_A_TICK: Final = 4
+_PURGE_SHARE: Final = 64
+_DRAIN_S: Final = 1.0
+
+
+class NatsDoor:
+    """A client of one NATS server that stores what is published to bound subjects."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        files: FileSystem,
+        randomness: Randomness,
+        address: ServerAddress,
+        *,
+        server_name: str = "",
+    ) -> None:
+        """`server_name` is what the server must call itself, if not empty. Raises OSError."""
+        self._broker = broker
+        self._randomness = randomness
+        self._address = address
+        self._server_name = server_name
+        self._presence = Presence(files)
+        self._loop = asyncio.get_running_loop()
+        memory_bytes = broker.settings.integer("memory.limit.bytes")
+        self._capture = Capture(
+            broker,
+            fingerprint_key=randomness.token(16),
+            duplicate_entries=memory_bytes // _DUPLICATE_SHARE // ENTRY_BYTES,
+            limit_bytes=memory_bytes // _INFLIGHT_SHARE,
+            soon=self._loop.call_soon,
+            send=self._send,
+            on_room=self._on_room,
+        )
+        self._wanted: Counter[bytes] = Counter()  # how many streams are bound to each subject
+        self._connection: NatsConnection | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._ready = asyncio.Event()
+        self._stopping = False
+        self._refused: dict[bytes, str] = {}  # subjects that the server does not let us have
+        self._trouble = "NATS is not connected yet"
+        self._listened_ms = 0  # until when nothing can have been missed
+        self._connected_gauge = broker.metrics.counter("duramen_nats_connected")
+
+    # -- life ---------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Find again what the last run knew, then connect, and stay connected. Raises OSError."""
+        self._broker.gaps.begin(self._presence.read(), "restart")
+        for stream in self._broker.streams:
+            self._changed(stream)
+        self._broker.streams.listeners.append(self._changed)
+        self._broker.when_listening = self._when_listening
+        recalled = self._loop.create_future()
+        recall(self._broker, self._capture, _report, lambda: recalled.set_result(None))
+        await recalled
+        self._task = self._loop.create_task(self._stay_connected())
+        self._tick()
+
+    async def wait_ready(self, timeout_s: float) -> bool:
+        """Wait until everything bound is subscribed to; False where that takes longer."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._ready.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def problem(self) -> str:
+        """Why the door does not take messages now; empty where it does."""
+        if not self._ready.is_set():
+            return self._trouble
+        if self._refused:
+            subject, text = next(iter(self._refused.items()))
+            return f"the NATS server refuses the subscription to {subject.decode(errors='replace')}: {text}"
+        return ""
+
+    async def drain(self) -> None:
+        """Take no more messages, and answer those that were taken. The connection stays."""
+        self._stopping = True
+        connection = self._connection
+        if connection is None or not self._ready.is_set():
+            return
+        listened_ms = self._broker.now_ms()
+        connection.unsubscribe_all()
+        if await self._settle(connection):
+            self._listened_ms = listened_ms
+        if not self._capture.idle:
+            idle = asyncio.Event()
+            self._capture.on_idle = idle.set
+            try:
+                async with asyncio.timeout(_DRAIN_S):
+                    await idle.wait()
+            except TimeoutError:
+                _log.error("not every NATS message was stored in time; those that were not are answered with an error")
+        self._write_presence()
+
+    async def close(self) -> None:
+        """Send what is still to be answered and end the connection."""
+        self._stopping = True
+        connection = self._connection
+        if connection is not None and connection.open:
+            self._capture.flush()
+            await self._settle(connection)
+            connection.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _settle(self, connection: NatsConnection) -> bool:
+        """Wait until the server has handled everything sent and we all it sent; False where it does not answer."""
+        settled = self._loop.create_future()
+        connection.barrier(lambda answered: None if settled.done() else settled.set_result(answered))
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                return bool(await settled)
+        except TimeoutError:
+            return False
+
+    # -- the connection -----------------------------------------------------------------------------
+
+    async def _stay_connected(self) -> None:
+        backoff_s = _FIRST_BACKOFF_S
+        while not self._stopping:
+            connection = NatsConnection(
+                self, self._address, name=f"duramen-{self._broker.node_id}", server_name=self._server_name,
+                queue=b"duramen-" + self._randomness.token(8).hex().encode(),
+                keep_bytes=self._capture.largest_message,
+            )  # fmt: skip
+            self._connection = connection
+            error = await self._live(connection)
+            if self._ready.is_set():
+                backoff_s = _FIRST_BACKOFF_S
+                self._disconnected(connection, error)
+            elif str(error) != self._trouble:
+                _log.warning("%s; trying on", error)
+            self._trouble = str(error)
+            self._connection = None
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
+
+    async def _live(self, connection: NatsConnection) -> DuramenError:
+        """Connect and wait until the connection is over; returns why it is."""
+        host, port = self._address.host, self._address.port
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                await self._loop.create_connection(lambda: connection, host, port)
+        except TimeoutError:
+            return ServerUnreachable(f"NATS at {self._address} does not answer")
+        except OSError as error:
+            return ServerUnreachable(f"NATS at {self._address} cannot be reached: {error.strerror or error}")
+        return await connection.lost
+
+    def connected(self) -> None:
+        """The server has taken us in."""
+        connection = self._connection
+        if connection is None or self._stopping:
+            return
+        self._refused.clear()
+        connection.subscribe(list(self._wanted))
+        connection.barrier(lambda answered: self._subscribed(connection) if answered else None)
+
+    def _subscribed(self, connection: NatsConnection) -> None:
+        self._listened_ms = self._broker.now_ms()
+        self._broker.gaps.end(self._listened_ms)
+        self._connected_gauge.value = 1
+        self._ready.set()
+        connection.lagged = False
+        _log.info("listening to %d subjects at %s", len(self._wanted), self._address)
+
+    def _disconnected(self, connection: NatsConnection, error: DuramenError) -> None:
+        self._ready.clear()
+        self._connected_gauge.value = 0
+        if not self._stopping:
+            _log.warning("%s; connecting again", error)
+            # A node that was stopped or starved asks for nothing either: then the last answer is old.
+            behind_ms = self._broker.now_ms() - self._listened_ms
+            slow = connection.lagged or (behind_ms > _BEHIND_MS and not connection.silent)
+            self._broker.gaps.begin(self._listened_ms, "slow consumer" if slow else "reconnect")
+
+    def server_died(self) -> None:
+        """The server that belongs to this node has ended and is started again."""
+        self._broker.gaps.blame("server restart")
+
+    def server_error(self, text: str) -> None:
+        """The server complains."""
+        _log.warning("NATS at %s says: %s", self._address, text)
+        if text.startswith("Permissions Violation for Subscription"):
+            subject = text.partition('"')[2].partition('"')[0]
+            self._refused[subject.encode()] = text
+        elif not self._ready.is_set() and self._connection is not None:
+            self._connection.abort(ServerUnreachable(f"NATS at {self._address} says: {text}"))
+
+    # -- time ---------------------------------------------------------------------------------------
+
+    def _tick(self, count: int = 0) -> None:
+        self._timer = self._loop.call_later(_TICK_S / _PURGES_A_TICK, self._tick, count + 1)
+        self._capture.purge(_PURGE_SHARE)
+        connection = self._connection
+        if count % _PURGES_A_TICK or connection is None:
+            return
+        if connection.tick() and self._ready.is_set() and not self._stopping:
+            self._ask(connection)
+
+    def _ask(self, connection: NatsConnection) -> None:
+        """Ask for a sign of life: when it comes, everything that the server had before has come too."""
+        asked_ms = self._broker.now_ms()
+
+        def answered(answered: bool) -> None:
+            if answered and connection is self._connection:
+                self._listened_ms = asked_ms
+                connection.lagged = connection.paused
+                self._write_presence()
+
+        connection.barrier(answered)
+
+    def _write_presence(self) -> None:
+        oldest_ms = self._capture.oldest_ms()
+        moment_ms = self._listened_ms if oldest_ms is None else min(self._listened_ms, oldest_ms)
+        try:
+            self._presence.write(moment_ms)
+        except OSError as error:
+            _log.warning("how long NATS was listened to cannot be written: %s", error.strerror or error)
+
+    # -- streams and messages -----------------------------------------------------------------------
+
+    def _changed(self, stream: Stream) -> None:
+        known = self._capture.find(stream)
+        bound = self._capture.bind(stream)
+        connection = self._connection
+        if connection is not None:
+            connection.keep(self._capture.largest_message)
+        if bound is not None and known is None:
+            new = [subject for subject in bound.subjects if not self._wanted[subject]]
+            self._wanted.update(bound.subjects)
+            if connection is not None and connection.subscribed:
+                connection.subscribe(new)
+        elif bound is None and known is not None:
+            self._wanted.subtract(known.subjects)
+            gone = [subject for subject in known.subjects if not self._wanted[subject]]
+            for subject in gone:
+                del self._wanted[subject]
+                self._refused.pop(subject, None)
+            if connection is not None and connection.subscribed:
+                connection.unsubscribe(gone)
+
+    def _when_listening(self, done: Callable[[], None]) -> None:
+        if self._connection is None or not self._ready.is_set():
+            done()
+        else:
+            self._connection.barrier(lambda _: done())
+
+    def take(self, messages: list[Message]) -> None:
+        """Messages came."""
+        self._capture.take(messages)
+        if self._capture.full and self._connection is not None:
+            self._connection.pause("memory")
+
+    def _on_room(self) -> None:
+        if self._connection is not None:
+            self._connection.resume("memory")
+
+    def _send(self, data: bytes) -> None:
+        if self._connection is not None:
+            self._connection.write(data)
+
+
+def _report(message: str) -> None:
+    _log.warning("%s", message)

@@ -1,0 +1,75 @@
+"""Which message ids the streams have seen lately, found again in their logs at the start of a node."""
+
+from collections.abc import Callable, Iterator
+
+from duramen.base.errors import BatchCorrupt, DuramenError
+from duramen.broker.broker import Broker
+from duramen.broker.partition import Partition
+from duramen.codec.batch import Header
+from duramen.codec.headers import find_header_values
+from duramen.doors.nats.bound import BoundStream
+from duramen.doors.nats.capture import MESSAGE_ID_HEADER, SUBJECT_HEADER, Capture
+from duramen.storage.scanning import scan_log
+
+__all__ = ["recall"]
+
+
+def recall(broker: Broker, capture: Capture, report: Callable[[str], None], done: Callable[[], None]) -> None:
+    """Fill the tables of all bound streams from their logs, as far back as their windows reach; then `done()`.
+
+    Only what came through NATS counts. Where a log cannot be read, `report` says that repetitions may be stored.
+    """
+    _Recall(broker, capture, report, done).go_on()
+
+
+class _Recall:
+    def __init__(
+        self, broker: Broker, capture: Capture, report: Callable[[str], None], done: Callable[[], None]
+    ) -> None:
+        self._broker = broker
+        self._capture = capture
+        self._report = report
+        self._done = done
+        self._left: Iterator[tuple[BoundStream, Partition]] = iter(
+            [
+                (bound, partition)
+                for bound in capture.streams()
+                if bound.window_ms
+                for partition in bound.stream.partitions
+                if partition.log.high_watermark > partition.log.start_offset
+            ]
+        )
+
+    def go_on(self) -> None:
+        """Begin with the next partition."""
+        following = next(self._left, None)
+        if following is None:
+            self._done()
+            return
+        bound, partition = following
+        since_ms = self._broker.now_ms() - bound.window_ms
+
+        def found(offset: int, _: int, error: DuramenError | OSError | None) -> None:
+            if error is not None or offset < 0:
+                finished(error)
+            else:
+                scan_log(self._broker.store, partition.log, offset, take, finished)
+
+        def take(_: Header, batch: bytes) -> None:
+            try:
+                for offset, time_ms, values in find_header_values(batch, (MESSAGE_ID_HEADER, SUBJECT_HEADER)):
+                    if time_ms >= since_ms and values[0]:
+                        bound.seen.reserve(always=True)
+                        bound.seen.add(self._capture.fingerprint(values[0]), partition.index, offset, time_ms)
+            except BatchCorrupt as error:
+                self._say(bound, error)
+
+        def finished(error: DuramenError | OSError | None) -> None:
+            if error is not None:
+                self._say(bound, error)
+            self._broker.store.soon(self.go_on)
+
+        partition.find_offset(since_ms, found)
+
+    def _say(self, bound: BoundStream, error: DuramenError | OSError) -> None:
+        self._report(f"some message ids of stream {bound.name} are lost, repetitions may be stored: {error}")

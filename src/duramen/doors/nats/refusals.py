@@ -1,0 +1,28 @@
+"""What JetStream would call our errors. Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from duramen.base import errors
+from duramen.base.errors import DuramenError
+from duramen.codec import jetstream
+from duramen.codec.jetstream import ApiError
+
+__all__ = ["api_error"]
+
+_API_ERRORS: Final[Mapping[type[DuramenError], ApiError]] = {
+    errors.BatchInvalid: jetstream.BAD_REQUEST,
+    errors.BatchTooLarge: jetstream.MESSAGE_TOO_LARGE,
+    errors.DuplicateTableFull: jetstream.INSUFFICIENT_RESOURCES,
+    errors.ExpectedStreamDiffers: jetstream.WRONG_STREAM,
+    errors.NodeStopping: jetstream.NOT_AVAILABLE,
+    errors.StorageFull: jetstream.STORAGE_FULL,
+    errors.StreamNotFound: jetstream.STREAM_NOT_FOUND,
+    errors.TimestampInvalid: jetstream.BAD_REQUEST,
+    errors.UnsupportedFeature: jetstream.BAD_REQUEST,
+}
+
+
+def api_error(error: DuramenError) -> ApiError:
+    """The error that a publisher is answered with."""
+    return _API_ERRORS.get(type(error), jetstream.STORE_FAILED)

