@@ -49,11 +49,12 @@ class Patience:
         """How long there is still to wait."""
         return self._deadline - time.monotonic()
 
-    def pause(self, error: DuramenError) -> None:
+    def pause(self, error: DuramenError | None = None) -> None:
         """Wait before the next attempt; raises `error` where there is no time for one."""
-        if self.left_s <= self._pause_s:
+        left_s = self.left_s
+        if error is not None and left_s <= self._pause_s:
             raise error
-        time.sleep(self._pause_s)
+        time.sleep(max(0.0, min(self._pause_s, left_s)))
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
 
@@ -194,6 +195,10 @@ class Cluster:
         """Ask anew about these topics next time."""
         for name in names:
             self._topics.pop(name, None)
+
+    def forget_all(self) -> None:
+        """Ask anew about every topic next time."""
+        self._topics.clear()
 
     def check_id(self, name: str, expected: UUID) -> None:
         """Raise StreamNotFound where the topic `name` is gone, or another one has its name now."""

@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, OffsetOutOfRange, RequestTimedOut, ServerUnreachable, StreamNotFound
+from duramen.base.errors import DuramenError, OffsetOutOfRange, RequestTimedOut, ServerUnreachable
 from duramen.client.answers import PASSING, failure
 from duramen.client.cluster import Cluster, Patience, TopicPartition
 from duramen.client.connection import Connection
@@ -202,9 +202,7 @@ class Consumer:
         body = encode_request(connection.version(ApiKey.FETCH), request)
         return _Pending(connection, connection.send(ApiKey.FETCH, [body]), positions, ids)
 
-    def _finish(
-        self, pending: _Pending, max_wait_ms: int, fetched: list[Fetched], errors: list[DuramenError]
-    ) -> None:
+    def _finish(self, pending: _Pending, max_wait_ms: int, fetched: list[Fetched], errors: list[DuramenError]) -> None:
         version, frame, start = pending.connection.receive(pending.sent, wait_s=max_wait_ms / 1000)
         code, answers = decode_response(version, frame, start)
         if code != ErrorCode.NONE:

@@ -69,7 +69,7 @@ class Producer:
     """Writes to any partitions of a cluster. `flush` (or leaving the `with` block) waits until all is acknowledged."""
 
     def __init__(self, cluster: Cluster, *, codec: int = 0, batch_bytes: int = _BATCH_BYTES) -> None:
-        """`codec` is the number of a compression codec; a batch is sent when it has `batch_bytes` before compression."""
+        """`codec` is a compression codec's number; a batch is sent when it has `batch_bytes` before compression."""
         self._cluster = cluster
         self._codec = codec
         self._batch_bytes = batch_bytes
@@ -269,28 +269,26 @@ class Producer:
         return error
 
     def _recover(self, error: DuramenError) -> None:
-        """Send again what is not acknowledged, with the same sequences, until all of it is. Raises as `produce`."""
+        """Send again what is not acknowledged, with the same sequences, until nothing fails. Raises as `produce`."""
         patience = Patience(2 * self._cluster.timeout_s)
-        while True:
+        why: DuramenError | None = error
+        while why is not None:
             self._await_answers()
-            try:
-                patience.pause(error)
-            except DuramenError:
-                raise self._fail(self._gave_up(error)) from None
+            if patience.left_s <= 0:
+                raise self._fail(self._gave_up(why))
+            patience.pause()
             self._cluster.forget({at.topic for at in self._batches})
-            if not self._batches:
-                return
-            try:
-                first = {at: waiting[0] for at, waiting in self._batches.items()}
-                for node_id, ats in self._cluster.by_leader(first).items():
-                    self._send(self._cluster.node(node_id), [first[at] for at in ats])
-            except ServerUnreachable as lost:
-                error = lost
-                continue
-            again = self._await_answers()
-            if again is None:
-                return
-            error = again
+            why = self._send_again()
+
+    def _send_again(self) -> DuramenError | None:
+        """Send the first batch of each partition and take the answers; returns why that has to be done once more."""
+        first = {at: waiting[0] for at, waiting in self._batches.items()}
+        try:
+            for node_id, ats in self._cluster.by_leader(first).items():
+                self._send(self._cluster.node(node_id), [first[at] for at in ats])
+        except ServerUnreachable as error:
+            return error
+        return self._await_answers()
 
     def _await_answers(self) -> DuramenError | None:
         """Take every answer that is still to come; returns why something has to be sent again."""

@@ -134,7 +134,7 @@ def _headers(data: Bytes, content: pa.Buffer, at: Places, limits: Places, counts
 def _as_text(names: pa.Array) -> pa.Array:
     _, ends, content = names.buffers()
     text = pa.Array.from_buffers(pa.string(), len(names), [None, ends, content])
-    if content is not None and (np.frombuffer(content, np.uint8) >= 0x80).any():
+    if content is not None and (np.frombuffer(memoryview(content), np.uint8) >= 0x80).any():
         try:
             text.validate(full=True)
         except pa.ArrowInvalid:

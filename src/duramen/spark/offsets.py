@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from duramen.base.errors import OptionInvalid
 from duramen.client import TopicPartition
 
-__all__ = ["Offsets", "parse_assignment", "parse_offsets"]
+__all__ = ["Offsets", "listed", "parse_assignment", "parse_offsets"]
 
 _ID: Final = "id"
 
@@ -54,7 +54,9 @@ def _mapping(option: str, text: str, example: str) -> Mapping[str, Any]:
     return document
 
 
-def parse_offsets(option: str, text: str, example: str = '{"flights": {"0": 23, "1": -2}}') -> dict[TopicPartition, int]:
+def parse_offsets(
+    option: str, text: str, example: str = '{"flights": {"0": 23, "1": -2}}'
+) -> dict[TopicPartition, int]:
     """A number for each partition. Raises OptionInvalid."""
     found = {}
     for topic, partitions in _mapping(option, text, example).items():

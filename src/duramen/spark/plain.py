@@ -75,8 +75,7 @@ def _decode_body(body: Body, first: int, end: int, lists: _Lists, *, headers: bo
         if count < 0 or position > limit or (count == 0 and position != limit):
             raise ValueError("its fields do not fill its length")
         offset, timestamp = _place(head, offset_delta, timestamp_delta, append_time=append_time)
-        if headers:
-            found = _headers(data, position, limit, count)
+        found = _headers(data, position, limit, count) if headers else []
         position = limit
         if first <= offset < end:
             lists.keys.append(key)
@@ -84,8 +83,7 @@ def _decode_body(body: Body, first: int, end: int, lists: _Lists, *, headers: bo
             lists.offsets.append(offset)
             lists.timestamps.append(timestamp)
             lists.types.append(append_time)
-            if headers:
-                lists.headers.append(found)
+            lists.headers.append(found)
     if position != body.end:
         raise ValueError(f"{body.end - position} bytes follow the last one")
 

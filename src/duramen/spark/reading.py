@@ -15,6 +15,7 @@ from duramen.client import Cluster, Consumer, Isolation, TopicPartition
 from duramen.spark.arrow import decode
 from duramen.spark.columns import Part
 from duramen.spark.options import Options
+from duramen.spark.plainly import said_plainly
 
 __all__ = ["Reading", "Span", "SpanPartition", "cluster_of", "consumer_of", "report_lost"]
 
@@ -96,11 +97,12 @@ class Reading:
 
         part = Part(*at, headers=self.headers)
         topic_id = UUID(span.topic_id) if span.topic_id else None
-        pieces = consumer_of(self._options).read(at, span.first, span.end, topic_id=topic_id, on_gap=on_gap)
-        try:
-            for piece in pieces:
-                yield from decode(piece, span.first, span.end, part)
-        except (StreamNotFound, RequestTimedOut) as error:
-            report_lost(f"{at}: the records from {span.first} to {span.end - 1} are gone: {error}", fail=self.fail)
-        except BatchCorrupt as error:
-            raise BatchCorrupt(f"{at}: {error}") from None
+        with said_plainly():
+            pieces = consumer_of(self._options).read(at, span.first, span.end, topic_id=topic_id, on_gap=on_gap)
+            try:
+                for piece in pieces:
+                    yield from decode(piece, span.first, span.end, part)
+            except (StreamNotFound, RequestTimedOut) as error:
+                report_lost(f"{at}: records before {span.end} are gone: {error}", fail=self.fail)
+            except BatchCorrupt as error:
+                raise BatchCorrupt(f"{at}: {error}") from None

@@ -69,8 +69,7 @@ def _fill(data: Bytes, position: int, end: int, starts: Places, patience: int) -
 
 def _run(data: Bytes, position: int, end: int, most: int) -> tuple[int, int]:
     """How many records from `position` on have the length of the first, and their distance in bytes."""
-    length, body = read_varint(memoryview(data), position)
-    prefix = body - position
+    length, prefix = read_varint(data[position : position + 10].tobytes(), 0)
     stride = prefix + length
     if length < _SHORTEST_RECORD or position + stride > end:
         raise Odd

@@ -8,7 +8,7 @@ from uuid import UUID
 from duramen.base.errors import OptionInvalid, StreamNotFound
 from duramen.client import Cluster, Consumer, Topic, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
-from duramen.spark.offsets import Offsets, listed, parse_assignment, parse_offsets
+from duramen.spark.offsets import listed, parse_assignment, parse_offsets
 from duramen.spark.options import Options
 
 __all__ = ["Edge", "Selection", "ending", "starting"]
@@ -56,9 +56,7 @@ class Selection:
         topics = cluster.topics(None if self._pattern is not None else self._names)
         if self._pattern is not None:
             pattern = self._pattern
-            topics = {
-                name: topic for name, topic in topics.items() if not topic.internal and pattern.fullmatch(name)
-            }
+            topics = {name: topic for name, topic in topics.items() if not topic.internal and pattern.fullmatch(name)}
         ats = self._partitions(topics)
         if all_of_them:
             missing = [name for name in self._names if name not in topics]

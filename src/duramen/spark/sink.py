@@ -17,6 +17,7 @@ from duramen.client import Producer
 from duramen.codec.batch import Headers
 from duramen.codec.compression import CODECS
 from duramen.spark.options import Options
+from duramen.spark.plainly import said_plainly
 from duramen.spark.reading import cluster_of
 
 __all__ = ["BatchWriter", "StreamWriter", "Written"]
@@ -51,7 +52,9 @@ class _Writing:
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         """Write rows, and wait until all of them are acknowledged. Raises what the broker says."""
         batch_bytes = self._options.number("kafka.batch.size") or 1
-        with Producer(cluster_of(self._options), codec=self._codec, batch_bytes=batch_bytes) as producer:
+        cluster = cluster_of(self._options)
+        cluster.forget_all()  # partitions may have been added since the last task of this process
+        with Producer(cluster, codec=self._codec, batch_bytes=batch_bytes) as producer:
             for batch in batches:
                 self._write(producer, batch)
         return Written(producer.acknowledged)
@@ -112,7 +115,8 @@ class BatchWriter(DataSourceArrowWriter):
         """Raises OptionInvalid."""
         self._writing = _Writing(options, schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    @said_plainly()
+    def write(self, iterator: Iterator[Any]) -> Written:
         """One task's rows."""
         return self._writing.write(iterator)
 
@@ -124,6 +128,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Raises OptionInvalid."""
         self._writing = _Writing(options, schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    @said_plainly()
+    def write(self, iterator: Iterator[Any]) -> Written:
         """One task's rows of a micro-batch."""
         return self._writing.write(iterator)

@@ -15,14 +15,15 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from duramen.base.errors import OptionInvalid
+from duramen.base.errors import DuramenError, OptionInvalid
 from duramen.spark.columns import COLUMNS, HEADERS_COLUMN, arrow_schema
 from duramen.spark.options import Options
+from duramen.spark.plainly import said_plainly
 from duramen.spark.planning import split
 from duramen.spark.reading import Reading, Span, SpanPartition, consumer_of, report_lost
 from duramen.spark.selection import Selection, ending, starting
 from duramen.spark.sink import BatchWriter, StreamWriter
-from duramen.spark.streaming import StreamReader
+from duramen.spark.streaming import RefusedStreamReader, StreamReader
 
 __all__ = ["BatchReader", "DuramenDataSource"]
 
@@ -39,12 +40,14 @@ class DuramenDataSource(DataSource):
         """What `format` is given."""
         return _NAME
 
+    @said_plainly()
     def schema(self) -> str:
         """The columns; options are checked here as far as that goes without knowing what the query will be."""
         options = Options(self.options, "source")
         Selection(options)
         return f"{COLUMNS}, {HEADERS_COLUMN}" if options.flag("includeHeaders") else COLUMNS
 
+    @said_plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`. Raises OptionInvalid."""
         options = Options(self.options, "batch")
@@ -52,17 +55,22 @@ class DuramenDataSource(DataSource):
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For `spark.readStream`. Raises OptionInvalid."""
-        options = Options(self.options, "stream")
-        _require_own(schema, options)
-        return StreamReader(options)
+        """For `spark.readStream`. What does not fit is said by the reader: PySpark would hide an error raised here."""
+        try:
+            options = Options(self.options, "stream")
+            _require_own(schema, options)
+            return StreamReader(options)
+        except DuramenError as error:
+            return RefusedStreamReader(error)
 
+    @said_plainly()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """For `df.write`. Raises OptionInvalid."""
         if overwrite:
             raise OptionInvalid('mode("overwrite") is not possible: a stream is only added to; say mode("append")')
         return BatchWriter(Options(self.options, "sink"), schema)
 
+    @said_plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """For `df.writeStream`; `overwrite` (output mode complete) adds each result to the stream, as in Kafka's sink.
 
@@ -88,6 +96,7 @@ class BatchReader(DataSourceReader):
         self._ending = ending(options)
         self._reading = Reading(options)
 
+    @said_plainly()
     def partitions(self) -> list[InputPartition]:
         """A range of offsets for each task. Raises what reaching the brokers raises, RecordsLost, StreamNotFound."""
         consumer = consumer_of(self._options)

@@ -25,11 +25,12 @@ from duramen.client import TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.spark.offsets import Offsets, listed
 from duramen.spark.options import Options
+from duramen.spark.plainly import said_plainly
 from duramen.spark.planning import limited, split
 from duramen.spark.reading import Reading, Span, SpanPartition, consumer_of, report_lost
 from duramen.spark.selection import Selection, starting
 
-__all__ = ["StreamReader"]
+__all__ = ["RefusedStreamReader", "StreamReader"]
 
 _log = logging.getLogger("duramen.spark")
 
@@ -60,6 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- offsets ------------------------------------------------------------------------------------
 
+    @said_plainly()
     def initialOffset(self) -> _Document:
         """Where a new query begins. Raises StreamNotFound, ServerUnreachable, OptionInvalid."""
         consumer = consumer_of(self._options)
@@ -71,6 +73,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ats, ids = self._selection.find(consumer.cluster, all_of_them=False)
         return Offsets(consumer.offsets(dict.fromkeys(ats, LATEST)), ids)
 
+    @said_plainly()
     def prepareForTriggerAvailableNow(self) -> None:
         """Note where the partitions end now: nothing beyond is read, and no partition made later."""
         self._target = self._now()
@@ -81,6 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(self._most)
         return ReadMinRows(self._least) if self._least is not None else ReadAllAvailable()
 
+    @said_plainly()
     def latestOffset(self, start: _Document, limit: ReadLimit) -> _Document:
         """Where the next micro-batch ends. Raises RecordsLost, ServerUnreachable."""
         before = Offsets.from_json(start)
@@ -94,9 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _begin(self, before: Offsets, end: Offsets) -> dict[TopicPartition, int]:
         """From where each partition of `end` is to be read, after `before`."""
-        again = {
-            name for name, id_ in end.ids.items() if before.ids.get(name) and id_ and before.ids[name] != id_
-        }
+        again = {name for name, id_ in end.ids.items() if before.ids.get(name) and id_ and before.ids[name] != id_}
         for name in sorted(again):
             what = f"stream {name} was deleted and created again: what was not read of it by then is gone"
             report_lost(what, fail=self._reading.fail)
@@ -135,6 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- reading ------------------------------------------------------------------------------------
 
+    @said_plainly()
     def partitions(self, start: _Document, end: _Document) -> list[InputPartition]:
         """A range of offsets for each task. Raises RecordsLost, ServerUnreachable."""
         before, after = Offsets.from_json(start), Offsets.from_json(end)
@@ -172,3 +175,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """The query has ended."""
         consumer_of(self._options).cluster.close()
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """Says at the first opportunity why there is no reader."""
+
+    def __init__(self, error: DuramenError) -> None:
+        self._error = error
+
+    @said_plainly()
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Raises the error."""
+        raise self._error
+
+    @said_plainly()
+    def initialOffset(self) -> _Document:
+        """Raises the error."""
+        raise self._error
+
+    @said_plainly()
+    def latestOffset(self, start: _Document, limit: ReadLimit) -> _Document:
+        """Raises the error."""
+        del start, limit
+        raise self._error
+
+    @said_plainly()
+    def partitions(self, start: _Document, end: _Document) -> list[InputPartition]:
+        """Raises the error."""
+        del start, end
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Never reached."""
+        del partition
+        raise self._error
