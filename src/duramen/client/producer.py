@@ -248,12 +248,12 @@ class Producer:
                 if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     self._acknowledge(batch)
                     continue
-                error = failure(code, f"writing to {batch.at}", answer.message)
+                refused = failure(code, f"writing to {batch.at}", answer.message)
                 # After a batch that failed for the moment, those behind it are out of order: not their fault.
                 follows = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._batches[batch.at][0] is not batch
                 if code not in PASSING and not follows:
-                    raise self._fail(error)
-                passing = error
+                    raise self._fail(refused)
+                passing = refused
         return passing
 
     def _acknowledge(self, batch: _Batch) -> None:
