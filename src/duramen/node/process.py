@@ -59,6 +59,7 @@ class NodeProcess:
 
     def _wait_ready(self, process: "subprocess.Popen[str]", timeout_s: float) -> bool:
         ready = threading.Event()
+        said: list[str] = []
         output = process.stdout
         if output is None:
             return False
@@ -67,12 +68,14 @@ class NodeProcess:
             with output:
                 for line in output:
                     if _READY in line:
+                        said.append(line)
                         ready.set()
             ready.set()
 
         self._reader = threading.Thread(target=read, daemon=True)
         self._reader.start()
-        return ready.wait(timeout_s) and process.poll() is None
+        # Its output ends a moment before it does: that there was no word of being ready says more.
+        return ready.wait(timeout_s) and bool(said)
 
     @property
     def pid(self) -> int:
