@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from duramen.base.errors import OffsetOutOfRange, StreamNotFound
-from duramen.cli.server import Server, server_option
+from duramen.cli.server import Server, find_stream, server_option
 from duramen.client import Cluster, Consumer, TopicPartition
 from duramen.codec.batch import CONTROL, Record, batches, records
 
@@ -34,7 +34,7 @@ def _spans(
     consumer: Consumer, stream: str, offset: str | int, partition: int | None, *, follow: bool
 ) -> dict[TopicPartition, tuple[int, int]]:
     """What to read of each partition: from which offset, to which."""
-    there = list(consumer.cluster.topic(stream).leaders)
+    there = list(find_stream(consumer.cluster, stream).leaders)
     if partition is not None and partition not in there:
         raise StreamNotFound(f"stream {stream} has no partition {partition}; it has {len(there)}")
     if isinstance(offset, int) and partition is None and len(there) > 1:

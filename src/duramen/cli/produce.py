@@ -8,18 +8,21 @@ from typing import Final
 
 import click
 
-from duramen.cli.server import Server, server_option
+from duramen.base.errors import BatchTooLarge
+from duramen.base.units import format_bytes
+from duramen.cli.server import Server, find_stream, server_option
 from duramen.client import Cluster, Producer
 
 __all__ = ["command"]
 
 _READ_BYTES: Final = 256 * 1024
+_LONGEST_LINE_BYTES: Final = 64 * 1024 * 1024
 _IDLE_S: Final = 0.005  # when no input has come for so long, what there is is sent
 
 
 def _lines(descriptor: int) -> Iterator[bytes | None]:
     """The lines, without their ends; None where the next one is not there yet."""
-    rest = b""
+    rest = bytearray()
     while True:
         if not select.select([descriptor], [], [], _IDLE_S)[0]:
             yield None
@@ -27,10 +30,16 @@ def _lines(descriptor: int) -> Iterator[bytes | None]:
         chunk = os.read(descriptor, _READ_BYTES)
         if not chunk:
             break
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from lines
+        first, *others = chunk.split(b"\n")
+        rest += first
+        if len(rest) > _LONGEST_LINE_BYTES:
+            raise BatchTooLarge(f"a line has more than {format_bytes(_LONGEST_LINE_BYTES)}")
+        if others:
+            yield bytes(rest)
+            yield from others[:-1]
+            rest = bytearray(others[-1])
     if rest:
-        yield rest
+        yield bytes(rest)
 
 
 def _header(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> list[tuple[bytes, bytes]]:
@@ -58,7 +67,7 @@ def command(
     """
     separator = key_separator.encode() if key_separator else None
     with Cluster(server.kafka(), client_id="duramen-cli") as cluster, Producer(cluster) as producer:
-        cluster.topic(stream)
+        find_stream(cluster, stream)
         for line in _lines(sys.stdin.fileno()):
             if line is None:
                 producer.flush()

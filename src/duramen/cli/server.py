@@ -11,8 +11,9 @@ import click
 
 from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid, ServerUnreachable, SettingInvalid
+from duramen.client import Cluster, Topic
 
-__all__ = ["Server", "server_option"]
+__all__ = ["Server", "find_stream", "server_option"]
 
 _DEFAULT: Final = "127.0.0.1:9644"
 _TIMEOUT_S: Final = 30.0
@@ -27,6 +28,14 @@ def server_option(function: _F) -> _F:
         "--server", metavar="HOST:PORT", envvar="DURAMEN_SERVER", default=_DEFAULT, show_default=True, show_envvar=True,
         callback=lambda _context, _option, value: Server(value), help="The HTTP address of the node.",
     )(function)  # fmt: skip
+
+
+def find_stream(cluster: Cluster, name: str) -> Topic:
+    """A stream by its name. Raises StreamNotFound saying how to make it."""
+    try:
+        return cluster.topic(name)
+    except errors.StreamNotFound as error:
+        raise errors.StreamNotFound(f"{error}; `duramen stream create {name}` makes one") from None
 
 
 def _classes(base: type[DuramenError]) -> dict[str, type[DuramenError]]:

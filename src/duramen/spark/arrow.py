@@ -99,12 +99,11 @@ def _places(
         )
     )  # fmt: skip
     _require((offset_deltas >= 0) & (offset_deltas <= last))
+    if any(max(abs(b.head.base_timestamp), abs(b.head.max_timestamp)) >= _SAFE for b in bodies):
+        raise Odd
+    _require(np.abs(timestamp_deltas) < _SAFE)
     types = np.repeat(np.array([bool(body.head.attributes & APPEND_TIME) for body in bodies], np.int32), counts)
-    by_producer = types == 0
-    if by_producer.any():
-        _require((np.abs(base_timestamps) < _SAFE) & (np.abs(timestamp_deltas) < _SAFE) | ~by_producer)
-    _require(np.abs(max_timestamps) < _SAFE)
-    timestamps = np.where(by_producer, base_timestamps + timestamp_deltas, max_timestamps)
+    timestamps = np.where(types == 0, base_timestamps + timestamp_deltas, max_timestamps)
     return base_offsets + offset_deltas, timestamps, types
 
 

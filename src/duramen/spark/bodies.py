@@ -14,6 +14,7 @@ __all__ = ["Body", "joined", "portions"]
 
 _PORTION_BYTES: Final = 8 * 1024 * 1024
 _LARGEST_PORTION_BYTES: Final = 1 << 30  # Arrow's offsets have 31 bits
+_LARGEST_OFFSET: Final = (1 << 63) - (1 << 31)  # so that every record's offset is a 64-bit number
 _PORTION_RECORDS: Final = 64 * 1024
 
 
@@ -61,7 +62,7 @@ def _body(buffer: memoryview, position: int, head: Header) -> Body:
         raise BatchCorrupt(f"record batches have the magic 2; the one at offset {head.base_offset} has {head.magic}")
     if crc32c(buffer[position + CRC_START : end]) != head.crc:
         raise BatchCorrupt(f"the record batch at offset {head.base_offset} does not match its CRC")
-    if head.records < 0:
+    if head.records < 0 or not 0 <= head.base_offset < _LARGEST_OFFSET:
         raise BatchCorrupt(f"the record batch at offset {head.base_offset} has {head.records} records")
     codec = head.attributes & CODEC_MASK
     if not codec:
