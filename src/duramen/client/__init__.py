@@ -5,7 +5,8 @@ It speaks to Duramen and to Apache Kafka 3.1 and newer, picking versions by what
 
 from duramen.client.admin import Admin
 from duramen.client.cluster import Cluster, Topic, TopicPartition
-from duramen.client.consumer import Consumer, Isolation
+from duramen.client.consumer import Consumer
+from duramen.client.fetched import Isolation
 from duramen.client.producer import Producer
 
 __all__ = ["Admin", "Cluster", "Consumer", "Isolation", "Producer", "Topic", "TopicPartition"]

@@ -1,7 +1,6 @@
 """Reading: where records lie, and whole record batches from many partitions, as views into what was received."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -9,41 +8,18 @@ from duramen.base.errors import DuramenError, OffsetOutOfRange, RequestTimedOut,
 from duramen.client.answers import PASSING, failure
 from duramen.client.cluster import Cluster, Patience, TopicPartition
 from duramen.client.connection import Connection
-from duramen.codec.batch import CONTROL, TRANSACTIONAL, batches
+from duramen.client.fetched import Fetched, Isolation, whole_batches
 from duramen.codec.kafka.errors import ErrorCode
-from duramen.codec.kafka.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    PartitionRecords,
-    decode_response,
-    encode_request,
-)
+from duramen.codec.kafka.fetch import FetchPartition, FetchRequest, FetchTopic, decode_response, encode_request
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["EARLIEST", "LATEST", "Consumer", "Fetched", "Isolation"]
+__all__ = ["EARLIEST", "LATEST", "Consumer"]
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 
 _MIB: Final = 1024 * 1024
-
-
-class Isolation(IntEnum):
-    """Which records of transactions are seen."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
-
-
-class Fetched(NamedTuple):
-    """What one partition gave: whole batches in `pieces`; the next fetch begins at `next_offset`."""
-
-    at: TopicPartition
-    pieces: Sequence[memoryview]
-    next_offset: int
-    high_watermark: int
 
 
 class _Pending(NamedTuple):
@@ -213,7 +189,7 @@ class Consumer:
                 continue
             at = TopicPartition(name, answer.partition)
             if answer.error_code == ErrorCode.NONE:
-                fetched.append(_fetched(at, pending.positions[at], answer, self._isolation))
+                fetched.append(whole_batches(at, pending.positions[at], answer, self._isolation))
             elif answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise OffsetOutOfRange(f"{at} has no offset {pending.positions[at]}")
             else:
@@ -317,30 +293,3 @@ class _Reading:
     def _check_id(self) -> None:
         if self._topic_id is not None and self._cluster.topic(self._at.topic).id != self._topic_id:
             self._cluster.check_id(self._at.topic, self._topic_id)
-
-
-def _fetched(at: TopicPartition, position: int, answer: PartitionRecords, isolation: Isolation) -> Fetched:
-    """Whole batches only; without those of aborted transactions where only committed ones are wanted."""
-    next_offset = position
-    start = end = 0
-    pieces = []
-    aborted = sorted(answer.aborted, key=lambda one: one[1], reverse=True)
-    aborting: set[int] = set()
-    for place, head in batches(answer.records):
-        next_offset = max(next_offset, head.next_offset)
-        dropped = False
-        if isolation is Isolation.READ_COMMITTED and head.attributes & (TRANSACTIONAL | CONTROL):
-            while aborted and aborted[-1][1] < head.next_offset:
-                aborting.add(aborted.pop()[0])
-            if head.attributes & CONTROL:
-                aborting.discard(head.producer_id)
-            else:
-                dropped = head.producer_id in aborting
-        if dropped:
-            if end > start:
-                pieces.append(answer.records[start:end])
-            start = place + head.size
-        end = place + head.size
-    if end > start:
-        pieces.append(answer.records[start:end])
-    return Fetched(at, pieces, next_offset, answer.high_watermark)
