@@ -10,6 +10,7 @@ __all__ = [
     "BatchTooLarge",
     "ConfigInvalid",
     "CoordinatorLoading",
+    "DependencyMissing",
     "DirectoryUnusable",
     "DuplicateTableFull",
     "DuramenError",
@@ -29,10 +30,12 @@ __all__ = [
     "NodeStopping",
     "OffsetMetadataTooLarge",
     "OffsetOutOfRange",
+    "OptionInvalid",
     "OutOfOrderSequence",
     "PartitionsInvalid",
     "ProducerFenced",
     "RebalanceInProgress",
+    "RecordsLost",
     "RequestInvalid",
     "RequestTimedOut",
     "ServerUnreachable",
@@ -61,6 +64,18 @@ class SettingInvalid(DuramenError):
     """A setting has an unknown name or a value that does not fit."""
 
     id = "setting-invalid"
+
+
+class OptionInvalid(DuramenError):
+    """An option of a Spark source or sink has an unknown name or a value that does not fit."""
+
+    id = "option-invalid"
+
+
+class DependencyMissing(DuramenError):
+    """Something that Duramen does not bring itself is missing or too old; the message says what to install."""
+
+    id = "dependency-missing"
 
 
 class DirectoryUnusable(DuramenError):
@@ -163,6 +178,12 @@ class OffsetOutOfRange(DuramenError):
     """No record at that offset: below the log start or beyond the end."""
 
     id = "offset-out-of-range"
+
+
+class RecordsLost(DuramenError):
+    """Records that a reader should have read are gone; the message says which and why."""
+
+    id = "records-lost"
 
 
 class OutOfOrderSequence(DuramenError):

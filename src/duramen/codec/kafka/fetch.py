@@ -100,7 +100,10 @@ class TopicAnswer(NamedTuple):
 
 
 class PartitionRecords(NamedTuple):
-    """What a client gets of one partition; `records` is a view into the response."""
+    """What a client gets of one partition; `records` is a view into the response.
+
+    `aborted` has the producer id and first offset of each aborted transaction among the records.
+    """
 
     topic: str | UUID
     partition: int
@@ -108,6 +111,7 @@ class PartitionRecords(NamedTuple):
     high_watermark: int
     start_offset: int
     records: memoryview
+    aborted: Sequence[tuple[int, int]] = ()
 
 
 # -- requests -----------------------------------------------------------------------------------------
@@ -296,14 +300,14 @@ def _decode_response(version: int, frame: _Frame) -> tuple[int, list[PartitionRe
         topic = frame.topic(version)
         for _ in range(frame.count(_ANSWER.size)):
             index, code, high_watermark, _, start_offset = frame.unpack(_ANSWER)
+            aborted = []
             for _ in range(max(0, frame.length(_INT32))):
-                frame.unpack(_INT64)
-                frame.unpack(_INT64)
+                aborted.append((frame.unpack(_INT64)[0], frame.unpack(_INT64)[0]))
                 frame.tags()
             frame.unpack(_INT32)
             records = frame.take(max(0, frame.length(_INT32)))
             frame.tags()
-            answers.append(PartitionRecords(topic, index, code, high_watermark, start_offset, records))
+            answers.append(PartitionRecords(topic, index, code, high_watermark, start_offset, records, aborted))
         frame.tags()
     frame.tags()
     return error_code, answers

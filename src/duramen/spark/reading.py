@@ -1,0 +1,108 @@
+"""What a Spark task does: read one range of one partition and yield Arrow batches. Runs on executors."""
+
+import gc
+import logging
+import os
+from collections.abc import Iterator
+from typing import Final
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from duramen.base.errors import BatchCorrupt, RecordsLost, RequestTimedOut, StreamNotFound
+from duramen.client import Cluster, Consumer, Isolation, TopicPartition
+from duramen.spark.arrow import decode
+from duramen.spark.columns import Part
+from duramen.spark.options import Options
+from duramen.spark.plainly import said_plainly
+
+__all__ = ["Reading", "Span", "SpanPartition", "cluster_of", "consumer_of", "report_lost"]
+
+_log = logging.getLogger("duramen.spark")
+
+_MOST_BYTES: Final = 64 * 1024 * 1024
+_clusters: dict[tuple[object, ...], Cluster] = {}
+
+
+def cluster_of(options: Options) -> Cluster:
+    """A cluster to talk to; tasks that run one after another in a process share its connections."""
+    servers, client_id = options.text("kafka.bootstrap.servers"), options.text("kafka.client.id")
+    timeout_ms = options.number("kafka.request.timeout.ms") or 0
+    key = (os.getpid(), servers, client_id, timeout_ms)
+    cluster = _clusters.get(key)
+    if cluster is None:
+        # Spark's daemon runs a full collection after every task: what was imported need not be looked at each time.
+        gc.collect()
+        gc.freeze()
+        _clusters.clear()
+        cluster = _clusters[key] = Cluster(servers, client_id=client_id, timeout_s=timeout_ms / 1000)
+    return cluster
+
+
+def consumer_of(options: Options) -> Consumer:
+    """A consumer of that cluster."""
+    level = options.one_of("kafka.isolation.level", ("read_uncommitted", "read_committed"))
+    return Consumer(
+        cluster_of(options),
+        isolation=Isolation.READ_COMMITTED if level == "read_committed" else Isolation.READ_UNCOMMITTED,
+        max_bytes=_MOST_BYTES,
+        partition_max_bytes=min(_MOST_BYTES, options.number("kafka.max.partition.fetch.bytes") or _MOST_BYTES),
+    )
+
+
+def report_lost(what: str, *, fail: bool) -> None:
+    """Records that should be read are gone: raise RecordsLost if `fail`, else say so in the log."""
+    if fail:
+        raise RecordsLost(f"{what}; failOnDataLoss=false goes on with what there is")
+    _log.warning("%s; going on with what there is, as failOnDataLoss=false says", what)
+
+
+class Span:
+    """Offsets `[first, end)` of a partition of the stream with that id; `topic_id` is empty where it has none."""
+
+    def __init__(self, at: TopicPartition, topic_id: str, first: int, end: int) -> None:
+        self.at = at
+        self.topic_id = topic_id
+        self.first = first
+        self.end = end
+
+
+class SpanPartition(InputPartition):
+    """One task's share, as Spark wants it."""
+
+    def __init__(self, span: Span) -> None:
+        super().__init__(span)
+        self.span = span
+
+
+class Reading:
+    """Reads spans as the options say. It is pickled and sent to the executors."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises OptionInvalid."""
+        self._options = options
+        self.fail = options.flag("failOnDataLoss")
+        self.headers = options.flag("includeHeaders")
+
+    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+        """The span's records. Raises RecordsLost, ServerUnreachable, BatchCorrupt …"""
+        at = span.at
+
+        def on_gap(wanted: int, there: int) -> int:
+            upto = min(there, span.end)
+            why = "its log begins later (retention)" if there < span.end else "its log ends earlier, or begins later"
+            report_lost(f"{at}: the records {wanted} to {upto - 1} are gone: {why}", fail=self.fail)
+            return upto
+
+        part = Part(*at, headers=self.headers)
+        topic_id = UUID(span.topic_id) if span.topic_id else None
+        with said_plainly():
+            pieces = consumer_of(self._options).read(at, span.first, span.end, topic_id=topic_id, on_gap=on_gap)
+            try:
+                for piece in pieces:
+                    yield from decode(piece, span.first, span.end, part)
+            except (StreamNotFound, RequestTimedOut) as error:
+                report_lost(f"{at}: records before {span.end} are gone: {error}", fail=self.fail)
+            except BatchCorrupt as error:
+                raise BatchCorrupt(f"{at}: {error}") from None

@@ -1,0 +1,21 @@
+"""A cluster and a stream for each test."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from duramen.client import Admin, Cluster
+from duramen.node.process import NodeProcess
+
+
+@pytest.fixture
+def cluster(node: NodeProcess) -> Iterator[Cluster]:
+    with Cluster(node.kafka, timeout_s=20) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def stream(cluster: Cluster, stream_name: str) -> str:
+    """A stream of three partitions."""
+    Admin(cluster).create_stream(stream_name, 3)
+    return stream_name

@@ -1,0 +1,161 @@
+"""Writing: order, partitions, and batches that have to be sent again."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer as Librdkafka
+from confluent_kafka import Producer as LibrdkafkaProducer
+from confluent_kafka import TopicPartition as LibrdkafkaPartition
+
+from duramen.base.errors import BatchTooLarge, RequestTimedOut, StreamNotFound
+from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
+from duramen.client.connection import Connection
+from duramen.codec.batch import batches, records
+from duramen.codec.compression import CODECS
+from duramen.codec.kafka.versions import ApiKey
+from duramen.node.process import NodeProcess
+
+
+def read(cluster: Cluster, stream: str, partition: int) -> list[bytes | None]:
+    consumer = Consumer(cluster)
+    at = TopicPartition(stream, partition)
+    first, end = consumer.bounds([at])[at]
+    return [
+        record.value
+        for piece in consumer.read(at, first, end)
+        for place, head in batches(piece)
+        for record in records(piece[place : place + head.size])
+    ]
+
+
+@pytest.mark.parametrize("codec", range(len(CODECS)))
+def test_an_unchanged_client_reads_what_is_written(
+    node: NodeProcess, cluster: Cluster, stream: str, codec: int
+) -> None:
+    with Producer(cluster, codec=codec) as producer:
+        producer.produce(stream, None, key=b"", partition=1, timestamp_ms=1_700_000_000_123)
+        producer.produce(stream, b"", partition=1, headers=[(b"a", b"1"), (b"a", None)], timestamp_ms=1_700_000_000_000)
+    assert producer.acknowledged == 2
+    consumer = Librdkafka({"bootstrap.servers": node.kafka, "group.id": stream, "check.crcs": True})
+    consumer.assign([LibrdkafkaPartition(stream, 1, 0)])
+    one, two = consumer.consume(2, timeout=10)
+    consumer.close()
+    assert (one.value(), one.key(), one.headers(), one.timestamp()[1]) == (None, b"", None, 1_700_000_000_123)
+    assert (two.value(), two.key(), two.timestamp()[1]) == (b"", None, 1_700_000_000_000)
+    assert two.headers() == [("a", b"1"), ("a", None)]
+
+
+def test_keys_go_where_librdkafka_sends_them(node: NodeProcess, cluster: Cluster, stream: str) -> None:
+    theirs = LibrdkafkaProducer({"bootstrap.servers": node.kafka, "partitioner": "murmur2_random"})
+    keys = [b"key-%d" % number for number in range(100)]
+    with Producer(cluster) as ours:
+        for key in keys:
+            theirs.produce(stream, key, key)
+            ours.produce(stream, key, key=key)
+        assert theirs.flush(10) == 0
+    for partition in range(3):
+        values = read(cluster, stream, partition)
+        assert values
+        assert all(values.count(value) == 2 for value in values)
+
+
+def test_records_without_keys_are_spread_batch_by_batch(cluster: Cluster, stream: str) -> None:
+    with Producer(cluster, batch_bytes=500) as producer:
+        for number in range(2000):
+            producer.produce(stream, b"%04d" % number)
+    counts = [len(read(cluster, stream, partition)) for partition in range(3)]
+    assert sum(counts) == 2000
+    assert all(counts)
+
+
+def test_what_a_broker_killed_under_load_acknowledged_is_there_once_and_in_order(
+    new_node: Callable[..., NodeProcess],
+) -> None:
+    with new_node() as node, Cluster(node.kafka, timeout_s=30) as cluster:
+        Admin(cluster).create_stream("busy", 3)
+
+        def kill_and_restart() -> None:
+            node.kill()
+            node.restart()
+
+        killers = []
+        with Producer(cluster, batch_bytes=2000) as producer:
+            for number in range(60_000):
+                producer.produce("busy", b"%06d" % number, partition=number % 3)
+                if number % 20_000 == 10_000:
+                    killers.append(threading.Thread(target=kill_and_restart))
+                    for earlier in killers[:-1]:
+                        earlier.join()
+                    killers[-1].start()
+        for killer in killers:
+            killer.join()
+        for partition in range(3):
+            assert read(cluster, "busy", partition) == [b"%06d" % number for number in range(partition, 60_000, 3)]
+
+
+def test_answers_that_are_lost_do_not_double_records(
+    cluster: Cluster, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every third request is stored, and its connection lost before the answer is read."""
+    send = Connection.send
+    count = 0
+
+    def unlucky(connection: Connection, api: ApiKey, body: list[bytes | memoryview]) -> int:
+        nonlocal count
+        sent = send(connection, api, body)
+        count += api is ApiKey.PRODUCE
+        if api is ApiKey.PRODUCE and count % 3 == 0:
+            connection.receive(sent)
+            connection.close()
+        return sent
+
+    monkeypatch.setattr(Connection, "send", unlucky)
+    with Producer(cluster, batch_bytes=1000) as producer:
+        for number in range(3000):
+            producer.produce(stream, b"%04d" % number, partition=number % 3)
+    assert count > 30
+    assert producer.acknowledged == 3000
+    for partition in range(3):
+        assert read(cluster, stream, partition) == [b"%04d" % number for number in range(partition, 3000, 3)]
+
+
+class TestErrors:
+    def test_no_such_stream(self, cluster: Cluster) -> None:
+        with pytest.raises(StreamNotFound, match="there is no stream nobody-made-this"):
+            Producer(cluster).produce("nobody-made-this", b"x")
+
+    def test_no_such_partition(self, cluster: Cluster, stream: str) -> None:
+        with pytest.raises(StreamNotFound, match=f"stream {stream} has no partition 3"):
+            Producer(cluster).produce(stream, b"x", partition=3)
+
+    def test_too_large(self, cluster: Cluster, stream: str) -> None:
+        producer = Producer(cluster)
+        with pytest.raises(BatchTooLarge, match="max.message.bytes"):
+            producer.produce(stream, bytes(2_000_000), partition=0)
+            producer.flush()
+        with pytest.raises(BatchTooLarge):
+            producer.flush()
+
+    def test_a_large_record_is_not_put_with_others(self, cluster: Cluster, stream: str) -> None:
+        with Producer(cluster) as producer:
+            producer.produce(stream, bytes(500_000), partition=0)
+            producer.produce(stream, bytes(1_000_000), partition=0)
+        assert [len(value or b"") for value in read(cluster, stream, 0)] == [500_000, 1_000_000]
+
+    def test_a_stream_deleted_meanwhile(self, cluster: Cluster, stream: str) -> None:
+        producer = Producer(cluster)
+        producer.produce(stream, b"x", partition=0)
+        Admin(cluster).delete_stream(stream)
+        with pytest.raises(StreamNotFound, match=f"there is no stream {stream}"):
+            producer.flush()
+
+    def test_a_broker_that_does_not_come_back(self, new_node: Callable[..., NodeProcess]) -> None:
+        with new_node() as node, Cluster(node.kafka, timeout_s=0.3) as cluster:
+            Admin(cluster).create_stream("s", 1)
+            producer = Producer(cluster)
+            producer.produce("s", b"x")
+            producer.produce("s", b"y")
+            node.kill()
+            with pytest.raises(RequestTimedOut, match="2 records are not acknowledged: .*Connection refused"):
+                producer.flush()

@@ -1,0 +1,172 @@
+"""`spark.readStream.format("duramen")` against a real node."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer as Librdkafka
+from confluent_kafka import TopicPartition as LibrdkafkaPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
+from duramen.client.consumer import EARLIEST
+from duramen.node.process import NodeProcess
+
+
+class Copying:
+    """A query that copies a stream into a Parquet table and ends when it has caught up, run once and again."""
+
+    def __init__(self, spark: SparkSession, node: NodeProcess, directory: Path) -> None:
+        self._spark = spark
+        self._servers = node.kafka
+        self._checkpoint = str(directory / "checkpoint")
+        self._table = str(directory / "table")
+
+    def run(self, **options: object) -> list[dict[str, Any]]:
+        """Returns the progress of each micro-batch with data."""
+        reader = self._spark.readStream.format("duramen").option("kafka.bootstrap.servers", self._servers)
+        for name, value in ({"startingOffsets": "earliest"} | options).items():
+            reader = reader.option(name.replace("__", "."), str(value))
+        query = (
+            reader.load()
+            .selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value")
+            .writeStream.format("parquet")
+            .option("checkpointLocation", self._checkpoint)
+            .option("path", self._table)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return [json.loads(one.json) for one in query.recentProgress if one.numInputRows]
+
+    def values(self) -> list[str]:
+        return sorted(row.value for row in self._spark.read.parquet(self._table).collect())
+
+
+@pytest.fixture
+def copying(spark: SparkSession, node: NodeProcess, tmp_path: Path) -> Copying:
+    return Copying(spark, node, tmp_path)
+
+
+def produce(cluster: Cluster, stream: str, first: int, end: int, partitions: int = 4) -> None:
+    with Producer(cluster) as producer:
+        for number in range(first, end):
+            producer.produce(stream, b"%06d" % number, partition=number % partitions)
+
+
+def numbers(*spans: range) -> list[str]:
+    return sorted(f"{number:06}" for span in spans for number in span)
+
+
+def test_goes_on_from_its_checkpoint_in_steps_of_the_limit(cluster: Cluster, stream: str, copying: Copying) -> None:
+    produce(cluster, stream, 0, 1000)
+    steps = copying.run(subscribe=stream, maxOffsetsPerTrigger=300)
+    assert [step["numInputRows"] for step in steps] == [300, 300, 300, 100]
+    end = json.loads(json.dumps(steps[-1]["sources"][0]["endOffset"]))
+    assert {name: end[stream][name] for name in "0123"} == {"0": 250, "1": 250, "2": 250, "3": 250}
+    assert steps[-1]["sources"][0]["latestOffset"] == end
+    assert copying.values() == numbers(range(1000))
+    produce(cluster, stream, 1000, 1200)
+    copying.run(subscribe=stream)
+    assert copying.values() == numbers(range(1200))
+    assert copying.run(subscribe=stream) == []
+
+
+def test_new_partitions_and_new_streams_begin_at_their_beginning(
+    node: NodeProcess, cluster: Cluster, stream_name: str, copying: Copying
+) -> None:
+    Admin(cluster).create_stream(f"{stream_name}-1", 2)
+    produce(cluster, f"{stream_name}-1", 0, 100, 2)
+    copying.run(subscribePattern=f"{stream_name}-.", startingOffsets="latest")
+    assert copying.values() == []
+    admin = AdminClient({"bootstrap.servers": node.kafka})
+    admin.create_partitions([NewPartitions(f"{stream_name}-1", 4)])[f"{stream_name}-1"].result(10)
+    cluster.forget_all()
+    produce(cluster, f"{stream_name}-1", 100, 200, 4)
+    Admin(cluster).create_stream(f"{stream_name}-2", 1)
+    produce(cluster, f"{stream_name}-2", 200, 250, 1)
+    copying.run(subscribePattern=f"{stream_name}-.", startingOffsets="latest", maxOffsetsPerTrigger=40)
+    assert copying.values() == numbers(range(100, 250))
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_stream_that_is_deleted_is_noticed(cluster: Cluster, stream: str, copying: Copying, *, again: bool) -> None:
+    other = f"{stream}-other"
+    Admin(cluster).create_stream(other, 1)
+    produce(cluster, other, 1000, 1010, 1)
+    produce(cluster, stream, 0, 100)
+    both = f"{stream},{other}"
+    copying.run(subscribe=both)
+    Admin(cluster).delete_stream(stream)
+    if again:
+        # As many records as before: only its id says that it is another stream.
+        Admin(cluster).create_stream(stream, 4)
+        produce(cluster, stream, 100, 200)
+    produce(cluster, other, 1010, 1020, 1)
+    why = f"stream {stream} was deleted and created again" if again else f"{stream}-0, {stream}-1, .* is not there"
+    with pytest.raises(StreamingQueryException, match=f"RecordsLost: {why}") as caught:
+        copying.run(subscribe=both)
+    assert "Traceback" not in str(caught.value)
+    copying.run(subscribe=both, failOnDataLoss="false")
+    assert copying.values() == numbers(range(200 if again else 100), range(1000, 1020))
+
+
+def test_what_retention_took_is_noticed(new_node: Callable[..., NodeProcess], spark: SparkSession, tmp_path: Path) -> None:
+    with new_node({"log.retention.check.interval.ms": 50}) as node, Cluster(node.kafka) as cluster:
+        config = {"retention.records": "100", "segment.bytes": "2000"}
+        Admin(cluster).create_stream("short", 1, config)
+        copying = Copying(spark, node, tmp_path)
+        produce(cluster, "short", 0, 50, 1)
+        copying.run(subscribe="short")
+        for step in range(50, 1000, 50):
+            produce(cluster, "short", step, step + 50, 1)
+        wait_until_gone(cluster, TopicPartition("short", 0), 50)
+        with pytest.raises(StreamingQueryException, match=r"short-0: the records 50 to \d+ are gone: .* \(retention\)"):
+            copying.run(subscribe="short")
+        copying.run(subscribe="short", failOnDataLoss="false")
+        values = copying.values()
+        assert values[:50] == numbers(range(50))
+        assert values[50:] == numbers(range(1050 - len(values), 1000))
+        assert 100 <= len(values[50:]) < 950
+
+
+def wait_until_gone(cluster: Cluster, at: TopicPartition, offset: int) -> None:
+    deadline = time.monotonic() + 30
+    while Consumer(cluster).offsets({at: EARLIEST})[at] <= offset:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_what_is_processed_is_committed_to_a_group_that_was_named(
+    node: NodeProcess, cluster: Cluster, stream: str, copying: Copying
+) -> None:
+    produce(cluster, stream, 0, 400)
+    copying.run(subscribe=stream, maxOffsetsPerTrigger=100, kafka__group__id=f"{stream}-lag")
+    consumer = Librdkafka({"bootstrap.servers": node.kafka, "group.id": f"{stream}-lag"})
+    committed = consumer.committed([LibrdkafkaPartition(stream, index) for index in range(4)], timeout=10)
+    consumer.close()
+    # Spark tells of a micro-batch when it plans the next one: of the last one it never does.
+    assert [one.offset for one in committed] == [75, 75, 75, 75]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endingOffsets": "latest"}, "endingOffsets is for batches: a streaming query has no end"),
+        ({"minOffsetsPerTrigger": 2, "maxOffsetsPerTrigger": 1}, "minOffsetsPerTrigger is larger than"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' does not fit"),
+        ({"subscribe": "nobody-made-this"}, "there is no stream nobody-made-this"),
+    ],
+)
+def test_bad_options_say_what_is_wrong_in_one_line(
+    stream: str, copying: Copying, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(StreamingQueryException) as caught:
+        copying.run(**({"subscribe": stream} | options))
+    assert message in str(caught.value)
+    assert "Traceback" not in str(caught.value)
