@@ -183,6 +183,7 @@ def test_responses_as_kafka_python_writes_them(version: int, data: st.DataObject
             part["high_watermark"],
             part["log_start_offset"],
             memoryview(part["records"] or b""),
+            tuple((one["producer_id"], one["first_offset"]) for one in part["aborted_transactions"] or ()),
         )
         for topic in message["responses"]
         for part in topic["partitions"]

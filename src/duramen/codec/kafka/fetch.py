@@ -307,7 +307,7 @@ def _decode_response(version: int, frame: _Frame) -> tuple[int, list[PartitionRe
             frame.unpack(_INT32)
             records = frame.take(max(0, frame.length(_INT32)))
             frame.tags()
-            answers.append(PartitionRecords(topic, index, code, high_watermark, start_offset, records, aborted))
+            answers.append(PartitionRecords(topic, index, code, high_watermark, start_offset, records, tuple(aborted)))
         frame.tags()
     frame.tags()
     return error_code, answers
