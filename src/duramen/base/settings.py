@@ -96,6 +96,7 @@ def check(setting: Setting, value: object) -> Value:
     Raises SettingInvalid (ConfigInvalid for a stream's setting) naming the key, the value and what would be right.
     """
     error = SettingInvalid if setting.scope == "broker" else ConfigInvalid
+    shown = value[:_SHOWN] if isinstance(value, str) else value
     try:
         if isinstance(value, str) and setting.kind == "integer" and setting.unit in ("bytes", "ms"):
             value = (parse_bytes if setting.unit == "bytes" else parse_ms)(value)
@@ -105,7 +106,6 @@ def check(setting: Setting, value: object) -> Value:
         if setting.kind == "choice":
             converted = _choice(setting, str(converted))
     except (ValueError, msgspec.ValidationError):
-        shown = value[:_SHOWN] if isinstance(value, str) else value
         raise error(f"{setting.name}: {shown!r} does not fit; it must be {setting.expected}") from None
     return converted
 

@@ -35,6 +35,7 @@ __all__ = [
     "APPEND_TIME",
     "CODEC_MASK",
     "CONTROL",
+    "CRC_START",
     "HEADER_BYTES",
     "LENGTH_END",
     "TRANSACTIONAL",

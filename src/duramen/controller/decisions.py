@@ -99,6 +99,14 @@ def check_config(config: Mapping[str, str]) -> dict[str, Value]:
     return values
 
 
+def _canonical(config: Mapping[str, str]) -> dict[str, str]:
+    """The config as every client writes it: `3600000`, however the user said an hour. Raises as `check_config`."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in check_config(config).items()
+    }
+
+
 def create_stream(
     state: ControllerState,
     wish: Definition,
@@ -116,7 +124,7 @@ def create_stream(
     check_name(wish.name)
     if not 1 <= wish.partitions <= LARGEST_PARTITIONS:
         raise PartitionsInvalid(f"a stream has 1 to {LARGEST_PARTITIONS} partitions, not {wish.partitions}")
-    check_config(wish.config)
+    config = _canonical(wish.config)
     for subject in wish.subjects:
         check_subject(subject)
     known = state.streams.get(wish.name)
@@ -125,7 +133,7 @@ def create_stream(
             raise StreamExists(f"a stream {wish.name} exists")
         differences = _differences(known, wish)
         if differences:
-            raise StreamDiffers(f"a stream {wish.name} exists and differs: {'; '.join(differences)}")
+            raise StreamDiffers(f"stream {wish.name} exists and differs: {'; '.join(differences)}")
         return []
     clash = state.clash(wish.name)
     if clash is not None:
@@ -137,7 +145,7 @@ def create_stream(
             wish.name,
             str(stream_id),
             wish.partitions,
-            dict(wish.config),
+            config,
             tuple(dict.fromkeys(wish.subjects)),
             wish.internal,
             now_ms,
@@ -220,7 +228,7 @@ def configure_stream(state: ControllerState, name: str, changes: Mapping[str, st
             config.pop(key, None)
         else:
             config[key] = value
-    check_config(config)
+    config = _canonical(config)
     return [] if config == stream.config else [StreamConfigured(str(stream.id), config)]
 
 

@@ -25,6 +25,7 @@ def run(settings: Settings, say: Callable[[str], None]) -> int:
     Raises SettingInvalid for settings that contradict each other, DuramenError where it could not start.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     node = Node(settings)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_run(node, say))

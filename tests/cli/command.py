@@ -1,0 +1,33 @@
+"""The command as a user runs it: a process, its output, its exit code."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ended]
+
+
+def run(*words: str, stdin: bytes = b"", server: str | None = None, cwd: Path | None = None) -> Ended:
+    """Run `duramen WORDS…`; no traceback ever reaches a user."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DURAMEN_")}
+    if server is not None:
+        environment["DURAMEN_SERVER"] = server
+    done = subprocess.run(
+        [sys.executable, "-m", "duramen", *words],
+        input=stdin, capture_output=True, env=environment, cwd=cwd, check=False, timeout=60,
+    )  # fmt: skip
+    ended = Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+    assert "Traceback" not in ended.err
+    return ended

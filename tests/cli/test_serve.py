@@ -1,0 +1,104 @@
+"""`duramen serve`: its options, its banner, its refusals. Starting, draining and stopping: tests/node."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.cli.command import Run
+
+from duramen.base.catalogue import BROKER
+from duramen.node.process import NodeProcess
+
+
+@contextmanager
+def listening() -> Iterator[str]:
+    """Somebody else's port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+ELSEWHERE = ("--kafka-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--nats", "off")
+
+
+def test_every_setting_is_an_option(duramen_alone: Run) -> None:
+    said = duramen_alone("serve", "--help").out
+    assert [setting.option_name for setting in BROKER.values() if setting.option_name not in said] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--kafka-listen", "localhost"), "kafka.listen: 'localhost' does not fit; it must be HOST:PORT"),
+        (("--http-listen", "127.0.0.1:99999"), "http.listen: '127.0.0.1:99999' does not fit"),
+        (("--kafka-listen", "0.0.0.0:0"), "--insecure"),
+        (("--memory-limit-bytes", "1MiB"), "memory.limit.bytes: '1MiB' does not fit; it must be a number of bytes"),
+        (("--nats", "maybe"), "nats.server: the address does not fit; it must be embedded, off, or an address"),
+        (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
+        (("--log-durability", "always"), "it must be one of sync, os, memory"),
+    ],
+)
+def test_wrong_settings(duramen_alone: Run, words: tuple[str, ...], said: str) -> None:
+    ended = duramen_alone("serve", *ELSEWHERE, *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_wrong_files(duramen_alone: Run, tmp_path: Path) -> None:
+    file = tmp_path / "duramen.toml"
+    for content, said in (
+        (b"[wal\n", "duramen.toml is not TOML"),
+        (b"\xff", "duramen.toml is not TOML"),
+        (b"[log]\ndurability = 5\n", "log.durability: 5 does not fit; it must be one of sync, os, memory"),
+        (b"[wal.max]\nbites = 5\n", "wal.max.bites is not a setting; did you mean wal.max.bytes?"),
+    ):
+        file.write_bytes(content)
+        ended = duramen_alone("serve", *ELSEWHERE)
+        assert (ended.code, said in ended.err) == (2, True), ended.err
+
+
+@pytest.mark.parametrize("door", ["kafka", "http", "nats"])
+def test_a_port_that_is_taken(duramen_alone: Run, door: str) -> None:
+    words = ["serve", "--kafka-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0"]
+    with listening() as address:
+        words[words.index(f"--{door}-listen") + 1] = address
+        ended = duramen_alone(*words)
+    assert (ended.code, ended.out) == (1, "")
+    last = ended.err.splitlines()[-1]
+    assert last.startswith("duramen: ")
+    assert address in last
+    assert "in use" in last
+
+
+def test_a_directory_that_is_in_use(duramen_alone: Run, new_node: Callable[..., NodeProcess], tmp_path: Path) -> None:
+    node = new_node().start()
+    ended = duramen_alone("serve", *ELSEWHERE, "--data-dir", str(tmp_path / "data"))
+    assert (ended.code, ended.out) == (1, "")
+    assert "is in use by another node" in ended.err
+    assert node.running
+    assert duramen_alone("stream", "list", server=node.http).code == 0
+
+
+def test_a_directory_that_is_not_ours(duramen_alone: Run, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_bytes(b"")
+    ended = duramen_alone("serve", *ELSEWHERE, "--data-dir", "photos")
+    assert (ended.code, "it is not a data directory of Duramen" in ended.err) == (1, True)
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
+    file = duramen_alone("serve", *ELSEWHERE, "--data-dir", "photos/cat.jpg")
+    assert (file.code, "cannot be used" in file.err) == (1, True)
+
+
+def test_a_directory_of_a_newer_version(duramen_alone: Run, new_node: Callable[..., NodeProcess]) -> None:
+    node = new_node().start()
+    node.stop()
+    meta = node.data_dir / "duramen.json"
+    meta.write_text(meta.read_text().replace('"format":1', '"format":2'))
+    ended = duramen_alone("serve", *ELSEWHERE, "--data-dir", str(node.data_dir))
+    assert ended.code == 1
+    assert "has the storage format 2; this version of Duramen knows 1: use a newer one" in ended.err
+    meta.write_text("{")
+    damaged = duramen_alone("serve", *ELSEWHERE, "--data-dir", str(node.data_dir))
+    assert (damaged.code, "duramen.json is damaged" in damaged.err) == (1, True)

@@ -1,0 +1,115 @@
+"""`duramen stream`."""
+
+import json
+
+import pytest
+from tests.cli.command import Run
+
+from duramen.node.process import NodeProcess
+
+
+def test_create_twice_and_differently(duramen: Run, stream_name: str) -> None:
+    wish = ("stream", "create", stream_name, "--partitions", "3", "--config", "retention.ms=1h")
+    assert duramen(*wish) == (0, f"Stream {stream_name} created: 3 partitions.\n", "")
+    assert duramen(*wish) == (0, f"Stream {stream_name} exists already with this definition: 3 partitions.\n", "")
+    same = duramen("stream", "create", stream_name, "--partitions", "3", "--config", "retention.ms=3600000")
+    assert same.code == 0
+    other = duramen("stream", "create", stream_name, "--partitions", "4", "--config", "retention.ms=2h")
+    assert other.code == 1
+    assert "it has 3 partitions, not 4; its retention.ms is 3600000, not 2h [stream-differs]" in other.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("a/b",), "[name-invalid]"),
+        (("..",), "[name-invalid]"),
+        (("x" * 250,), "[name-invalid]"),
+        (("s", "--config", "retention.sm=1"), "did you mean retention.ms? [config-invalid]"),
+        (("s", "--config", "retention.ms=soon"), "'soon' does not fit; it must be a time such as 30000 or 30s"),
+        (("s", "--subject", "a..b"), "the subject 'a..b' has an empty token [subject-invalid]"),
+        (("s", "--partitions", "1000000000"), "a stream has 1 to 100000 partitions, not 1000000000"),
+    ],
+)
+def test_create_what_cannot_be(duramen: Run, words: tuple[str, ...], said: str) -> None:
+    ended = duramen("stream", "create", *words)
+    assert (ended.code, ended.out) == (1, "")
+    assert said in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [(), ("s", "--partitions", "0"), ("s", "--config", "retention"), ("s", "--wrong")])
+def test_wrong_usage(duramen: Run, words: tuple[str, ...]) -> None:
+    ended = duramen("stream", "create", *words)
+    assert ended.code == 2
+    assert "Usage: " in ended.err
+
+
+def test_wide_bindings_are_warned_of(duramen: Run, stream_name: str) -> None:
+    ended = duramen("stream", "create", stream_name, "--subject", ">")
+    assert (ended.code, ended.out) == (0, f"Stream {stream_name} created: 1 partition, bound to >.\n")
+    assert "matches requests to other services too" in ended.err
+    assert duramen("stream", "create", stream_name + "2", "--subject", ">", "--config", "nats.ack=never").err == ""
+    for name in (stream_name, stream_name + "2"):
+        duramen("stream", "delete", name)
+
+
+def test_list(duramen: Run, stream_name: str) -> None:
+    duramen("stream", "create", stream_name, "--config", "durability=os")
+    duramen("produce", stream_name, stdin=b"a\nb\nc\n")
+    lines = duramen("stream", "list").out.splitlines()
+    assert lines[0].split() == ["STREAM", "PARTITIONS", "RECORDS", "SIZE", "DURABILITY", "SUBJECTS"]
+    (mine,) = [line.split() for line in lines if line.split()[0] == stream_name]
+    assert mine[1:3] == ["1", "3"]
+    assert mine[-1] == "os"
+    listed = json.loads(duramen("stream", "list", "--json").out)
+    assert stream_name in [stream["name"] for stream in listed]
+    assert not any(stream["internal"] for stream in listed)
+    everything = json.loads(duramen("stream", "list", "--json", "--internal").out)
+    assert stream_name in [stream["name"] for stream in everything]
+
+
+def test_describe_says_what_durability_means(duramen: Run, stream_name: str) -> None:
+    duramen("stream", "create", stream_name, "--partitions", "2", "--subject", "describe.me.>")
+    said = duramen("stream", "describe", stream_name).out
+    assert "Durability  sync: acknowledged records are on disk" in said
+    assert "Subjects    describe.me.>" in said
+    assert "No gaps" in said or "Gaps, in which nobody listened" in said
+    described = json.loads(duramen("stream", "describe", stream_name, "--json").out)
+    assert [part["partition"] for part in described["partitions"]] == [0, 1]
+
+
+def test_alter(duramen: Run, stream_name: str) -> None:
+    duramen("stream", "create", stream_name, "--config", "retention.ms=1h")
+    ended = duramen(
+        "stream", "alter", stream_name,
+        "--config", "durability=os", "--delete-config", "retention.ms", "--partitions", "2",
+    )  # fmt: skip
+    assert ended == (0, f"Stream {stream_name} changed.\n", "")
+    described = json.loads(duramen("stream", "describe", stream_name, "--json").out)
+    assert (described["config"], len(described["partitions"])) == ({"durability": "os"}, 2)
+    fewer = duramen("stream", "alter", stream_name, "--partitions", "1")
+    assert (fewer.code, "1 would not be more [partitions-invalid]" in fewer.err) == (1, True)
+    assert duramen("stream", "alter", stream_name).code == 2
+
+
+def test_delete(duramen: Run, stream_name: str) -> None:
+    duramen("stream", "create", stream_name)
+    missing = duramen("stream", "delete", stream_name, "no-such-stream")
+    assert (missing.code, "there is no stream no-such-stream [stream-not-found]" in missing.err) == (1, True)
+    assert duramen("stream", "delete", stream_name) == (0, f"Stream {stream_name} deleted.\n", "")
+    assert duramen("stream", "describe", stream_name).code == 1
+
+
+def test_nobody_there(duramen_alone: Run) -> None:
+    ended = duramen_alone("stream", "list", "--server", "127.0.0.1:1")
+    assert ended.code == 1
+    assert ended.err.startswith("duramen: no node answers at 127.0.0.1:1 (Connection refused); start one with")
+    wrong = duramen_alone("stream", "list", "--server", "somewhere")
+    assert (wrong.code, "it must be HOST:PORT" in wrong.err) == (2, True)
+
+
+def test_somebody_else_there(duramen_alone: Run, node: NodeProcess) -> None:
+    ended = duramen_alone("stream", "list", server=node.kafka)
+    assert ended.code == 1
+    assert ended.err.count("\n") == 1
