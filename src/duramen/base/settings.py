@@ -59,6 +59,13 @@ class Setting:
         return "DURAMEN_" + self.name.replace(".", "_").upper()
 
     @property
+    def default_text(self) -> str:
+        """The default as a user would write it."""
+        if self.default == _INT64_MAX:
+            return "no bound"
+        return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
+
+    @property
     def expected(self) -> str:
         """What a right value looks like, for error messages and the docs."""
         if self.kind == "flag":

@@ -18,15 +18,14 @@ _FILE: Final = "duramen.toml"
 
 
 def _option(setting: Setting) -> click.Option:
-    flag = setting.kind == "flag"
-    return click.Option(
-        [setting.option_name, setting.name.replace(".", "_")],
-        is_flag=flag,
-        flag_value=True if flag else None,
-        default=None,
-        metavar=None if flag else _metavar(setting),
-        help=f"{setting.doc} [default: {setting.default}]" if setting.default != "" else setting.doc,
-    )
+    name, help_text = setting.option_name, setting.doc
+    if setting.default_text:
+        help_text += f" [default: {setting.default_text}]"
+    if setting.kind == "flag":
+        # What is on by default needs a way to be turned off.
+        names = f"{name}/--no-{name.removeprefix('--')}" if setting.default else name
+        return click.Option([names, setting.name.replace(".", "_")], is_flag=True, default=None, help=help_text)
+    return click.Option([name, setting.name.replace(".", "_")], metavar=_metavar(setting), help=help_text)
 
 
 def _metavar(setting: Setting) -> str:

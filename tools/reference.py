@@ -1,0 +1,194 @@
+"""Write the generated pages of docs/ from the catalogues and the command line; `--check` says which are out of date."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from duramen.base.catalogue import BROKER, STREAM
+from duramen.base.metrics import BOUNDS, CATALOGUE
+from duramen.base.settings import Setting
+from duramen.cli.main import cli
+
+DOCS: Final = Path(__file__).parents[1] / "docs"
+GENERATED: Final = "<!-- Written by `make reference`; change the source, not this page. -->"
+_LARGEST: Final = (1 << 63) - 1
+
+
+def cell(text: object) -> str:
+    """Text for a cell of a table."""
+    return str(text).replace("|", "\\|").replace("\n", " ")
+
+
+def rows(header: Sequence[str], lines: Iterable[Sequence[object]]) -> Iterator[str]:
+    """A table in Markdown."""
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    for line in lines:
+        yield f"| {' | '.join(cell(field) for field in line)} |"
+
+
+# -- settings -------------------------------------------------------------------------------------------
+
+
+def value(setting: Setting) -> str:
+    """A setting's default."""
+    if setting.broker_default:
+        return f"`{setting.broker_default}`"
+    return f"`{setting.default_text}`" if setting.default_text else "empty"
+
+
+def accepted(setting: Setting) -> str:
+    """What a value may be."""
+    bounds = []
+    if setting.choices:
+        return ", ".join(f"`{choice}`" for choice in setting.choices)
+    if setting.minimum is not None:
+        bounds.append(f"from {setting.minimum}")
+    if setting.maximum is not None and setting.maximum < _LARGEST:
+        bounds.append(f"to {setting.maximum}")
+    kind = {"integer": setting.unit or "whole number", "number": "number", "flag": "true, false", "text": "text"}
+    return " ".join([kind[setting.kind], *bounds])
+
+
+def setting_rows(catalogue: Mapping[str, Setting]) -> Iterator[str]:
+    """The table of a catalogue."""
+    for setting in catalogue.values():
+        doc = setting.doc
+        if setting.without_effect:
+            doc += f" Accepted without effect: {setting.without_effect}."
+        yield f"### `{setting.name}`"
+        yield ""
+        yield doc
+        yield ""
+        facts = [f"Default {value(setting)}", accepted(setting), "Kafka's" if setting.kafka else "ours"]
+        if setting.scope == "broker":
+            facts += [f"`{setting.option_name}`", f"`{setting.environment_name}`"]
+        facts.append("can change while running" if setting.dynamic else "read at start")
+        yield " · ".join(facts)
+        yield ""
+
+
+def settings_page() -> Iterator[str]:
+    """docs/settings.md."""
+    yield "# Settings"
+    yield ""
+    yield (
+        "A setting of a node is taken from the first of these that has it: the option of `duramen serve`, the "
+        "environment variable, `duramen.toml` (in the working directory, or `--config FILE`), the default. In TOML "
+        'the dots of a name are tables: `wal.max.bytes` is `bytes` in `[wal.max]`, and `"wal.max.bytes" = …` works '
+        "too. Bytes may be written as `64MiB`, times as `30s`; without a unit they are bytes and milliseconds."
+    )
+    yield ""
+    yield (
+        "A stream's settings are its *config*: given when it is created, changed with `duramen stream alter` or any "
+        "Kafka admin client. Where a name is Kafka's, so are its meaning and its default; names of ours end in "
+        "their unit."
+    )
+    yield ""
+    yield "## Of a node"
+    yield ""
+    yield from setting_rows(BROKER)
+    yield "## Of a stream"
+    yield ""
+    yield "A default that is a name is the value of that setting of the node."
+    yield ""
+    yield from setting_rows(STREAM)
+
+
+# -- commands -------------------------------------------------------------------------------------------
+
+
+def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command below `command`, with the words that call it."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=path)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            if found is not None:
+                yield from commands(found, f"{path} {name}")
+
+
+def option_rows(command: click.Command, path: str) -> Iterator[str]:
+    """The table of a command's options."""
+    context = click.Context(command, info_name=path)
+    lines = []
+    for parameter in command.params:
+        record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
+        if record is not None:
+            lines.append((f"`{record[0]}`", record[1]))
+    if lines:
+        yield from rows(("Option", "What it does"), lines)
+        yield ""
+
+
+def commands_page() -> Iterator[str]:
+    """docs/commands.md."""
+    yield "# Commands"
+    yield ""
+    yield (
+        "Commands end with 0 when they did what was asked, 1 when they failed, 2 when they were used wrongly. What "
+        "they say about that goes to standard error, one line; results go to standard output."
+    )
+    yield ""
+    for path, command in commands(cli, "duramen"):
+        if path == "duramen":
+            continue
+        context = click.Context(command, info_name=path)
+        usage = " ".join([path, *command.collect_usage_pieces(context)])
+        yield f"## `{path}`"
+        yield ""
+        yield f"    {usage}"
+        yield ""
+        yield " ".join((command.help or "").split())
+        yield ""
+        yield from option_rows(command, path)
+
+
+# -- metrics --------------------------------------------------------------------------------------------
+
+
+def metrics_page() -> Iterator[str]:
+    """docs/metrics.md."""
+    yield "# Metrics"
+    yield ""
+    yield "`GET /metrics` on the HTTP door, in the text format of Prometheus. Times are seconds, sizes are bytes."
+    yield ""
+    yield from rows(
+        ("Metric", "Kind", "Labels", "What it is"),
+        [
+            (f"`{metric.name}`", metric.kind, ", ".join(f"`{label}`" for label in metric.labels), metric.doc)
+            for metric in CATALOGUE
+        ],
+    )
+    yield ""
+    for name, bounds in BOUNDS.items():
+        yield f"Buckets of `{name}`: {', '.join(f'{bound:g}' for bound in bounds)}."
+        yield ""
+
+
+PAGES: Final = {"settings.md": settings_page, "commands.md": commands_page, "metrics.md": metrics_page}
+
+
+def main() -> int:
+    """Write the pages, or with `--check` say which differ."""
+    stale = []
+    for name, page in PAGES.items():
+        text = "\n".join([GENERATED, "", *page()]).rstrip() + "\n"
+        path = DOCS / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if "--check" not in sys.argv:
+                path.write_text(text, encoding="utf-8")
+    if "--check" in sys.argv and stale:
+        print(f"docs/{', docs/'.join(stale)} out of date: run `make reference`", file=sys.stderr)
+        return 1
+    print(f"wrote docs/{', docs/'.join(stale)}" if stale else "the generated pages are up to date")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
