@@ -7,20 +7,19 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery, StreamingQueryListener
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
+    StreamingQueryListener,
 )
+from pyspark.sql.streaming.query import StreamingQuery
 
 import duramen.spark
 
 
-def begin(
-    spark: SparkSession, servers: str, directory: Path, stream: str, *, until_caught_up: bool
-) -> StreamingQuery:
+def begin(spark: SparkSession, servers: str, directory: Path, stream: str, *, until_caught_up: bool) -> StreamingQuery:
     """The query that copies `stream`, from its checkpoint if it has one."""
     source = (
         spark.readStream.format("duramen")

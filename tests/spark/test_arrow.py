@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,12 +82,14 @@ def test_sound_batches_are_decoded_as_they_were_written(
     data = joined(batches)
     assert_same(data, *EVERYTHING, wanted=wanted)
     part = Part("flights", 7, headers=wanted)
-    decoded = [row for batch in decode(memoryview(data), *EVERYTHING, part) for row in batch.to_pylist()]
+    decoded: list[dict[str, Any]] = [
+        row for batch in decode(memoryview(data), *EVERYTHING, part) for row in batch.to_pylist()
+    ]
     expected, position = [], 0
     for new, times, _, append_time in batches:
         size = 12 + int.from_bytes(data[position + 8 : position + 12], "big")
         for record in records(data[position : position + size]):
-            row = {
+            row: dict[str, Any] = {
                 "key": record.key, "value": record.value, "topic": "flights", "partition": 7, "offset": record.offset,
                 "timestamp": record.timestamp, "timestampType": int(append_time),
             }  # fmt: skip
@@ -198,6 +201,7 @@ def test_times_that_arrow_cannot_hold_are_the_nearest_it_can() -> None:
 @pytest.mark.parametrize("wanted", [False, True])
 def test_the_schema_is_what_spark_expects(*, wanted: bool) -> None:
     parsed = StructType.fromDDL(f"{COLUMNS}, {HEADERS_COLUMN}" if wanted else COLUMNS)
+    assert isinstance(parsed, StructType)
     assert to_arrow_schema(parsed, timezone="UTC").equals(arrow_schema(headers=wanted))
 
 

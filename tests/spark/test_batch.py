@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer as Librdkafka
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from duramen.client import Admin, Cluster, Producer
 from duramen.node.process import NodeProcess
@@ -38,12 +38,13 @@ class TestRecords:
         for number in range(2000):
             key = None if number % 7 == 0 else b"key-%d" % number
             value = None if number % 11 == 0 else b"x" * (number % 300)
-            headers = [("name", b"%d" % number), ("name", None), ("ümlaut", b"")][: number % 4]
+            every: list[tuple[str, str | bytes | None]] = [("name", b"%d" % number), ("name", None), ("ümlaut", b"")]
+            headers = every[: number % 4]
             producer.produce(stream, value, key, number % 4, timestamp=NOW_MS + number, headers=headers)
             expected.append((number % 4, number // 4, key, value, NOW_MS + number, headers or None))
         assert producer.flush(30) == 0
         rows = read(includeHeaders="true").select(
-            "*", F.unix_millis("timestamp").alias("ms")
+            "*", sf.unix_millis("timestamp").alias("ms")
         ).orderBy("offset", "partition").collect()  # fmt: skip
         assert [
             (row.partition, row.offset, row.key, row.value, row.ms, row.headers and [tuple(one) for one in row.headers])
@@ -51,10 +52,12 @@ class TestRecords:
         ] == expected
         assert {(row.topic, row.timestampType) for row in rows} == {(stream, 0)}
 
-    def test_have_the_appends_time_where_the_stream_says_so(self, cluster: Cluster, read: Read, stream_name: str) -> None:
+    def test_have_the_appends_time_where_the_stream_says_so(
+        self, cluster: Cluster, read: Read, stream_name: str
+    ) -> None:
         Admin(cluster).create_stream(stream_name, 1, {"message.timestamp.type": "LogAppendTime"})
         produce(cluster, stream_name, 10, partitions=1)
-        (row,) = read().select("timestampType", F.unix_millis("timestamp").alias("ms")).distinct().collect()
+        (row,) = read().select("timestampType", sf.unix_millis("timestamp").alias("ms")).distinct().collect()
         assert row.timestampType == 1
         assert row.ms >= NOW_MS
 

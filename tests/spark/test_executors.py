@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from duramen.client import Cluster, Producer
 from duramen.node.process import NodeProcess
 
+SAID = pa.schema([pa.field("said", pa.string())])
 BLOCKED = Path(__file__).parent / "blocked"
 
 READ = """
@@ -59,12 +59,12 @@ def test_the_blocking_blocks() -> None:
 def test_sparks_workers_are_blocked_too(spark: SparkSession) -> None:
     """So every other test here says that reading and writing work without them."""
 
-    def attempt(batches: Iterator[pa.RecordBatch]) -> Iterator[pd.DataFrame]:
+    def attempt(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             try:
                 __import__("uvloop")
             except ImportError as error:
-                yield pd.DataFrame({"said": [str(error)]})
+                yield pa.RecordBatch.from_arrays([pa.array([str(error)])], schema=SAID)
 
-    (row,) = spark.range(1).mapInPandas(attempt, "said string").collect()
+    (row,) = spark.range(1).mapInArrow(attempt, "said string").collect()
     assert row.said == "uvloop is not for executors"

@@ -68,5 +68,3 @@ def test_two_queries_go_on_from_their_checkpoints_after_the_driver_was_killed(
         assert sorted((row.partition, row.offset, row.value) for row in rows) == sorted(
             (number % 2, number // 2, str(number)) for number in range(RECORDS)
         )
-
-

@@ -7,7 +7,7 @@ from confluent_kafka import Consumer as Librdkafka
 from confluent_kafka import Message, TopicPartition
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from duramen.client import Admin, Cluster, Consumer, Producer
 from duramen.client import TopicPartition as At
@@ -36,17 +36,14 @@ def write(frame: DataFrame, node: NodeProcess, **options: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_batch_writes_every_column(
-    spark: SparkSession, node: NodeProcess, stream: str, codec: str
-) -> None:
+def test_batch_writes_every_column(spark: SparkSession, node: NodeProcess, stream: str, codec: str) -> None:
+    header = sf.struct(sf.lit("h").alias("key"), sf.lit(None).cast("binary").alias("value"))
     frame = spark.range(1000).repartition(3).select(
-        F.when(F.col("id") % 5 == 0, None).otherwise(F.col("id").cast("string")).alias("key"),
-        F.when(F.col("id") % 7 == 0, None).otherwise(F.encode(F.col("id").cast("string"), "utf-8")).alias("value"),
-        F.when(F.col("id") % 2 == 0, F.lit(3)).alias("partition"),
-        F.when(
-            F.col("id") % 3 == 0, F.array(F.struct(F.lit("h").alias("key"), F.lit(None).cast("binary").alias("value")))
-        ).alias("headers"),
-        F.lit("ignored").alias("other"),
+        sf.when(sf.col("id") % 5 == 0, None).otherwise(sf.col("id").cast("string")).alias("key"),
+        sf.when(sf.col("id") % 7 == 0, None).otherwise(sf.encode(sf.col("id").cast("string"), "utf-8")).alias("value"),
+        sf.when(sf.col("id") % 2 == 0, sf.lit(3)).alias("partition"),
+        sf.when(sf.col("id") % 3 == 0, sf.array(header)).alias("headers"),
+        sf.lit("ignored").alias("other"),
     )  # fmt: skip
     write(frame, node, topic=stream, kafka__compression__type=codec)
     found = consume(node, stream, 4, 1000)
@@ -149,7 +146,7 @@ def test_bad_options_and_columns_say_what_is_wrong_in_one_line(
 def test_modes_that_a_stream_does_not_have_are_refused(spark: SparkSession, node: NodeProcess, stream: str) -> None:
     frame = spark.createDataFrame([("x",)], "value string")
     writer = frame.write.format("duramen").option("kafka.bootstrap.servers", node.kafka)
-    with pytest.raises(AnalysisException, match='say mode."append".'):
+    with pytest.raises(AnalysisException, match=r'say mode\("append"\)'):
         writer.mode("overwrite").save(stream)
 
 

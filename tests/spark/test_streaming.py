@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer as Librdkafka
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
@@ -116,7 +117,9 @@ def test_a_stream_that_is_deleted_is_noticed(cluster: Cluster, stream: str, copy
     assert copying.values() == numbers(range(200 if again else 100), range(1000, 1020))
 
 
-def test_what_retention_took_is_noticed(new_node: Callable[..., NodeProcess], spark: SparkSession, tmp_path: Path) -> None:
+def test_what_retention_took_is_noticed(
+    new_node: Callable[..., NodeProcess], spark: SparkSession, tmp_path: Path
+) -> None:
     with new_node({"log.retention.check.interval.ms": 50}) as node, Cluster(node.kafka) as cluster:
         config = {"retention.records": "100", "segment.bytes": "2000"}
         Admin(cluster).create_stream("short", 1, config)

@@ -1,6 +1,6 @@
 """Reading: where records lie, and whole record batches from many partitions, as views into what was received."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -208,7 +208,7 @@ class Consumer:
         *,
         topic_id: UUID | None = None,
         on_gap: Callable[[int, int], int] | None = None,
-    ) -> Iterator[memoryview]:
+    ) -> Generator[memoryview, None, None]:
         """Whole batches that hold the records with offsets in `[first, end)`, in order.
 
         While one answer is looked at the next is under way. Where offset `first` is out of range, `on_gap(offset

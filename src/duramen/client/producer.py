@@ -151,11 +151,11 @@ class Producer:
         return batch
 
     def _seal(self, at: TopicPartition) -> None:
+        if self._open[at].count and self._producer_id < 0:
+            self._init_producer_id()  # may raise: the records are still there for the next attempt
         gathered = self._open.pop(at)
         if not gathered.count:
             return
-        if self._producer_id < 0:
-            self._init_producer_id()
         sequence = self._sequences.get(at, 0)
         self._sequences[at] = (sequence + gathered.count) % _SEQUENCES
         data = seal(

@@ -14,6 +14,7 @@ class Blocker(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        del path, target
         top, _, rest = fullname.partition(".")
         if top in BROKERS_ONLY or (top == "duramen" and rest and rest.split(".")[0] not in ON_EXECUTORS):
             raise ImportError(f"{fullname} is not for executors")
