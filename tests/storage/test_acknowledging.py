@@ -124,6 +124,23 @@ def test_appends_wait_at_the_bound_of_the_wal_and_go_on_in_order() -> None:
     assert doubles.metrics.counter("duramen_wal_full_total").value > 0
 
 
+def test_waiting_at_the_bound_of_the_wal_costs_little_however_long_it_lasts() -> None:
+    limits = StoreLimits(wal_file_bytes=16 << 10, wal_max_bytes=64 << 10, pending_bytes=1 << 20, copy_bytes=1 << 20)
+    doubles = StoreOnDoubles(limits)
+    worker = doubles.worker
+    appends = [doubles.append(doubles.log(), bytes(2000)) for _ in range(400)]
+    actions = 0
+    while worker.actions or any(worker.jobs.values()):
+        while worker.actions:
+            worker.actions.popleft()()
+            actions += 1
+            assert actions < 5 * len(appends), "each checkpoint asks for more than the one before"
+        for lane, jobs in worker.jobs.items():
+            if jobs:
+                worker.start(lane)()
+    assert all(append.acknowledged for append in appends)
+
+
 def test_memory_for_what_is_not_copied_yet_is_bounded() -> None:
     limits = StoreLimits(
         wal_file_bytes=1 << 20, wal_max_bytes=8 << 20, pending_bytes=50_000, copy_bytes=40_000, copy_interval_ms=1000

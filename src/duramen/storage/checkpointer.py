@@ -98,7 +98,7 @@ class Checkpointer:
         self._on_segment_failure = on_segment_failure
         self._failed: OSError | None = None
         self._running = False
-        self._waiting: list[Callable[[OSError | None], None]] = []
+        self._waiting: dict[Callable[[OSError | None], None], None] = {}
         self._again = False
         self._clean = False
         self._written = metrics.counter("duramen_checkpoints_total")
@@ -106,11 +106,12 @@ class Checkpointer:
     def request(self, done: Callable[[OSError | None], None] | None = None, *, clean: bool = False) -> None:
         """Run a cycle that covers everything appended so far, then `done(None)` or `done(error)`.
 
-        `clean` says that nothing will be appended after it: the next start need not read the WAL.
+        Who asks more than once for the same cycle is called once: a store whose WAL is at its bound asks again at
+        every end of one. `clean` says that nothing will be appended after it: the next start need not read the WAL.
         """
         self._clean = self._clean or clean
         if done is not None:
-            self._waiting.append(done)
+            self._waiting[done] = None
         if self._running:
             self._again = True
             return
@@ -122,7 +123,7 @@ class Checkpointer:
             self._copier.when_idle(self._begin)
             return
         self._again = False
-        finishing, self._waiting = self._waiting, []
+        finishing, self._waiting = list(self._waiting), {}
         if self._failed is not None:
             self._finish(finishing, self._failed)
             return
