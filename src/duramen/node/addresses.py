@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from duramen.base.errors import DuramenError, SettingInvalid
 
-__all__ = ["Address", "AddressInUse", "bind", "check_loopback", "parse_address"]
+__all__ = ["Address", "AddressInUse", "bind", "check_advertised", "check_loopback", "parse_address"]
 
 
 class Address(NamedTuple):
@@ -29,7 +29,7 @@ def parse_address(setting: str, text: str) -> Address:
     """HOST:PORT, with an IPv6 host in brackets. Raises SettingInvalid."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise SettingInvalid(f"{setting}: {text!r} does not fit; it must be HOST:PORT such as 127.0.0.1:9092")
     return Address(host, int(port))
 
@@ -46,6 +46,23 @@ def check_loopback(setting: str, option: str, address: Address, *, insecure: boo
         raise SettingInvalid(
             f"{setting}: {address} is not loopback, and there is no authentication yet: whoever reaches it can read,"
             f" write and delete everything. Say --insecure if that is what you want, or give {option} 127.0.0.1"
+        )
+
+
+def check_advertised(listen: Address, advertise: str) -> None:
+    """Raise SettingInvalid where clients would be told to connect to every address at once, or to none."""
+    if advertise:
+        if parse_address("kafka.advertise", advertise).port == 0:
+            raise SettingInvalid(f"kafka.advertise: {advertise!r} does not fit; clients need its port")
+        return
+    try:
+        wildcard = ipaddress.ip_address(listen.host).is_unspecified
+    except ValueError:
+        wildcard = False
+    if wildcard:
+        raise SettingInvalid(
+            f"kafka.advertise: nothing does not fit, because kafka.listen is {listen}; say which HOST:PORT clients"
+            " are to connect to"
         )
 
 

@@ -26,7 +26,7 @@ from duramen.host.clock import HostClock, HostRandomness
 from duramen.host.files import HostFileSystem
 from duramen.host.rocksdb import RocksViewStore
 from duramen.host.worker import HostWorker
-from duramen.node.addresses import Address, bind, check_loopback, parse_address
+from duramen.node.addresses import Address, bind, check_advertised, check_loopback, parse_address
 from duramen.node.nats import NatsSide
 from duramen.storage.directory import Directory, open_directory
 from duramen.storage.handles import Handles
@@ -66,8 +66,7 @@ class Node:
         self._kafka_address = self._listen("kafka.listen", insecure=insecure)
         self._http_address = self._listen("http.listen", insecure=insecure)
         self._nats = self._nats_side(insecure=insecure)
-        if settings.text("kafka.advertise"):
-            parse_address("kafka.advertise", settings.text("kafka.advertise"))
+        check_advertised(self._kafka_address, settings.text("kafka.advertise"))
 
     def _listen(self, name: str, *, insecure: bool) -> Address:
         address = parse_address(name, self.settings.text(name))

@@ -11,7 +11,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -198,10 +198,13 @@ def _json(value: Any, status: int = 200) -> Response:
 
 async def _body(request: Request, type_: type[T]) -> T:
     content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > _LARGEST_BODY_BYTES:
-            raise HTTPException(413, f"a body has at most {_LARGEST_BODY_BYTES} bytes")
+    try:
+        async for chunk in request.stream():
+            content += chunk
+            if len(content) > _LARGEST_BODY_BYTES:
+                raise HTTPException(413, f"a body has at most {_LARGEST_BODY_BYTES} bytes")
+    except ClientDisconnect:
+        raise RequestInvalid("the body is cut off") from None
     try:
         return msgspec.json.decode(content, type=type_)
     except msgspec.MsgspecError as error:
