@@ -1,7 +1,7 @@
 """One partition as its leader sees it: checking and appending batches, and what can be asked about its log."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from duramen.base.errors import (
     BatchInvalid,
@@ -12,6 +12,7 @@ from duramen.base.errors import (
     UnknownLeaderEpoch,
     UnsupportedFeature,
 )
+from duramen.base.metrics import Counter
 from duramen.base.ports import Clock
 from duramen.codec.batch import TRANSACTIONAL, check, header, records, set_append_time
 from duramen.storage.log import Log
@@ -19,10 +20,16 @@ from duramen.storage.reader import Blocked, Slice
 from duramen.storage.scanning import read_slice
 from duramen.storage.store import AppendDone, Store
 
-if TYPE_CHECKING:
-    from duramen.broker.streams import Stream
-
-__all__ = ["EARLIEST", "EARLIEST_LOCAL", "LATEST", "LATEST_TIERED", "MAX_TIMESTAMP", "OffsetFound", "Partition"]
+__all__ = [
+    "EARLIEST",
+    "EARLIEST_LOCAL",
+    "LATEST",
+    "LATEST_TIERED",
+    "MAX_TIMESTAMP",
+    "OffsetFound",
+    "Partition",
+    "StreamRules",
+]
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -34,12 +41,28 @@ OffsetFound = Callable[[int, int, DuramenError | OSError | None], None]
 """Called with (offset, timestamp in ms, None); both are -1 where there is no such record, or with an error."""
 
 
+class StreamRules(Protocol):
+    """What a partition needs of its stream: the config's values in force, and where to count."""
+
+    name: str
+    deleted: bool
+    append_time: bool
+    compacted: bool
+    max_message_bytes: int
+    decoded_limit_bytes: int
+    timestamp_before_ms: int
+    timestamp_after_ms: int
+    records_in: Counter
+    bytes_in: Counter
+    bytes_out: Counter
+
+
 class Partition:
     """A partition of a stream. `waiting` are those to be told when the high watermark rises."""
 
     __slots__ = ("_clock", "_store", "index", "log", "stream", "waiting")
 
-    def __init__(self, stream: "Stream", index: int, log: Log, store: Store, clock: Clock) -> None:
+    def __init__(self, stream: StreamRules, index: int, log: Log, store: Store, clock: Clock) -> None:
         self.stream = stream
         self.index = index
         self.log = log

@@ -8,19 +8,19 @@ An answer with records is read from the log piece by piece as the socket takes i
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
 from duramen.base.errors import DuramenError, RequestInvalid
-from duramen.base.ports import Buffer
+from duramen.base.metrics import Counter
+from duramen.base.ports import Buffer, Clock
+from duramen.broker.broker import Broker
 from duramen.codec.kafka.header import FIXED_HEADER_BYTES, read_request_header
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.doors.kafka.exchange import Exchange, StreamedAnswer
+from duramen.doors.kafka.memory import RequestMemory
 from duramen.storage.reader import Blocked, Slice
 
-if TYPE_CHECKING:
-    from duramen.doors.kafka.door import KafkaDoor
-
-__all__ = ["KafkaConnection"]
+__all__ = ["Door", "KafkaConnection"]
 
 _log = logging.getLogger("duramen.kafka")
 
@@ -34,10 +34,36 @@ _PIECE_BYTES: Final = 128 * 1024
 _WRITE_HIGH_BYTES: Final = 64 * 1024
 
 
+class Door(Protocol):
+    """What a connection needs of the door it came through."""
+
+    broker: Broker
+    clock: Clock
+    memory: RequestMemory
+    bad_requests: Counter
+    receive_buffer: memoryview
+    largest_request: int
+
+    def opened(self, connection: "KafkaConnection") -> None:
+        """A connection is there."""
+
+    def closed(self, connection: "KafkaConnection") -> None:
+        """A connection is gone."""
+
+    def paused(self, cause: str) -> None:
+        """Reading from a connection pauses."""
+
+    def damage_found(self) -> None:
+        """A range of a segment does not match its CRC."""
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer a request, now or later. Raises RequestInvalid where the connection cannot go on."""
+
+
 class KafkaConnection(asyncio.BufferedProtocol):
     """The protocol object of one connection."""
 
-    def __init__(self, door: "KafkaDoor") -> None:
+    def __init__(self, door: Door) -> None:
         self._door = door
         self._transport: asyncio.Transport | None = None
         self.peer_host = ""

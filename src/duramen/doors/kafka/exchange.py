@@ -1,7 +1,7 @@
 """One request and its answer."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from duramen.base.ports import Buffer
 from duramen.codec.kafka.header import RequestHeader, encode_response
@@ -9,10 +9,7 @@ from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.schema import Message
 from duramen.storage.reader import Slice
 
-if TYPE_CHECKING:
-    from duramen.doors.kafka.connection import KafkaConnection
-
-__all__ = ["Answer", "Exchange", "StreamedAnswer"]
+__all__ = ["Answer", "Channel", "Exchange", "StreamedAnswer"]
 
 
 class StreamedAnswer(NamedTuple):
@@ -25,13 +22,22 @@ Answer = bytes | StreamedAnswer | None
 """What goes to the socket; None where the request wants no answer."""
 
 
+class Channel(Protocol):
+    """The connection that a request came from."""
+
+    peer_host: str
+
+    def answer_ready(self, exchange: "Exchange") -> None:
+        """The exchange has its answer: it may go out once those before it have."""
+
+
 class Exchange:
     """A request that was read, and the place of its answer in the order of the connection's answers."""
 
-    __slots__ = ("_connection", "answer", "answered", "frame", "header", "size")
+    __slots__ = ("_channel", "answer", "answered", "frame", "header", "size")
 
-    def __init__(self, connection: "KafkaConnection", header: RequestHeader, frame: memoryview, size: int) -> None:
-        self._connection = connection
+    def __init__(self, channel: Channel, header: RequestHeader, frame: memoryview, size: int) -> None:
+        self._channel = channel
         self.header = header
         self.frame = frame
         self.size = size
@@ -46,7 +52,7 @@ class Exchange:
     @property
     def client_host(self) -> str:
         """Where the client is."""
-        return self._connection.peer_host
+        return self._channel.peer_host
 
     def message(self) -> Message:
         """The request's message. Raises RequestInvalid."""
@@ -71,4 +77,4 @@ class Exchange:
         self.answer = answer
         self.answered = True
         self.frame = memoryview(b"")
-        self._connection.answer_ready(self)
+        self._channel.answer_ready(self)

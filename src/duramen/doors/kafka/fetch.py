@@ -6,7 +6,6 @@ from uuid import UUID
 from duramen.base.errors import StreamNotFound
 from duramen.base.ports import Buffer
 from duramen.broker.fetching import Fetched, Wanted
-from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.fetch import FetchRequest, PartitionAnswer, TopicAnswer, decode_request, encode_response
 from duramen.codec.kafka.header import has_response_tags
@@ -64,7 +63,7 @@ def _answer(exchange: Exchange, request: FetchRequest, wanted: list[Wanted], fet
                 size = len(found.slice)
                 slices.append(found.slice)
                 if source is not None:
-                    _count(source.stream, size)
+                    source.stream.bytes_out.value += size
             code = error_code(found.error)
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and isinstance(topic, UUID):
                 code = ErrorCode.UNKNOWN_TOPIC_ID
@@ -85,7 +84,3 @@ def _answer(exchange: Exchange, request: FetchRequest, wanted: list[Wanted], fet
         exchange.reply_streamed(parts)
     else:
         exchange.send(head + pieces[0])
-
-
-def _count(stream: Stream, size: int) -> None:
-    stream.bytes_out.value += size
