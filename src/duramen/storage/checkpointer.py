@@ -19,7 +19,7 @@ from duramen.storage.log import Log, LogState
 from duramen.storage.syncing import SegmentSync, plan_sync, sync_segments, synced, write_index
 from duramen.storage.wal import Wal
 
-__all__ = ["Checkpointer"]
+__all__ = ["Checkpointer", "NodeState"]
 
 
 class NodeState(Protocol):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.deadlines import Deadlines
 from duramen.base.errors import (
     BatchTooLarge,
     DuramenError,
@@ -23,19 +23,18 @@ from duramen.base.ids import LogId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header, stamp
-from duramen.storage.checkpointer import Checkpointer
-from duramen.storage.copier import Copier
-from duramen.storage.cutting import Cut, apply_cut, cut_files
 from duramen.storage.directory import Directory
 from duramen.storage.frames import FrameType
 from duramen.storage.handles import Handles
 from duramen.storage.io import is_full
 from duramen.storage.log import Log, LogConfig, LogKey
-from duramen.storage.planning.retention import Limits, SegmentFacts, new_start
+from duramen.storage.notes import FRAME_ROOM, Notes
 from duramen.storage.reader import Blocked
-from duramen.storage.records import LogChange, encode_change, encode_created, encode_takeover, encode_truncate
+from duramen.storage.records import LogChange, encode_change, encode_created, encode_takeover
 from duramen.storage.recovery import Recovered, wal_salt
+from duramen.storage.removal import Removal
 from duramen.storage.takeovers import Takeover
+from duramen.storage.upkeep import StoreLimits, Upkeep, trouble
 from duramen.storage.wal import Wal
 
 __all__ = ["AppendDone", "Store", "StoreLimits"]
@@ -47,20 +46,7 @@ AppendDone = Callable[[int, DuramenError | None], None]
 
 T = TypeVar("T")
 
-_FRAME_ROOM: Final = 256  # for the frames that may go before a log's first batch in an epoch
-_CHECKPOINT_INTERVAL_MS: Final = 60_000
-_RETRY_MS: Final = 1000
 _MEMORY_SEGMENTS: Final = 8
-
-
-class StoreLimits(NamedTuple):
-    """Bounds of a store, in bytes and milliseconds."""
-
-    wal_file_bytes: int = 64 << 20
-    wal_max_bytes: int = 1 << 30
-    pending_bytes: int = 128 << 20
-    copy_bytes: int = 8 << 20
-    copy_interval_ms: int = 1000
 
 
 class _Append(NamedTuple):
@@ -92,10 +78,8 @@ class Store:
         self.directory_id = directory.id.bytes
         self.node_epoch = recovered.node_epoch
         self.next_log_id = recovered.next_log_id
-        self._files = files
         self._worker = worker
         self._clock = clock
-        self._deadlines = deadlines
         self._node_id = node_id
         self._limits = limits
         self._handles = handles
@@ -103,25 +87,21 @@ class Store:
         self._queue: deque[_Append] = deque()
         self._held: dict[Log, deque[_Append]] = {}
         self._flush_due = False
-        self._copy_due = False
-        self._checkpoint_deadline: Deadline | None = None
-        self._retry_due = False
         self._stopping = False
-        self._trouble: DuramenError | None = None  # why what waits is refused instead of waiting on
         self._wal = Wal(
             files, worker, clock, metrics,
             directory_id=directory.id.bytes, salt=wal_salt(directory.id),
             file_bytes=limits.wal_file_bytes, max_bytes=limits.wal_max_bytes, on_room=self._drain,
         )  # fmt: skip
         self._wal.start(recovered.wal_files, recovered.wal_generation)
-        self._checkpointed_generation = self._wal.generation
-        self._copier = Copier(
-            files, worker, handles, metrics, on_copied=self._on_copied, on_error=self._on_copy_error
+        self._upkeep = Upkeep(
+            files, worker, clock, deadlines, handles, metrics, self._wal, self,
+            checkpoint_number=recovered.checkpoint_number, limits=limits,
+            on_room=self._drain, wanted=lambda: bool(self._queue),
         )  # fmt: skip
-        self._checkpointer = Checkpointer(
-            files, worker, self, self._wal, self._copier, metrics,
-            number=recovered.checkpoint_number, released=self._wal.synced, on_segment_failure=self._on_segment_failure,
-        )  # fmt: skip
+        self._copier = self._upkeep.copier
+        self._notes = Notes(self._wal, worker, clock, deadlines, self._flush_soon)
+        self._removal = Removal(files, worker, handles, self._upkeep, self._notes)
         self._waiting_gauge = metrics.counter("duramen_append_waiting")
         self._full_gauge = metrics.counter("duramen_storage_full")
         self._wal_full = metrics.counter("duramen_wal_full_total")
@@ -156,38 +136,9 @@ class Store:
         log.deleted = True
         self._logs.pop(log.key, None)
         self._logs_gauge.value = len(self._logs)
-        self._copier.forget(log)
-        for segment in log.segments:
-            self._copier.unsynced.pop(segment, None)
-            self._handles.forget(segment)
         for append in self._held.pop(log, ()):
             self._refuse(append, _deleted(log))
-        if not log.written or self._wal.failed is not None:
-            if done is not None:
-                self._worker.soon(partial(done, self._wal.failed if log.written else None))
-            return
-        self._stage_or_wait(FrameType.LOG_DELETED, log, b"", partial(self._remove_files, log, done))
-
-    def _remove_files(
-        self, log: Log, done: Callable[[DuramenError | None], None] | None, error: DuramenError | None
-    ) -> None:
-        if error is None:
-            self._worker.submit("disk", partial(self._files.remove_directory, log.directory), lambda _: None)
-        if done is not None:
-            done(error)
-
-    def _stage_or_wait(
-        self, type_: FrameType, log: Log, payload: bytes, done: Callable[[DuramenError | None], None]
-    ) -> None:
-        """Stage a frame that is no append as soon as the WAL has room for it."""
-        if self._wal.failed is not None:
-            self._worker.soon(partial(done, self._wal.failed))
-        elif self._wal.room(_FRAME_ROOM):
-            self._wal.wait(self._wal.stage(type_, log.id, payload), done)
-            self._flush_soon()
-        else:
-            retry = partial(self._stage_or_wait, type_, log, payload, done)
-            self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, retry)
+        self._removal.delete(log, done)
 
     # -- appending ----------------------------------------------------------------------------------
 
@@ -203,11 +154,11 @@ class Store:
             self._held[log].append(append)
         elif self._queue or not self._admits(append):
             if not self._queue:
-                self._worker.soon(self._make_room)
+                self._worker.soon(self._upkeep.make_room)
             self._queue.append(append)
             self._waiting_gauge.value = len(self._queue)
             self._wal_full.value += 1
-            if self._trouble is not None or self._wal.full is not None:
+            if self._upkeep.trouble is not None or self._wal.full is not None:
                 self._worker.soon(self._drain)
         else:
             self._append(append)
@@ -221,15 +172,15 @@ class Store:
             if pending and pending + size > self._limits.pending_bytes:
                 self._copier.copy()
                 return False
-            return self._wal_has_room(size + _FRAME_ROOM)
-        return log.takeovers.latest_epoch >= append.epoch or self._wal_has_room(_FRAME_ROOM)
+            return self._wal_has_room(size + FRAME_ROOM)
+        return log.takeovers.latest_epoch >= append.epoch or self._wal_has_room(FRAME_ROOM)
 
     def _wal_has_room(self, size: int) -> bool:
         if self._wal.room(size):
             return True
         if not self._wal.preparing:
             # At the bound: only a checkpoint lets files go, and a second one those that the first still needed.
-            self._checkpoint()
+            self._upkeep.checkpoint()
         return False
 
     def _refuse(self, append: _Append, error: DuramenError) -> None:
@@ -281,7 +232,7 @@ class Store:
             self._copier.add(log, len(batch))
             self._advance(log, head, base_offset, next_offset)
             self._wal.wait(until, None if done is None else partial(_acknowledge, done, base_offset), log, next_offset)
-            self._copy_later()
+            self._upkeep.copy_later()
         elif not self._append_unlogged(append, base_offset, next_offset):
             return
         else:
@@ -309,7 +260,7 @@ class Store:
                 log.failed = f"writing {log.active.path}.log failed ({error.strerror}); no writes until restart"
                 self._refuse(append, StorageFailed(log.failed))
             return False
-        self._checkpoint_later()
+        self._upkeep.checkpoint_later()
         return True
 
     def _advance(self, log: Log, head: Header, base_offset: int, next_offset: int) -> None:
@@ -361,7 +312,7 @@ class Store:
 
     def _drain(self) -> None:
         """Go on with what waits, as far as there is room now."""
-        refusal = self._wal.failed or self._trouble or self._wal.full
+        refusal = self._wal.failed or self._upkeep.trouble or self._wal.full
         while self._queue:
             append = self._queue[0]
             if self._admits(append):
@@ -376,7 +327,7 @@ class Store:
             else:
                 break
         self._waiting_gauge.value = len(self._queue)
-        self._full_gauge.value = 0 if self._trouble is None and self._wal.full is None else 1
+        self._full_gauge.value = 0 if self._upkeep.trouble is None and self._wal.full is None else 1
 
     @property
     def wal_end(self) -> int:
@@ -397,10 +348,7 @@ class Store:
         """Write what was appended since the last flush, all of it at once, and see to its sync."""
         self._flush_due = False
         self._wal.flush()
-        if self._wal.generation - self._checkpointed_generation >= self._checkpoint_files:
-            self._checkpoint()
-        else:
-            self._checkpoint_later()
+        self._upkeep.checkpoint_in_time()
 
     # -- durability ---------------------------------------------------------------------------------
 
@@ -412,13 +360,13 @@ class Store:
             if segment.volatile:
                 segment.volatile = False
                 self._copier.add(log, segment.size - segment.copied)
-        self._checkpointer.request(partial(self._switched, log))
+        self._upkeep.checkpointer.request(partial(self._switched, log))
 
     def _switched(self, log: Log, failure: OSError | None) -> None:
         if log.deleted:
             return
         if failure is not None:
-            self._release_held(log, _trouble("the durability cannot change now", failure))
+            self._release_held(log, trouble("the durability cannot change now", failure))
             return
         change = LogChange(log.start_offset, log.end_offset, log.config.durability)
 
@@ -427,7 +375,7 @@ class Store:
                 log.set_durability(change.durability)
             self._release_held(log, error)
 
-        self._stage_or_wait(FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable)
+        self._notes.write(FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable)
 
     def _release_held(self, log: Log, error: DuramenError | None) -> None:
         for append in self._held.pop(log, ()):
@@ -436,118 +384,16 @@ class Store:
             else:
                 self.append(*append)
 
-    # -- copying and checkpoints --------------------------------------------------------------------
-
-    @property
-    def _checkpoint_files(self) -> int:
-        return max(1, self._limits.wal_max_bytes // 8 // self._limits.wal_file_bytes)
-
-    def _copy_later(self) -> None:
-        if self._copier.pending_bytes >= self._limits.copy_bytes:
-            self._copier.copy()
-        elif not self._copy_due:
-            self._copy_due = True
-            self._deadlines.at(self._clock.monotonic_ms() + self._limits.copy_interval_ms, self._copy_now)
-
-    def _copy_now(self) -> None:
-        self._copy_due = False
-        self._copier.copy()
-
-    def _on_copied(self) -> None:
-        self._drain()
-        if self._copier.pending_bytes >= self._limits.copy_bytes:
-            self._copier.copy()
-        elif self._copier.pending_bytes:
-            self._copy_later()
-
-    def _on_copy_error(self, error: OSError) -> None:
-        # What was to be copied still waits in memory and in the WAL: try again until there is space.
-        self._trouble = _trouble("segments cannot be written", error)
-        self._retry_later()
-        self._drain()
-
-    def _retry_later(self) -> None:
-        if not self._retry_due:
-            self._retry_due = True
-            self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, self._retry)
-
-    def _retry(self) -> None:
-        self._retry_due = False
-        self._checkpoint()
-
-    def _checkpoint_later(self) -> None:
-        if self._checkpoint_deadline is None:
-            at_ms = self._clock.monotonic_ms() + _CHECKPOINT_INTERVAL_MS
-            self._checkpoint_deadline = self._deadlines.at(at_ms, self._checkpoint)
-
-    def _checkpoint(self) -> None:
-        if self._checkpoint_deadline is not None:
-            self._checkpoint_deadline.cancel()
-            self._checkpoint_deadline = None
-        self._checkpointed_generation = self._wal.generation
-        self._checkpointer.request(self._checkpointed)
-
-    def _checkpointed(self, error: OSError | None) -> None:
-        if error is not None:
-            self._trouble = _trouble("segments cannot be synced", error)
-            self._retry_later()
-        else:
-            self._trouble = None
-            self._worker.soon(self._make_room)
-        self._drain()
-
-    def _make_room(self) -> None:
-        # A checkpoint lets the WAL go up to the one before it: whoever waits for room may need two, and while
-        # nothing is appended nothing else asks for them.
-        if self._queue and self._wal.releasable:
-            self._checkpoint()
-
-    def _on_segment_failure(self, log: Log, error: OSError) -> None:
-        if log.durability == "os":
-            log.failed = f"syncing {log.directory} failed ({error.strerror}); no writes until restart"
-
-    # -- retention ----------------------------------------------------------------------------------
+    # -- letting go ---------------------------------------------------------------------------------
 
     def enforce_retention(self, now_ms: int) -> None:
         """Let go what the logs' retention settings say, in logs that nobody touches too."""
         for log in list(self._logs.values()):
-            config = log.config
-            ends = [segment.base_offset for segment in log.segments[1:]] + [log.end_offset]
-            facts = [
-                SegmentFacts(segment.base_offset, end, segment.size, segment.max_timestamp)
-                for segment, end in zip(log.segments, ends, strict=True)
-            ]
-            # A segment that still waits for its copy goes another time: the copy comes within a second.
-            waiting = (s.base_offset for s in log.segments if s.copied < s.size and not s.volatile)
-            limits = Limits(config.retention_ms, config.retention_bytes, config.retention_records)
-            bound = min(log.high_watermark, next(waiting, log.high_watermark))
-            start = new_start(facts, limits, log.start_offset, bound, now_ms)
-            if start > log.start_offset:
-                self.move_start(log, start)
+            self._removal.enforce_retention(log, now_ms)
 
     def move_start(self, log: Log, offset: int) -> None:
         """Let go of everything before `offset`, which has all been copied; files go once that is durable."""
-        if offset == log.end_offset and log.active.size:
-            log.roll()
-        dropped = log.drop_before(offset)
-        log.version += 1
-        for segment in dropped:
-            self._copier.unsynced.pop(segment, None)
-            self._handles.forget(segment)
-        if not log.written:
-            return
-        paths = [segment.path + ending for segment in dropped for ending in (".log", ".index")]
-
-        def durable(error: DuramenError | None) -> None:
-            if error is None and paths:
-                self._worker.submit("disk", partial(self._unlink, paths), lambda _: None)
-
-        change = LogChange(log.start_offset, log.end_offset, log.durability)
-        self._stage_or_wait(FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable)
-
-    def _unlink(self, paths: list[str]) -> None:
-        for path in paths:
-            self._files.unlink(path)
+        self._removal.move_start(log, offset)
 
     def truncate(self, log: Log, end_offset: int, epoch: int, done: Done) -> None:
         """Cut a log to `end_offset`, as the leader of `epoch` wants it; `done` once that is durable and done.
@@ -556,41 +402,11 @@ class Store:
         """
         self._held.setdefault(log, deque())
 
-        def finish(error: DuramenError | None) -> None:
+        def cut(error: DuramenError | None) -> None:
             self._release_held(log, None)
             done(error)
 
-        def cut(failure: OSError | None) -> None:
-            if failure is not None:
-                finish(_trouble("a log cannot be cut", failure))
-            else:
-                self._worker.submit("disk", partial(cut_files, self._files, log, end_offset), take_over)
-
-        def take_over(result: Cut | BaseException) -> None:
-            if isinstance(result, BaseException):
-                finish(StorageFailed(f"a log cannot be cut: {result}"))
-                return
-            for segment in log.segments:
-                self._copier.unsynced.pop(segment, None)
-                self._handles.forget(segment)
-            apply_cut(log, result)
-            self._copier.unsynced[log.active] = log
-            finish(None)
-
-        def durable(error: DuramenError | None) -> None:
-            if error is not None:
-                finish(error)
-            else:
-                self._copy_all(cut)
-
-        self._stage_or_wait(FrameType.TRUNCATE, log, encode_truncate(end_offset, epoch), durable)
-
-    def _copy_all(self, done: Callable[[OSError | None], None]) -> None:
-        """Copy everything that waits in memory now, then `done`."""
-        if self._copier.running:
-            self._copier.when_idle(lambda _: self._copy_all(done))
-        else:
-            self._copier.copy(done)
+        self._removal.truncate(log, end_offset, epoch, cut)
 
     def expire_producers(self, before_ms: int) -> None:
         """Forget idempotent producers that have written nothing since `before_ms`."""
@@ -630,7 +446,7 @@ class Store:
         if self._wal.failed is not None:
             self._worker.soon(partial(done, OSError(str(self._wal.failed))))
             return
-        self._wal.wait(self._wal.end, lambda _: self._checkpointer.request(done, clean=True))
+        self._wal.wait(self._wal.end, lambda _: self._upkeep.checkpointer.request(done, clean=True))
         self._flush_soon()
 
 
@@ -640,9 +456,3 @@ def _acknowledge(done: AppendDone, base_offset: int, error: DuramenError | None)
 
 def _deleted(log: Log) -> StreamNotFound:
     return StreamNotFound(f"partition {log.key.partition} of stream {log.key.stream_id} is deleted")
-
-
-def _trouble(what: str, error: OSError) -> DuramenError:
-    if is_full(error):
-        return StorageFull(f"the disk is full: {what}")
-    return StorageFailed(f"{what}: {error.strerror or error}")

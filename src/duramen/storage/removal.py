@@ -1,0 +1,124 @@
+"""Letting records go: retention, a moved start, a cut end, a deleted log. Files go once that is durable."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from duramen.base.errors import DuramenError, StorageFailed
+from duramen.base.ports import FileSystem, Worker
+from duramen.storage.cutting import Cut, apply_cut, cut_files
+from duramen.storage.frames import FrameType
+from duramen.storage.handles import Handles
+from duramen.storage.log import Log
+from duramen.storage.notes import Notes
+from duramen.storage.planning.retention import Limits, SegmentFacts, new_start
+from duramen.storage.records import LogChange, encode_change, encode_truncate
+from duramen.storage.segment import Segment
+from duramen.storage.upkeep import Upkeep, trouble
+
+__all__ = ["Removal"]
+
+Done = Callable[[DuramenError | None], None]
+
+
+class Removal:
+    """Removes records and files of logs. Readers in the middle of a slice finish it: it holds its file open."""
+
+    def __init__(self, files: FileSystem, worker: Worker, handles: Handles, upkeep: Upkeep, notes: Notes) -> None:
+        self._files = files
+        self._worker = worker
+        self._handles = handles
+        self._upkeep = upkeep
+        self._notes = notes
+
+    def _forget(self, segments: Iterable[Segment]) -> None:
+        for segment in segments:
+            self._upkeep.copier.unsynced.pop(segment, None)
+            self._handles.forget(segment)
+
+    # -- whole logs ---------------------------------------------------------------------------------
+
+    def delete(self, log: Log, done: Done | None) -> None:
+        """The log, which nobody appends to any more, and its files."""
+        self._upkeep.copier.forget(log)
+        self._forget(log.segments)
+        if log.written:
+            self._notes.write(FrameType.LOG_DELETED, log, b"", partial(self._remove_files, log, done))
+        elif done is not None:
+            self._worker.soon(partial(done, None))
+
+    def _remove_files(self, log: Log, done: Done | None, error: DuramenError | None) -> None:
+        if error is None:
+            self._worker.submit("disk", partial(self._files.remove_directory, log.directory), lambda _: None)
+        if done is not None:
+            done(error)
+
+    # -- the oldest records -------------------------------------------------------------------------
+
+    def enforce_retention(self, log: Log, now_ms: int) -> None:
+        """Let go what the log's retention settings say."""
+        config = log.config
+        ends = [segment.base_offset for segment in log.segments[1:]] + [log.end_offset]
+        facts = [
+            SegmentFacts(segment.base_offset, end, segment.size, segment.max_timestamp)
+            for segment, end in zip(log.segments, ends, strict=True)
+        ]
+        # A segment that still waits for its copy goes another time: the copy comes within a second.
+        waiting = (s.base_offset for s in log.segments if s.copied < s.size and not s.volatile)
+        limits = Limits(config.retention_ms, config.retention_bytes, config.retention_records)
+        bound = min(log.high_watermark, next(waiting, log.high_watermark))
+        start = new_start(facts, limits, log.start_offset, bound, now_ms)
+        if start > log.start_offset:
+            self.move_start(log, start)
+
+    def move_start(self, log: Log, offset: int) -> None:
+        """Let go of everything before `offset`, which has all been copied."""
+        if offset == log.end_offset and log.active.size:
+            log.roll()
+        dropped = log.drop_before(offset)
+        log.version += 1
+        self._forget(dropped)
+        if not log.written:
+            return
+        paths = [segment.path + ending for segment in dropped for ending in (".log", ".index")]
+
+        def durable(error: DuramenError | None) -> None:
+            if error is None and paths:
+                self._worker.submit("disk", partial(self._unlink, paths), lambda _: None)
+
+        change = LogChange(log.start_offset, log.end_offset, log.durability)
+        self._notes.write(FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable)
+
+    def _unlink(self, paths: list[str]) -> None:
+        for path in paths:
+            self._files.unlink(path)
+
+    # -- the newest records -------------------------------------------------------------------------
+
+    def truncate(self, log: Log, end_offset: int, epoch: int, done: Done) -> None:
+        """Cut a log to `end_offset`, as the leader of `epoch` wants it; `done` once that is durable and done.
+
+        Nobody appends to it meanwhile, and nobody is in the middle of reading what is cut.
+        """
+
+        def cut(failure: OSError | None) -> None:
+            if failure is not None:
+                done(trouble("a log cannot be cut", failure))
+            else:
+                self._worker.submit("disk", partial(cut_files, self._files, log, end_offset), take_over)
+
+        def take_over(result: Cut | BaseException) -> None:
+            if isinstance(result, BaseException):
+                done(StorageFailed(f"a log cannot be cut: {result}"))
+                return
+            self._forget(log.segments)
+            apply_cut(log, result)
+            self._upkeep.copier.unsynced[log.active] = log
+            done(None)
+
+        def durable(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self._upkeep.copy_all(cut)
+
+        self._notes.write(FrameType.TRUNCATE, log, encode_truncate(end_offset, epoch), durable)
