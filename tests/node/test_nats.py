@@ -1,14 +1,11 @@
 """A node and its NATS server through starts, stops, deaths and strangers."""
 
 import asyncio
-import contextlib
 import importlib
 import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +16,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 from tests.doors.nats.conftest import Api, kafka_records, run, until
+from tests.doors.nats.servers import Impostor, Server
 
 from duramen.base.errors import ServerUnreachable
 from duramen.node.process import NodeProcess
@@ -57,37 +55,6 @@ def _gone(process: Any) -> bool:
 def node(new_node: NewNode) -> NodeProcess:
     """A node of the test's own with an embedded nats-server, started."""
     return new_node({"nats.server": "embedded"}).start()
-
-
-class Server:
-    """A nats-server that belongs to nobody."""
-
-    def __init__(self, directory: Path, config: str = "") -> None:
-        self._config = directory / "nats.conf"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self._config.write_text(f'listen: "127.0.0.1:{self.port}"\n{config}\n')
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        binary = Path(sys.executable).parent / "nats-server"
-        self._process = subprocess.Popen([binary, "-c", self._config], stderr=subprocess.PIPE)
-        assert self._process.stderr is not None
-        while b"Server is ready" not in self._process.stderr.readline():
-            assert self._process.poll() is None
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            if self._process.stderr is not None:
-                self._process.stderr.close()
-            self._process = None
 
 
 @pytest.fixture
@@ -375,25 +342,6 @@ def test_who_reads_too_slowly_is_cut_off_and_knows_it(new_server: Callable[[str]
     run(test, server.address)
 
 
-class _Impostor(threading.Thread):
-    """Listens where a NATS server should, and says something else to everybody who comes; ends after the last."""
-
-    def __init__(self, port: int, says: list[bytes]) -> None:
-        super().__init__(daemon=True)
-        self.says = says
-        self.listener = socket.create_server(("127.0.0.1", port))
-
-    def run(self) -> None:
-        with self.listener:
-            for words in self.says:
-                visitor, _ = self.listener.accept()
-                visitor.settimeout(0.2)
-                with visitor, contextlib.suppress(OSError):
-                    visitor.sendall(words)
-                    while visitor.recv(65536):
-                        pass
-
-
 def test_whatever_answers_in_place_of_a_server_harms_nothing(
     new_server: Callable[[str], Server], new_node: NewNode
 ) -> None:
@@ -405,7 +353,7 @@ def test_whatever_answers_in_place_of_a_server_harms_nothing(
     server.stop()
     until(lambda: api.ready()[0] == 503)
     info = b'INFO {"server_id":"x","headers":true,"version":"2.15.1"}\r\n'
-    impostor = _Impostor(
+    impostor = Impostor(
         server.port,
         [
             os.urandom(100_000),

@@ -90,6 +90,18 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("duramen_nats_inflight_bytes", "gauge", "Bytes of NATS messages that are not acknowledged yet."),
     Metric("duramen_nats_gaps_total", "counter", "Times in which the NATS door was not subscribed.", ("stream",)),
     Metric("duramen_nats_gap_seconds_total", "counter", "How long those times were, together.", ("stream",)),
+    Metric(
+        "duramen_nats_last_gap_start_seconds",
+        "gauge",
+        "When the last of those times of its cause began, in seconds since 1970.",
+        ("stream", "cause"),
+    ),
+    Metric(
+        "duramen_nats_last_gap_end_seconds",
+        "gauge",
+        "When the last of those times of its cause ended, in seconds since 1970.",
+        ("stream", "cause"),
+    ),
     Metric("duramen_nats_server_restarts_total", "counter", "Times that the embedded nats-server was started again."),
     Metric("duramen_http_requests_total", "counter", "Requests of the HTTP door by status.", ("status",)),
 )

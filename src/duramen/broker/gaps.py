@@ -106,7 +106,10 @@ class Gaps:
     def measure(self) -> None:
         """Set the metrics to what is kept."""
         for stream in self._streams:
-            count, total_ms, _ = self._metadata.state.gaps(stream.id)
+            count, total_ms, recent = self._metadata.state.gaps(stream.id)
+            for start_ms, end_ms, cause in recent:  # the oldest first: the last of each cause stays
+                self._metrics.counter("duramen_nats_last_gap_start_seconds", stream.name, cause).value = start_ms / 1000
+                self._metrics.counter("duramen_nats_last_gap_end_seconds", stream.name, cause).value = end_ms / 1000
             if count:
                 self._metrics.counter("duramen_nats_gaps_total", stream.name).value = count
                 self._metrics.counter("duramen_nats_gap_seconds_total", stream.name).value = total_ms / 1000

@@ -34,4 +34,4 @@ def murmur2(data: Buffer) -> int:
 
 def partition_of(key: Buffer, partitions: int) -> int:
     """The partition of a record with that key."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    return (murmur2(key) & 0x7FFFFFFF) % partitions if partitions > 1 else 0

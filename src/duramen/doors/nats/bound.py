@@ -79,6 +79,10 @@ class Taken:
         self.repeated: list[tuple[int, bytes]] = []
         self.size = 0  # bytes in memory, once it is under way
 
+    def reply_bytes(self) -> int:
+        """How long the reply subjects are together."""
+        return sum([len(reply) for reply in self.replies if reply]) + sum([len(reply) for _, reply in self.repeated])
+
     def answers(self, base_offset: int) -> list[bytes]:
         """The acknowledgements, as commands to the server, now that the first record is synced at `base_offset`."""
         encoder = self.bound.ack_encoders[self.partition.index]

@@ -45,7 +45,8 @@ _NOT_DONE: Final = (
 )
 """Headers, or how they begin, by which a publisher asks JetStream for what Duramen does not do."""
 
-_ROUTES: Final = 16_384
+_ROUTES_BYTES: Final = 4 * 1024 * 1024
+_ROUTE_OVERHEAD_BYTES: Final = 400  # what a known subject takes beside its bytes, and again for each of its streams
 _MESSAGE_OVERHEAD_BYTES: Final = 200  # what a message under way takes beside its bytes
 
 Headers = list[tuple[bytes, bytes]]
@@ -80,6 +81,7 @@ class Capture:
         self._tree: SubjectTree[BoundStream] = SubjectTree()
         self._bound: dict[Stream, BoundStream] = {}
         self._routes: dict[bytes, Route] = {}
+        self._routes_bytes = 0
         self._open: dict[Partition, Taken] = {}
         self._under_way: dict[Taken, None] = {}
         self._held_bytes = 0
@@ -95,7 +97,7 @@ class Capture:
         bound = self._bound.get(stream)
         if bound is None and not stream.subjects:
             return None
-        self._routes.clear()
+        self._forget_routes()
         if stream.deleted:
             if bound is not None:
                 del self._bound[stream]
@@ -134,15 +136,21 @@ class Capture:
             if len(bound.seen):
                 bound.seen.purge(now_ms - bound.window_ms, share)
 
+    def _forget_routes(self) -> None:
+        self._routes.clear()
+        self._routes_bytes = 0
+
     def _route(self, subject: bytes) -> Route:
         headers = encode_headers([(SUBJECT_HEADER, subject)])
         route = tuple(
             (bound, bound.stream.partitions[partition_of(subject, len(bound.stream.partitions))], headers)
             for bound in self._tree.match(subject)
         )
-        if len(self._routes) >= _ROUTES:
-            self._routes.clear()
+        size = (_ROUTE_OVERHEAD_BYTES + len(subject)) * (1 + len(route))
+        if self._routes_bytes + size > _ROUTES_BYTES:
+            self._forget_routes()
         self._routes[subject] = route
+        self._routes_bytes += size
         return route
 
     # -- taking -------------------------------------------------------------------------------------
@@ -188,11 +196,11 @@ class Capture:
         self, route: Route, subject: bytes, reply: bytes | None, headers: Headers, payload: bytes, now_ms: int
     ) -> None:
         key, message_id, expected, not_done = _special(headers)
-        encoded = encode_headers([*headers, (SUBJECT_HEADER, subject)])
+        encoded = encode_headers([*((_text(name), value) for name, value in headers), (SUBJECT_HEADER, subject)])
         answering = [bound for bound, _, _ in route if bound.acks] if reply is not None else []
         error: DuramenError | None = None
         if not_done is not None:
-            error = UnsupportedFeature(f"the header {not_done.decode()} is not supported")
+            error = UnsupportedFeature(f"the header {not_done.decode(errors='replace')} is not supported")
         elif expected is not None and all(bound.name.encode() != expected for bound in answering):
             error = ExpectedStreamDiffers(f"the subject is bound to {', '.join(bound.name for bound, _, _ in route)}")
         for bound, keyless, _ in route:
@@ -267,15 +275,16 @@ class Capture:
             taken, index = first
             taken.repeated.append((index, reply))
             if taken in self._under_way:
-                taken.size += _MESSAGE_OVERHEAD_BYTES
-                self._hold(_MESSAGE_OVERHEAD_BYTES)
+                size = _MESSAGE_OVERHEAD_BYTES + len(reply)
+                taken.size += size
+                self._hold(size)
         return True
 
     # -- appending and answering --------------------------------------------------------------------
 
     def _append(self, taken: Taken) -> None:
         count = taken.builder.count
-        taken.size = taken.builder.size + (count + len(taken.repeated)) * _MESSAGE_OVERHEAD_BYTES
+        taken.size = taken.builder.size + (count + len(taken.repeated)) * _MESSAGE_OVERHEAD_BYTES + taken.reply_bytes()
         taken.bound.messages.value += count
         self._under_way[taken] = None
         self._hold(taken.size)
@@ -326,6 +335,11 @@ class Capture:
         """Send the answers there are."""
         answers, self._answers = self._answers, []
         self._send(b"".join(answers))
+
+
+def _text(name: bytes) -> bytes:
+    """A header's name as text: Kafka's clients read names as UTF-8, and one that is not would stop them for good."""
+    return name if name.isascii() else name.decode(errors="replace").encode()
 
 
 def _special(headers: Headers) -> tuple[bytes | None, bytes, bytes | None, bytes | None]:

@@ -32,6 +32,9 @@ _BEHIND_MS: Final = 2500
 _PURGES_A_TICK: Final = 4
 _PURGE_SHARE: Final = 64
 _DRAIN_S: Final = 1.0
+_COMPLAINT_S: Final = 1.0
+_COMPLAINT_LENGTH: Final = 1000
+_SERVER_RESTART: Final = "server restart"
 
 
 class NatsDoor:
@@ -70,7 +73,9 @@ class NatsDoor:
         self._ready = asyncio.Event()
         self._stopping = False
         self._refused: dict[bytes, str] = {}  # subjects that the server does not let us have
+        self._complain_from = 0.0
         self._trouble = "NATS is not connected yet"
+        self._server_gone = False  # whether the server that belongs to this node ended while we were connected
         self._listened_ms = 0  # until when nothing can have been missed
         self._connected_gauge = broker.metrics.counter("duramen_nats_connected")
 
@@ -210,18 +215,26 @@ class NatsDoor:
             # A node that was stopped or starved asks for nothing either: then the last answer is old.
             behind_ms = self._broker.now_ms() - self._listened_ms
             slow = connection.lagged or (behind_ms > _BEHIND_MS and not connection.silent)
-            self._broker.gaps.begin(self._listened_ms, "slow consumer" if slow else "reconnect")
+            cause = _SERVER_RESTART if self._server_gone else "slow consumer" if slow else "reconnect"
+            self._server_gone = False
+            self._broker.gaps.begin(self._listened_ms, cause)
 
     def server_died(self) -> None:
         """The server that belongs to this node has ended and is started again."""
-        self._broker.gaps.blame("server restart")
+        # Its end and that of the connection to it are told in any order.
+        self._server_gone = self._ready.is_set()
+        self._broker.gaps.blame(_SERVER_RESTART)
 
     def server_error(self, text: str) -> None:
         """The server complains."""
-        _log.warning("NATS at %s says: %s", self._address, text)
+        text = text[:_COMPLAINT_LENGTH]
+        if self._loop.time() >= self._complain_from:  # every message may bring another
+            self._complain_from = self._loop.time() + _COMPLAINT_S
+            _log.warning("NATS at %s says: %s", self._address, text)
         if text.startswith("Permissions Violation for Subscription"):
-            subject = text.partition('"')[2].partition('"')[0]
-            self._refused[subject.encode()] = text
+            subject = text.partition('"')[2].partition('"')[0].encode()
+            if subject in self._wanted:
+                self._refused[subject] = text
         elif not self._ready.is_set() and self._connection is not None:
             self._connection.abort(ServerUnreachable(f"NATS at {self._address} says: {text}"))
 
