@@ -31,7 +31,8 @@ rows = [
     for row in batch.to_pylist()
 ]
 print(sorted(row["value"].decode() for row in rows))
-print(sorted(name for name in sys.modules if name.split(".")[0] in ("uvloop", "rocksdict", "starlette", "nats")))
+brokers_only = ("uvloop", "rocksdict", "starlette", "uvicorn", "nats")
+print(sorted(name for name in sys.modules if name.split(".")[0] in brokers_only))
 """
 
 
@@ -48,7 +49,7 @@ def test_a_fresh_interpreter_reads_without_them(node: NodeProcess, cluster: Clus
 
 
 def test_the_blocking_blocks() -> None:
-    for module in ("uvloop", "rocksdict", "starlette", "nats", "duramen.node", "duramen.broker.broker"):
+    for module in ("uvloop", "rocksdict", "starlette", "uvicorn", "nats", "duramen.node", "duramen.broker.broker"):
         finished = subprocess.run(
             [sys.executable, "-c", f"import {module}"],
             env={**os.environ, "PYTHONPATH": str(BLOCKED)}, capture_output=True, text=True, check=False, timeout=60,

@@ -1,0 +1,27 @@
+"""Every example of the page for users is run, in order, as it stands there."""
+
+import re
+import runpy
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from duramen.client import Admin, Cluster, Consumer, TopicPartition
+from duramen.node.process import NodeProcess
+
+PAGE = Path(__file__).parents[2] / "docs" / "doors" / "spark.md"
+PARTITIONS = 4
+
+
+def test_examples_run(spark: SparkSession, node: NodeProcess, cluster: Cluster, tmp_path: Path) -> None:
+    Admin(cluster).create_stream("flights", PARTITIONS)
+    Admin(cluster).create_stream("flights-late", 1)
+    examples = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(examples) == 6
+    # The reader's node and directory become the test's.
+    script = "\n".join(examples).replace("127.0.0.1:9092", node.kafka).replace('"lake/', f'"{tmp_path}/')
+    (tmp_path / "examples.py").write_text(script, encoding="utf-8")
+    names = runpy.run_path(str(tmp_path / "examples.py"))
+    assert names["spark"] is spark
+    ((_, late),) = Consumer(cluster).bounds([TopicPartition("flights-late", 0)]).values()
+    assert late == sum(number % 90 > 60 for number in range(1000))
