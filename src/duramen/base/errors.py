@@ -10,6 +10,7 @@ __all__ = [
     "BatchTooLarge",
     "ConfigInvalid",
     "CoordinatorLoading",
+    "DemoFailed",
     "DependencyMissing",
     "DirectoryUnusable",
     "DuplicateTableFull",
@@ -76,6 +77,12 @@ class DependencyMissing(DuramenError):
     """Something that Duramen does not bring itself is missing or too old; the message says what to install."""
 
     id = "dependency-missing"
+
+
+class DemoFailed(DuramenError):
+    """A step of `make demo` did not come to its end, or what came out is not what went in."""
+
+    id = "demo-failed"
 
 
 class DirectoryUnusable(DuramenError):

@@ -1,0 +1,83 @@
+"""One member of the consumer group: an unchanged confluent-kafka consumer in a process of its own.
+
+It reads until it is told to stop or its parent is gone, says now and then how far it is, and at the end what it read.
+"""
+
+import os
+import signal
+import time
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Final
+
+from confluent_kafka import Consumer, Message
+
+from duramen.demo.digest import fingerprint
+from duramen.demo.flights import MESSAGE_ID_PREFIX
+
+__all__ = ["Part", "read"]
+
+_AT_ONCE: Final = 1000
+_WAIT_S: Final = 0.1
+_SAY_S: Final = 0.1
+_NO_HEADER: Final = b""
+
+
+@dataclass(slots=True)
+class Part:
+    """What was read of one partition, in the order of reading: offsets, numbers of flights, and fingerprints."""
+
+    offsets: "array[int]" = field(default_factory=lambda: array("q"))
+    numbers: "array[int]" = field(default_factory=lambda: array("q"))
+    fingerprints: bytearray = field(default_factory=bytearray)
+    end: int = 0  # the offset behind the last one
+
+
+def read(config: Mapping[str, str], stream: str, log_path: str, parent: Connection) -> None:
+    """Read as a member of a group. `config` is the consumer's; what it says of itself goes to a file."""
+    # Ctrl-C reaches every process of the terminal: the parent decides when this one ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 2)
+    consumer = Consumer(dict(config))
+    consumer.subscribe([stream])
+    parts: dict[int, Part] = {}
+    said_s = 0.0
+    try:
+        while not parent.poll():
+            for message in consumer.consume(_AT_ONCE, _WAIT_S):
+                _take(parts, message)
+            if time.monotonic() - said_s > _SAY_S:
+                said_s = time.monotonic()
+                parent.send({partition: part.end for partition, part in parts.items()})
+        parent.recv()
+        consumer.close()
+        parent.send(parts)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        consumer.close()
+
+
+def _take(parts: dict[int, Part], message: Message) -> None:
+    partition, offset = message.partition(), message.offset()
+    if message.error() is not None or partition is None or offset is None:
+        os.write(2, f"{message.error()}\n".encode())
+        return
+    headers = dict(message.headers() or [])
+    message_id = _bytes(headers.get("Nats-Msg-Id"))
+    part = parts.setdefault(partition, Part())
+    part.end = max(part.end, offset + 1)
+    part.offsets.append(offset)
+    part.numbers.append(_number(message_id))
+    part.fingerprints += fingerprint(message_id, _bytes(headers.get("Nats-Subject")), message.value() or b"")
+
+
+def _bytes(value: str | bytes | None) -> bytes:
+    return value.encode() if isinstance(value, str) else value or _NO_HEADER
+
+
+def _number(message_id: bytes) -> int:
+    """The number of the flight; -1 for what is none of ours."""
+    digits = message_id.removeprefix(MESSAGE_ID_PREFIX.encode())
+    return int(digits) if digits.isdigit() else -1

@@ -1,0 +1,1 @@
+# What Duramen uses of py4j, which comes without types.
