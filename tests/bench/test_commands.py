@@ -70,6 +70,19 @@ def test_jetstream_beside_us(tmp_path: Path) -> None:
     assert len(synced[0]["publish_s"]) == len(synced[0]["subscribe_s"]) == 1
 
 
+def test_targets(tmp_path: Path) -> None:
+    ran = _bench(tmp_path, "targets", "--rounds", "1", "--scale", "0.02", "--peer", "jetstream")
+    assert ran.returncode == 0, ran.stderr
+    outcomes = _document(tmp_path / "duramen-bench" / "targets.json")["targets"]
+    verdicts = {outcome["target"]: outcome["met"] for outcome in outcomes}
+    assert len(outcomes) == 20
+    assert verdicts["ready without NATS"] is not None
+    assert verdicts["NATS: 1,000 publishes of 256 B in flight"] is not None
+    assert verdicts["librdkafka producing 100 B"] is None
+    for outcome in outcomes:
+        assert outcome["met"] is None or outcome["measured"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -79,6 +92,8 @@ def test_jetstream_beside_us(tmp_path: Path) -> None:
         (["throughput", "--messages", "0"], "--messages"),
         (["latency", "--output", "/proc/x"], "--output"),
         (["latency", "--door", "http"], "--door"),
+        (["targets", "--rounds", "0"], "--rounds"),
+        (["all", "--peer", "pulsar"], "--peer"),
     ],
 )
 def test_wrong_usage_is_said_in_a_line(tmp_path: Path, arguments: list[str], said: str) -> None:

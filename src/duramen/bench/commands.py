@@ -11,16 +11,20 @@ from rich.table import Table
 from duramen.bench import latency as latencies
 from duramen.bench import throughput as throughputs
 from duramen.bench.contenders import Door
-from duramen.bench.documents import latency_document, throughput_document, write_document
+from duramen.bench.documents import latency_document, targets_document, throughput_document, write_document
 from duramen.bench.field import Field, Peer
 from duramen.bench.plot import plot_latency
+from duramen.bench.scenarios import concurrent, process, single, streaming
+from duramen.bench.scenarios.effort import FULL, Effort
 from duramen.bench.schedule import Schedule
-from duramen.bench.tables import latency_table, throughput_table
+from duramen.bench.tables import latency_table, targets_table, throughput_table
+from duramen.bench.targets import Outcome
 from duramen.bench.worker import Worker
 
-__all__ = ["latency", "throughput"]
+__all__ = ["everything", "latency", "targets", "throughput"]
 
 _WIDE = 160
+_DURABILITIES = ("sync", "os", "memory")
 
 
 @contextmanager
@@ -91,3 +95,43 @@ def throughput(
     settings = {"messages": messages, "bound_bytes": bound_bytes, "runs": runs}
     write_document(document, {"settings": settings, "throughput": throughput_document(cells)})
     _show(console, throughput_table(cells), document)
+
+
+def targets(output: Path, *, peers: Sequence[Peer], effort: Effort = FULL) -> None:
+    """Measure every target; prints a table, writes targets.json."""
+    console = _console()
+    scenarios = (process, concurrent, streaming, single)
+    outcomes: list[Outcome] = []
+    with Worker(console, sum(scenario.steps(effort) for scenario in scenarios)) as worker:
+        # Before the others run: memory of theirs that is not touched yet would slow our start.
+        with tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory:
+            outcomes += process.measure(Path(directory).absolute(), worker, effort)
+        with _field(output, peers, nats=True) as field:
+            for scenario in (concurrent, streaming, single):
+                outcomes += scenario.measure(field, worker, effort)
+    document = output / "targets.json"
+    write_document(document, {"effort": effort._asdict(), "targets": targets_document(outcomes)})
+    _show(console, targets_table(outcomes), document)
+
+
+def everything(
+    output: Path,
+    *,
+    rate_hz: float,
+    duration_s: float,
+    messages: int,
+    bound_bytes: int,
+    sizes: Sequence[int],
+    runs: int,
+    peers: Sequence[Peer],
+) -> None:
+    """Latency and throughput through the Kafka door, then the targets."""
+    latency(
+        output, rate_hz=rate_hz, duration_s=duration_s, sizes=sizes, runs=runs, door="kafka",
+        durabilities=_DURABILITIES, peers=peers,
+    )  # fmt: skip
+    throughput(
+        output, messages=messages, bound_bytes=bound_bytes, sizes=sizes, runs=runs, door="kafka",
+        durabilities=_DURABILITIES, peers=peers,
+    )  # fmt: skip
+    targets(output, peers=peers)

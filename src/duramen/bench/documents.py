@@ -10,9 +10,10 @@ from pathlib import Path
 from duramen import __version__
 from duramen.bench.latency import LatencyCell
 from duramen.bench.percentiles import Latencies
+from duramen.bench.targets import Outcome
 from duramen.bench.throughput import ThroughputCell
 
-__all__ = ["latency_document", "machine", "throughput_document", "write_document"]
+__all__ = ["latency_document", "machine", "targets_document", "throughput_document", "write_document"]
 
 
 def machine() -> dict[str, object]:
@@ -62,6 +63,11 @@ def throughput_document(cells: Sequence[ThroughputCell]) -> list[dict[str, objec
         }
         for cell in cells
     ]
+
+
+def targets_document(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
+    """One object a target; `met` is null where it was not measured."""
+    return [dict(outcome._asdict()) for outcome in outcomes]
 
 
 def write_document(path: Path, document: Mapping[str, object]) -> None:

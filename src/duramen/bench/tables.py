@@ -6,9 +6,10 @@ from rich.table import Table
 
 from duramen.bench.latency import BARE, BARE_SYNCED, LatencyCell
 from duramen.bench.sizes import size_name
+from duramen.bench.targets import Outcome
 from duramen.bench.throughput import ThroughputCell
 
-__all__ = ["latency_table", "throughput_table"]
+__all__ = ["latency_table", "targets_table", "throughput_table"]
 
 _SHOWN = (0.0, 50.0, 90.0, 99.0, 99.9)
 
@@ -99,3 +100,15 @@ def throughput_table(cells: Sequence[ThroughputCell]) -> Table:
 def _ratio(cells: Sequence[ThroughputCell], cell: ThroughputCell, name: str) -> str:
     found = [one for one in cells if (one.name, one.value_bytes) == (name, cell.value_bytes)]
     return f"{cell.published_hz / found[0].published_hz:.2f} x {found[0].published_hz:,.0f}" if found else ""
+
+
+def targets_table(outcomes: Sequence[Outcome]) -> Table:
+    """A row for each target."""
+    table = Table(title="Targets")
+    for name in ("target", "wanted", "measured", ""):
+        table.add_column(name, overflow="fold")
+    for outcome in outcomes:
+        verdict = {True: "met", False: outcome.short, None: f"not measured: {outcome.short}"}[outcome.met]
+        style = {True: "green", False: "red", None: "yellow"}[outcome.met]
+        table.add_row(outcome.target, outcome.wanted, outcome.measured, f"[{style}]{verdict}[/]")
+    return table

@@ -14,7 +14,7 @@ from duramen.base.units import parse_bytes
 __all__ = ["command"]
 
 _SIZES: Final = ("256B", "1KiB", "5KiB", "1MB")
-_NEEDED: Final = ("confluent_kafka", "hdrh", "matplotlib")
+_NEEDED: Final = ("confluent_kafka", "hdrh", "matplotlib", "psutil")
 _LARGEST_VALUE_BYTES: Final = 1_000_000
 
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -146,3 +146,35 @@ def _throughput(output: Path, **options: Any) -> None:
     from duramen.bench.commands import throughput
 
     throughput(output, **options)
+
+
+_ROUNDS_HELP: Final = "Rounds in which the systems take turns."
+
+
+@command.command("targets")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
+@click.option("--scale", type=click.FloatRange(0.001, 1000), default=1.0, show_default=True,
+              help="Longer or shorter than usual by this factor.")  # fmt: skip
+@_common
+def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float) -> None:
+    """Every target of the project: what was wanted, what was measured, whether it is met or by how much not."""
+    _check(output)
+    from duramen.bench.commands import targets
+    from duramen.bench.scenarios.effort import scaled
+
+    targets(output, peers=peers, effort=scaled(rounds, scale))
+
+
+@command.command("all")
+@_rate
+@_duration(4.0)
+@_messages(20_000)
+@_sizes
+@_runs(1)
+@_common
+def _all(output: Path, **options: Any) -> None:
+    """Latency, throughput and targets, one after another, in about a quarter of an hour."""
+    _check(output)
+    from duramen.bench.commands import everything
+
+    everything(output, **options)
