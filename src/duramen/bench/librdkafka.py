@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from duramen.base.errors import RequestInvalid, RequestTimedOut
+from duramen.base.errors import RequestInvalid, RequestTimedOut, ServerUnreachable
 from duramen.bench.contenders import Contender
 
 __all__ = ["publish", "subscribe"]
@@ -24,7 +24,10 @@ _LARGEST_MESSAGE_BYTES: Final = 8_000_000
 
 
 def publish(contender: Contender, value_bytes: int, messages: int) -> float:
-    """Seconds until `messages` records are all acknowledged (acks=all). Raises RequestInvalid, RequestTimedOut."""
+    """Seconds until `messages` records are all acknowledged (acks=all).
+
+    Raises ServerUnreachable, RequestInvalid or RequestTimedOut.
+    """
     failures: list[str] = []
 
     def failed(error: KafkaError | None, _: Any) -> None:
@@ -43,7 +46,10 @@ def publish(contender: Contender, value_bytes: int, messages: int) -> float:
         "delivery.report.only.error": True,
     }
     producer = Producer(dict(options))
-    producer.list_topics(contender.topic, timeout=_SILENCE_S)
+    try:
+        producer.list_topics(contender.topic, timeout=_SILENCE_S)
+    except KafkaException as error:
+        raise ServerUnreachable(f"{contender.name} at {contender.records} does not answer: {error}") from None
     value = {"value": os.urandom(value_bytes)}
     at_once = max(1, min(_CALL_MESSAGES, _CALL_BYTES // value_bytes))
     left = messages

@@ -13,6 +13,7 @@ from duramen.bench.worker import Worker
 __all__ = ["measure", "steps"]
 
 _RECORD_BYTES = 256
+_WARM_S = 0.5
 _PARTITIONS = 1000
 _PARTITIONS_A_REQUEST = 100
 
@@ -72,7 +73,7 @@ def _rounds(worker: Worker, effort: Effort, load: _Load, contenders: Sequence[Co
         for contender in taking_part[turn:] + taking_part[:turn]:
             found: Flight = worker.run(
                 f"{load.name}, {contender.name}", fly, contender, _RECORD_BYTES,
-                duration_s=effort.full_s, **load.options,
+                warm_s=min(_WARM_S, effort.full_s), duration_s=effort.full_s, **load.options,
             )  # fmt: skip
             rounds.add(contender.name, found.rate_hz * load.weight)
     return rounds

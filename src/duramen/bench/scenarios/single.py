@@ -15,7 +15,7 @@ __all__ = ["measure", "steps"]
 
 _SIZES = (256, 1024, 5120)
 _RATE_HZ = 50.0
-_WARM = Schedule(200.0, 0.5)
+_WARM_HZ, _WARM_S = 200.0, 0.5
 _ALLOWED_MS = 0.4
 _BARE, _OURS, _OS, _KAFKA = "T", "duramen sync", "duramen os", "kafka flush.messages=1"
 
@@ -39,16 +39,16 @@ def measure(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
 def _sample(
     field: Field, worker: Worker, effort: Effort, contenders: dict[str, Contender], size: int
 ) -> dict[str, Latencies]:
-    schedule = Schedule(_RATE_HZ, effort.paced_s)
+    schedule, warm = Schedule(_RATE_HZ, effort.paced_s), Schedule(_WARM_HZ, min(_WARM_S, effort.paced_s))
     took_us: dict[str, list[int]] = {name: [] for name in (_BARE, *contenders)}
     for number in range(effort.rounds):
         names = list(took_us)
         for name in names[number % len(names) :] + names[: number % len(names)]:
             what = f"{_RATE_HZ:g} records of {size_name(size)} a second, {name}"
             if name == _BARE:
-                took_us[name] += worker.run(what, pace_writes, field.directory, size, _WARM, schedule, sync=True)
+                took_us[name] += worker.run(what, pace_writes, field.directory, size, warm, schedule, sync=True)
             else:
-                took_us[name] += worker.run(what, pace, contenders[name], size, _WARM, schedule)
+                took_us[name] += worker.run(what, pace, contenders[name], size, warm, schedule)
     return {name: Latencies(found) for name, found in took_us.items()}
 
 
