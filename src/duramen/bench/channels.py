@@ -1,0 +1,135 @@
+"""What a load generator says and hears on one connection: a frame that is ready to be sent, and acknowledgements.
+
+The frame is made once and sent again and again, so that a broker is measured and not our encoder. Kafka's answers
+to the same frame all look alike: the first is decoded in full, in the others only what can differ is looked at.
+Bytes in, counts out; nothing here touches a socket.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from duramen.base.errors import RequestInvalid
+from duramen.codec.batch import NewRecord, encode
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.header import encode_request, response_body_start
+from duramen.codec.kafka.produce import (
+    PartitionData,
+    ProduceRequest,
+    TopicData,
+    decode_response,
+)
+from duramen.codec.kafka.produce import encode_request as encode_produce
+from duramen.codec.kafka.versions import ApiKey
+from duramen.codec.nats import Parser, ServerError, Signal, encode_pub
+
+__all__ = ["Channel", "KafkaChannel", "NatsChannel"]
+
+_CLIENT_ID: Final = "duramen-bench"
+_ALL: Final = -1
+_TIMEOUT_MS: Final = 30_000
+_PARTITION_BYTES: Final = 33  # of an answer without an error: numbers (30), no record errors, no message, no tags
+_PONG: Final = b"PONG\r\n"
+
+
+class Channel(Protocol):
+    """One side of a connection: what to send for a message, and what answers mean."""
+
+    frame: bytes
+    reply: bytes
+    """What has to be sent back besides (a PONG); whoever sends it sets it to nothing again."""
+
+    def take(self, data: bytes) -> int:
+        """How many messages these bytes acknowledge. Raises RequestInvalid where one was refused."""
+        ...
+
+
+class KafkaChannel:
+    """Produce requests with one record for each of some partitions of a topic, acks=all."""
+
+    def __init__(self, version: int, topic: str, value_bytes: int, partitions: Sequence[int] = (0,)) -> None:
+        record = NewRecord(int(1000 * time.time()), None, os.urandom(value_bytes))
+        batch = memoryview(encode([record]))
+        data = [PartitionData(index, batch) for index in partitions]
+        request = ProduceRequest(None, _ALL, _TIMEOUT_MS, [TopicData(topic, data)])
+        body = b"".join(encode_produce(version, request))
+        self.frame = encode_request(ApiKey.PRODUCE, version, 1, _CLIENT_ID, body)
+        self.reply = b""
+        self._version = version
+        self._held = b""
+        self._answer_bytes = 0
+        self._partitions = len(partitions)
+        # In an answer: size, correlation id, tags, one topic with its name, a count; then index and error of each.
+        name_bytes = len(topic.encode())
+        before = 4 + 4 + 1 + 1 + _uvarint_bytes(name_bytes + 1) + name_bytes + _uvarint_bytes(len(partitions) + 1)
+        self._errors = [before + _PARTITION_BYTES * index + 4 for index in range(len(partitions))]
+
+    def take(self, data: bytes) -> int:
+        if self._held:
+            data = self._held + data
+        size = self._answer_bytes or self._learn(data)
+        position, end, count = 0, len(data), 0
+        while size and position + size <= end:
+            for error in self._errors:
+                if data[position + error] or data[position + error + 1]:
+                    self._check(data[position:])
+            position += size
+            count += 1
+        self._held = data[position:]
+        return count
+
+    def _learn(self, data: bytes) -> int:
+        """The size of an answer with its size field, once the first is here and without an error; else 0."""
+        if len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+            return 0
+        self._check(data)
+        self._answer_bytes = 4 + int.from_bytes(data[:4], "big")
+        return self._answer_bytes
+
+    def _check(self, data: bytes) -> None:
+        frame = memoryview(data)[4 : 4 + int.from_bytes(data[:4], "big")]
+        for topic in decode_response(self._version, frame, response_body_start(ApiKey.PRODUCE, self._version, frame)):
+            for answer in topic.partitions:
+                if answer.error_code:
+                    raise RequestInvalid(
+                        f"a record was refused: {_error_name(answer.error_code)} {answer.message or ''}"
+                    )
+            if len(topic.partitions) != self._partitions:
+                raise RequestInvalid(f"{self._partitions} partitions were written, {len(topic.partitions)} answered")
+
+
+def _error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def _uvarint_bytes(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)
+
+
+class NatsChannel:
+    """Publishes to a subject that are answered on a reply subject, as a stream of Duramen or JetStream does."""
+
+    def __init__(self, subject: str, inbox: str, value_bytes: int) -> None:
+        """`inbox` is subscribed already."""
+        self.frame = encode_pub(subject.encode(), os.urandom(value_bytes), inbox.encode())
+        self.reply = b""
+        self._parser = Parser()
+
+    def take(self, data: bytes) -> int:
+        count = 0
+        for event in self._parser.feed(data):
+            if isinstance(event, list):
+                for _, _, head, payload in event:
+                    if head is not None or payload is None or b'"error"' in payload:
+                        why = bytes(payload or head or b"no payload").decode(errors="replace").strip()
+                        raise RequestInvalid(f"a message was refused: {why}")
+                count += len(event)
+            elif event is Signal.PING:
+                self.reply = _PONG
+            elif isinstance(event, ServerError):
+                raise RequestInvalid(f"the NATS server says: {event.text}")
+        return count

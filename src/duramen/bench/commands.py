@@ -1,0 +1,137 @@
+"""What the commands of `duramen bench` do: set up, measure, print, write."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from duramen.bench import latency as latencies
+from duramen.bench import throughput as throughputs
+from duramen.bench.contenders import Door
+from duramen.bench.documents import latency_document, targets_document, throughput_document, write_document
+from duramen.bench.field import Field, Peer
+from duramen.bench.plot import plot_latency
+from duramen.bench.scenarios import concurrent, process, single, streaming
+from duramen.bench.scenarios.effort import FULL, Effort
+from duramen.bench.schedule import Schedule
+from duramen.bench.tables import latency_table, targets_table, throughput_table
+from duramen.bench.targets import Outcome
+from duramen.bench.worker import Worker
+
+__all__ = ["everything", "latency", "targets", "throughput"]
+
+_WIDE = 160
+_DURABILITIES = ("sync", "os", "memory")
+
+
+@contextmanager
+def _field(output: Path, peers: Sequence[Peer], *, nats: bool) -> Iterator[Field]:
+    # Beside the results: the disk that is to be measured is the one that was named.
+    with (
+        tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory,
+        Field(Path(directory).absolute(), list(dict.fromkeys(peers)), nats=nats) as field,
+    ):
+        yield field
+
+
+def _console() -> Console:
+    console = Console()
+    # A table that goes to a file is not cut to the width of a terminal that is not there.
+    return console if console.is_terminal else Console(width=_WIDE)
+
+
+def _show(console: Console, table: Table, *written: Path) -> None:
+    console.print(table)
+    console.print("written: " + ", ".join(map(str, written)), soft_wrap=True)
+
+
+def latency(
+    output: Path,
+    *,
+    rate_hz: float,
+    duration_s: float,
+    sizes: Sequence[int],
+    runs: int,
+    door: Door,
+    durabilities: Sequence[str],
+    peers: Sequence[Peer],
+) -> None:
+    """Measure latency; prints a table, writes latency-DOOR.json and latency-DOOR.png."""
+    console, sizes, durabilities = _console(), list(dict.fromkeys(sizes)), list(dict.fromkeys(durabilities))
+    with _field(output, peers, nats=door == "nats") as field:
+        contenders = field.all(durabilities, door)
+        with Worker(console, latencies.steps(sizes, len(contenders), runs)) as worker:
+            cells = latencies.measure_latency(field, worker, contenders, sizes, Schedule(rate_hz, duration_s), runs)
+    document, picture = output / f"latency-{door}.json", output / f"latency-{door}.png"
+    settings = {"rate_hz": rate_hz, "duration_s": duration_s, "runs": runs}
+    write_document(document, {"settings": settings, "latency": latency_document(cells)})
+    plot_latency(cells, picture)
+    _show(console, latency_table(cells), document, picture)
+
+
+def throughput(
+    output: Path,
+    *,
+    messages: int,
+    bound_bytes: int,
+    sizes: Sequence[int],
+    runs: int,
+    door: Door,
+    durabilities: Sequence[str],
+    peers: Sequence[Peer],
+) -> None:
+    """Measure throughput; prints a table, writes throughput-DOOR.json."""
+    console, sizes, durabilities = _console(), list(dict.fromkeys(sizes)), list(dict.fromkeys(durabilities))
+    with _field(output, peers, nats=door == "nats") as field:
+        systems = len(durabilities) + 2 * len(set(peers))
+        with Worker(console, throughputs.steps(sizes, systems, runs)) as worker:
+            cells = throughputs.measure_throughput(
+                field, worker, durabilities, door, sizes, messages, bound_bytes, runs
+            )
+    document = output / f"throughput-{door}.json"
+    settings = {"messages": messages, "bound_bytes": bound_bytes, "runs": runs}
+    write_document(document, {"settings": settings, "throughput": throughput_document(cells)})
+    _show(console, throughput_table(cells), document)
+
+
+def targets(output: Path, *, peers: Sequence[Peer], effort: Effort = FULL) -> None:
+    """Measure every target; prints a table, writes targets.json."""
+    console = _console()
+    scenarios = (process, concurrent, streaming, single)
+    outcomes: list[Outcome] = []
+    with Worker(console, sum(scenario.steps(effort) for scenario in scenarios)) as worker:
+        # Before the others run: memory of theirs that is not touched yet would slow our start.
+        with tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory:
+            outcomes += process.measure(Path(directory).absolute(), worker, effort)
+        with _field(output, peers, nats=True) as field:
+            for scenario in (concurrent, streaming, single):
+                outcomes += scenario.measure(field, worker, effort)
+    document = output / "targets.json"
+    write_document(document, {"effort": effort._asdict(), "targets": targets_document(outcomes)})
+    _show(console, targets_table(outcomes), document)
+
+
+def everything(
+    output: Path,
+    *,
+    rate_hz: float,
+    duration_s: float,
+    messages: int,
+    bound_bytes: int,
+    sizes: Sequence[int],
+    runs: int,
+    peers: Sequence[Peer],
+) -> None:
+    """Latency and throughput through the Kafka door, then the targets."""
+    latency(
+        output, rate_hz=rate_hz, duration_s=duration_s, sizes=sizes, runs=runs, door="kafka",
+        durabilities=_DURABILITIES, peers=peers,
+    )  # fmt: skip
+    throughput(
+        output, messages=messages, bound_bytes=bound_bytes, sizes=sizes, runs=runs, door="kafka",
+        durabilities=_DURABILITIES, peers=peers,
+    )  # fmt: skip
+    targets(output, peers=peers)

@@ -1,0 +1,31 @@
+"""Who is measured: a place to write to, under the name and mode that tables show. Data only."""
+
+from typing import Literal, NamedTuple
+
+__all__ = ["MODES", "Contender", "Door"]
+
+Door = Literal["kafka", "nats"]
+
+MODES = ("sync", "os", "memory")
+"""Duramen's durabilities; peers have modes of their own."""
+
+
+class Contender(NamedTuple):
+    """A topic of Kafka's protocol, or a subject of NATS; `address` is HOST:PORT of that door.
+
+    `system` is duramen, kafka or jetstream; `mode` says what an acknowledgement means there; `stream` is the name
+    of the stream behind a subject, and `records` the address of the door through which subscribers read.
+    """
+
+    system: str
+    mode: str
+    door: Door
+    address: str
+    topic: str
+    stream: str
+    records: str
+
+    @property
+    def name(self) -> str:
+        """As tables show it."""
+        return f"{self.system} {self.mode}"

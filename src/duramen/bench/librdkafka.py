@@ -1,0 +1,103 @@
+"""Throughput through an unchanged Kafka client: one librdkafka producer, one librdkafka consumer."""
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from duramen.base.errors import RequestInvalid, RequestTimedOut, ServerUnreachable
+from duramen.bench.contenders import Contender
+
+__all__ = ["publish", "subscribe"]
+
+_LINGER_MS: Final = 5
+_BATCH_BYTES: Final = 1_000_000
+_QUEUE_KIB: Final = 128 * 1024
+_QUEUE_MESSAGES: Final = 500_000
+_CALL_MESSAGES: Final = 10_000
+_CALL_BYTES: Final = 16 * 1024 * 1024
+_SILENCE_S: Final = 60.0
+_FULL_S: Final = 0.001
+_LARGEST_MESSAGE_BYTES: Final = 8_000_000
+
+
+def publish(contender: Contender, value_bytes: int, messages: int) -> float:
+    """Seconds until `messages` records are all acknowledged (acks=all).
+
+    Raises ServerUnreachable, RequestInvalid or RequestTimedOut.
+    """
+    failures: list[str] = []
+
+    def failed(error: KafkaError | None, _: Any) -> None:
+        if error is not None:
+            failures.append(error.str())
+
+    options: Mapping[str, Any] = {
+        "bootstrap.servers": contender.records,
+        "acks": "all",
+        "linger.ms": _LINGER_MS,
+        "batch.size": _BATCH_BYTES,
+        "batch.num.messages": 1_000_000,
+        "message.max.bytes": _LARGEST_MESSAGE_BYTES,
+        "queue.buffering.max.kbytes": _QUEUE_KIB,
+        "queue.buffering.max.messages": _QUEUE_MESSAGES,
+        "delivery.report.only.error": True,
+    }
+    producer = Producer(dict(options))
+    try:
+        producer.list_topics(contender.topic, timeout=_SILENCE_S)
+    except KafkaException as error:
+        raise ServerUnreachable(f"{contender.name} at {contender.records} does not answer: {error}") from None
+    value = {"value": os.urandom(value_bytes)}
+    at_once = max(1, min(_CALL_MESSAGES, _CALL_BYTES // value_bytes))
+    left = messages
+    began_s = time.monotonic()
+    while left and not failures:
+        taken = producer.produce_batch(contender.topic, [value] * min(left, at_once), 0, failed)
+        left -= taken
+        if not taken:
+            producer.poll(_FULL_S)
+    undelivered = producer.flush(_SILENCE_S)
+    took_s = time.monotonic() - began_s
+    if failures:
+        raise RequestInvalid(f"{contender.name} refused {len(failures)} records: {failures[0]}")
+    if undelivered:
+        raise RequestTimedOut(f"{contender.name} has not acknowledged {undelivered} of {messages} records")
+    return took_s
+
+
+def subscribe(contender: Contender, messages: int) -> float:
+    """Seconds until `messages` records from the start are read. Raises RequestInvalid, RequestTimedOut."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": contender.records,
+            "group.id": f"bench-{contender.topic}",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "queued.min.messages": 1_000_000,
+            "queued.max.messages.kbytes": _QUEUE_KIB,
+        }
+    )
+    try:
+        began_s = time.monotonic()
+        consumer.assign([TopicPartition(contender.stream, 0, 0)])
+        read, last_s = 0, began_s
+        while read < messages:
+            found = consumer.consume(min(_CALL_MESSAGES, messages - read), 1.0)
+            for message in found:
+                error = message.error()
+                if error is not None:
+                    raise RequestInvalid(f"reading from {contender.name}: {error.str()}")
+            read += len(found)
+            now_s = time.monotonic()
+            if found:
+                last_s = now_s
+            elif now_s - last_s > _SILENCE_S:
+                raise RequestTimedOut(f"{contender.name} has given {read} of {messages} records")
+        return time.monotonic() - began_s
+    except KafkaException as error:
+        raise RequestInvalid(f"reading from {contender.name}: {error}") from None
+    finally:
+        consumer.close()

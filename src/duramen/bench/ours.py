@@ -1,0 +1,66 @@
+"""Duramen as it is measured: a node in a process of its own, and streams of each durability in it."""
+
+import http.client
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from duramen.base.errors import RequestInvalid, ServerUnreachable
+from duramen.bench.contenders import Contender, Door
+from duramen.node.process import NodeProcess
+
+__all__ = ["Ours"]
+
+_MEMORY_BYTES: Final = 64 * 1024 * 1024
+_TIMEOUT_S: Final = 60.0
+
+
+class Ours:
+    """A node with its defaults in `directory`."""
+
+    def __init__(self, directory: Path, *, nats: bool) -> None:
+        settings = {"nats.server": "embedded"} if nats else {}
+        self.process = NodeProcess(directory / "data", settings)
+
+    def __enter__(self) -> Self:
+        """Start it. Raises ServerUnreachable."""
+        self.process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.process.stop()
+        except subprocess.TimeoutExpired:
+            # On a machine that is busy enough a node may be late; what it holds is thrown away anyhow.
+            self.process.kill()
+
+    def stream(self, name: str, durability: str, door: Door, partitions: int = 1) -> Contender:
+        """A new stream; through the NATS door it is bound to a subject of its own."""
+        subject = f"bench.{name}"
+        config: Mapping[str, object] = {"durability": durability, "memory.max.bytes": _MEMORY_BYTES}
+        wish = {
+            "name": name,
+            "partitions": partitions,
+            "subjects": [subject] if door == "nats" else [],
+            "config": config,
+        }
+        self._post("/v1/streams", wish)
+        kafka = self.process.kafka
+        if door == "nats":
+            return Contender("duramen", durability, door, self.process.nats, subject, name, kafka)
+        return Contender("duramen", durability, door, kafka, name, name, kafka)
+
+    def _post(self, path: str, document: Mapping[str, object]) -> None:
+        connection = http.client.HTTPConnection(self.process.http, timeout=_TIMEOUT_S)
+        try:
+            connection.request("POST", path, json.dumps(document), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise ServerUnreachable(f"the node at {self.process.http} does not answer: {error}") from None
+        finally:
+            connection.close()
+        if answer.status >= http.HTTPStatus.BAD_REQUEST:
+            raise RequestInvalid(f"creating {document['name']}: {content.decode(errors='replace')}")

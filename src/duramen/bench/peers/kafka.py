@@ -1,0 +1,153 @@
+"""Apache Kafka: its jars from Maven Central, one KRaft node that is broker and controller, with its defaults.
+
+Topics are lazy, as Kafka has them (the operating system writes when it likes), or have `flush.messages=1`, which
+syncs before each acknowledgement.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from duramen.base.errors import DependencyMissing, DuramenError, ServerUnreachable
+from duramen.bench.contenders import Contender
+from duramen.bench.peers.ports import free_ports
+from duramen.client import Admin, Cluster
+from duramen.spark.java import find_java
+
+__all__ = ["KAFKA_VERSION", "ApacheKafka", "Flush", "fetch_jars"]
+
+KAFKA_VERSION: Final = "4.4.0"
+
+Flush = Literal["lazy", "flush.messages=1"]
+
+_CLUSTER_ID: Final = "ZHVyYW1lbi1iZW5jaC0wMQ"
+_FETCH_S: Final = 600.0
+_FORMAT_S: Final = 60.0
+_START_S: Final = 60.0
+_STOP_S: Final = 15.0
+
+# Kafka's tools need kafka-tools-api, which the broker itself does without.
+_POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>duramen</groupId><artifactId>bench</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version>
+      <exclusions>
+        <exclusion><groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId></exclusion>
+      </exclusions>
+    </dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+"""
+
+_PROPERTIES: Final = """process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.listener.names=CONTROLLER
+log.dirs={logs}
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def fetch_jars() -> Path:
+    """The directory of Kafka's jars, fetched once and kept in the user's cache. Raises DependencyMissing."""
+    maven = shutil.which("mvn")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~").expanduser() / ".cache") / "duramen"
+    jars = cache / f"kafka-{KAFKA_VERSION}"
+    if jars.is_dir():
+        return jars
+    if maven is None:
+        raise DependencyMissing("--peer kafka needs Maven (mvn) to fetch Apache Kafka: install it, or leave kafka out")
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="kafka-new-") as temporary:
+        (Path(temporary) / "pom.xml").write_text(_POM.format(version=KAFKA_VERSION))
+        command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"]
+        try:
+            ran = subprocess.run(command, cwd=temporary, capture_output=True, text=True, timeout=_FETCH_S, check=False)
+        except subprocess.TimeoutExpired:
+            raise DependencyMissing(f"Maven did not fetch Apache Kafka within {_FETCH_S:g} s") from None
+        if ran.returncode != 0:
+            lines = [line for line in ran.stdout.splitlines() if line.startswith("[ERROR]")]
+            why = lines[0].removeprefix("[ERROR]").strip() if lines else "it does not say why"
+            raise DependencyMissing(f"Maven cannot fetch Apache Kafka {KAFKA_VERSION}: {why}")
+        (Path(temporary) / "lib").rename(jars)
+    return jars
+
+
+class ApacheKafka:
+    """One node in `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self.address = ""
+
+    def __enter__(self) -> Self:
+        """Start it. Raises DependencyMissing without Java or Maven, or ServerUnreachable."""
+        try:
+            java = str(Path(find_java().home) / "bin" / "java")
+        except DependencyMissing:
+            raise DependencyMissing("--peer kafka needs Java 17 or newer: install one, or leave kafka out") from None
+        jars = fetch_jars()
+        self._directory.mkdir(parents=True)
+        broker, controller = free_ports(2)
+        self.address = f"127.0.0.1:{broker}"
+        properties = self._directory / "server.properties"
+        logs = self._directory / "logs"
+        properties.write_text(_PROPERTIES.format(broker=broker, controller=controller, logs=logs))
+        command = [java, "-Xms1g", "-Xmx1g", "-cp", str(jars / "*")]
+        log = self._directory / "kafka.log"
+        with log.open("ab") as output:
+            formatted = subprocess.run(
+                [*command, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)],
+                stdout=output, stderr=output, timeout=_FORMAT_S, check=False,
+            )  # fmt: skip
+            if formatted.returncode != 0:
+                raise ServerUnreachable(f"Apache Kafka cannot format its directory: {_tail(log)}")
+            self._process = subprocess.Popen(
+                [*command, "kafka.Kafka", str(properties)],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        deadline_s = time.monotonic() + _START_S
+        while True:
+            try:
+                with Cluster(self.address, timeout_s=2.0) as cluster:
+                    cluster.topics([])
+            except DuramenError as error:
+                if time.monotonic() > deadline_s or self._process.poll() is not None:
+                    self.__exit__()
+                    raise ServerUnreachable(f"Apache Kafka does not start: {error}; {_tail(log)}") from None
+            else:
+                return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def topic(self, name: str, flush: Flush, partitions: int = 1) -> Contender:
+        """A new topic."""
+        config = {} if flush == "lazy" else {"flush.messages": "1"}
+        with Cluster(self.address) as cluster:
+            Admin(cluster).create_stream(name, partitions, config)
+        return Contender("kafka", flush, "kafka", self.address, name, name, self.address)
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-500:]

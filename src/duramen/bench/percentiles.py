@@ -1,0 +1,66 @@
+"""Latencies as an HdrHistogram, and which of its percentiles the sample carries. Pure.
+
+A percentile is carried where at least ten samples lie beyond it; past that point a single slow moment decides, and
+the only honest thing to say is the maximum.
+"""
+
+from collections.abc import Iterable
+from typing import Final, Self
+
+from hdrh.histogram import HdrHistogram
+
+__all__ = ["POINTS", "Latencies"]
+
+POINTS: Final = (0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999, 99.9999)
+"""The percentiles that are asked for, as far as a sample carries them."""
+
+_BEYOND: Final = 10
+_LONGEST_US: Final = 600_000_000
+_DIGITS: Final = 3
+
+
+class Latencies:
+    """How long things took, in µs, with three significant digits; what took longer than ten minutes counts as that."""
+
+    def __init__(self, took_us: Iterable[int] = ()) -> None:
+        self._histogram = HdrHistogram(1, _LONGEST_US, _DIGITS)
+        for one_us in took_us:
+            self._histogram.record_value(min(max(1, one_us), _LONGEST_US))
+
+    @classmethod
+    def merged(cls, parts: Iterable["Latencies"]) -> Self:
+        """All samples of several runs together."""
+        whole = cls()
+        for part in parts:
+            if part.count:  # an empty histogram takes 0 for its least value
+                whole._histogram.add(part._histogram)
+        return whole
+
+    @property
+    def count(self) -> int:
+        """How many samples there are."""
+        return self._histogram.get_total_count()
+
+    @property
+    def max_ms(self) -> float:
+        """The slowest; 0 of no samples."""
+        return self._histogram.get_max_value() / 1000 if self.count else 0.0
+
+    def carries(self, percentile: float) -> bool:
+        """Whether at least ten samples lie beyond a percentile (0: whether there is any)."""
+        beyond = self.count * (100 - percentile) / 100
+        # A hair's breadth for what floating point makes of 99.9.
+        return beyond >= _BEYOND - 1e-6 or (percentile == 0 and self.count > 0)
+
+    def at_ms(self, percentile: float) -> float | None:
+        """The latency at a percentile in ms; None where the sample does not carry it."""
+        if not self.carries(percentile):
+            return None
+        if percentile == 0:
+            return self._histogram.get_min_value() / 1000
+        return self._histogram.get_value_at_percentile(percentile) / 1000
+
+    def carried_ms(self) -> dict[float, float]:
+        """Percentile to latency in ms, for every one of POINTS that the sample carries."""
+        found = {point: self.at_ms(point) for point in POINTS}
+        return {point: value for point, value in found.items() if value is not None}

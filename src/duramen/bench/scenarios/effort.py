@@ -1,0 +1,34 @@
+"""How long the targets are measured. Data only."""
+
+from typing import Final, NamedTuple
+
+__all__ = ["FULL", "Effort", "scaled"]
+
+
+class Effort(NamedTuple):
+    """Rounds in which systems take turns; seconds of a paced and of a full load in each; records that stream."""
+
+    rounds: int
+    paced_s: float
+    full_s: float
+    small_records: int
+    large_records: int
+    memory_records: int
+    starts: int
+
+
+FULL: Final = Effort(5, 4.0, 2.0, 1_000_000, 300_000, 3_000_000, 5)
+"""Twenty seconds at 50 a second are a thousand samples: just what a p99 needs."""
+
+
+def scaled(rounds: int, scale: float) -> Effort:
+    """As FULL, with so many rounds, each longer or shorter by a factor."""
+    return Effort(
+        rounds,
+        FULL.paced_s * scale,
+        FULL.full_s * scale,
+        max(1, int(FULL.small_records * scale)),
+        max(1, int(FULL.large_records * scale)),
+        max(3, int(FULL.memory_records * scale)),
+        max(1, round(FULL.starts * min(1.0, scale))),
+    )

@@ -1,0 +1,180 @@
+"""`duramen bench`: its options. What measures is imported when something is measured."""
+
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from duramen.base.errors import DependencyMissing
+from duramen.base.units import parse_bytes
+
+__all__ = ["command"]
+
+_SIZES: Final = ("256B", "1KiB", "5KiB", "1MB")
+_NEEDED: Final = ("confluent_kafka", "hdrh", "matplotlib", "psutil")
+_LARGEST_VALUE_BYTES: Final = 1_000_000
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+class _Size(click.ParamType[int]):
+    name = "SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            size = parse_bytes(str(value))
+        except ValueError as error:
+            self.fail(f"{value!r} is not a size: {error}", param, ctx)
+        if not 1 <= size <= _LARGEST_VALUE_BYTES:
+            self.fail(f"{value} is not from 1 byte to 1 MB, which is what every system takes by default", param, ctx)
+        return size
+
+
+class _Bound(click.ParamType[int]):
+    name = "SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            size = value if isinstance(value, int) else parse_bytes(str(value))
+        except ValueError as error:
+            self.fail(f"{value!r} is not a size: {error}", param, ctx)
+        if size < 1:
+            self.fail(f"{value} is less than a byte", param, ctx)
+        return size
+
+
+def _together(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    def decorate(function: _F) -> _F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_common = _together(
+    click.option("--peer", "peers", multiple=True, type=click.Choice(["kafka", "jetstream"]),
+                 help="Measure beside it, unsynced and synced, in the same run; may be repeated. kafka: Apache Kafka,"
+                 " needs Java and Maven."),
+    click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=Path("duramen-bench"),
+                 show_default=True, help="Where results go, and meanwhile the data: its disk is measured."),
+)  # fmt: skip
+_doors = click.option("--door", type=click.Choice(["kafka", "nats"]), default="kafka", show_default=True,
+                      help="The door to write through.")  # fmt: skip
+_durabilities = click.option("--durability", "durabilities", multiple=True, default=("sync", "os", "memory"),
+                             type=click.Choice(["sync", "os", "memory"]), show_default=True,
+                             help="What an acknowledgement means; may be repeated.")  # fmt: skip
+_sizes = click.option("--size", "sizes", multiple=True, type=_Size(), default=_SIZES, show_default=True,
+                      help="Bytes of a message, up to 1 MB; may be repeated.")  # fmt: skip
+
+
+def _runs(default: int) -> Callable[[_F], _F]:
+    return click.option("--runs", type=click.IntRange(1, 1000), default=default, show_default=True,
+                        help="Runs, which take turns, so that a bad moment of the machine hits everybody.")  # fmt: skip
+
+
+def _duration(default_s: float) -> Callable[[_F], _F]:
+    return click.option("--duration", "duration_s", type=click.FloatRange(0.1, 86_400), default=default_s,
+                        show_default=True, metavar="SECONDS", help="How long each run of a size lasts.")  # fmt: skip
+
+
+_rate = click.option("--rate", "rate_hz", type=click.FloatRange(0.1, 100_000), default=50.0, show_default=True,
+                     metavar="PER-SECOND", help="Messages a second, sent when they are due.")  # fmt: skip
+
+
+def _messages(default: int) -> Callable[[_F], _F]:
+    return _together(
+        click.option("--messages", type=click.IntRange(1), default=default, show_default=True,
+                     help="Messages of each size."),
+        click.option("--bytes", "bound_bytes", type=_Bound(), default="1GB", show_default=True,
+                     help="At most so many bytes of each size: there are fewer messages of the large ones."),
+    )  # fmt: skip
+
+
+def _check(output: Path) -> None:
+    """Raises DependencyMissing or a usage error before anything is started."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DependencyMissing(f"measuring needs {', '.join(missing)}: pip install 'duramen[bench]'")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.UsageError(f"--output: {output} cannot be made: {error.strerror}") from None
+    if not os.access(output, os.W_OK):
+        raise click.UsageError(f"--output: {output} cannot be written")
+
+
+@click.group("bench", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Measure Duramen on this machine, beside Apache Kafka and NATS JetStream if asked.
+
+    A broker is measured in a process of its own; the load is made by another.
+    """
+
+
+@command.command("latency")
+@_rate
+@_duration(30.0)
+@_sizes
+@_runs(1)
+@_doors
+@_durabilities
+@_common
+def _latency(output: Path, **options: Any) -> None:
+    """Publish to acknowledgement at a fixed rate, counted from when each message was due."""
+    _check(output)
+    from duramen.bench.commands import latency
+
+    latency(output, **options)
+
+
+@command.command("throughput")
+@_messages(100_000)
+@_sizes
+@_runs(1)
+@_doors
+@_durabilities
+@_common
+def _throughput(output: Path, **options: Any) -> None:
+    """So many messages, until all are acknowledged, and until a subscriber has them all."""
+    _check(output)
+    from duramen.bench.commands import throughput
+
+    throughput(output, **options)
+
+
+_ROUNDS_HELP: Final = "Rounds in which the systems take turns."
+
+
+@command.command("targets")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
+@click.option("--scale", type=click.FloatRange(0.001, 1000), default=1.0, show_default=True,
+              help="Longer or shorter than usual by this factor.")  # fmt: skip
+@_common
+def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float) -> None:
+    """Every target of the project: what was wanted, what was measured, whether it is met or by how much not."""
+    _check(output)
+    from duramen.bench.commands import targets
+    from duramen.bench.scenarios.effort import scaled
+
+    targets(output, peers=peers, effort=scaled(rounds, scale))
+
+
+@command.command("all")
+@_rate
+@_duration(4.0)
+@_messages(20_000)
+@_sizes
+@_runs(1)
+@_common
+def _all(output: Path, **options: Any) -> None:
+    """Latency, throughput and targets, one after another, in about a quarter of an hour."""
+    _check(output)
+    from duramen.bench.commands import everything
+
+    everything(output, **options)

@@ -1,0 +1,112 @@
+"""The commands from end to end, as short as they can be."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def _bench(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "duramen", "bench", *arguments],
+        cwd=directory, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def _document(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("door", ["kafka", "nats"])
+def test_latency(tmp_path: Path, door: str) -> None:
+    ran = _bench(
+        tmp_path, "latency", "--door", door, "--duration", "0.2", "--rate", "200", "--size", "256B", "--size", "1MB",
+        "--runs", "2", "--durability", "sync", "--durability", "os",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "duramen sync" in ran.stdout
+    output = tmp_path / "duramen-bench"
+    cells = _document(output / f"latency-{door}.json")["latency"]
+    assert [(cell["name"], cell["value_bytes"]) for cell in cells] == [
+        (name, size)
+        for size in (256, 1_000_000)
+        for name in ("bare write + fdatasync", "bare write", "duramen sync", "duramen os")
+    ]
+    for cell in cells:
+        assert [run["samples"] for run in cell["runs"]] == [40, 40]
+        assert cell["samples"] == 80
+        assert set(cell["percentiles_ms"]) == {"0", "10", "25", "50", "75"}
+    assert (output / f"latency-{door}.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in output.iterdir()) == [f"latency-{door}.json", f"latency-{door}.png"]
+
+
+@pytest.mark.parametrize("door", ["kafka", "nats"])
+def test_throughput(tmp_path: Path, door: str) -> None:
+    ran = _bench(
+        tmp_path, "throughput", "--door", door, "--messages", "500", "--size", "256B", "--size", "1MB",
+        "--bytes", "10MB", "--durability", "sync", "--durability", "memory",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    cells = _document(tmp_path / "duramen-bench" / f"throughput-{door}.json")["throughput"]
+    of = {(cell["name"], cell["value_bytes"]): cell for cell in cells}
+    assert of["duramen sync", 256]["messages"] == 500
+    assert of["duramen sync", 1_000_000]["messages"] == 10
+    assert len(of["duramen sync", 256]["subscribe_s"]) == 1
+    assert of["duramen memory", 256]["subscribe_s"] == []
+
+
+def test_jetstream_beside_us(tmp_path: Path) -> None:
+    ran = _bench(
+        tmp_path, "throughput", "--door", "nats", "--messages", "300", "--size", "100B", "--durability", "sync",
+        "--peer", "jetstream",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    cells = _document(tmp_path / "duramen-bench" / "throughput-nats.json")["throughput"]
+    synced = [cell for cell in cells if cell["name"] == "jetstream sync always"]
+    assert len(synced[0]["publish_s"]) == len(synced[0]["subscribe_s"]) == 1
+
+
+def test_targets(tmp_path: Path) -> None:
+    ran = _bench(tmp_path, "targets", "--rounds", "1", "--scale", "0.02", "--peer", "jetstream")
+    assert ran.returncode == 0, ran.stderr
+    outcomes = _document(tmp_path / "duramen-bench" / "targets.json")["targets"]
+    verdicts = {outcome["target"]: outcome["met"] for outcome in outcomes}
+    assert len(outcomes) == 20
+    assert verdicts["ready without NATS"] is not None
+    assert verdicts["NATS: 1,000 publishes of 256 B in flight"] is not None
+    assert verdicts["librdkafka producing 100 B"] is None
+    for outcome in outcomes:
+        assert outcome["met"] is None or outcome["measured"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["latency", "--size", "much"], "not a size"),
+        (["latency", "--size", "2MB"], "1 MB"),
+        (["latency", "--rate", "0"], "--rate"),
+        (["throughput", "--messages", "0"], "--messages"),
+        (["latency", "--output", "/proc/x"], "--output"),
+        (["latency", "--door", "http"], "--door"),
+        (["targets", "--rounds", "0"], "--rounds"),
+        (["all", "--peer", "pulsar"], "--peer"),
+    ],
+)
+def test_wrong_usage_is_said_in_a_line(tmp_path: Path, arguments: list[str], said: str) -> None:
+    ran = _bench(tmp_path, *arguments)
+    assert ran.returncode == 2
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_kafka_without_java_or_maven_says_so(tmp_path: Path) -> None:
+    nothing = tmp_path / "empty"
+    nothing.mkdir()
+    ran = _bench(tmp_path, "latency", "--peer", "kafka", PATH=str(nothing), JAVA_HOME="", XDG_CACHE_HOME=str(tmp_path))
+    assert ran.returncode == 1
+    assert "Java" in ran.stderr or "Maven" in ran.stderr
+    assert "Traceback" not in ran.stderr
