@@ -276,6 +276,14 @@ def test_addresses_that_do_not_fit(text: str) -> None:
         parse_server(text)
 
 
+def test_what_does_not_fit_is_named_unless_it_holds_a_secret() -> None:
+    with pytest.raises(SettingInvalid, match=r"'on' does not fit; it must be embedded, off, or an address such as"):
+        parse_server("on")
+    with pytest.raises(SettingInvalid) as raised:
+        parse_server("nats://user:secret@h:x")
+    assert "secret" not in str(raised.value)
+
+
 def test_tls_is_a_clear_error_that_keeps_the_secret() -> None:
     with pytest.raises(SettingInvalid, match="not supported yet") as raised:
         parse_server("tls://user:secret@h")

@@ -27,15 +27,16 @@ class ServerAddress(NamedTuple):
 
 def parse_server(text: str) -> ServerAddress:
     """`nats://[user:password@|token@]host[:port]`. Raises SettingInvalid, without repeating what may be secret."""
+    shown = "the address" if "@" in text else repr(text)
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise SettingInvalid(f"nats.server: the address does not fit; {_EXPECTED}") from None
+        raise SettingInvalid(f"nats.server: {shown} does not fit; {_EXPECTED}") from None
     if parts.scheme in ("tls", "wss", "ws"):
         raise SettingInvalid(f"nats.server: {parts.scheme}:// is not supported yet; {_EXPECTED}")
     if parts.scheme != "nats" or not host or parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise SettingInvalid(f"nats.server: the address does not fit; {_EXPECTED}")
+        raise SettingInvalid(f"nats.server: {shown} does not fit; {_EXPECTED}")
     if parts.password is None:
         return ServerAddress(host, port or _PORT, token=unquote(parts.username or ""))
     return ServerAddress(host, port or _PORT, unquote(parts.username or ""), unquote(parts.password))

@@ -74,6 +74,7 @@ class NatsDoor:
         self._stopping = False
         self._refused: dict[bytes, str] = {}  # subjects that the server does not let us have
         self._complain_from = 0.0
+        self._forgetful = False  # whether the last moment could not be written
         self._trouble = "NATS is not connected yet"
         self._server_gone = False  # whether the server that belongs to this node ended while we were connected
         self._listened_ms = 0  # until when nothing can have been missed
@@ -267,7 +268,11 @@ class NatsDoor:
         try:
             self._presence.write(moment_ms)
         except OSError as error:
-            _log.warning("how long NATS was listened to cannot be written: %s", error.strerror or error)
+            if not self._forgetful:
+                _log.warning("how long NATS was listened to cannot be written: %s", error.strerror or error)
+            self._forgetful = True
+        else:
+            self._forgetful = False
 
     # -- streams and messages -----------------------------------------------------------------------
 

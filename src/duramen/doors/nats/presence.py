@@ -3,6 +3,7 @@
 Written about every second and never synced: after a power failure it may name an earlier moment, which is no lie.
 """
 
+import contextlib
 from typing import Final
 
 from duramen.base.ports import File, FileSystem
@@ -22,6 +23,9 @@ class Presence:
         self._files = files
         files.make_directory(_DIRECTORY)
         self._file: File = files.open(_PATH, create=True)
+        with contextlib.suppress(OSError):
+            if not self._file.size():
+                self.write(0)  # so that it has its place on the disk before that is full
 
     def read(self) -> int:
         """The moment that the last run left; 0 where there was none. Blocking. Raises OSError."""
