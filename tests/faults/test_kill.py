@@ -1,0 +1,136 @@
+"""Kill -9 in the middle of concurrent writes by unmodified clients: nothing acknowledged is lost, moved or doubled."""
+
+import gc
+import random
+import socket
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from tests.clients import Place, until
+from tests.faults.writers import WRITERS, Writer
+
+from duramen.node.process import NodeProcess
+
+_KILLS = 20
+_PARTITIONS = 3
+_WAIT_S = 60.0
+_STREAM = "killed"
+
+# Small files, so that recycling, copying, rolling and checkpoints are under way when the kill comes.
+_SETTINGS = {
+    "wal.file.bytes": 1 << 20, "wal.max.bytes": 8 << 20, "wal.copy.bytes": 64 << 10, "wal.copy.interval.ms": 20,
+}  # fmt: skip
+
+Stored = Mapping[int, Sequence[bytes]]
+
+
+def _read_all(node: NodeProcess) -> Stored:
+    """Every record below the high watermarks of now: values by partition. Asserts that offsets are dense."""
+    settings = {"bootstrap.servers": node.kafka, "group.id": "checker", "enable.auto.commit": False}
+    consumer = Consumer(settings)
+    try:
+        stored: dict[int, list[bytes]] = {index: [] for index in range(_PARTITIONS)}
+        places = {index: TopicPartition(_STREAM, index, OFFSET_BEGINNING) for index in stored}
+        ends = {}
+        for index, place in places.items():
+            low, ends[index] = consumer.get_watermark_offsets(place, timeout=_WAIT_S)
+            assert low == 0
+        consumer.assign(list(places.values()))
+        while any(len(stored[index]) < end for index, end in ends.items()):
+            messages = consumer.consume(10_000, timeout=1)
+            for message in messages:
+                assert message.error() is None, message.error()
+                values = stored[message.partition() or 0]
+                assert message.offset() == len(values)
+                values.append(message.value() or b"")
+        return {index: values[: ends[index]] for index, values in stored.items()}
+    finally:
+        consumer.close()
+
+
+def _check(stored: Stored, before: Stored, acknowledged: Mapping[bytes, Place], plain: bytes) -> None:
+    for value, (partition, offset) in acknowledged.items():
+        assert offset < len(stored[partition]), f"{value!r} was acknowledged at {partition}:{offset} and is lost"
+        assert stored[partition][offset] == value
+    for index, values in before.items():
+        assert stored[index][: len(values)] == values, "what was read before the kill has changed"
+    once = [value for values in stored.values() for value in values if not value.startswith(plain)]
+    assert len(once) == len(set(once)), "an idempotent producer's record is there twice"
+    for values in stored.values():
+        newest: dict[bytes, int] = {}
+        for value in values:
+            writer, number, _ = value.split(b":")
+            if writer + b":" != plain:
+                assert newest.get(writer, -1) < int(number), "an idempotent producer's records are out of order"
+                newest[writer] = int(number)
+
+
+def _commit(node: NodeProcess, number: int) -> None:
+    consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": "counting"})
+    consumer.commit(offsets=[TopicPartition(_STREAM, 0, number)], asynchronous=False)
+    consumer.close()
+
+
+def _committed(node: NodeProcess) -> int:
+    consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": "counting"})
+    (found,) = consumer.committed([TopicPartition(_STREAM, 0)], timeout=_WAIT_S)
+    consumer.close()
+    return int(found.offset)
+
+
+def _close_leaked_sockets() -> None:
+    """kafka-python leaves the sockets of its refused attempts open."""
+    for found in gc.get_objects():
+        if type(found) is socket.socket and found.fileno() >= 0:
+            try:
+                found.getpeername()
+            except OSError:
+                found.close()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_twenty_kills_lose_nothing_that_was_acknowledged(new_node: Callable[..., NodeProcess]) -> None:
+    node = new_node(_SETTINGS).start()
+    admin = AdminClient({"bootstrap.servers": node.kafka})
+    wanted = NewTopic(_STREAM, _PARTITIONS, 1, config={"segment.bytes": "300000"})
+    for future in admin.create_topics([wanted]).values():
+        future.result(_WAIT_S)
+    writers: list[Writer] = [make(name, node.kafka, _STREAM, _PARTITIONS).start() for name, make in WRITERS]
+    chance = random.Random(20)
+    stored: Stored = {}
+    plain = b"confluent-kafka-plain:"
+
+    def wrote_more(writer: Writer, count: int) -> Callable[[], bool]:
+        goal = len(writer.acknowledged) + count
+        return lambda: len(writer.acknowledged) >= goal or any(one.refused for one in writers)
+
+    try:
+        for kill in range(1, _KILLS + 1):
+            for goal in [wrote_more(writer, chance.randrange(1, 300)) for writer in writers]:
+                until(goal)
+            _commit(node, kill)
+            node.kill()
+            acknowledged = {value: place for one in writers for value, place in one.acknowledged.copy().items()}
+            for writer in writers:
+                writer.paused = True  # what they have under way is sent again while everything is read
+            node.restart()
+            found = _read_all(node)
+            _check(found, stored, acknowledged, plain)
+            assert _committed(node) == kill
+            stored = found
+            for writer in writers:
+                writer.paused = False
+    finally:
+        for writer in writers:
+            writer.stop()
+        _close_leaked_sockets()
+    assert [writer.refused for writer in writers] == [[]] * len(writers)
+    everything = {value: place for one in writers for value, place in one.acknowledged.items()}
+    _check(_read_all(node), stored, everything, plain)
+    for writer in writers:
+        assert len(writer.acknowledged) == writer.sent
+    assert node.stop() == 0
+    assert "Traceback" not in node.log_path.read_text()
