@@ -52,7 +52,7 @@ def main() -> None:
         error.show()
         sys.exit(_WRONG_USAGE)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("\nmake demo: interrupted; every process has been stopped", err=True)
+        click.echo("make demo: interrupted; every process has been stopped", err=True)
         sys.exit(_INTERRUPTED)
     except DuramenError as error:
         click.echo(f"\nmake demo: {error} [{error.id}]", err=True)

@@ -1,19 +1,23 @@
 """The chart: mean delays by carrier and hour, as a picture."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
-
-from matplotlib.figure import Figure
+from typing import Final
 
 from duramen.demo.delays import Grid
 
 __all__ = ["TITLE", "draw"]
 
-TITLE = "New York, 2013: how many minutes late, by airline and hour of departure"
+TITLE: Final = "New York, 2013: how many minutes late, by airline and hour of departure"
 
 
 def draw(grid: Grid, airlines: Mapping[str, str], path: Path) -> None:
     """Draw a grid of mean delays into a PNG file; what nothing departed in stays white."""
+    # On a new machine it looks for fonts and says so; nobody has to know.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(11, 0.36 * len(grid.carriers) + 1.8), layout="constrained")
     axes = figure.add_subplot()
     values = [[float("nan") if mean is None else mean for mean in row] for row in grid.means]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from duramen.base.errors import DemoFailed
-from duramen.demo.member import Part, read
+from duramen.demo.member import Part, Progress, read
 
 __all__ = ["GROUP", "ConsumerGroup"]
 
@@ -25,7 +25,7 @@ class ConsumerGroup:
     def __init__(self, kafka: str, stream: str, members: int, log_path: Path) -> None:
         self._log_path = log_path
         self._members: list[tuple[SpawnProcess, Connection]] = []
-        self._ends: dict[int, dict[int, int]] = {}
+        self._progress: dict[int, Progress] = {}
         config = {"bootstrap.servers": kafka, "group.id": GROUP, "auto.offset.reset": "earliest"}
         context = multiprocessing.get_context("spawn")
         for number in range(members):
@@ -45,8 +45,8 @@ class ConsumerGroup:
     def ends(self) -> dict[int, int]:
         """For each partition the offset behind the last one read."""
         ends: dict[int, int] = {}
-        for said in self._ends.values():
-            for partition, end in said.items():
+        for said in self._progress.values():
+            for partition, end in said.ends.items():
                 ends[partition] = max(end, ends.get(partition, 0))
         return ends
 
@@ -56,10 +56,24 @@ class ConsumerGroup:
             for number, (_, connection) in enumerate(self._members):
                 try:
                     while connection.poll():
-                        self._ends[number] = connection.recv()
+                        self._progress[number] = connection.recv()
                 except (EOFError, OSError):
                     raise self._ended() from None
             await asyncio.sleep(_LOOK_S)
+
+    async def join(self, partitions: int, timeout_s: float) -> None:
+        """Wait until every partition is a member's, and every member has one. Raises DemoFailed."""
+        for _ in range(round(timeout_s / _LOOK_S)):
+            if self._joined(partitions):
+                return
+            await asyncio.sleep(_LOOK_S)
+        raise DemoFailed(
+            f"the consumers have not become a group in {timeout_s:.0f} s; what they said is in {self._log_path}"
+        )
+
+    def _joined(self, partitions: int) -> bool:
+        assigned = [said.assigned for said in self._progress.values()]
+        return len(assigned) == len(self._members) and all(assigned) and sum(map(len, assigned)) == partitions
 
     async def reach(self, ends: Sequence[int], timeout_s: float) -> None:
         """Wait until the group has read every partition up to its end. Raises DemoFailed where it does not get on."""
@@ -83,7 +97,7 @@ class ConsumerGroup:
                 connection.send("leave")
             for _, connection in self._members:
                 # What it said of its progress comes before.
-                while not _is_result(said := connection.recv()):
+                while isinstance(said := connection.recv(), Progress):
                     pass
                 results.append(said)
         except (EOFError, OSError):
@@ -104,7 +118,3 @@ class ConsumerGroup:
             if process.is_alive():
                 process.kill()
                 process.join()
-
-
-def _is_result(said: dict[int, Part] | dict[int, int]) -> bool:
-    return all(isinstance(one, Part) for one in said.values())

@@ -1,5 +1,6 @@
 """Departure delays by carrier and hour: the result that Spark and pandas compute, and what is shown of it. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -34,7 +35,7 @@ def check_same(ours: Iterable[Delay], theirs: Iterable[Delay]) -> int:
     found, expected = sorted(ours), sorted(theirs)
     if found == expected:
         return len(found)
-    wrong = min(set(found) ^ set(expected))
+    wrong = min((Counter(found) - Counter(expected)) + (Counter(expected) - Counter(found)))
     raise DemoFailed(
         f"Spark and pandas do not agree about {wrong.carrier} at {wrong.hour} h:"
         f" {_of(found, wrong)} and {_of(expected, wrong)}"
@@ -42,10 +43,12 @@ def check_same(ours: Iterable[Delay], theirs: Iterable[Delay]) -> int:
 
 
 def _of(delays: Iterable[Delay], like: Delay) -> str:
-    for delay in delays:
-        if (delay.carrier, delay.hour) == (like.carrier, like.hour):
-            return f"{delay.minutes} minutes of {delay.departed} departures of {delay.flights} flights"
-    return "nothing"
+    said = [
+        f"{delay.minutes} minutes of {delay.departed} departures of {delay.flights} flights"
+        for delay in delays
+        if (delay.carrier, delay.hour) == (like.carrier, like.hour)
+    ]
+    return ", then ".join(said) or "nothing"
 
 
 def mean_min(delays: Iterable[Delay]) -> float | None:

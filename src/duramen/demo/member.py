@@ -10,19 +10,26 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, Message
 
 from duramen.demo.digest import fingerprint
 from duramen.demo.flights import MESSAGE_ID_PREFIX
 
-__all__ = ["Part", "read"]
+__all__ = ["Part", "Progress", "read"]
 
 _AT_ONCE: Final = 1000
 _WAIT_S: Final = 0.1
 _SAY_S: Final = 0.1
 _NO_HEADER: Final = b""
+
+
+class Progress(NamedTuple):
+    """How far a member is: the partitions that are its own now, and for each it has read the offset behind the last."""
+
+    assigned: list[int]
+    ends: dict[int, int]
 
 
 @dataclass(slots=True)
@@ -51,12 +58,17 @@ def read(config: Mapping[str, str], stream: str, log_path: str, parent: Connecti
                 _take(parts, message)
             if time.monotonic() - said_s > _SAY_S:
                 said_s = time.monotonic()
-                parent.send({partition: part.end for partition, part in parts.items()})
+                parent.send(_progress(consumer, parts))
         parent.recv()
         consumer.close()
         parent.send(parts)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         consumer.close()
+
+
+def _progress(consumer: Consumer, parts: Mapping[int, Part]) -> Progress:
+    assigned = [place.partition for place in consumer.assignment()]
+    return Progress(assigned, {partition: part.end for partition, part in parts.items()})
 
 
 def _take(parts: dict[int, Part], message: Message) -> None:

@@ -17,13 +17,14 @@ SUBJECTS: Final = "flights.>"
 PARTITIONS: Final = 4
 
 _TIMEOUT_S: Final = 10.0
+_DELAY_MS: Final = 500  # the consumers start together: nobody else is waited for
 
 
 class DemoNode:
     """A node with an embedded nats-server in `data_dir`, on free ports that it keeps over restarts."""
 
     def __init__(self, data_dir: Path) -> None:
-        self.process = NodeProcess(data_dir, {"nats.server": "embedded"})
+        self.process = NodeProcess(data_dir, {"nats.server": "embedded", "group.initial.rebalance.delay.ms": _DELAY_MS})
         self.killed_s = 0.0
 
     def start(self) -> float:

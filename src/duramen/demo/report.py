@@ -50,7 +50,7 @@ def lines(figures: Figures) -> list[tuple[str, str]]:
     p50, p99, longest = (seconds_text(percentile(latencies, share)) for share in (0.5, 0.99, 1.0))
     records, everything = bytes_text(figures.log_bytes), bytes_text(figures.disk_bytes)
     return [
-        ("published", f"{_rate(figures.flights, figures.publish_s)}, each acknowledged once it was on disk"),
+        ("published", f"{_rate(figures.flights, figures.publish_s)}, each acknowledged once on disk"),
         ("acknowledged", f"p50 {p50}, p99 {p99}, longest {longest} (through the crash),"),
         ("", f"with up to {figures.window:,} under way at once"),
         ("read", f"{_rate(figures.flights, figures.read_s)}, by two Kafka consumers"),

