@@ -153,6 +153,7 @@ def fly(
     """Keep `in_flight` requests of single records on each connection, for a time or for so many messages.
 
     Connection i writes to the partitions at i, round and round. What comes in the first `warm_s` is not counted.
+    However short the time is, something is acknowledged in it.
     Raises RequestTimedOut, ServerUnreachable or RequestInvalid.
     """
     lines: list[Line] = []
@@ -184,6 +185,6 @@ def _fly(loop: _Loop, warm_s: float, duration_s: float | None, messages: int | N
             loop.step(again=True)
     else:
         end_ns = began_ns + int((duration_s or 1.0) * _NS)
-        while time.monotonic_ns() < end_ns:
+        while time.monotonic_ns() < end_ns or loop.acknowledged == before:
             loop.step(again=True)
     return Flight(loop.acknowledged - before, (time.monotonic_ns() - began_ns) / _NS, loop.took_us)

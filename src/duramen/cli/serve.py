@@ -1,5 +1,6 @@
 """`duramen serve`: its options come from the catalogue of settings."""
 
+import gc
 import os
 import tomllib
 from collections.abc import Callable
@@ -51,6 +52,8 @@ def _serve(config: str | None, **options: Any) -> int:
     file, file_name = _read_file(config)
     given = {setting.name: options[setting.name.replace(".", "_")] for setting in BROKER.values()}
     settings = Settings(BROKER, options=given, environment=os.environ, file=file, file_name=file_name)
+    # What start-up makes lives as long as the node, which turns collection on again once it is ready.
+    gc.disable()
     from duramen.node.run import run
 
     return run(settings, click.echo)

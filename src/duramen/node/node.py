@@ -114,6 +114,7 @@ class Node:
         # What start-up made lives as long as the node: no collection has to look at it again.
         gc.collect()
         gc.freeze()
+        gc.enable()
 
     async def _open_store(self, files: HostFileSystem, directory: Directory) -> Store:
         handles = Handles(files, _OPEN_SEGMENTS)

@@ -22,7 +22,6 @@ from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.base.metrics import Metrics
 from duramen.broker.broker import Broker
 from duramen.controller.decisions import Definition
-from duramen.doors.http import exposition
 from duramen.doors.http.streams import config_texts, describe, warnings_for
 from duramen.doors.http.types import NodeInfo, Problem, StreamChange, StreamWish
 
@@ -133,6 +132,9 @@ class HttpDoor:
     async def _render_metrics(self, _: Request) -> Response:
         if self._broker is not None:
             self._broker.groups.measure()
+        # Prometheus' client is a fifteenth of the time that a node takes to start: the first scrape brings it.
+        from duramen.doors.http import exposition
+
         return Response(exposition.render(self._metrics), media_type=exposition.CONTENT_TYPE_LATEST)
 
     # -- the API ------------------------------------------------------------------------------------
