@@ -32,12 +32,11 @@ def find_header_values(batch: bytes, names: Sequence[bytes]) -> Iterator[tuple[i
             end = position + size
             if end > len(data):
                 raise BatchCorrupt("a record is cut off")
-            timestamp_delta, position = read_varint(data, position + 1)
-            offset_delta, position = read_varint(data, position)
-            for _ in range(2):
-                size, position = _size(data, position)
-                position += size
-            values = _values(data, position, end, names)
+            timestamp_delta, position = _varint(data, position + 1)
+            offset_delta, position = _varint(data, position)
+            size, position = _size(data, position)
+            size, position = _size(data, position + size)
+            values = _values(data, position + size, end, names)
             if values is not None:
                 yield found.base_offset + offset_delta, found.base_timestamp + timestamp_delta, values
             position = end
@@ -45,30 +44,53 @@ def find_header_values(batch: bytes, names: Sequence[bytes]) -> Iterator[tuple[i
         raise BatchCorrupt(f"a record is damaged: {error}") from None
 
 
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """As `read_varint`, quicker where there are one or two bytes: nearly always."""
+    low = data[position]
+    if low < 0x80:
+        return low >> 1 ^ -(low & 1), position + 1
+    high = data[position + 1]
+    if high < 0x80:
+        value = low & 0x7F | high << 7
+        return value >> 1 ^ -(value & 1), position + 2
+    return read_varint(data, position)
+
+
 def _size(data: bytes, position: int) -> tuple[int, int]:
     """A length and the position after it; nothing for that of a null."""
     size = data[position]
-    if size < 0x80:  # nearly always
+    if size < 0x80:
         return size >> 1, position + 1
-    size, position = read_varint(data, position)
+    size, position = _varint(data, position)
     return max(0, size), position
 
 
 def _values(data: bytes, position: int, end: int, names: Sequence[bytes]) -> tuple[bytes, ...] | None:
     """The values of the headers `names` among those that begin at `position`; None where one is missing."""
-    for name in names:
-        if data.find(name, position, end) < 0:
-            return None
     found: dict[bytes, bytes] = {}
     count, position = _size(data, position)
     for _ in range(count):
-        size, position = _size(data, position)
-        name, position = data[position : position + size], position + size
-        null = data[position] == _NULL
-        size, position = _size(data, position)
-        if not null and name not in found:
+        size = data[position]
+        if size < 0x80:
+            size, position = size >> 1, position + 1
+        else:
+            size, position = _size(data, position)
+        name = data[position : position + size]
+        position += size
+        size = data[position]
+        if size == _NULL:
+            position += 1
+            continue
+        if size < 0x80:
+            size, position = size >> 1, position + 1
+        else:
+            size, position = _size(data, position)
+        if name not in found:
             found[name] = data[position : position + size]
         position += size
     if position != end:
         raise BatchCorrupt("a record's fields do not fill its length")
-    return tuple([found[name] for name in names]) if all(map(found.__contains__, names)) else None
+    try:
+        return tuple([found[name] for name in names])
+    except KeyError:
+        return None
