@@ -28,6 +28,7 @@ def bring() -> str | None:
         "-qq", "-o", f"Dir::State::lists={state}/lists", "-o", f"Dir::Cache={state}",
         "-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=root",
     ]  # fmt: skip
+    options += ["-o", "Acquire::Retries=3"]
     for command in ([apt, *options, "update"], [apt, *options, "download", *PACKAGES]):
         finished = subprocess.run(command, check=False, capture_output=True, text=True, cwd=state / "packages")
         if finished.returncode != 0:
