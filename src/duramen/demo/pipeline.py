@@ -5,6 +5,7 @@ Everything that Spark and its Java say goes to a file: both write to the standar
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,7 +66,8 @@ def open_spark(directory: DemoDirectory) -> Iterator["SparkSession"]:
     }
     with _quiet(directory.spark_log):
         try:
-            session = make_session("duramen-demo", config=config)
+            with _interrupted_later():
+                session = make_session("duramen-demo", config=config)
             yield session
         except (PySparkException, Py4JError, ConnectionError) as error:
             reason = str(error).partition("\n")[0]
@@ -88,6 +90,19 @@ def _quiet(log_path: Path) -> Iterator[None]:
             os.dup2(copy, number)
             os.close(copy)
         os.close(log)
+
+
+@contextlib.contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block: a Java that only just starts is nobody's, and would be left behind."""
+    interruptions: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: interruptions.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interruptions:
+        raise KeyboardInterrupt
 
 
 def _end_java() -> None:

@@ -141,7 +141,9 @@ class Demo:
     async def _kill(self, publisher: Publisher) -> None:
         await publisher.halfway.wait()
         acknowledged = publisher.acknowledged
-        await asyncio.to_thread(self._node.kill_and_start)
+        await asyncio.to_thread(self._node.kill)
+        publisher.publish_the_rest()
+        await asyncio.to_thread(self._node.start)
         self._screen.say(f"kill -9 after {acknowledged:,} acknowledgements, and started again")
 
     # -- the proof ----------------------------------------------------------------------------------
@@ -185,7 +187,7 @@ class Demo:
         with screen.waiting("computing the same with pandas, from the raw data …"):
             same = check_same(tabulated.delays, expected_delays(self._dataset.flights, self._count))
         screen.say(f"{tabulated.figures.rows:,} rows, each flight once")
-        screen.say(f"all {same} sums by carrier and hour equal those that pandas makes of the raw file:")
+        screen.say(f"all {same} sums by carrier and hour equal those pandas makes of the raw file:")
         self._show_delays(tabulated)
         return tabulated
 
