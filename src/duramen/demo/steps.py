@@ -244,7 +244,8 @@ class Demo:
         self._screen.step("The node goes on (--keep)")
         for line in report.listing(
             [
-                ("the stream", f"curl http://{process.http}/v1/streams/{STREAM}"),
+                ("the stream", f"{command} stream describe {STREAM} --server {process.http}"),
+                ("as JSON", f"curl http://{process.http}/v1/streams/{STREAM}"),
                 ("its metrics", f"curl http://{process.http}/metrics"),
                 ("its records", f"{command} consume {STREAM} --server {process.http}"),
                 ("stop it", f"kill {process.pid}"),
@@ -278,7 +279,7 @@ def _cell(mean: float | None) -> str:
     """A mean delay, with a colour for a long one."""
     if mean is None:
         return "-"
-    text = f"{mean:.1f}"
+    text = f"{round(mean, 1) + 0.0}"  # never "-0.0"
     if mean < _LATE_MIN:
         return text
     return f"[red]{text}[/red]" if mean >= _VERY_LATE_MIN else f"[yellow]{text}[/yellow]"
