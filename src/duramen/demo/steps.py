@@ -157,7 +157,12 @@ class Demo:
             ]
             proofs = prove(fingerprints, publisher.partitions, publisher.offsets, passed.members, PARTITIONS)
         screen.say(f"{len(publisher.repeated):,} flights had no answer, and were published again;")
-        screen.say(f"{len(publisher.recognised):,} of them were on disk already: recognised, and not stored twice")
+        stored = len(publisher.recognised)
+        screen.say(
+            f"{stored:,} of them were on disk already: recognised, and not stored twice"
+            if stored
+            else "none of them was on disk already"
+        )
         screen.step("What came out is what went in")
         table = plain_table(
             [("partition", True), ("acknowledged", True), ("read", True), ("digest in", False), ("digest out", False)]
