@@ -91,7 +91,7 @@ def test_everything_comes_through(demo: Callable[..., Started], tmp_path: Path) 
     assert (code, complained) == (0, "")
     assert "every flight is where its acknowledgement says: none missing, none twice" in said
     assert f"{FLIGHTS:,} rows, each flight once" in said
-    assert re.search(r"all \d+ sums by carrier and hour equal those that pandas makes", said)
+    assert re.search(r"all \d+ sums by carrier and hour equal those pandas makes", said)
     assert re.search(r"first acknowledgement [\d.]+ m?s after the kill -9", said)
     assert max(len(line) for line in said.splitlines() if str(tmp_path) not in line) <= 80
     assert started.left_behind() == []
@@ -126,9 +126,10 @@ def test_the_node_is_kept_where_that_is_asked_for(demo: Callable[..., Started]) 
     assert started.left_behind() == []
 
 
-def test_ctrl_c_leaves_nothing_behind(demo: Callable[..., Started]) -> None:
-    started = demo()
-    started.wait_for("Publishing and reading")
+@pytest.mark.parametrize("step", ["Publishing and reading", "Spark: the stream"])
+def test_ctrl_c_leaves_nothing_behind(demo: Callable[..., Started], step: str) -> None:
+    started = demo("--flights", "200") if "Spark" in step else demo()
+    started.wait_for(step)
     started.interrupt()
     code, said, complained = started.end()
     assert (code, complained) == (130, "\nmake demo: interrupted; every process has been stopped\n")

@@ -15,6 +15,7 @@ _FAILED: Final = 1
 _WRONG_USAGE: Final = 2
 _INTERRUPTED: Final = 130
 _ALL: Final = 336_776
+_FEWEST: Final = 100
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -23,7 +24,11 @@ _ALL: Final = 336_776
     help="Where everything goes; an earlier demo there is replaced.",
 )  # fmt: skip
 @click.option(
-    "--flights", type=click.IntRange(1, _ALL), default=_ALL, show_default=True, help="Only the first so many flights."
+    "--flights",
+    type=click.IntRange(_FEWEST, _ALL),
+    default=_ALL,
+    show_default=True,
+    help="Only the first so many flights.",
 )
 @click.option("--keep", is_flag=True, help="Leave the node running, and say how to look around.")
 def command(directory: Path, flights: int, *, keep: bool) -> None:
@@ -44,6 +49,8 @@ def command(directory: Path, flights: int, *, keep: bool) -> None:
 
 def main() -> None:
     """Run the demo; exit codes: 0 it holds, 1 failed, 2 wrong usage, 130 interrupted."""
+    # Shells start what is in the background with Ctrl-C ignored: the other two still have to end everything.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     try:

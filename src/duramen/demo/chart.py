@@ -27,7 +27,7 @@ def draw(grid: Grid, airlines: Mapping[str, str], path: Path) -> None:
         for column, mean in enumerate(means):
             if mean is not None:
                 colour = "white" if mean > 30 else "#333333"
-                axes.text(column, row, f"{mean:.0f}", ha="center", va="center", fontsize=8, color=colour)
+                axes.text(column, row, f"{round(mean)}", ha="center", va="center", fontsize=8, color=colour)
     axes.set_xticks(range(len(grid.hours)), [f"{hour}" for hour in grid.hours])
     axes.set_yticks(range(len(grid.carriers)), [airlines.get(carrier, carrier) for carrier in grid.carriers])
     axes.set_xlabel("hour of scheduled departure")

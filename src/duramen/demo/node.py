@@ -36,11 +36,10 @@ class DemoNode:
             raise DemoFailed(f"the node does not start; what it said is in {self.process.log_path}") from None
         return time.perf_counter() - began_s
 
-    def kill_and_start(self) -> None:
-        """Kill it with -9, and start it again."""
+    def kill(self) -> None:
+        """Kill it with -9."""
         self.killed_s = time.perf_counter()
         self.process.kill()
-        self.start()
 
     def create_stream(self) -> None:
         """Create the stream. Raises DemoFailed."""

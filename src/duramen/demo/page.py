@@ -38,7 +38,7 @@ def _table(grid: Grid, airlines: Mapping[str, str]) -> str:
     head = "".join(f"<th>{hour}</th>" for hour in grid.hours)
     rows = "\n".join(
         f"<tr><td>{escape(airlines.get(carrier, carrier))}</td>"
-        + "".join(f"<td>{'' if mean is None else f'{mean:.1f}'}</td>" for mean in means)
+        + "".join(f"<td>{'' if mean is None else f'{round(mean, 1) + 0.0}'}</td>" for mean in means)
         + "</tr>"
         for carrier, means in zip(grid.carriers, grid.means, strict=True)
     )

@@ -62,9 +62,9 @@ class Publisher:
         self.repeated: set[int] = set()  # published more than once
         self.recognised: set[int] = set()  # of those: stored the first time, and not again
         self.halfway = asyncio.Event()
-        self.answered_after_outage = asyncio.Event()
         self.answered_after_outage_s = 0.0
         self._next = 0
+        self._end = 3 * count // 4
         self._in_flight: set[int] = set()
         self._again: deque[int] = deque()
         self._connected = asyncio.Event()
@@ -94,6 +94,11 @@ class Publisher:
         finally:
             await client.close()
 
+    def publish_the_rest(self) -> None:
+        """The last quarter is held back until this is called, so that whatever happens half-way has some to come."""
+        self._end = len(self._flights)
+        self._changed.set()
+
     async def _publish_all(self, client: Client) -> None:
         inbox = client.new_inbox()
         await client.subscribe(f"{inbox}.*", cb=self._answer, pending_msgs_limit=0, pending_bytes_limit=0)
@@ -121,7 +126,7 @@ class Publisher:
             if number in self._in_flight:
                 self.repeated.add(number)
                 numbers.append(number)
-        room = min(self._window - len(self._in_flight), _TURN - len(numbers), len(self._flights) - self._next)
+        room = min(self._window - len(self._in_flight), _TURN - len(numbers), self._end - self._next)
         if room > 0:
             new = range(self._next, self._next + room)
             self._next += room
@@ -165,7 +170,6 @@ class Publisher:
         if self._after_outage:
             self._after_outage = False
             self.answered_after_outage_s = now_s
-            self.answered_after_outage.set()
         if 2 * self.acknowledged >= len(self._flights):
             self.halfway.set()
         self._changed.set()

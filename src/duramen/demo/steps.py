@@ -141,7 +141,9 @@ class Demo:
     async def _kill(self, publisher: Publisher) -> None:
         await publisher.halfway.wait()
         acknowledged = publisher.acknowledged
-        await asyncio.to_thread(self._node.kill_and_start)
+        await asyncio.to_thread(self._node.kill)
+        publisher.publish_the_rest()
+        await asyncio.to_thread(self._node.start)
         self._screen.say(f"kill -9 after {acknowledged:,} acknowledgements, and started again")
 
     # -- the proof ----------------------------------------------------------------------------------
@@ -155,7 +157,12 @@ class Demo:
             ]
             proofs = prove(fingerprints, publisher.partitions, publisher.offsets, passed.members, PARTITIONS)
         screen.say(f"{len(publisher.repeated):,} flights had no answer, and were published again;")
-        screen.say(f"{len(publisher.recognised):,} of them were on disk already: recognised, and not stored twice")
+        stored = len(publisher.recognised)
+        screen.say(
+            f"{stored:,} of them were on disk already: recognised, and not stored twice"
+            if stored
+            else "none of them was on disk already"
+        )
         screen.step("What came out is what went in")
         table = plain_table(
             [("partition", True), ("acknowledged", True), ("read", True), ("digest in", False), ("digest out", False)]
@@ -185,7 +192,7 @@ class Demo:
         with screen.waiting("computing the same with pandas, from the raw data …"):
             same = check_same(tabulated.delays, expected_delays(self._dataset.flights, self._count))
         screen.say(f"{tabulated.figures.rows:,} rows, each flight once")
-        screen.say(f"all {same} sums by carrier and hour equal those that pandas makes of the raw file:")
+        screen.say(f"all {same} sums by carrier and hour equal those pandas makes of the raw file:")
         self._show_delays(tabulated)
         return tabulated
 
@@ -242,7 +249,8 @@ class Demo:
         self._screen.step("The node goes on (--keep)")
         for line in report.listing(
             [
-                ("the stream", f"curl http://{process.http}/v1/streams/{STREAM}"),
+                ("the stream", f"{command} stream describe {STREAM} --server {process.http}"),
+                ("as JSON", f"curl http://{process.http}/v1/streams/{STREAM}"),
                 ("its metrics", f"curl http://{process.http}/metrics"),
                 ("its records", f"{command} consume {STREAM} --server {process.http}"),
                 ("stop it", f"kill {process.pid}"),
@@ -276,7 +284,7 @@ def _cell(mean: float | None) -> str:
     """A mean delay, with a colour for a long one."""
     if mean is None:
         return "-"
-    text = f"{mean:.1f}"
+    text = f"{round(mean, 1) + 0.0}"  # never "-0.0"
     if mean < _LATE_MIN:
         return text
     return f"[red]{text}[/red]" if mean >= _VERY_LATE_MIN else f"[yellow]{text}[/yellow]"
