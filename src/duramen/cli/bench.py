@@ -87,11 +87,11 @@ _rate = click.option("--rate", "rate_hz", type=click.FloatRange(0.1, 100_000), d
                      metavar="PER-SECOND", help="Messages a second, sent when they are due.")  # fmt: skip
 
 
-def _messages(default: int) -> Callable[[_F], _F]:
+def _messages(default: int, default_bytes: str) -> Callable[[_F], _F]:
     return _together(
         click.option("--messages", type=click.IntRange(1), default=default, show_default=True,
                      help="Messages of each size."),
-        click.option("--bytes", "bound_bytes", type=_Bound(), default="1GB", show_default=True,
+        click.option("--bytes", "bound_bytes", type=_Bound(), default=default_bytes, show_default=True,
                      help="At most so many bytes of each size: there are fewer messages of the large ones."),
     )  # fmt: skip
 
@@ -134,7 +134,7 @@ def _latency(output: Path, **options: Any) -> None:
 
 
 @command.command("throughput")
-@_messages(100_000)
+@_messages(100_000, "1GB")
 @_sizes
 @_runs(1)
 @_doors
@@ -168,7 +168,7 @@ def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float) ->
 @command.command("all")
 @_rate
 @_duration(4.0)
-@_messages(20_000)
+@_messages(100_000, "200MB")
 @_sizes
 @_runs(1)
 @_common
