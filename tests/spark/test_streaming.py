@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
 from duramen.client.consumer import EARLIEST
 from duramen.node.process import NodeProcess
+from duramen.spark.options import Options
+from duramen.spark.streaming import StreamReader
 
 
 class Copying:
@@ -93,6 +95,41 @@ def test_new_partitions_and_new_streams_begin_at_their_beginning(
     produce(cluster, f"{stream_name}-2", 200, 250, 1)
     copying.run(subscribePattern=f"{stream_name}-.", startingOffsets="latest", maxOffsetsPerTrigger=40)
     assert copying.values() == numbers(range(100, 250))
+
+
+def test_begins_where_it_is_told_and_only_the_first_time(cluster: Cluster, stream: str, copying: Copying) -> None:
+    produce(cluster, stream, 0, 40)
+    offsets = json.dumps({stream: {"0": 9, "1": -1, "2": -2, "3": 0}})
+    expected = [36, *range(2, 40, 4), *range(3, 40, 4)]
+    copying.run(subscribe=stream, startingOffsets=offsets, includeHeaders="true")
+    assert copying.values() == sorted(f"{number:06}" for number in expected)
+    produce(cluster, stream, 40, 60)
+    copying.run(subscribe=stream, startingOffsets="earliest")
+    assert copying.values() == sorted(f"{number:06}" for number in [*expected, *range(40, 60)])
+
+
+def test_waits_until_there_is_enough_or_it_has_waited_long_enough(
+    node: NodeProcess, cluster: Cluster, stream: str
+) -> None:
+    def reader(**options: str) -> StreamReader:
+        given = {"kafka.bootstrap.servers": node.kafka, "subscribe": stream, "startingOffsets": "earliest"}
+        return StreamReader(Options(given | options, "stream"))
+
+    patient = reader(minOffsetsPerTrigger="10", maxOffsetsPerTrigger="30")
+    limit = patient.getDefaultReadLimit()
+    begin = patient.initialOffset()
+    assert patient.latestOffset(begin, limit) == begin
+    produce(cluster, stream, 0, 9)
+    assert patient.latestOffset(begin, limit) == begin
+    assert patient.partitions(begin, begin) == []
+    produce(cluster, stream, 9, 100)
+    upto = patient.latestOffset(begin, limit)
+    assert sum(upto[stream][index] for index in "0123") == 30
+    assert patient.reportLatestOffset() == {stream: begin[stream] | dict.fromkeys("0123", 25)}
+    hasty = reader(minOffsetsPerTrigger="1000", maxTriggerDelay="1ms")
+    while hasty.latestOffset(begin, hasty.getDefaultReadLimit()) == begin:
+        pass
+    patient.stop()
 
 
 @pytest.mark.parametrize("again", [False, True])
