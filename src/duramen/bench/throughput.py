@@ -18,7 +18,7 @@ __all__ = ["ThroughputCell", "bounded_messages", "measure_throughput", "steps"]
 _BARE_BYTES: Final = 1_000_000
 _IN_FLIGHT: Final = 1000
 _IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
-_WARM_MESSAGES: Final = 5000
+_WARM_MESSAGES: Final = 2000
 _WARM_BYTES: Final = 1024
 
 
