@@ -17,13 +17,15 @@ from duramen.bench.plot import plot_latency
 from duramen.bench.scenarios import concurrent, process, single, streaming
 from duramen.bench.scenarios.effort import FULL, Effort
 from duramen.bench.schedule import Schedule
+from duramen.bench.spark import measure_spark
 from duramen.bench.tables import latency_table, targets_table, throughput_table
-from duramen.bench.targets import Outcome
+from duramen.bench.targets import Outcome, not_measured
 from duramen.bench.worker import Worker
 
 __all__ = ["everything", "latency", "targets", "throughput"]
 
 _WIDE = 160
+_SPARK_ROUNDS = 3
 _DURABILITIES = ("sync", "os", "memory")
 
 
@@ -97,21 +99,39 @@ def throughput(
     _show(console, throughput_table(cells), document)
 
 
-def targets(output: Path, *, peers: Sequence[Peer], effort: Effort = FULL) -> None:
-    """Measure every target; prints a table, writes targets.json."""
+def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort = FULL) -> None:
+    """Measure every target, that of Spark if asked; prints a table, writes targets.json."""
     console = _console()
     scenarios = (process, concurrent, streaming, single)
     outcomes: list[Outcome] = []
-    with Worker(console, sum(scenario.steps(effort) for scenario in scenarios)) as worker:
+    with Worker(console, int(spark) + sum(scenario.steps(effort) for scenario in scenarios)) as worker:
         # Before the others run: memory of theirs that is not touched yet would slow our start.
         with tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory:
             outcomes += process.measure(Path(directory).absolute(), worker, effort)
         with _field(output, peers, nats=True) as field:
             for scenario in (concurrent, streaming, single):
                 outcomes += scenario.measure(field, worker, effort)
+        outcomes.append(_spark(output, worker, effort, peer="kafka" in peers) if spark else _no_spark())
     document = output / "targets.json"
     write_document(document, {"effort": effort._asdict(), "targets": targets_document(outcomes)})
     _show(console, targets_table(outcomes), document)
+
+
+def _spark(output: Path, worker: Worker, effort: Effort, *, peer: bool) -> Outcome:
+    worker.say(f"Spark reads {effort.spark_records:,} records" + (", from Kafka too" if peer else ""))
+    with tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory:
+        outcome = measure_spark(
+            Path(directory).absolute(),
+            records=effort.spark_records,
+            rounds=min(_SPARK_ROUNDS, effort.rounds),
+            peer=peer,
+        )
+    worker.step()
+    return outcome
+
+
+def _no_spark() -> Outcome:
+    return not_measured("Spark, batch count and sum", "at least 1.5 x Spark's own Kafka source", "no --spark")
 
 
 def everything(
@@ -124,6 +144,7 @@ def everything(
     sizes: Sequence[int],
     runs: int,
     peers: Sequence[Peer],
+    spark: bool,
 ) -> None:
     """Latency and throughput through the Kafka door, then the targets."""
     latency(
@@ -134,4 +155,4 @@ def everything(
         output, messages=messages, bound_bytes=bound_bytes, sizes=sizes, runs=runs, door="kafka",
         durabilities=_DURABILITIES, peers=peers,
     )  # fmt: skip
-    targets(output, peers=peers)
+    targets(output, peers=peers, spark=spark)

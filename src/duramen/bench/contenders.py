@@ -1,13 +1,13 @@
 """Who is measured: a place to write to, under the name and mode that tables show. Data only."""
 
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-__all__ = ["MODES", "Contender", "Door"]
+__all__ = ["SYNCED", "Contender", "Door"]
 
 Door = Literal["kafka", "nats"]
 
-MODES = ("sync", "os", "memory")
-"""Duramen's durabilities; peers have modes of their own."""
+SYNCED: Final = frozenset({"duramen sync", "kafka flush.messages=1", "jetstream sync always"})
+"""Names of those whose acknowledgement means that a message is on disk."""
 
 
 class Contender(NamedTuple):

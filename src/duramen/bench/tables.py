@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from duramen.bench.contenders import SYNCED
 from duramen.bench.latency import BARE, BARE_SYNCED, LatencyCell
 from duramen.bench.sizes import size_name
 from duramen.bench.targets import Outcome
@@ -84,7 +85,7 @@ def throughput_table(cells: Sequence[ThroughputCell]) -> Table:
             f"{cell.published_hz:,.0f}",
             f"{cell.published_hz * cell.value_bytes / 1e6:,.1f}",
             _ratio(cells, cell, "duramen os"),
-            _ratio(cells, cell, BARE_SYNCED if "sync" in cell.name and "fdatasync" not in cell.name else BARE),
+            _ratio(cells, cell, BARE_SYNCED if cell.name in SYNCED else BARE),
             "" if read is None else f"{read:,.0f}",
             "" if read is None else f"{read * cell.value_bytes / 1e6:,.1f}",
             end_section=cell is _last_of_size(cells, cell.value_bytes),
@@ -98,6 +99,8 @@ def throughput_table(cells: Sequence[ThroughputCell]) -> Table:
 
 
 def _ratio(cells: Sequence[ThroughputCell], cell: ThroughputCell, name: str) -> str:
+    if cell.door == "file":
+        return ""
     found = [one for one in cells if (one.name, one.value_bytes) == (name, cell.value_bytes)]
     return f"{cell.published_hz / found[0].published_hz:.2f} x {found[0].published_hz:,.0f}" if found else ""
 

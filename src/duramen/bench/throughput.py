@@ -18,6 +18,8 @@ __all__ = ["ThroughputCell", "bounded_messages", "measure_throughput", "steps"]
 _BARE_BYTES: Final = 1_000_000
 _IN_FLIGHT: Final = 1000
 _IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
+_WARM_MESSAGES: Final = 2000
+_WARM_BYTES: Final = 1024
 
 
 class ThroughputCell(NamedTuple):
@@ -47,8 +49,8 @@ def bounded_messages(messages: int, value_bytes: int, bound_bytes: int) -> int:
 
 
 def steps(sizes: Sequence[int], contenders: int, runs: int) -> int:
-    """The most jobs that `measure_throughput` runs."""
-    return len(sizes) * (2 * contenders + 2) * runs
+    """How many jobs `measure_throughput` runs."""
+    return 2 * contenders + len(sizes) * (2 * contenders + 2) * runs
 
 
 def measure_throughput(
@@ -67,6 +69,11 @@ def measure_throughput(
     def cell(name: str, through: str, size: int, count: int) -> ThroughputCell:
         return cells.setdefault((size, name), ThroughputCell(name, through, size, count, [], []))
 
+    for contender in field.all(durabilities, door):
+        # A JVM and fresh memory are slow the first time: that is not counted, for nobody.
+        _publish(worker, f"warming {contender.name} up", contender, _WARM_BYTES, _WARM_MESSAGES)
+        _subscribe(worker, f"warming {contender.name} up", contender, _WARM_MESSAGES)
+        field.remove(contender)
     for run in range(runs):
         for size in sizes:
             count = bounded_messages(messages, size, bound_bytes)

@@ -83,21 +83,25 @@ def _duration(default_s: float) -> Callable[[_F], _F]:
                         show_default=True, metavar="SECONDS", help="How long each run of a size lasts.")  # fmt: skip
 
 
+_spark = click.option("--spark", is_flag=True, help="Measure Spark too, some minutes more; with --peer kafka Spark's"
+                      " own Kafka source beside it, for which about 500 MB are fetched once.")  # fmt: skip
 _rate = click.option("--rate", "rate_hz", type=click.FloatRange(0.1, 100_000), default=50.0, show_default=True,
                      metavar="PER-SECOND", help="Messages a second, sent when they are due.")  # fmt: skip
 
 
-def _messages(default: int) -> Callable[[_F], _F]:
+def _messages(default: int, default_bytes: str) -> Callable[[_F], _F]:
     return _together(
         click.option("--messages", type=click.IntRange(1), default=default, show_default=True,
                      help="Messages of each size."),
-        click.option("--bytes", "bound_bytes", type=_Bound(), default="1GB", show_default=True,
+        click.option("--bytes", "bound_bytes", type=_Bound(), default=default_bytes, show_default=True,
                      help="At most so many bytes of each size: there are fewer messages of the large ones."),
     )  # fmt: skip
 
 
-def _check(output: Path) -> None:
+def _check(output: Path, *, spark: bool = False) -> None:
     """Raises DependencyMissing or a usage error before anything is started."""
+    if spark and importlib.util.find_spec("pyspark") is None:
+        raise DependencyMissing("--spark needs PySpark: pip install 'duramen[spark]', or leave it out")
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise DependencyMissing(f"measuring needs {', '.join(missing)}: pip install 'duramen[bench]'")
@@ -134,7 +138,7 @@ def _latency(output: Path, **options: Any) -> None:
 
 
 @command.command("throughput")
-@_messages(100_000)
+@_messages(100_000, "1GB")
 @_sizes
 @_runs(1)
 @_doors
@@ -155,26 +159,28 @@ _ROUNDS_HELP: Final = "Rounds in which the systems take turns."
 @click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
 @click.option("--scale", type=click.FloatRange(0.001, 1000), default=1.0, show_default=True,
               help="Longer or shorter than usual by this factor.")  # fmt: skip
+@_spark
 @_common
-def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float) -> None:
+def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, spark: bool) -> None:
     """Every target of the project: what was wanted, what was measured, whether it is met or by how much not."""
-    _check(output)
+    _check(output, spark=spark)
     from duramen.bench.commands import targets
     from duramen.bench.scenarios.effort import scaled
 
-    targets(output, peers=peers, effort=scaled(rounds, scale))
+    targets(output, peers=peers, spark=spark, effort=scaled(rounds, scale))
 
 
 @command.command("all")
 @_rate
 @_duration(4.0)
-@_messages(20_000)
+@_messages(100_000, "200MB")
 @_sizes
 @_runs(1)
+@_spark
 @_common
-def _all(output: Path, **options: Any) -> None:
+def _all(output: Path, spark: bool, **options: Any) -> None:
     """Latency, throughput and targets, one after another, in about a quarter of an hour."""
-    _check(output)
+    _check(output, spark=spark)
     from duramen.bench.commands import everything
 
-    everything(output, **options)
+    everything(output, spark=spark, **options)

@@ -6,7 +6,10 @@ __all__ = ["FULL", "Effort", "scaled"]
 
 
 class Effort(NamedTuple):
-    """Rounds in which systems take turns; seconds of a paced and of a full load in each; records that stream."""
+    """Rounds in which systems take turns, and what each has of everything.
+
+    Seconds of a paced and of a full load; records that stream, in all for memory, and for Spark; starts of a node.
+    """
 
     rounds: int
     paced_s: float
@@ -15,9 +18,10 @@ class Effort(NamedTuple):
     large_records: int
     memory_records: int
     starts: int
+    spark_records: int
 
 
-FULL: Final = Effort(5, 4.0, 2.0, 1_000_000, 300_000, 3_000_000, 5)
+FULL: Final = Effort(5, 4.0, 2.0, 1_000_000, 300_000, 3_000_000, 5, 5_000_000)
 """Twenty seconds at 50 a second are a thousand samples: just what a p99 needs."""
 
 
@@ -31,4 +35,5 @@ def scaled(rounds: int, scale: float) -> Effort:
         max(1, int(FULL.large_records * scale)),
         max(3, int(FULL.memory_records * scale)),
         max(1, round(FULL.starts * min(1.0, scale))),
+        max(1, int(FULL.spark_records * scale)),
     )
