@@ -5,7 +5,6 @@ an id is taken for another with a probability of about one in 10^13. A lookup is
 moves a few kilobytes, a block that is full is cut in two: nothing ever takes long, as growing one table would.
 """
 
-import hashlib
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
@@ -17,12 +16,17 @@ ENTRY_BYTES: Final = 28
 
 _BLOCK_ENTRIES: Final = 1024
 _PARTITION_BITS: Final = 17  # a stream has up to 100,000 partitions
+_PRINT_MASK: Final = (1 << 64) - 1
 _PARTITION_MASK: Final = (1 << _PARTITION_BITS) - 1
 
 
 def fingerprint(key: bytes, message_id: bytes) -> int:
-    """64 bits that stand for an id; `key` is secret and at most 64 bytes long."""
-    return int.from_bytes(hashlib.blake2b(message_id, digest_size=8, key=key).digest(), "big")
+    """64 bits that stand for an id in this process; `key` is secret.
+
+    Python's hash of bytes is SipHash-1-3 with a secret of the process (PEP 456); `key` stands for that secret where
+    PYTHONHASHSEED has made it known.
+    """
+    return hash(key + message_id) & _PRINT_MASK
 
 
 class Allowance:
