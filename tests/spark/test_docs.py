@@ -4,6 +4,7 @@ import re
 import runpy
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from duramen.client import Admin, Cluster, Consumer, TopicPartition
@@ -13,6 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "doors" / "spark.md"
 PARTITIONS = 4
 
 
+@pytest.mark.long
 def test_examples_run(spark: SparkSession, node: NodeProcess, cluster: Cluster, tmp_path: Path) -> None:
     Admin(cluster).create_stream("flights", PARTITIONS)
     Admin(cluster).create_stream("flights-late", 1)
