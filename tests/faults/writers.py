@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Self
 
@@ -36,27 +37,19 @@ class Writer:
         self.sent = 0
         self.paused = False
         self.stopping = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._threads = ThreadPoolExecutor(1)
+        self._writing: Future[None] = Future()
 
     def start(self) -> Self:
         """Begin to write."""
-        self._thread.start()
+        self._writing = self._threads.submit(self.write)
         return self
 
     def stop(self) -> None:
         """Wait for every answer, and end. Raises what went wrong meanwhile."""
         self.stopping.set()
-        self._thread.join(_END_S)
-        assert not self._thread.is_alive(), f"{self.name} does not come to an end"
-        if self._failure is not None:
-            raise self._failure
-
-    def _run(self) -> None:
-        try:
-            self.write()
-        except BaseException as error:  # noqa: BLE001
-            self._failure = error
+        self._writing.result(_END_S)
+        self._threads.shutdown()
 
     def write(self) -> None:
         """Write until `stopping`, then wait for what was sent."""

@@ -16,14 +16,17 @@ from typing import Final
 from duramen import __version__
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
+from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
+from duramen.base.units import MIB
 from duramen.broker.broker import Broker, Ports
 from duramen.doors.http.door import HttpDoor
 from duramen.doors.kafka.door import KafkaDoor
 from duramen.doors.nats.address import parse_server
 from duramen.host.clock import HostClock, HostRandomness
 from duramen.host.files import HostFileSystem
+from duramen.host.memory import return_large_blocks
 from duramen.host.rocksdb import RocksViewStore
 from duramen.host.worker import HostWorker
 from duramen.node.addresses import Address, bind, check_advertised, check_loopback, parse_address
@@ -38,7 +41,7 @@ __all__ = ["Node"]
 _log = logging.getLogger("duramen.node")
 
 _OPEN_SEGMENTS: Final = 512
-_PENDING_SHARE: Final = 4  # batches not yet copied may hold a quarter of memory.limit.bytes
+_SMALL_MEMORY_BYTES: Final = 256 * MIB  # below this, what is resident counts for more than speed
 _SWITCH_INTERVAL_S: Final = 0.0002
 _ADDRESSES: Final = "addresses.json"
 _RUN: Final = "run"
@@ -84,6 +87,8 @@ class Node:
 
     async def start(self) -> None:
         """Recover what is there and open the doors. Raises DuramenError or OSError."""
+        if self.settings.integer("memory.limit.bytes") < _SMALL_MEMORY_BYTES:
+            return_large_blocks()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)  # the sync thread must not wait long for the interpreter
         loop = asyncio.get_running_loop()
         kafka_socket = bind("Kafka", "--kafka-listen", self._kafka_address)
@@ -122,8 +127,7 @@ class Node:
         started = time.perf_counter()
         recovered = await loop.run_in_executor(None, recover, files, directory.id, handles, _report)
         self._account_recovery(recovered, time.perf_counter() - started)
-        memory_limit = self.settings.integer("memory.limit.bytes")
-        pending = memory_limit // _PENDING_SHARE
+        pending = memory_share_bytes(self.settings.integer("memory.limit.bytes"))
         return Store(
             files, self._require_worker(), self._clock, self._deadlines, self._metrics, directory, recovered, handles,
             node_id=self.settings.integer("node.id"),

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, Self
 
@@ -13,6 +14,7 @@ from tests.untyped import untyped
 __all__ = ["MEMBERS", "Member"]
 
 _POLL_S: Final = 0.1
+_END_S: Final = 60.0
 _REBALANCING: Final = ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "_NO_OFFSET")
 
 
@@ -27,29 +29,21 @@ class Member:
         self.options = options
         self.seen: list[tuple[Place, bytes]] = []
         self.assigned: frozenset[int] = frozenset()
-        self.failure: BaseException | None = None
         self.leaving = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._threads = ThreadPoolExecutor(1)
+        self._reading: Future[None] = Future()
 
     def start(self) -> Self:
         """Begin to read."""
-        self._thread.start()
+        self._reading = self._threads.submit(self.read)
         return self
 
     def leave(self) -> None:
         """Say good-bye to the group, and end. Raises what went wrong meanwhile."""
         self.leaving.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
+        self._reading.result(_END_S)
+        self._threads.shutdown()
         self.assigned = frozenset()
-        if self.failure is not None:
-            raise self.failure
-
-    def _run(self) -> None:
-        try:
-            self.read()
-        except BaseException as error:  # noqa: BLE001
-            self.failure = error
 
     def read(self) -> None:
         """Join, and read until `leaving`."""

@@ -88,7 +88,11 @@ class HttpDoor:
                 Route("/v1/streams/{name}", self._delete_stream, methods=["DELETE"]),
             ],
             middleware=[Middleware(_Counting, metrics=metrics)],
-            exception_handlers={DuramenError: _duramen_problem, HTTPException: _http_problem},
+            exception_handlers={
+                DuramenError: _duramen_problem,
+                HTTPException: _http_problem,
+                ClientDisconnect: _nobody_waits,
+            },
         )
 
     async def start(self, listener: socket.socket) -> str:
@@ -240,3 +244,8 @@ async def _http_problem(_: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     return _problem(Problem("http", error.detail, error.status_code, error.detail))
+
+
+async def _nobody_waits(_: Request, __: Exception) -> Response:
+    # The client closed before its body was whole: what is answered goes nowhere.
+    return Response(status_code=400)

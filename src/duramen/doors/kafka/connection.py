@@ -28,9 +28,7 @@ _DIRECT_BYTES: Final = 32 * 1024  # a frame with more to come than this is recei
 _FIRST_BUFFER_BYTES: Final = 1024 * 1024
 _UNKNOWN_FRAME_BYTES: Final = 64 * 1024
 _CONTROL_FRAME_BYTES: Final = 8 * 1024 * 1024
-_UNANSWERED_BYTES: Final = 16 * 1024 * 1024
 _UNANSWERED_REQUESTS: Final = 10_000
-_PIECE_BYTES: Final = 128 * 1024
 _WRITE_HIGH_BYTES: Final = 64 * 1024
 
 
@@ -68,6 +66,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self.peer_host = ""
         self.last_progress_ms = door.clock.monotonic_ms()
+        self.last_produced_ms = -1
+        self.unproven_bytes = 0
         # Receiving: a size and header of up to 12 bytes, then a frame of `_size` bytes.
         self._head = bytearray()
         self._frame: bytearray | None = None
@@ -106,6 +106,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._door.memory.release(len(self._frame))
             self._frame = None
         self._streaming = self._slice = None
+        if not self._writable:
+            self._door.slow_readers -= 1
         self._door.closed(self)
 
     def get_buffer(self, _: int) -> memoryview:
@@ -135,11 +137,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Asyncio: the socket takes no more for now."""
         self._writable = False
+        self._door.slow_readers += 1
         self._pause("slow reader")
 
     def resume_writing(self) -> None:
         """Asyncio: the socket takes more again."""
         self._writable = True
+        self._door.slow_readers -= 1
         self._resume("slow reader")
         self._send_ready()
 
@@ -155,9 +159,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 continue
             if not self._head and len(data) >= 4:
                 size = self._check_size(data)
-                if len(data) >= 4 + size:
+                if len(data) >= 4 + size and self._door.memory.try_take(size):
                     # The usual case: whole small requests, each copied once so that it can stay.
-                    self._door.memory.take(size)
                     self._handle(bytearray(data[4 : 4 + size]))
                     data = data[4 + size :]
                     continue
@@ -189,6 +192,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if len(frame) < self._size:
             return self._grow(min(self._size, 2 * len(frame)), rest)
         self._frame = None
+        self._door.memory.completed(self)
         self._handle(frame)
         return rest
 
@@ -220,6 +224,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is None:
             self._door.memory.release(self._growth())
             return
+        self.last_progress_ms = self._door.clock.monotonic_ms()
         self._grown()
         rest, self._rest = self._rest, b""
         self._resume("memory")
@@ -266,7 +271,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         exchange = Exchange(self, header, memoryview(frame), size)
         self._exchanges.append(exchange)
         self._unanswered_bytes += size
-        if self._unanswered_bytes > _UNANSWERED_BYTES or len(self._exchanges) > _UNANSWERED_REQUESTS:
+        if self._unanswered_bytes > self._door.unanswered_bytes or len(self._exchanges) > _UNANSWERED_REQUESTS:
             self._pause("unanswered")
         self._door.handle(exchange)
 
@@ -299,13 +304,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if not exchanges or not exchanges[0].answered:
                 break
             exchange = exchanges.popleft()
+            if exchange.header.api_key == ApiKey.PRODUCE:
+                self.last_produced_ms = self._door.clock.monotonic_ms()
             self._unanswered_bytes -= exchange.size
             self._door.memory.release(exchange.size)
             if isinstance(exchange.answer, StreamedAnswer):
                 self._streaming = exchange.answer
             elif exchange.answer is not None:
                 self._transport.write(exchange.answer)
-        if self._unanswered_bytes < _UNANSWERED_BYTES // 2 and len(exchanges) < _UNANSWERED_REQUESTS // 2:
+        if self._unanswered_bytes < self._door.unanswered_bytes // 2 and len(exchanges) < _UNANSWERED_REQUESTS // 2:
             self._resume("unanswered")
 
     def _send_streamed(self, streaming: StreamedAnswer) -> bool:
@@ -329,7 +336,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _piece(self, slice_: Slice) -> list[Buffer] | None:
         try:
-            piece = slice_.piece(_PIECE_BYTES)
+            piece = slice_.piece(self._door.piece_bytes())
         except DuramenError as error:
             # The answer's size has been sent: all that is left is to end it. The next fetch gets the error.
             _log.error("%s", error)

@@ -8,6 +8,7 @@ from typing import Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import RequestInvalid
+from duramen.base.memory import memory_share_bytes
 from duramen.base.ports import Clock
 from duramen.broker.broker import Broker
 from duramen.codec.kafka.errors import ErrorCode
@@ -24,9 +25,13 @@ __all__ = ["KafkaDoor"]
 
 _log = logging.getLogger("duramen.kafka")
 
-_RECEIVE_BYTES: Final = 256 * 1024
+_RECEIVE_BYTES: Final = 64 * 1024  # what a connection that has to wait for memory may hold beside it
 _IDLE_CHECKS: Final = 10
-_REQUEST_SHARE: Final = 4  # requests may hold a quarter of memory.limit.bytes
+_UNANSWERED_BYTES: Final = 4 * 1024 * 1024
+_UNANSWERED_SHARE: Final = 4  # one connection's requests may hold a quarter of what all may
+_PIECES_SHARE: Final = 2  # pieces of answers that sockets do not take may hold half of what requests may
+_SMALLEST_PIECE: Final = 8 * 1024
+_LARGEST_PIECE: Final = 128 * 1024
 
 Handler = Callable[[Context, Exchange], None]
 
@@ -66,8 +71,11 @@ class KafkaDoor:
         self.broker = broker
         self.clock = clock
         self.receive_buffer = memoryview(bytearray(_RECEIVE_BYTES))
-        self.largest_request = settings.integer("socket.request.max.bytes")
-        self.memory = RequestMemory(settings.integer("memory.limit.bytes") // _REQUEST_SHARE, clock, deadlines, metrics)
+        self._request_bytes = memory_share_bytes(settings.integer("memory.limit.bytes"))
+        self.largest_request = min(settings.integer("socket.request.max.bytes"), self._request_bytes)
+        self.unanswered_bytes = min(_UNANSWERED_BYTES, self._request_bytes // _UNANSWERED_SHARE)
+        self.memory = RequestMemory(self._request_bytes, clock, deadlines, metrics)
+        self.slow_readers = 0
         self.bad_requests = metrics.counter("duramen_kafka_errors_total")
         self._deadlines = deadlines
         self._cluster_id = cluster_id
@@ -116,6 +124,11 @@ class KafkaDoor:
     def paused(self, cause: str) -> None:
         """Reading from a connection pauses."""
         self._paused[cause].value += 1
+
+    def piece_bytes(self) -> int:
+        """How much of an answer is read from the log at once: less where many sockets do not take theirs."""
+        share = self._request_bytes // _PIECES_SHARE // (1 + self.slow_readers)
+        return min(_LARGEST_PIECE, max(_SMALLEST_PIECE, share))
 
     def damage_found(self) -> None:
         """A range of a segment does not match its CRC."""

@@ -1,10 +1,14 @@
 """What unanswered requests may hold in memory, all connections together.
 
-A connection that wants more than there is stops reading and stands in line. When somebody stands in line and
-connections sit on half a request without sending on, the one that has been silent longest is closed.
+A connection that wants more than there is stops reading and stands in line. Parts of requests that may never be
+completed are the danger: connections whose batches were acknowledged a moment ago go first and may use all of it.
+After them come those that ever had one acknowledged, then all others; the unfinished requests of these two hold at
+most half, and every fourth place is theirs. When somebody stands in line and connections sit on half a request
+without sending on, those that have been silent longest are closed.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 from duramen.base.deadlines import Deadlines
@@ -14,12 +18,21 @@ from duramen.base.ports import Clock
 __all__ = ["Holder", "RequestMemory"]
 
 _STALLED_MS: Final = 1000
+_SERVED_MS: Final = 3000
+_TURNS: Final = 4
+_SMALL_BYTES: Final = 16 * 1024
+_SMALL_SHARE: Final = 8  # small requests may hold an eighth more
 
 
 class Holder(Protocol):
-    """A connection."""
+    """A connection. `last_produced_ms` is when a batch was last acknowledged to it, negative before the first.
+
+    `unproven_bytes` belongs to the account: what the unfinished request holds of the half for such.
+    """
 
     last_progress_ms: int
+    last_produced_ms: int
+    unproven_bytes: int
 
     def memory_granted(self) -> None:
         """There is room now: go on reading."""
@@ -31,16 +44,24 @@ class Holder(Protocol):
         """Close: others need the memory."""
 
 
+_Line = deque[tuple[Holder, int]]
+
+
 class RequestMemory:
-    """An account in bytes. A single request that is larger than the whole account is let in alone."""
+    """An account in bytes. No single part of a request is larger than the whole account."""
 
     def __init__(self, limit_bytes: int, clock: Clock, deadlines: Deadlines, metrics: Metrics) -> None:
         self._limit = limit_bytes
         self._clock = clock
         self._deadlines = deadlines
         self._used = 0
-        self._waiting: deque[tuple[Holder, int]] = deque()
+        self._unproven = 0
+        self._proven_line: _Line = deque()
+        self._known_line: _Line = deque()
+        self._new_line: _Line = deque()
         self._checking = False
+        self._serving = False
+        self._served = 0
         self._gauge = metrics.counter("duramen_kafka_request_bytes")
         self._paused = metrics.counter("duramen_kafka_paused_reads_total", "memory")
         self._reclaimed = metrics.counter("duramen_kafka_reclaimed_total")
@@ -48,37 +69,94 @@ class RequestMemory:
 
     def acquire(self, holder: Holder, size: int) -> bool:
         """Take `size` bytes; where they are not there now, `holder` waits and is told when it has them."""
-        if not self._waiting and self._fits(size):
-            self._take(size)
+        proven = self._proven(holder)
+        line = self._proven_line if proven else self._other_line(holder)
+        if not line and self._fits(size, proven=proven):
+            self._give(holder, size, proven=proven)
             return True
-        self._waiting.append((holder, size))
+        line.append((holder, size))
         self._paused.value += 1
         self._check_later()
         return False
 
-    def take(self, size: int) -> None:
-        """Count bytes that are in memory already."""
-        self._take(size)
+    def try_take(self, size: int) -> bool:
+        """Count a whole request that has been received, unless there is no room for it.
 
-    def _take(self, size: int) -> None:
-        self._used += size
-        self._gauge.value = self._used
+        Small ones, heartbeats among them, go before those that wait.
+        """
+        if size <= _SMALL_BYTES:
+            has_room = self._used + size <= self._limit + self._limit // _SMALL_SHARE
+        else:
+            has_room = self._used + size <= self._limit and not self._proven_line
+        if has_room:
+            self._used += size
+            self._gauge.value = self._used
+        return has_room
 
-    def _fits(self, size: int) -> bool:
-        return self._used + size <= self._limit or self._used == 0
+    def completed(self, holder: Holder) -> None:
+        """The holder's request is whole: it will be answered, and given back then."""
+        self._unproven -= holder.unproven_bytes
+        holder.unproven_bytes = 0
 
     def release(self, size: int) -> None:
-        """Give bytes back; whoever waits first gets them."""
-        self._take(-size)
-        while self._waiting and self._fits(self._waiting[0][1]):
-            holder, wanted = self._waiting.popleft()
-            self._take(wanted)
-            holder.memory_granted()
+        """Give bytes back; whoever waits gets them."""
+        self._used -= size
+        self._gauge.value = self._used
+        if not self._serving and self._anybody_waits():
+            self._serve()
 
     def forget(self, holder: Holder) -> None:
         """The connection is gone; it does not wait any more."""
+        self.completed(holder)
         self.holders.discard(holder)
-        self._waiting = deque(entry for entry in self._waiting if entry[0] is not holder)
+        self._proven_line = deque(entry for entry in self._proven_line if entry[0] is not holder)
+        self._known_line = deque(entry for entry in self._known_line if entry[0] is not holder)
+        self._new_line = deque(entry for entry in self._new_line if entry[0] is not holder)
+
+    def _proven(self, holder: Holder) -> bool:
+        return holder.last_produced_ms > self._clock.monotonic_ms() - _SERVED_MS
+
+    def _other_line(self, holder: Holder) -> _Line:
+        return self._known_line if holder.last_produced_ms >= 0 else self._new_line
+
+    def _anybody_waits(self) -> bool:
+        return bool(self._proven_line or self._known_line or self._new_line)
+
+    def _fits(self, size: int, *, proven: bool) -> bool:
+        if self._used + size > self._limit:
+            return False
+        return proven or not self._unproven or self._unproven + size <= self._limit // 2
+
+    def _give(self, holder: Holder, size: int, *, proven: bool) -> None:
+        self._used += size
+        self._gauge.value = self._used
+        if not proven:
+            self._unproven += size
+            holder.unproven_bytes += size
+
+    def _serve(self) -> None:
+        self._serving = True
+        while self._serve_next():
+            continue
+        self._serving = False
+
+    def _serve_next(self) -> bool:
+        lines = [(self._proven_line, True), (self._known_line, False), (self._new_line, False)]
+        if self._served % _TURNS == 0:
+            lines.append(lines.pop(0))
+        for line, proven in lines:
+            if not line:
+                continue
+            holder, size = line[0]
+            if self._fits(size, proven=proven):
+                line.popleft()
+                self._served += 1
+                self._give(holder, size, proven=proven)
+                holder.memory_granted()
+                return True
+            if self._used + size > self._limit:
+                return False
+        return False
 
     def _check_later(self) -> None:
         if not self._checking:
@@ -87,19 +165,24 @@ class RequestMemory:
 
     def _check(self) -> None:
         self._checking = False
-        if not self._waiting:
+        waiting = {id(holder) for holder, _ in self._each_waiting()}
+        if not waiting:
             return
         before_ms = self._clock.monotonic_ms() - _STALLED_MS
-        waiting = {id(holder) for holder, _ in self._waiting}
         stalled = [
             holder
             for holder in self.holders
             if holder.holds_half_a_request() and holder.last_progress_ms <= before_ms and id(holder) not in waiting
         ]
         for holder in sorted(stalled, key=lambda stalled: stalled.last_progress_ms):
-            if not self._waiting:
+            if not self._anybody_waits():
                 break
             self._reclaimed.value += 1
             holder.reclaim()
-        if self._waiting:
+        if self._anybody_waits():
             self._check_later()
+
+    def _each_waiting(self) -> Iterable[tuple[Holder, int]]:
+        yield from self._proven_line
+        yield from self._known_line
+        yield from self._new_line

@@ -1,0 +1,19 @@
+"""How memory.limit.bytes is shared out. Pure arithmetic."""
+
+from typing import Final
+
+from duramen.base.units import MIB
+
+__all__ = ["memory_share_bytes"]
+
+_RESIDENT_BYTES: Final = 92 * MIB  # what the process holds without any work, and beside it for many connections
+_SMALLEST_PARTS: Final = 3
+_PARTS: Final = 4
+
+
+def memory_share_bytes(limit_bytes: int) -> int:
+    """What one of the large holders (requests; batches not yet in segments) may hold of `memory.limit.bytes`.
+
+    A quarter; less where the limit is so small that what the process itself takes leaves no room for that.
+    """
+    return min(limit_bytes // _PARTS, (limit_bytes - _RESIDENT_BYTES) // _SMALLEST_PARTS)

@@ -1,0 +1,133 @@
+"""A full disk under a running node: writes are refused, reads go on, and writes again when there is space."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Message as Delivered
+from tests.clients import CONFLUENT, Record, metric, until
+from tests.raw import batch_of, connect, produce_bytes, stream_id
+
+from duramen.base.errors import ServerUnreachable
+from duramen.client.connection import Connection
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.produce import PartitionResponse
+from duramen.codec.kafka.schema import Message
+from duramen.codec.kafka.versions import ApiKey
+from duramen.node.process import NodeProcess
+
+_DISK_BYTES = 32 << 20
+_MOUNT = shutil.which("mount") or "/bin/mount"
+_UNMOUNT = shutil.which("umount") or "/bin/umount"
+_SETTINGS = {
+    "wal.file.bytes": 1 << 20, "wal.max.bytes": 8 << 20, "wal.copy.bytes": 64 << 10, "wal.copy.interval.ms": 20,
+}  # fmt: skip
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, of 32 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        [_MOUNT, "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "duramen-test", str(place)],
+        capture_output=True, check=False, text=True,
+    )  # fmt: skip
+    if mounted.returncode != 0:
+        pytest.skip("a file system can be mounted by root only; tests/storage has the same with a disk in memory")
+    yield place
+    subprocess.run([_UNMOUNT, "-l", str(place)], check=True)
+
+
+def _fill(place: Path) -> Path:
+    """Take all the space there is."""
+    filler = place / "filler"
+    with filler.open("ab", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while file.write(bytes(size)):
+                    pass
+            except OSError:
+                continue
+    return filler
+
+
+def _create(connection: Connection, number: int) -> Message:
+    topic = {"name": f"n{number}", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    wish = {"topics": [topic], "timeout_ms": 10_000, "validate_only": False}
+    (answer,) = connection.request(ApiKey.CREATE_TOPICS, wish)["topics"]
+    return cast("Message", answer)
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    with NodeProcess(small_disk / "data", {**_SETTINGS, "group.initial.rebalance.delay.ms": 0}) as node:
+        connection = connect(node)
+        stream_id(connection, "full")
+        batch = batch_of(bytes(20_000))
+        acknowledged: list[int] = []
+
+        def write() -> PartitionResponse:
+            answer = produce_bytes(connection, "full", batch)
+            if answer.error_code == 0:
+                acknowledged.append(answer.base_offset)
+            return answer
+
+        for _ in range(50):
+            assert write().error_code == 0
+        filler = _fill(small_disk)
+        # What is preallocated is still written; then nothing is, and the client is told why.
+        refused = until(lambda: (answer := write()).error_code and answer)
+        assert isinstance(refused, PartitionResponse)
+        assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "disk is full" in (refused.message or "")
+        assert metric(node, "duramen_storage_full") == 1
+        # What is small finds room a little longer.
+        answer = next(answer for number in range(1000) if (answer := _create(connection, number))["error_code"])
+        assert answer["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "disk is full" in answer["error_message"]
+        # Reads go on.
+        found = CONFLUENT.consume(node.kafka, "full", 1, len(acknowledged))
+        assert [read.place.offset for read in found] == acknowledged
+        # A client that repeats what may be repeated gets through when there is space again.
+        told: list[KafkaError | None] = []
+
+        def on_delivery(error: KafkaError | None, _: Delivered) -> None:
+            told.append(error)
+
+        patient = Producer({"bootstrap.servers": node.kafka, "enable.idempotence": True})
+        patient.produce("full", bytes(20_000), on_delivery=on_delivery)
+        patient.poll(0)
+        assert write().error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        filler.unlink()
+        assert patient.flush(60) == 0
+        assert told == [None]
+        until(lambda: write().error_code == 0)
+        assert metric(node, "duramen_storage_full") == 0
+        # Nothing acknowledged is lost by a crash now.
+        connection.close()
+        node.kill()
+        node.restart()
+        found = CONFLUENT.consume(node.kafka, "full", 1, len(acknowledged) + 1)
+        assert set(acknowledged) < {read.place.offset for read in found}
+        assert [read.place.offset for read in found] == list(range(len(acknowledged) + 1))
+        assert node.stop() == 0
+        assert "Traceback" not in node.log_path.read_text()
+
+
+def test_a_node_does_not_start_on_a_full_disk_and_has_everything_when_there_is_space(small_disk: Path) -> None:
+    node = NodeProcess(small_disk / "data", _SETTINGS).start()
+    records = [Record(b"%d" % number) for number in range(100)]
+    CONFLUENT.produce(node.kafka, "full", records)
+    node.kill()
+    filler = _fill(small_disk)
+    with pytest.raises(ServerUnreachable, match="cannot be used: No space left on device"):
+        node.start()
+    assert "Traceback" not in node.log_path.read_text()
+    filler.unlink()
+    with node:
+        found = CONFLUENT.consume(node.kafka, "full", 1, 100)
+        assert [read.value for read in found] == [record.value for record in records]
