@@ -21,22 +21,23 @@ def _document(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-@pytest.mark.parametrize("door", ["kafka", "nats"])
-def test_latency(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize(("door", "sizes", "runs"), [("kafka", [256, 1_000_000], 2), ("nats", [1024], 1)])
+def test_latency(tmp_path: Path, door: str, sizes: list[int], runs: int) -> None:
+    asked = [word for size in sizes for word in ("--size", str(size))]
     ran = _bench(
-        tmp_path, "latency", "--door", door, "--duration", "0.2", "--rate", "200", "--size", "256B", "--size", "1MB",
-        "--runs", "2", "--durability", "sync",
+        tmp_path, "latency", "--door", door, "--duration", "0.2", "--rate", "200", "--runs", str(runs),
+        "--durability", "sync", *asked,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert "duramen sync" in ran.stdout
     output = tmp_path / "duramen-bench"
     cells = _document(output / f"latency-{door}.json")["latency"]
     assert [(cell["name"], cell["value_bytes"]) for cell in cells] == [
-        (name, size) for size in (256, 1_000_000) for name in ("bare write + fdatasync", "bare write", "duramen sync")
+        (name, size) for size in sizes for name in ("bare write + fdatasync", "bare write", "duramen sync")
     ]
     for cell in cells:
-        assert [run["samples"] for run in cell["runs"]] == [40, 40]
-        assert cell["samples"] == 80
+        assert [run["samples"] for run in cell["runs"]] == [40] * runs
+        assert cell["samples"] == 40 * runs
         assert set(cell["percentiles_ms"]) == {"0", "10", "25", "50", "75"}
     assert (output / f"latency-{door}.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(path.name for path in output.iterdir()) == [f"latency-{door}.json", f"latency-{door}.png"]

@@ -121,7 +121,7 @@ def command() -> None:
     """
 
 
-@command.command("latency")
+@command.command("latency", short_help="From publish to acknowledgement.")
 @_rate
 @_duration(30.0)
 @_sizes
@@ -137,7 +137,7 @@ def _latency(output: Path, **options: Any) -> None:
     latency(output, **options)
 
 
-@command.command("throughput")
+@command.command("throughput", short_help="Publishing and reading many messages.")
 @_messages(100_000, "1GB")
 @_sizes
 @_runs(1)
@@ -155,7 +155,7 @@ def _throughput(output: Path, **options: Any) -> None:
 _ROUNDS_HELP: Final = "Rounds in which the systems take turns."
 
 
-@command.command("targets")
+@command.command("targets", short_help="Every target, and whether it is met.")
 @click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
 @click.option("--scale", type=click.FloatRange(0.001, 1000), default=1.0, show_default=True,
               help="Longer or shorter than usual by this factor.")  # fmt: skip
@@ -170,7 +170,7 @@ def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, sp
     targets(output, peers=peers, spark=spark, effort=scaled(rounds, scale))
 
 
-@command.command("all")
+@command.command("all", short_help="All three, in a quarter of an hour.")
 @_rate
 @_duration(4.0)
 @_messages(100_000, "200MB")

@@ -11,6 +11,7 @@ from typing import Final, Literal, Self
 from duramen.base.errors import DependencyMissing, DuramenError, RequestTimedOut, ServerUnreachable
 from duramen.bench.contenders import Contender
 from duramen.bench.nats import NatsConnection
+from duramen.bench.peers import servers
 from duramen.bench.peers.ports import free_ports
 from duramen.codec.nats import encode_pub, parse_header_block
 
@@ -20,7 +21,6 @@ SyncInterval = Literal["default", "always"]
 """What the server syncs: every two minutes, or before each acknowledgement."""
 
 _START_S: Final = 10.0
-_STOP_S: Final = 5.0
 _LARGEST_PAYLOAD_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -49,11 +49,7 @@ class JetStream:
             f"jetstream {{\n    store_dir: {json.dumps(str(self._directory / 'store'))}{interval}\n}}\n"
         )
         log = self._directory / "nats-server.log"
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [executable, "--config", str(config)],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-            )  # fmt: skip
+        self._process = servers.start([executable, "--config", str(config)], log)
         deadline_s = time.monotonic() + _START_S
         while True:
             try:
@@ -70,12 +66,7 @@ class JetStream:
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            servers.stop(self._process)
 
     def stream(self, name: str) -> Contender:
         """A new stream in files, bound to a subject of its own."""

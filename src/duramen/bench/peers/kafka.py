@@ -14,6 +14,7 @@ from typing import Final, Literal, Self
 
 from duramen.base.errors import DependencyMissing, DuramenError, ServerUnreachable
 from duramen.bench.contenders import Contender
+from duramen.bench.peers import servers
 from duramen.bench.peers.ports import free_ports
 from duramen.client import Admin, Cluster
 from duramen.spark.java import find_java
@@ -28,7 +29,6 @@ _CLUSTER_ID: Final = "ZHVyYW1lbi1iZW5jaC0wMQ"
 _FETCH_S: Final = 600.0
 _FORMAT_S: Final = 60.0
 _START_S: Final = 60.0
-_STOP_S: Final = 15.0
 
 # Kafka's tools need kafka-tools-api, which the broker itself does without.
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -116,10 +116,7 @@ class ApacheKafka:
             )  # fmt: skip
             if formatted.returncode != 0:
                 raise ServerUnreachable(f"Apache Kafka cannot format its directory: {_tail(log)}")
-            self._process = subprocess.Popen(
-                [*command, "kafka.Kafka", str(properties)],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-            )  # fmt: skip
+        self._process = servers.start([*command, "kafka.Kafka", str(properties)], log)
         deadline_s = time.monotonic() + _START_S
         while True:
             try:
@@ -134,12 +131,7 @@ class ApacheKafka:
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            servers.stop(self._process)
 
     def topic(self, name: str, flush: Flush, partitions: int = 1) -> Contender:
         """A new topic."""

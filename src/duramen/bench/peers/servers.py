@@ -1,0 +1,38 @@
+"""A peer's server process: it ends with us, however we end, and is given a moment to stop by itself."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from duramen.base.errors import ServerUnreachable
+from duramen.node import tether
+
+__all__ = ["start", "stop"]
+
+_STOP_S: Final = 15.0
+
+
+def start(command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
+    """Start it in a session of its own, its output appended to `log`. Raises ServerUnreachable where it cannot run."""
+    if sys.platform == "linux":
+        command = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), *command]
+    with log.open("ab") as output:
+        try:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        except OSError as error:
+            raise ServerUnreachable(f"{command[0]} cannot be run: {error.strerror or error}") from None
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """Ask it to stop, then make it, and wait until it is gone."""
+    process.terminate()
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
