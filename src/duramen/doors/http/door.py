@@ -204,13 +204,10 @@ def _json(value: Any, status: int = 200) -> Response:
 
 async def _body(request: Request, type_: type[T]) -> T:
     content = bytearray()
-    try:
-        async for chunk in request.stream():
-            content += chunk
-            if len(content) > _LARGEST_BODY_BYTES:
-                raise HTTPException(413, f"a body has at most {_LARGEST_BODY_BYTES} bytes")
-    except ClientDisconnect:
-        raise RequestInvalid("the body is cut off") from None
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > _LARGEST_BODY_BYTES:
+            raise HTTPException(413, f"a body has at most {_LARGEST_BODY_BYTES} bytes")
     try:
         return msgspec.json.decode(content, type=type_)
     except msgspec.MsgspecError as error:

@@ -41,6 +41,11 @@ class Door(Protocol):
     bad_requests: Counter
     receive_buffer: memoryview
     largest_request: int
+    unanswered_bytes: int
+    slow_readers: int
+
+    def piece_bytes(self) -> int:
+        """How much of an answer a connection may read from a log at once."""
 
     def opened(self, connection: "KafkaConnection") -> None:
         """A connection is there."""
