@@ -10,6 +10,7 @@ import pytest
 from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.metrics import CATALOGUE
 from duramen.cli.main import cli
+from duramen.codec.kafka.versions import APIS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
@@ -34,6 +35,13 @@ def test_every_setting() -> None:
     text = page("settings.md")
     assert [name for name in (*BROKER, *STREAM) if f"### `{name}`\n" not in text] == []
     assert [one.name for one in BROKER.values() if f"`{one.environment_name}`" not in text] == []
+
+
+def test_every_api_of_the_kafka_door_with_its_versions() -> None:
+    rows = re.findall(r"^\| (\w+) \| (\d+) \| (\d+) to (\d+) \|$", page("doors/kafka.md"), re.MULTILINE)
+    assert [(name.lower(), *map(int, numbers)) for name, *numbers in rows] == [
+        (api.key.name.replace("_", "").lower(), int(api.key), api.low, api.high) for api in APIS.values()
+    ]
 
 
 def test_every_command_and_option() -> None:

@@ -74,7 +74,8 @@ BROKER = _by_name(
             "The largest record batch a stream takes, compressed, unless its max.message.bytes says otherwise.",
             kafka=True, unit="bytes", minimum=0, maximum=_INT32_MAX),
     Setting("socket.request.max.bytes", "integer", 104_857_600,
-            "The largest request the Kafka door takes; a larger one closes its connection.",
+            "The largest request the Kafka door takes; a larger one closes its connection. No request is larger than a "
+            "quarter of `memory.limit.bytes`.",
             kafka=True, unit="bytes", minimum=1024, maximum=_INT32_MAX),
     Setting("fetch.max.bytes", "integer", 57_671_680,
             "The most record bytes in one answer to a fetch.",
