@@ -37,6 +37,9 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     """An unsigned varint of at most ten bytes."""
     result = shift = 0
     try:
+        byte = buffer[position]
+        if byte < 0x80:  # nearly always
+            return byte, position + 1
         while True:
             byte = buffer[position]
             position += 1

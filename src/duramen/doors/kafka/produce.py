@@ -22,49 +22,51 @@ __all__ = ["handle_init_producer_id", "handle_produce"]
 _ACKS: Final = (0, 1, -1)
 _FIRST_OF_THIS_FORMAT: Final = 3
 _ADMIN_CLIENT: Final = "__admin_client"  # as Apache Kafka lets its own tools write to internal topics
+_NO_ANSWER: Final = PartitionResponse(-1, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
 _NO_BATCH: Final = memoryview(b"")
 
 
 class _Pending:
     """A produce request whose batches are not all acknowledged yet."""
 
-    __slots__ = ("_acks", "_exchange", "_left", "_partitions", "_topics")
+    __slots__ = ("_acks", "_exchange", "_left", "_topics")
 
     def __init__(self, exchange: Exchange, acks: int) -> None:
         self._exchange = exchange
         self._acks = acks
         self._left = 1  # for the request itself, until all of it has been handed over
-        self._topics: list[tuple[str, int]] = []
-        self._partitions: list[PartitionResponse] = []
+        self._topics: list[TopicResponse] = []
 
-    def topic(self, name: str, partitions: int) -> None:
-        """The next `partitions` answers belong to this topic."""
-        self._topics.append((name, partitions))
-
-    def place(self, index: int) -> int:
-        """The place of another partition's answer."""
-        self._left += 1
-        self._partitions.append(PartitionResponse(index, ErrorCode.UNKNOWN_SERVER_ERROR, -1))
-        return len(self._partitions) - 1
+    def topic(self, name: str, partitions: int) -> list[PartitionResponse]:
+        """Where the answers of this topic's `partitions` batches belong."""
+        self._left += partitions
+        places = [_NO_ANSWER] * partitions
+        self._topics.append(TopicResponse(name, places))
+        return places
 
     def done(
-        self, place: int, partition: Partition, batch: memoryview, base_offset: int, error: DuramenError | None
+        self,
+        places: list[PartitionResponse],
+        place: int,
+        partition: Partition,
+        batch: memoryview,
+        base_offset: int,
+        error: DuramenError | None,
     ) -> None:
         """One partition's batch is acknowledged or refused."""
         if error is not None:
-            self.refuse(place, error_code(error), str(error))
+            self.refuse(places, place, partition.index, error_code(error), str(error))
             return
         # The broker has written its time into the batch where it is the one that counts.
         append_ms = header(batch).max_timestamp if partition.stream.append_time else -1
-        start_offset = partition.log.start_offset
-        self._partitions[place] = PartitionResponse(
-            partition.index, ErrorCode.NONE, base_offset, append_ms, start_offset
-        )
+        places[place] = PartitionResponse(partition.index, 0, base_offset, append_ms, partition.log.start_offset)
         self.finish()
 
-    def refuse(self, place: int, code: ErrorCode, message: str) -> None:
+    def refuse(
+        self, places: list[PartitionResponse], place: int, index: int, code: ErrorCode, message: str
+    ) -> None:  # fmt: skip
         """One partition's batch was not taken."""
-        self._partitions[place] = PartitionResponse(self._partitions[place].partition, code, -1, message=message)
+        places[place] = PartitionResponse(index, code, -1, message=message)
         self.finish()
 
     def finish(self) -> None:
@@ -75,12 +77,7 @@ class _Pending:
         if self._acks == 0:
             self._exchange.send(None)
             return
-        topics = []
-        first = 0
-        for name, count in self._topics:
-            topics.append(TopicResponse(name, self._partitions[first : first + count]))
-            first += count
-        self._exchange.reply_body(encode_body(self._exchange.version, topics))
+        self._exchange.reply_body(encode_body(self._exchange.version, self._topics))
 
 
 def handle_produce(context: Context, exchange: Exchange) -> None:
@@ -89,10 +86,9 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
     pending = _Pending(exchange, request.acks)
     find = context.broker.streams.find
     for name, partitions in request.topics:
-        pending.topic(name, len(partitions))
+        places = pending.topic(name, len(partitions))
         stream = find(name)
-        for index, records in partitions:
-            place = pending.place(index)
+        for place, (index, records) in enumerate(partitions):
             if stream is None or not 0 <= index < len(stream.partitions):
                 code, why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of {name}"
             elif exchange.version < _FIRST_OF_THIS_FORMAT:
@@ -104,9 +100,9 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
             else:
                 partition = stream.partitions[index]
                 batch = records if records is not None else _NO_BATCH
-                partition.append(batch, partial(pending.done, place, partition, batch))
+                partition.append(batch, partial(pending.done, places, place, partition, batch))
                 continue
-            pending.refuse(place, code, why)
+            pending.refuse(places, place, index, code, why)
     pending.finish()
 
 
