@@ -1,5 +1,6 @@
 """The docs name everything there is: settings, commands, options, metrics; and what they link to is there."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,3 +73,16 @@ def test_every_page_is_reached_from_the_docs() -> None:
     index = page("README.md")
     pages = [path.relative_to(ROOT / "docs") for path in PAGES if path.is_relative_to(ROOT / "docs")]
     assert [str(path) for path in pages if path.name != "README.md" and f"]({path})" not in index] == []
+
+
+def test_everything_public_in_src_says_what_it_is() -> None:
+    """Modules, classes and functions that others may use; methods too, unless they implement a documented one."""
+    missing = []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        public = [node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
+        for node in (tree, *public):
+            name = getattr(node, "name", "")
+            if not name.startswith("_") and ast.get_docstring(node) is None:
+                missing.append(f"{path.relative_to(ROOT)} {name}")
+    assert missing == []

@@ -40,11 +40,8 @@ def nothing_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(owner, name, forbidden)
 
 
-@pytest.mark.usefixtures("nothing_of_the_machine")
-def test_produce_sync_fetch_join_and_a_session_that_lapses() -> None:
-    hand = ManualBroker({"group.initial.rebalance.delay.ms": 3000})
-    hand.create("flights", partitions=2)
-    broker, clock, worker = hand.broker, hand.clock, hand.worker
+def produce_sync_and_fetch(hand: ManualBroker) -> None:
+    broker, worker = hand.broker, hand.worker
 
     # A consumer asks for records where there are none, and is willing to wait for half a second.
     waiting, _ = hand.fetch(("flights", 0, 0), ("flights", 1, 0), min_bytes=1, max_wait_ms=500)
@@ -88,6 +85,10 @@ def test_produce_sync_fetch_join_and_a_session_that_lapses() -> None:
     hand.advance(1)
     assert waiting.value[0].slice is None
 
+
+def join_and_sync(hand: ManualBroker) -> None:
+    broker, worker = hand.broker, hand.worker
+
     # Two members join a group. Its coordinator holds the first rebalance open for three seconds for more of them.
     ready: Answer[None] = Answer()
     broker.ensure_offsets_stream(ready)
@@ -121,14 +122,21 @@ def test_produce_sync_fetch_join_and_a_session_that_lapses() -> None:
     assert (mine.value.assignment, others.value.assignment) == (b"partition 1", b"partition 0")
     assert broker.groups.describe("airlines").state is GroupState.STABLE
 
+
+def commit(hand: ManualBroker, key: OffsetKey, offset: CommittedOffset) -> None:
+    broker = hand.broker
+
     # A commit, too, is acknowledged when it is on disk.
     committed: Answer[list[None]] = Answer()
-    key, offset = OffsetKey("airlines", "flights", 0), CommittedOffset(3, 1, "", clock.wall_ms())
     broker.groups.commit("airlines", CommitMember("a", None, 1), [(key, offset)], committed)
     assert broker.groups.committed(key) is None
     hand.settle()
     assert committed.value == [None]
     assert broker.groups.committed(key) == offset
+
+
+def let_a_session_lapse(hand: ManualBroker) -> None:
+    broker = hand.broker
 
     # One of the two keeps sending signs of life. The session of the other lapses after ten seconds of silence.
     def heartbeat(name: str) -> BaseException | None:
@@ -142,6 +150,17 @@ def test_produce_sync_fetch_join_and_a_session_that_lapses() -> None:
     hand.advance(1000)
     assert broker.groups.describe("airlines").state is GroupState.PREPARING
     assert isinstance(heartbeat("b"), UnknownMember)
+
+
+@pytest.mark.usefixtures("nothing_of_the_machine")
+def test_produce_sync_fetch_join_and_a_session_that_lapses() -> None:
+    hand = ManualBroker({"group.initial.rebalance.delay.ms": 3000})
+    hand.create("flights", partitions=2)
+    produce_sync_and_fetch(hand)
+    join_and_sync(hand)
+    key, offset = OffsetKey("airlines", "flights", 0), CommittedOffset(3, 1, "", hand.clock.wall_ms())
+    commit(hand, key, offset)
+    let_a_session_lapse(hand)
 
     # The power fails. Everything that was acknowledged is there afterwards: records, group and offsets.
     hand.crash()

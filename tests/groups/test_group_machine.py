@@ -189,7 +189,7 @@ class GroupMachine(RuleBasedStateMachine):
     # -- what must hold -----------------------------------------------------------------------------
 
     def _gone(self, member_id: str) -> None:
-        """This member has a reason to be gone."""
+        """The member has a reason to be gone."""
         self.before.pop(member_id, None)
 
     def _look(self) -> None:
