@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaException
-from tests.clients import Place
+from tests.clients import Place, until
 from tests.untyped import untyped
 
 __all__ = ["MEMBERS", "Member"]
@@ -91,6 +91,9 @@ class _KafkaPython(Member):
         }  # fmt: skip
         consumer = untyped("kafka").KafkaConsumer(self.stream, **settings | self.options)
         try:
+            # It loses a rebalance of its own that fresh metadata caused and that outlives a poll, so the first poll
+            # waits until it knows the partitions.
+            until(lambda: consumer.partitions_for_topic(self.stream))
             while not self.leaving.is_set():
                 batches = consumer.poll(_POLL_S * 1000)
                 self.assigned = frozenset(one.partition for one in consumer.assignment())
