@@ -19,8 +19,17 @@ from duramen.base.errors import (
 )
 from duramen.broker.coordinator import CommitMember, Leaving
 from duramen.broker.offsets import OFFSETS_STREAM
-from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.codec.batch import NewRecord, encode
+from duramen.groups.records import (
+    CommittedOffset,
+    GroupKey,
+    OffsetKey,
+    encode_key,
+    encode_offset,
+    partition_for,
+)
 from duramen.groups.values import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
+from duramen.storage.log import Log
 from duramen.testing.broker import Answer, ManualBroker
 
 SIMPLE = CommitMember("", None, -1)
@@ -195,6 +204,65 @@ def test_commits_and_groups_survive(groups: ManualBroker, how: str, seed: int) -
     assert heartbeat(groups, "with a member", who) is None
     groups.advance(10_000)
     assert isinstance(heartbeat(groups, "with a member", who), UnknownMember)
+
+
+def offsets_log(hand: ManualBroker, group: str) -> tuple[int, Log]:
+    """The partition that keeps a group, and its log."""
+    partitions = hand.broker.streams.get(OFFSETS_STREAM).partitions
+    index = partition_for(group, len(partitions))
+    return index, partitions[index].log
+
+
+def test_damage_to_the_stream_of_offsets_loses_what_it_hits_and_nothing_else(groups: ManualBroker) -> None:
+    groups.create("b")
+    commit(groups, "whole", SIMPLE, 4)
+    for offset in (1, 2, 3):
+        commit(groups, "g", SIMPLE, offset)
+        groups.settle()
+    commit(groups, "g", SIMPLE, *[7] * 3, topic="b")
+    groups.stop()
+    index, log = offsets_log(groups, "g")
+    groups.files.corrupt(log.active.path + ".log", log.active.size * 3 // 5)  # the commit of 3
+    groups.views.clear()
+    groups.start()
+    assert committed(groups, "whole") == {("a", 0): 4}
+    assert committed(groups, "g") == {("a", 0): 2, ("b", 0): 7, ("b", 1): 7, ("b", 2): 7}
+    (said,) = groups.reports
+    assert said.startswith(f"record 2 in partition {index} of __consumer_offsets cannot be read")
+    assert groups.metrics.counter("duramen_damaged_ranges_total").value == 1
+    answer = commit(groups, "g", SIMPLE, 9)
+    groups.settle()
+    assert answer.value == [None]
+    groups.restart()
+    assert committed(groups, "g")["a", 0] == 9
+    assert len(groups.reports) == 1, "what is known to be lost is not looked at again"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"\x00\x01\xff", b"v"),
+        (encode_key(OffsetKey("g", "a", 0)), b"v"),
+        (encode_key(GroupKey("g")), b"v"),
+        (b"", None),
+    ],
+)
+def test_a_record_that_says_nothing_is_passed_over(groups: ManualBroker, key: bytes, value: bytes | None) -> None:
+    commit(groups, "g", SIMPLE, 5)
+    groups.settle()
+    index, _ = offsets_log(groups, "g")
+    partition = groups.broker.streams.get(OFFSETS_STREAM).partition(index)
+    good = NewRecord(1, encode_key(OffsetKey("g", "b", 0)), encode_offset(CommittedOffset(8, 1, "", 1)))
+    stored: Answer[int] = Answer()
+    partition.append(encode([NewRecord(1, key, value), good]), stored)
+    groups.settle()
+    assert stored.value == 1
+    groups.create("b")
+    groups.restart()
+    assert committed(groups, "g") == {("a", 0): 5, ("b", 0): 8}
+    assert listed(groups) == {"g": GroupState.EMPTY}
+    (said,) = groups.reports
+    assert said.startswith(f"record 1 in partition {index} of __consumer_offsets cannot be read")
 
 
 def test_a_view_that_does_not_fit_its_log_is_derived_anew(groups: ManualBroker) -> None:

@@ -24,6 +24,7 @@ def test_create_twice_and_differently(duramen: Run, stream_name: str) -> None:
     [
         (("a/b",), "[name-invalid]"),
         (("..",), "[name-invalid]"),
+        (("__x",), "__ begins the broker's own [name-invalid]"),
         (("x" * 250,), "[name-invalid]"),
         (("s", "--config", "retention.sm=1"), "did you mean retention.ms? [config-invalid]"),
         (("s", "--config", "retention.ms=soon"), "'soon' does not fit; it must be a time such as 30000 or 30s"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from duramen.base.errors import BatchCorrupt, ConfigInvalid, NameInvalid, PartitionsInvalid, SubjectInvalid
 from duramen.controller.decisions import (
     LARGEST_PARTITIONS,
+    LONGEST_SUBJECT_BYTES,
     Definition,
     check_config,
     check_name,
@@ -70,6 +71,15 @@ def test_names_that_kafka_does_not_take(name: str) -> None:
         check_name(name)
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__mine", "__"])
+def test_names_that_are_the_broker_s_own(name: str) -> None:
+    state = ControllerState()
+    for idempotent in (False, True):
+        with pytest.raises(NameInvalid, match="own"):
+            create_stream(state, Definition(name, 1), stream_id=UUID(int=1), now_ms=0, idempotent=idempotent)
+    assert create_stream(state, Definition(name, 1, internal=True), stream_id=UUID(int=1), now_ms=0)
+
+
 @pytest.mark.parametrize("partitions", [0, -1, -(1 << 31), LARGEST_PARTITIONS + 1, (1 << 31) - 1])
 def test_counts_that_cannot_be(partitions: int) -> None:
     with pytest.raises(PartitionsInvalid, match=str(partitions)):
@@ -129,6 +139,15 @@ def test_subjects(subject: str) -> None:
 def test_subjects_that_nats_does_not_take(subject: str) -> None:
     with pytest.raises(SubjectInvalid):
         check_subject(subject)
+
+
+@pytest.mark.parametrize("letter", ["x", "ä"])
+def test_a_subject_has_a_largest_size(letter: str) -> None:
+    longest = letter * (LONGEST_SUBJECT_BYTES // len(letter.encode()))
+    check_subject(longest)
+    with pytest.raises(SubjectInvalid, match="1024 at most") as raised:
+        check_subject(longest + letter)
+    assert len(str(raised.value)) < 200
 
 
 def test_wide_subjects() -> None:

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duramen.base.errors import LogDamaged, OffsetOutOfRange
-from duramen.codec.batch import batches, records
+from duramen.codec.batch import Header, batches, records
 from duramen.storage.index import BLOCK_BYTES
 from duramen.storage.log import Log, LogConfig
 from duramen.storage.reader import Blocked, Slice
+from duramen.storage.scanning import scan_log
 from duramen.storage.store import StoreLimits
 from duramen.testing.store import StoreOnDoubles
 
@@ -178,6 +179,58 @@ class TestDamage:
         assert sorted(good + bad) == list(range(300))
         limit = {"record": 1, "offset": 2, "length": 70, "epoch": 70}[where]
         assert len(bad) <= limit, "no more than the block"
+
+    @pytest.mark.parametrize("where", ["record", "offset", "length", "epoch", "several", "magic", "end"])
+    def test_a_scan_goes_round_it_and_names_it(self, where: str) -> None:
+        size = 1070
+        places = {"record": 500, "offset": 7, "length": 11, "epoch": 15, "several": 600, "magic": 16, "end": 199 * size}
+        doubles, log = self.damaged(100 * size + places[where])
+        if where == "several":
+            for at in (0, 101, 103, 250):
+                doubles.files.corrupt(log.active.path + ".log", at * size + 300)
+        good, lost = self.scan(doubles, log)
+        assert sorted([*good, *(offset for first, last in lost for offset in range(first, last + 1))]) == list(
+            range(300)
+        )
+        expected = {
+            "several": [(0, 0), (100, 101), (103, 103), (250, 250)],
+            "record": [(100, 100)],
+            "end": [(299, 299)],
+        }
+        assert lost == expected.get(where, lost)
+        assert 1 <= sum(last - first + 1 for first, last in lost) <= 70, "no more than the block"
+
+    def scan(self, doubles: StoreOnDoubles, log: Log) -> tuple[list[int], list[tuple[int, int]]]:
+        good: list[int] = []
+        lost: list[tuple[int, int]] = []
+        ended: list[object] = []
+
+        def take(_: Header, batch: bytes) -> None:
+            good.extend(record.offset for record in records(batch))
+
+        scan_log(doubles.store, log, 0, take, ended.append, lambda first, last, _: lost.append((first, last)))
+        doubles.settle()
+        assert ended == [None]
+        return good, lost
+
+    def test_a_scan_that_is_not_to_go_round_it_ends_with_it(self) -> None:
+        doubles, log = self.damaged(100 * 1070 + 500)
+        ended: list[object] = []
+        scan_log(doubles.store, log, 0, lambda *_: None, ended.append)
+        doubles.settle()
+        assert [type(error) for error in ended] == [LogDamaged]
+
+    def test_a_scan_of_a_segment_cut_short_has_all_that_is_there(self) -> None:
+        doubles = filled([1000] * 300)
+        whole = len(doubles.values(doubles.log()))
+        doubles.stop()
+        path = doubles.log().active.path + ".log"
+        doubles.files.open(path).truncate(200_000)
+        doubles.boot()
+        good, lost = self.scan(doubles, doubles.log())
+        first = good[-1] + 1
+        assert good == list(range(first))
+        assert lost == [(first, whole - 1)]
 
     def test_a_bulk_read_stops_before_it_and_goes_on_behind_it(self) -> None:
         doubles, log = self.damaged(100 * 1070 + 500)

@@ -159,8 +159,8 @@ STREAM = _by_name(
             " survives a restart. A change takes effect at a segment roll, after everything before it is synced.",
             scope="stream", dynamic=True, choices=("sync", "os", "memory"), broker_default="log.durability"),
     Setting("cleanup.policy", "choice", "delete",
-            "`delete` drops old segments by the retention settings; `compact` keeps the newest record of each "
-            "key.",
+            "`delete` drops old segments by the retention settings; `compact` is kept, but has no effect yet, since "
+            "compaction is not there: every record needs a key, and by `compact` nothing is dropped.",
             scope="stream", kafka=True, dynamic=True, choices=("delete", "compact", "compact,delete"),
             broker_default="log.cleanup.policy"),
     Setting("retention.ms", "integer", 7 * _DAY_MS,

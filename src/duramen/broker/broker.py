@@ -91,7 +91,7 @@ class Broker:
         self._largest_size = settings.integer("memory.limit.bytes") // _PARTITIONS_SHARE // _PARTITION_BYTES
         self.streams = Streams(store, settings, ports.clock, metrics)
         self.fetches = Fetches(store, ports.clock, deadlines, metrics)
-        self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock)
+        self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock, metrics)
         self.groups = Coordinator(self._offsets, ports.clock, deadlines, ports.randomness, settings, metrics)
         quorum = LogQuorum(store, ports.clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._on_event)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from duramen.base.errors import CoordinatorLoading, DuramenError
+from duramen.base.errors import BatchCorrupt, CoordinatorLoading, DuramenError
+from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
-from duramen.codec.batch import Header, NewRecord, check, encode, records
+from duramen.codec.batch import Header, NewRecord, Record, check, encode, records
 from duramen.groups.records import (
     CommittedOffset,
     GroupKey,
@@ -27,7 +28,7 @@ from duramen.groups.records import (
 )
 from duramen.groups.values import GroupSnapshot
 from duramen.storage.log import Log
-from duramen.storage.scanning import scan_log
+from duramen.storage.scanning import OnDamage, scan_log
 from duramen.storage.store import Store
 from duramen.storage.view import Change, View
 
@@ -67,21 +68,26 @@ def _after(prefix: bytes) -> bytes:
     return kept[:-1] + bytes((kept[-1] + 1,))
 
 
-def _changes(batch: bytes) -> Iterator[Change]:
-    for record in records(batch, verify=False):
-        if record.key is not None:
-            key = decode_key(record.key)
-            if key is not None:
-                yield _row_key(key), record.value
+def _change(record: Record) -> Change | None:
+    """The row that a record stands for; None for one of a later version. Raises BatchCorrupt."""
+    key = None if record.key is None else decode_key(record.key)
+    if key is None:
+        return None
+    if record.value is not None and isinstance(key, OffsetKey):
+        decode_offset(record.value)
+    elif record.value is not None:
+        decode_group(record.value)
+    return _row_key(key), record.value
 
 
 class Offsets:
     """Stores and reads what groups commit. A group's records lie in the partition that its name hashes to."""
 
-    def __init__(self, store: Store, view: View, clock: Clock) -> None:
+    def __init__(self, store: Store, view: View, clock: Clock, metrics: Metrics) -> None:
         self._store = store
         self._view = view
         self._clock = clock
+        self._damaged = metrics.counter("duramen_damaged_ranges_total")
         self._stream: Stream | None = None
 
     def use(self, stream: Stream) -> None:
@@ -94,36 +100,62 @@ class Offsets:
         return self._stream is not None
 
     def recover(self, report: Callable[[str], None], done: Callable[[DuramenError | OSError | None], None]) -> None:
-        """Bring the view to the end of the log, from the position it holds or, where that does not fit, anew."""
+        """Bring the view to the end of the log, from the position it holds or, where that does not fit, anew.
+
+        What is damaged is reported and counted, and the rest taken in.
+        """
         partitions = list(self._stream.partitions) if self._stream is not None else []
         logs = [partition.log for partition in partitions]
         if not self._view.belongs_to(logs) or not all(self._view.fits(log) for log in logs):
             report("the view of consumer offsets does not fit its log: it is derived anew")
             self._view.discard()
-        self._recover(partitions, done)
+        self._recover(partitions, report, done)
 
-    def _recover(self, partitions: list[Partition], done: Callable[[DuramenError | OSError | None], None]) -> None:
+    def _recover(
+        self,
+        partitions: list[Partition],
+        report: Callable[[str], None],
+        done: Callable[[DuramenError | OSError | None], None],
+    ) -> None:
         while partitions:
-            log = partitions.pop().log
+            partition = partitions.pop()
+            log = partition.log
             if self._view.position(log) < log.high_watermark:
-                following = partial(self._recovered, partitions, done)
-                scan_log(self._store, log, self._view.position(log), partial(self._take, log), following)
+                lost = partial(self._lost, partition.index, report)
+                scan_log(
+                    self._store, log, self._view.position(log), partial(self._take, log, lost),
+                    lambda error: done(error) if error is not None else self._recover(partitions, report, done),
+                    lost,
+                )  # fmt: skip
                 return
         done(None)
 
-    def _recovered(
-        self,
-        partitions: list[Partition],
-        done: Callable[[DuramenError | OSError | None], None],
-        error: DuramenError | OSError | None,
-    ) -> None:
-        if error is not None:
-            done(error)
-        else:
-            self._recover(partitions, done)
+    def _lost(
+        self, partition: int, report: Callable[[str], None], first: int, last: int, error: DuramenError
+    ) -> None:  # fmt: skip
+        self._damaged.value += 1
+        which = f"record {first}" if first == last else f"records {first} to {last}"
+        report(
+            f"{which} in partition {partition} of {OFFSETS_STREAM} cannot be read,"
+            f" so a group whose last commit was there goes on from an older one: {error}"
+        )
 
-    def _take(self, log: Log, found: Header, batch: bytes) -> None:
-        self._view.apply(log, found.next_offset, _changes(batch))
+    def _take(self, log: Log, lost: OnDamage, found: Header, batch: bytes) -> None:
+        changes = []
+        offset = found.base_offset
+        try:
+            for record in records(batch, verify=False):
+                offset = record.offset
+                try:
+                    change = _change(record)
+                except BatchCorrupt as error:
+                    lost(offset, offset, error)
+                    continue
+                if change is not None:
+                    changes.append(change)
+        except BatchCorrupt as error:
+            lost(offset, found.next_offset - 1, error)
+        self._view.apply(log, found.next_offset, changes)
 
     def flush(self, done: Callable[[BaseException | None], None] | None = None) -> None:
         """Have the view survive a crash as it is."""

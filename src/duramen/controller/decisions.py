@@ -29,6 +29,7 @@ from duramen.controller.state import STREAM_SIZE, ControllerState, StreamState
 
 __all__ = [
     "LARGEST_PARTITIONS",
+    "LONGEST_SUBJECT_BYTES",
     "PRODUCER_ID_BLOCK",
     "Definition",
     "add_partitions",
@@ -45,6 +46,10 @@ __all__ = [
 
 LARGEST_PARTITIONS: Final = 100_000
 PRODUCER_ID_BLOCK: Final = 1000
+LONGEST_SUBJECT_BYTES: Final = 1024
+"""Well below the 4096 bytes that nats-server takes in a line (`max_control_line`): it hangs up at a longer one."""
+
+_OWN_PREFIX: Final = "__"  # as Apache Kafka calls its internal topics
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -73,6 +78,11 @@ def check_name(name: str) -> None:
 
 def check_subject(subject: str) -> None:
     """Raise SubjectInvalid unless NATS would take the subject for a subscription."""
+    size = len(subject.encode(errors="replace"))
+    if size > LONGEST_SUBJECT_BYTES:
+        raise SubjectInvalid(
+            f"the subject {subject[:80]!r}… has {size} bytes; a subject has {LONGEST_SUBJECT_BYTES} at most"
+        )
     parts = subject.split(".")
     if not all(parts):
         raise SubjectInvalid(f"the subject {subject!r} has an empty token")
@@ -122,6 +132,8 @@ def create_stream(
     SubjectInvalid, StreamExists or StreamDiffers.
     """
     check_name(wish.name)
+    if wish.name.startswith(_OWN_PREFIX) and not wish.internal:
+        raise NameInvalid(f"the name {wish.name} does not fit: {_OWN_PREFIX} begins the broker's own")
     if not 1 <= wish.partitions <= LARGEST_PARTITIONS:
         raise PartitionsInvalid(f"a stream has 1 to {LARGEST_PARTITIONS} partitions, not {wish.partitions}")
     config = _canonical(wish.config)

@@ -157,6 +157,11 @@ class SegmentIndex:
         """The position of a batch at or before the first with a record at or after `timestamp`; `first` is 0."""
         return self._positions[max(0, bisect_left(self._timestamps, timestamp) - 1)]
 
+    def next_start(self, offset: int) -> int | None:
+        """The first offset after `offset` (both relative) that is known to begin a batch; None after the last."""
+        at = bisect_right(self._offsets, offset)
+        return self._offsets[at] if at < len(self._offsets) else None
+
     def last_start(self, position: int) -> Entry | None:
         """The last entry whose position is at or before `position`; None where `first` lies after it."""
         at = bisect_right(self._positions, position) - 1

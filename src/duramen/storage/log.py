@@ -252,6 +252,38 @@ class Log:
             self._windows.clear()
         return plan
 
+    def plan_skip(self, offset: int) -> int | Blocked:
+        """Where to read on after LogDamaged at `offset`: the offset after what is lost, at most the end."""
+        for first, last in self.damage:
+            if first <= offset <= last:
+                return last + 1
+        plan = self._plan_skip(offset)
+        if not isinstance(plan, Blocked):
+            self._windows.clear()
+        return plan
+
+    def _plan_skip(self, offset: int) -> int | Blocked:
+        at = self._segment_at(offset)
+        segment = self.segments[at]
+        file = self.handles.open(segment)
+        index = segment.index
+        if file is not None and (index is None or index.first):
+            return open_index(segment, file)
+        known = index.next_start(offset - segment.base_offset) if index is not None else None
+        following = self.segments[at + 1].base_offset if at + 1 < len(self.segments) else self.end_offset
+        limit = following if known is None else min(following, segment.base_offset + known)
+        # The damage may have left the batch's own header whole: then nothing but this batch is lost.
+        try:
+            position = find_start(segment, file, offset, self._windows)
+            if isinstance(position, Blocked) or file is None or position >= segment.copied:
+                return position if isinstance(position, Blocked) else limit
+            found = Walk(segment, file, self._windows).header(position)
+        except LogDamaged:
+            return limit
+        if isinstance(found, Blocked):
+            return found
+        return found.next_offset if offset < found.next_offset < limit else limit
+
     def _plan_read(self, offset: int, limit_offset: int, max_bytes: int) -> Slice | Blocked | None:
         segment, start = self._hints.get(offset, (None, 0))
         if segment is None or start >= segment.size:

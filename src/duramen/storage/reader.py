@@ -249,11 +249,11 @@ def examine(segment: Segment, file: File, index: SegmentIndex, block: int) -> Bl
     """Look at each batch that touches a block which does not match its CRC, and note which of them are damaged."""
     entry = index.last_start(block << BLOCK_SHIFT)
     start = entry.position if entry is not None else 0
-    stop = min((block + 1) << BLOCK_SHIFT, segment.copied)
+    low, stop = block << BLOCK_SHIFT, min((block + 1) << BLOCK_SHIFT, segment.copied)
     resume = index.start_after(stop, segment.copied)
 
     def job() -> list[tuple[int, int]]:
-        return _damaged_batches(file, start, stop, resume)
+        return _damaged_batches(file, start, low, stop, resume)
 
     def apply(found: list[tuple[int, int]]) -> None:
         segment.examined.add(block)
@@ -262,8 +262,11 @@ def examine(segment: Segment, file: File, index: SegmentIndex, block: int) -> Bl
     return Blocked(job, apply)
 
 
-def _damaged_batches(file: File, start: int, stop: int, resume: int) -> list[tuple[int, int]]:
-    """Ranges of damaged batches among those that start in `start` to `stop`; from a bad length on, up to `resume`."""
+def _damaged_batches(file: File, start: int, low: int, stop: int, resume: int) -> list[tuple[int, int]]:
+    """Ranges of damaged batches among those that start in `start` to `stop`; from a bad length on, up to `resume`.
+
+    The block that does not match its CRC is `low` to `stop`.
+    """
     damage: list[tuple[int, int]] = []
     position, expected = start, -1
     while position < stop:
@@ -277,6 +280,8 @@ def _damaged_batches(file: File, start: int, stop: int, resume: int) -> list[tup
             damage.append((position, position + found.size))
         expected = found.next_offset if sound else -1
         position += found.size
+        if position <= low:
+            start = position
     # Every batch is sound by its own CRC, so the damage is in an offset or epoch, which only the block's CRC covers.
     return damage or [(start, resume)]
 

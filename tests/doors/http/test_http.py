@@ -60,6 +60,7 @@ def test_the_life_of_a_stream(ask: Ask, stream_name: str) -> None:
         ("POST", "/v1/streams", b'{"name": 5}', 400, "Expected `str`, got `int`"),
         ("POST", "/v1/streams", b'{"name": "x", "partition": 5}', 400, "unknown field `partition`"),
         ("POST", "/v1/streams", b'{"name": "x/y"}', 400, "the name 'x/y' does not fit"),
+        ("POST", "/v1/streams", b'{"name": "__consumer_offsets"}', 400, "__ begins the broker's own"),
         ("POST", "/v1/streams", b'{"name": "x", "partitions": 1000000000}', 400, "1 to 100000 partitions"),
         ("POST", "/v1/streams", b'{"name": "x", "partitions": -1}', 400, "1 to 100000 partitions"),
         ("POST", "/v1/streams", b'{"name": "x", "subjects": ["a.>.b"]}', 400, "has a '>' that is not its last token"),

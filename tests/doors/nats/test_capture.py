@@ -125,9 +125,9 @@ class Place:
         self.directory.lock.release()
         return Place(self.files, self.clock)
 
-    def remember(self) -> None:
+    def remember(self, report: Callable[[str], object] = pytest.fail) -> None:
         done: list[None] = []
-        recall(self.broker, self.capture, pytest.fail, lambda: done.append(None))
+        recall(self.broker, self.capture, report, lambda: done.append(None))
         self.worker.settle()
         assert done == [None]
 
@@ -441,6 +441,31 @@ def test_ids_are_known_again_after_a_crash(place: Place) -> None:
         assert ack.get("duplicate", False) == (number >= 17)
         if number >= 17:
             assert (ack["partition"], ack["offset"]) == offsets[b"%d" % number]
+
+
+def test_damage_loses_the_ids_it_hits_and_no_others(place: Place) -> None:
+    place.create("s", "a")
+    for number in range(400):
+        place.take(message("a", b"x" * 500, headers={"Nats-Msg-Id": f"{number}"}))
+        place.settle()
+    place.broker.stop(lambda _: None)
+    place.settle()
+    log = place.broker.streams.get("s").partition(0).log
+    size = log.active.size // 400
+    for number in (0, 117, 118, 300):
+        place.files.corrupt(log.active.path + ".log", number * size + size // 2)
+    again = place.crashed()
+    reports: list[str] = []
+    again.remember(reports.append)
+    assert [line.partition("records ")[2].partition(" of")[0] for line in reports] == [
+        "0 to 0",
+        "117 to 118",
+        "300 to 300",
+    ]
+    for number in range(400):
+        again.take(message("a", reply="r", headers={"Nats-Msg-Id": f"{number}"}))
+        ((_, ack),) = again.settle()
+        assert ack.get("duplicate", False) == (number not in (0, 117, 118, 300))
 
 
 def test_what_came_through_kafka_has_no_ids_after_a_crash_either(place: Place) -> None:

@@ -5,12 +5,12 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, NameInvalid, StreamExists
+from duramen.base.errors import DuramenError, StreamExists
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import APIS
-from duramen.controller.decisions import Definition, check_name
+from duramen.controller.decisions import Definition
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
@@ -84,13 +84,6 @@ def handle_metadata(context: Context, exchange: Exchange) -> None:
 
 def _create(context: Context, name: str, put: Callable[[Message], None]) -> None:
     broker = context.broker
-    try:
-        check_name(name)
-        if name.startswith("__"):
-            raise NameInvalid(f"{name} is a name for the broker's own topics")
-    except DuramenError as error:
-        put(_missing(name, _NULL_ID, error_code(error)))
-        return
 
     def created(error: DuramenError | None) -> None:
         stream = broker.streams.find(name)

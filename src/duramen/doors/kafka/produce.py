@@ -21,7 +21,6 @@ __all__ = ["handle_init_producer_id", "handle_produce"]
 
 _ACKS: Final = (0, 1, -1)
 _FIRST_OF_THIS_FORMAT: Final = 3
-_ADMIN_CLIENT: Final = "__admin_client"  # as Apache Kafka lets its own tools write to internal topics
 _NO_ANSWER: Final = PartitionResponse(-1, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
 _NO_BATCH: Final = memoryview(b"")
 
@@ -95,7 +94,7 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
                 code, why = ErrorCode.UNSUPPORTED_VERSION, "record batches v2 come with Produce 3 and newer"
             elif request.acks not in _ACKS:
                 code, why = ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1, not {request.acks}"
-            elif stream.internal and exchange.header.client_id != _ADMIN_CLIENT:
+            elif stream.internal:
                 code, why = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the broker's own"
             else:
                 partition = stream.partitions[index]

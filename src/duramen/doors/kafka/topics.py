@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from duramen.base.errors import ConfigInvalid, DuramenError, NameInvalid, RequestInvalid
+from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid
 from duramen.broker.configs import ConfigEntry
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
@@ -84,8 +84,6 @@ def handle_create_topics(context: Context, exchange: Exchange) -> None:
 def _definition(context: Context, topic: Message) -> Definition:
     broker = context.broker
     name, partitions, replicas = topic["name"], topic["num_partitions"], topic["replication_factor"]
-    if name.startswith("__"):
-        raise NameInvalid(f"{name} is a name for the broker's own topics")
     if topic["assignments"]:
         if partitions != -1 or replicas != -1:
             raise RequestInvalid("a request gives assignments or counts, not both")

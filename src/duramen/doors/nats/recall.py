@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from duramen.base.errors import BatchCorrupt, DuramenError
+from duramen.base.errors import BatchCorrupt, DuramenError, LogDamaged
 from duramen.broker.broker import Broker
 from duramen.broker.partition import Partition
 from duramen.codec.batch import Header
@@ -14,17 +14,18 @@ from duramen.storage.scanning import scan_log
 __all__ = ["recall"]
 
 
-def recall(broker: Broker, capture: Capture, report: Callable[[str], None], done: Callable[[], None]) -> None:
+def recall(broker: Broker, capture: Capture, report: Callable[[str], object], done: Callable[[], None]) -> None:
     """Fill the tables of all bound streams from their logs, as far back as their windows reach; then `done()`.
 
-    Only what came through NATS counts. Where a log cannot be read, `report` says that repetitions may be stored.
+    Only what came through NATS counts. Where a log is damaged, `report` says that repetitions may be stored, and the
+    rest of it is read.
     """
     _Recall(broker, capture, report, done).go_on()
 
 
 class _Recall:
     def __init__(
-        self, broker: Broker, capture: Capture, report: Callable[[str], None], done: Callable[[], None]
+        self, broker: Broker, capture: Capture, report: Callable[[str], object], done: Callable[[], None]
     ) -> None:
         self._broker = broker
         self._capture = capture
@@ -50,10 +51,15 @@ class _Recall:
         since_ms = self._broker.now_ms() - bound.window_ms
 
         def found(offset: int, _: int, error: DuramenError | OSError | None) -> None:
+            if isinstance(error, LogDamaged):
+                offset, error = _segment_at(partition, since_ms), None
             if error is not None or offset < 0:
                 finished(error)
             else:
-                scan_log(self._broker.store, partition.log, offset, take, finished)
+                scan_log(self._broker.store, partition.log, offset, take, finished, lost)
+
+        def lost(first: int, last: int, error: DuramenError) -> None:
+            self._say(bound, LogDamaged(f"records {first} to {last} of partition {partition.index}: {error}"))
 
         def take(_: Header, batch: bytes) -> None:
             try:
@@ -73,3 +79,8 @@ class _Recall:
 
     def _say(self, bound: BoundStream, error: DuramenError | OSError) -> None:
         self._report(f"some message ids of stream {bound.name} are lost, repetitions may be stored: {error}")
+
+
+def _segment_at(partition: Partition, since_ms: int) -> int:
+    """Where the segment begins that holds the first record of that time: damage hides where in it; -1 for none."""
+    return next((one.base_offset for one in partition.log.segments if one.max_timestamp >= since_ms), -1)
