@@ -10,7 +10,7 @@ import click
 from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.metrics import BOUNDS, CATALOGUE
 from duramen.base.settings import Setting
-from duramen.cli.main import cli
+from duramen.cli.commands import cli
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 GENERATED: Final = "<!-- Written by `make reference`; change the source, not this page. -->"
@@ -130,8 +130,15 @@ def commands_page() -> Iterator[str]:
     yield "# Commands"
     yield ""
     yield (
-        "Commands end with 0 when they did what was asked, 1 when they failed, 2 when they were used wrongly. What "
-        "they say about that goes to standard error, one line; results go to standard output."
+        "Commands end with 0 when they did what was asked, 1 when they failed, 2 when they were used wrongly, 130 "
+        "when Ctrl-C interrupted them. What they say about that goes to standard error, one line; results go to "
+        "standard output. `duramen serve` is told to stop by Ctrl-C or SIGTERM, at any time from its start on, and "
+        "ends with 0 then."
+    )
+    yield ""
+    yield (
+        "With `DURAMEN_TRACEBACK=1` in the environment, an error that nobody expected shows where in Duramen it "
+        "happened; send that along when you report it."
     )
     yield ""
     for path, command in commands(cli, "duramen"):

@@ -34,7 +34,7 @@ def test_every_setting_is_an_option(duramen_alone: Run) -> None:
         (("--http-listen", "127.0.0.1:99999"), "http.listen: '127.0.0.1:99999' does not fit"),
         (("--kafka-listen", "0.0.0.0:0"), "--insecure"),
         (("--memory-limit-bytes", "1MiB"), "memory.limit.bytes: '1MiB' does not fit; it must be a number of bytes"),
-        (("--nats", "maybe"), "nats.server: the address does not fit; it must be embedded, off, or an address"),
+        (("--nats", "maybe"), "nats.server: 'maybe' does not fit; it must be embedded, off, or an address"),
         (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
         (("--log-durability", "always"), "it must be one of sync, os, memory"),
     ],
