@@ -79,7 +79,9 @@ def settings_page() -> Iterator[str]:
         "A setting of a node is taken from the first of these that has it: the option of `duramen serve`, the "
         "environment variable, `duramen.toml` (in the working directory, or `--config FILE`), the default. In TOML "
         'the dots of a name are tables: `wal.max.bytes` is `bytes` in `[wal.max]`, and `"wal.max.bytes" = …` works '
-        "too. Bytes may be written as `64MiB`, times as `30s`; without a unit they are bytes and milliseconds."
+        "too. Bytes may be written as `64MiB`, times as `30s`; without a unit they are bytes and milliseconds. A name "
+        "in the file that is no setting is refused, and so is a variable that begins with `DURAMEN_` and is none of "
+        "ours."
     )
     yield ""
     yield (
