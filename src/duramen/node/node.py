@@ -39,6 +39,7 @@ __all__ = ["Node"]
 _log = logging.getLogger("duramen.node")
 
 _OPEN_SEGMENTS: Final = 512
+_WAL_FILES: Final = 4  # at least so many: while some are copied into segments, others take appends
 _SMALL_MEMORY_BYTES: Final = 256 * MIB  # below this, what is resident counts for more than speed
 _SWITCH_INTERVAL_S: Final = 0.0002
 _ADDRESSES: Final = "addresses.json"
@@ -127,12 +128,13 @@ class Node:
         recovered = await loop.run_in_executor(None, recover, files, directory.id, handles, _report)
         self._account_recovery(recovered, time.perf_counter() - started)
         pending = memory_share_bytes(self.settings.integer("memory.limit.bytes"))
+        wal_max_bytes = self.settings.integer("wal.max.bytes")
         return Store(
             files, self._require_worker(), self._clock, self._deadlines, self._metrics, directory, recovered, handles,
             node_id=self.settings.integer("node.id"),
             limits=StoreLimits(
-                wal_file_bytes=self.settings.integer("wal.file.bytes"),
-                wal_max_bytes=max(self.settings.integer("wal.max.bytes"), 4 * self.settings.integer("wal.file.bytes")),
+                wal_file_bytes=min(self.settings.integer("wal.file.bytes"), max(wal_max_bytes // _WAL_FILES, MIB)),
+                wal_max_bytes=wal_max_bytes,
                 pending_bytes=pending,
                 copy_bytes=min(self.settings.integer("wal.copy.bytes"), pending // 2),
                 copy_interval_ms=self.settings.integer("wal.copy.interval.ms"),
