@@ -10,7 +10,7 @@ import pytest
 
 from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.metrics import CATALOGUE
-from duramen.cli.main import cli
+from duramen.cli.commands import cli
 from duramen.codec.kafka.versions import APIS
 
 ROOT = Path(__file__).parents[1]

@@ -10,7 +10,7 @@ import click
 from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.metrics import BOUNDS, CATALOGUE
 from duramen.base.settings import Setting
-from duramen.cli.main import cli
+from duramen.cli.commands import cli
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 GENERATED: Final = "<!-- Written by `make reference`; change the source, not this page. -->"
@@ -79,7 +79,9 @@ def settings_page() -> Iterator[str]:
         "A setting of a node is taken from the first of these that has it: the option of `duramen serve`, the "
         "environment variable, `duramen.toml` (in the working directory, or `--config FILE`), the default. In TOML "
         'the dots of a name are tables: `wal.max.bytes` is `bytes` in `[wal.max]`, and `"wal.max.bytes" = …` works '
-        "too. Bytes may be written as `64MiB`, times as `30s`; without a unit they are bytes and milliseconds."
+        "too. Bytes may be written as `64MiB`, times as `30s`; without a unit they are bytes and milliseconds. A name "
+        "in the file that is no setting is refused, and so is a variable that begins with `DURAMEN_` and is none of "
+        "ours."
     )
     yield ""
     yield (
@@ -130,8 +132,15 @@ def commands_page() -> Iterator[str]:
     yield "# Commands"
     yield ""
     yield (
-        "Commands end with 0 when they did what was asked, 1 when they failed, 2 when they were used wrongly. What "
-        "they say about that goes to standard error, one line; results go to standard output."
+        "Commands end with 0 when they did what was asked, 1 when they failed, 2 when they were used wrongly, 130 "
+        "when Ctrl-C interrupted them. What they say about that goes to standard error, one line; results go to "
+        "standard output. `duramen serve` is told to stop by Ctrl-C or SIGTERM, at any time from its start on, and "
+        "ends with 0 then."
+    )
+    yield ""
+    yield (
+        "With `DURAMEN_TRACEBACK=1` in the environment, an error that nobody expected shows where in Duramen it "
+        "happened; send that along when you report it."
     )
     yield ""
     for path, command in commands(cli, "duramen"):

@@ -79,6 +79,24 @@ def test_an_unknown_name_in_a_file() -> None:
         Settings(BROKER, file={"num.partition": 1}, file_name="here.toml")
 
 
+def test_an_unknown_variable() -> None:
+    with pytest.raises(SettingInvalid) as raised:
+        Settings(BROKER, environment={"HOME": "/", "DURAMEN_MEMROY_LIMIT_BYTES": "abc"})
+    assert str(raised.value) == (
+        "the environment: DURAMEN_MEMROY_LIMIT_BYTES is not a setting; did you mean DURAMEN_MEMORY_LIMIT_BYTES?"
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["DURAMEN", "DURAMENT_X", "_DURAMEN_COMPLETE", "DURAMEN_SERVER", "DURAMEN_TRACEBACK", "DURAMEN_SERVICE_HOST",
+     "DURAMEN_SERVICE_PORT", "DURAMEN_SERVICE_PORT_KAFKA", "DURAMEN_PORT", "DURAMEN_PORT_9092_TCP",
+     "DURAMEN_PORT_9092_TCP_ADDR", "DURAMEN_KAFKA_SERVICE_HOST"],
+)  # fmt: skip
+def test_variables_of_others(name: str) -> None:
+    assert Settings(BROKER, environment={name: "x"}).source("num.partitions") == "default"
+
+
 @given(st.sampled_from(EVERY), st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary()))
 def test_any_value_is_taken_or_refused(setting: Setting, value: object) -> None:
     refused = ""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.cli.command import Run
+from tests.cli.command import Run, run
 
 from duramen.base.catalogue import BROKER
 from duramen.node.process import NodeProcess
@@ -34,8 +34,9 @@ def test_every_setting_is_an_option(duramen_alone: Run) -> None:
         (("--http-listen", "127.0.0.1:99999"), "http.listen: '127.0.0.1:99999' does not fit"),
         (("--kafka-listen", "0.0.0.0:0"), "--insecure"),
         (("--memory-limit-bytes", "1MiB"), "memory.limit.bytes: '1MiB' does not fit; it must be a number of bytes"),
-        (("--nats", "maybe"), "nats.server: the address does not fit; it must be embedded, off, or an address"),
+        (("--nats", "maybe"), "nats.server: 'maybe' does not fit; it must be embedded, off, or an address"),
         (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
+        (("--data-dir", ""), "data.dir: '' does not fit; it must be the path of a directory"),
         (("--log-durability", "always"), "it must be one of sync, os, memory"),
     ],
 )
@@ -44,6 +45,12 @@ def test_wrong_settings(duramen_alone: Run, words: tuple[str, ...], said: str) -
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
     assert len(ended.err.splitlines()) == 1
+
+
+def test_a_misspelt_variable() -> None:
+    ended = run("serve", *ELSEWHERE, also={"DURAMEN_MEMROY_LIMIT_BYTES": "abc"})
+    assert (ended.code, ended.out) == (2, "")
+    assert "did you mean DURAMEN_MEMORY_LIMIT_BYTES?" in ended.err
 
 
 def test_wrong_files(duramen_alone: Run, tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer
 
+from duramen.base.errors import ServerUnreachable
 from duramen.node.process import NodeProcess
 
 NewNode = Callable[..., NodeProcess]
@@ -74,6 +76,25 @@ def test_killed_and_started_again(new_node: NewNode) -> None:
     assert (node.data_dir / "run" / "addresses.json").exists()
     node.restart()
     assert _values(node, 1000) == list(range(1000))
+
+
+def test_the_addresses_of_a_node_that_was_killed_go_first(new_node: NewNode) -> None:
+    node = new_node().start()
+    node.kill()
+    addresses = node.data_dir / "run" / "addresses.json"
+    assert addresses.exists()
+    (node.data_dir / "wal").rename(node.data_dir / "wal.moved")
+    (node.data_dir / "wal").write_bytes(b"")  # so that it never becomes ready
+    with pytest.raises(ServerUnreachable):
+        node.start()
+    assert not addresses.exists()
+
+
+def test_a_second_node_leaves_the_addresses_of_the_first(new_node: NewNode) -> None:
+    node = new_node().start()
+    with pytest.raises(ServerUnreachable):
+        new_node().start()
+    assert json.loads((node.data_dir / "run" / "addresses.json").read_text()) == node.addresses
 
 
 def test_ports_and_addresses_file(new_node: NewNode) -> None:

@@ -52,14 +52,15 @@ BROKER = _by_name(
             unit="bytes", minimum=128 * MIB),
     Setting("wal.max.bytes", "integer", 1024 * MIB,
             "The largest the write-ahead log gets on disk; appends wait at the bound until segments have caught "
-            "up.",
+            "up. A batch may have half of it.",
             unit="bytes", minimum=8 * MIB),
     Setting("wal.file.bytes", "integer", 64 * MIB,
-            "The size of one preallocated, recycled file of the write-ahead log.",
+            "The size of one preallocated, recycled file of the write-ahead log; at most a quarter of "
+            "`wal.max.bytes`.",
             unit="bytes", minimum=1 * MIB, maximum=1024 * MIB),
     Setting("wal.copy.bytes", "integer", 8 * MIB,
             "Batches that wait in memory for their copy into segments are copied at the latest when they take "
-            "this much.",
+            "this much; at most half of what `memory.limit.bytes` leaves to them, which is an eighth of it or less.",
             unit="bytes", minimum=64 * KIB),
     Setting("wal.copy.interval.ms", "integer", 1000,
             "Batches that wait in memory for their copy into segments are copied at the latest after this time.",

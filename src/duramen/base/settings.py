@@ -5,6 +5,7 @@ The settings themselves are data, in `base.catalogue`. Pure: reading files and t
 
 import difflib
 import itertools
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -22,6 +23,13 @@ Scope = Literal["broker", "stream"]
 Source = Literal["option", "environment", "file", "default"]
 
 _INT64_MAX = (1 << 63) - 1
+_PREFIX = "DURAMEN_"
+_OTHER_VARIABLES = ("DURAMEN_SERVER", "DURAMEN_TRACEBACK")
+_OF_KUBERNETES = re.compile(
+    r"DURAMEN_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+"""What Kubernetes puts into every container beside a Service whose name begins with `duramen`."""
+
 _SHOWN = 100  # characters of a wrong value that an error repeats
 
 
@@ -56,7 +64,7 @@ class Setting:
     @property
     def environment_name(self) -> str:
         """The environment variable: `DURAMEN_WAL_MAX_BYTES`."""
-        return "DURAMEN_" + self.name.replace(".", "_").upper()
+        return _PREFIX + self.name.replace(".", "_").upper()
 
     @property
     def default_text(self) -> str:
@@ -144,6 +152,13 @@ def flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     return flat
 
 
+def _check_variables(catalogue: Mapping[str, Setting], environment: Mapping[str, str]) -> None:
+    known = {setting.environment_name for setting in catalogue.values()}.union(_OTHER_VARIABLES)
+    for name in environment:
+        if name.startswith(_PREFIX) and name not in known and not _OF_KUBERNETES.fullmatch(name):
+            raise SettingInvalid(f"the environment: {name} is not a setting{nearest(name, known)}")
+
+
 class Settings:
     """A node's settings: every broker setting has a value here, and the value has a source."""
 
@@ -160,7 +175,8 @@ class Settings:
     ) -> None:
         """Take each value from the first of option, environment, file and default that has one.
 
-        `environment` may hold other variables; only DURAMEN_ ones that name a setting count. Raises SettingInvalid.
+        `environment` may hold other variables; one that begins with DURAMEN_ and is none of ours is refused, as a
+        name in the file is that is not a setting's. Raises SettingInvalid.
         """
         self._catalogue = catalogue
         self._values: dict[str, Value] = {}
@@ -169,6 +185,7 @@ class Settings:
         for name in file:
             if name not in catalogue:
                 raise SettingInvalid(f"{file_name}: {name} is not a setting{nearest(name, catalogue)}")
+        _check_variables(catalogue, environment or {})
         for setting in catalogue.values():
             raw: object
             source: Source

@@ -2,7 +2,6 @@
 
 import os
 import select
-import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,6 +10,7 @@ import click
 from duramen.base.errors import BatchTooLarge
 from duramen.base.units import format_bytes
 from duramen.cli.server import Server, find_stream, server_option
+from duramen.cli.standard import input_descriptor
 from duramen.client import Cluster, Producer
 
 __all__ = ["command"]
@@ -65,10 +65,11 @@ def command(
 
     It ends when the input does and all records are acknowledged. A line without the key separator has no key.
     """
+    descriptor = input_descriptor()
     separator = key_separator.encode() if key_separator else None
     with Cluster(server.kafka(), client_id="duramen-cli") as cluster, Producer(cluster) as producer:
         find_stream(cluster, stream)
-        for line in _lines(sys.stdin.fileno()):
+        for line in _lines(descriptor):
             if line is None:
                 producer.flush()
                 continue

@@ -12,6 +12,7 @@ import click
 from duramen.base.catalogue import BROKER
 from duramen.base.errors import SettingInvalid
 from duramen.base.settings import Setting, Settings, flatten
+from duramen.cli.standard import discard_output
 
 __all__ = ["command"]
 
@@ -56,7 +57,16 @@ def _serve(config: str | None, **options: Any) -> int:
     gc.disable()
     from duramen.node.run import run
 
-    return run(settings, click.echo)
+    return run(settings, _say)
+
+
+def _say(line: str) -> None:
+    # A node that runs goes on, although nobody can be told where.
+    try:
+        click.echo(line)
+    except OSError as error:
+        discard_output()
+        click.echo(f"duramen: standard output cannot be written: {error.strerror}; the node goes on", err=True)
 
 
 def _with_options(function: Callable[..., int]) -> click.Command:

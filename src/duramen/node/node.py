@@ -1,11 +1,9 @@
 """A node: the directory, the store, the broker and the doors, from the settings to running and back."""
 
 import asyncio
-import contextlib
 import gc
 import json
 import logging
-import os
 import sys
 import time
 from base64 import urlsafe_b64encode
@@ -15,7 +13,7 @@ from typing import Final
 
 from duramen import __version__
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, SettingInvalid
 from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
@@ -41,6 +39,7 @@ __all__ = ["Node"]
 _log = logging.getLogger("duramen.node")
 
 _OPEN_SEGMENTS: Final = 512
+_WAL_FILES: Final = 4  # at least so many: while some are copied into segments, others take appends
 _SMALL_MEMORY_BYTES: Final = 256 * MIB  # below this, what is resident counts for more than speed
 _SWITCH_INTERVAL_S: Final = 0.0002
 _ADDRESSES: Final = "addresses.json"
@@ -54,7 +53,7 @@ class Node:
         """Check the settings against each other. Raises SettingInvalid."""
         self.settings = settings
         self.addresses: dict[str, str] = {}
-        self.data_dir = Path(settings.text("data.dir")).resolve()
+        self.data_dir = _data_dir(settings.text("data.dir"))
         self._metrics = Metrics()
         self._clock = HostClock()
         self._deadlines = Deadlines()
@@ -96,6 +95,7 @@ class Node:
         files = HostFileSystem(str(self.data_dir))
         self._directory = open_directory(files, HostRandomness(), str(self.data_dir))
         (self.data_dir / _RUN).mkdir(exist_ok=True)
+        self._forget_addresses()  # of a node that was killed
         if self._nats is not None:
             self._nats.launch()
         self._deadlines.on_earlier = self._schedule
@@ -128,12 +128,13 @@ class Node:
         recovered = await loop.run_in_executor(None, recover, files, directory.id, handles, _report)
         self._account_recovery(recovered, time.perf_counter() - started)
         pending = memory_share_bytes(self.settings.integer("memory.limit.bytes"))
+        wal_max_bytes = self.settings.integer("wal.max.bytes")
         return Store(
             files, self._require_worker(), self._clock, self._deadlines, self._metrics, directory, recovered, handles,
             node_id=self.settings.integer("node.id"),
             limits=StoreLimits(
-                wal_file_bytes=self.settings.integer("wal.file.bytes"),
-                wal_max_bytes=max(self.settings.integer("wal.max.bytes"), 4 * self.settings.integer("wal.file.bytes")),
+                wal_file_bytes=min(self.settings.integer("wal.file.bytes"), max(wal_max_bytes // _WAL_FILES, MIB)),
+                wal_max_bytes=wal_max_bytes,
                 pending_bytes=pending,
                 copy_bytes=min(self.settings.integer("wal.copy.bytes"), pending // 2),
                 copy_interval_ms=self.settings.integer("wal.copy.interval.ms"),
@@ -167,6 +168,11 @@ class Node:
         temporary.write_text(json.dumps(self.addresses))
         temporary.replace(run / _ADDRESSES)
 
+    def _forget_addresses(self) -> None:
+        # What another node has written is its own: only whoever holds the directory may remove it.
+        if self._directory is not None:
+            (self.data_dir / _RUN / _ADDRESSES).unlink(missing_ok=True)
+
     def banner(self) -> list[str]:
         """Where everything is, for people."""
         problem = self.problem()
@@ -198,8 +204,7 @@ class Node:
 
     async def stop(self) -> None:
         """Drain: take no more, acknowledge what was taken, and leave the directory clean."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.data_dir / _RUN / _ADDRESSES)
+        self._forget_addresses()
         if self._nats is not None:
             await self._nats.drain()
         if self._kafka is not None:
@@ -218,6 +223,12 @@ class Node:
             self._views.close()
         if self._directory is not None:
             self._directory.lock.release()
+
+
+def _data_dir(text: str) -> Path:
+    if not text.strip() or "\0" in text:
+        raise SettingInvalid(f"data.dir: {text!r} does not fit; it must be the path of a directory")
+    return Path(text).resolve()
 
 
 def _report(message: str) -> None:

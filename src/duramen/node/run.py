@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ _log = logging.getLogger("duramen.node")
 
 _DRAIN_S: Final = 5.0
 _FAILED: Final = 1
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(settings: Settings, say: Callable[[str], None]) -> int:
@@ -25,7 +27,7 @@ def run(settings: Settings, say: Callable[[str], None]) -> int:
     Raises SettingInvalid for settings that contradict each other, DuramenError where it could not start.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # what clients send amiss is answered, not logged
     node = Node(settings)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_run(node, say))
@@ -48,10 +50,25 @@ async def _run(node: Node, say: Callable[[str], None]) -> int:
     def tell() -> None:
         (twice if told.is_set() else told).set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _SIGNALS:
         loop.add_signal_handler(number, tell)
-    starting = loop.create_task(node.start())
-    stopping = loop.create_task(told.wait())
+    code = await _until_told(node, say, told, twice)
+    _leave_when_told(loop, code)
+    return code
+
+
+def _leave_when_told(loop: asyncio.AbstractEventLoop, code: int) -> None:
+    """The node has stopped: a signal from here on ends what may still take time, such as a recovery under way."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    for number in _SIGNALS:
+        loop.remove_signal_handler(number)
+        signal.signal(number, lambda *_: os._exit(code))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
+async def _until_told(node: Node, say: Callable[[str], None], told: asyncio.Event, twice: asyncio.Event) -> int:
+    starting = asyncio.ensure_future(node.start())
+    stopping = asyncio.ensure_future(told.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if starting.done():
         try:

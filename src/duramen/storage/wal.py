@@ -109,11 +109,15 @@ class Wal:
     def start(self, existing: list[tuple[int, File, int]], generation: int) -> None:
         """Begin with the WAL files there are, as (slot, file, capacity), all of them free, in `generation`.
 
-        Blocking where a first file has to be made: for the start of a node, before anything is served.
-        Raises OSError where that fails.
+        Those that the bound has no room for go: it was larger before. Blocking where a first file has to be made:
+        for the start of a node, before anything is served. Raises OSError where that fails.
         """
         self._generation = generation - 1
         for slot, file, capacity in existing:
+            if self._total_bytes + capacity > self._max_bytes:
+                file.close()
+                self._files.unlink(wal_path(slot))
+                continue
             self._free.append(_WalFile(slot, file, capacity))
             self._slots = max(self._slots, slot + 1)
             self._total_bytes += capacity
@@ -159,8 +163,8 @@ class Wal:
         return self._preparing
 
     def largest(self) -> int:
-        """The largest frame payload that can ever be staged."""
-        return self._max_bytes - 4 * FRAME_HEADER_BYTES - FILE_PAYLOAD_BYTES
+        """The largest frame payload that can ever be staged: beside the file written to there is room for its own."""
+        return self._max_bytes // 2 - 4 * FRAME_HEADER_BYTES - FILE_PAYLOAD_BYTES
 
     def stage(self, type_: FrameType, log_id: int, payload: Buffer) -> int:
         """Put a frame behind the last one; returns the WAL position after it. `room` said that it fits."""
@@ -316,12 +320,12 @@ class Wal:
         size = max(need, self._file_bytes)
         if self._preparing or self.failed is not None or any(file.capacity >= size for file in self._free):
             return
+        if self._total_bytes - sum(file.capacity for file in self._free) + size > self._max_bytes:
+            return
         too_small: list[_WalFile] = []
-        while self._free and self._total_bytes + size > self._max_bytes:
+        while self._total_bytes + size > self._max_bytes:
             too_small.append(self._free.pop())
             self._total_bytes -= too_small[-1].capacity
-        if self._total_bytes + size > self._max_bytes:
-            return
         self._preparing = True
         self.full = None  # to be found out anew
         slot = self._slots

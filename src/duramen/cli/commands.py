@@ -1,0 +1,121 @@
+"""The `duramen` command: names of the commands, and what becomes of errors."""
+
+import contextlib
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final
+
+import click
+
+from duramen.base.errors import DuramenError, SettingInvalid
+from duramen.cli.standard import check_output, discard_output, why_output_failed
+
+__all__ = ["cli", "run"]
+
+_COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "serve": ("duramen.cli.serve", "Start a node."),
+    "stream": ("duramen.cli.stream", "Create, list, describe, change and delete streams."),
+    "produce": ("duramen.cli.produce", "Write lines of standard input to a stream."),
+    "consume": ("duramen.cli.consume", "Print the records of a stream."),
+    "log": ("duramen.cli.log", "Look into the files of a log."),
+    "doctor": ("duramen.cli.doctor", "Say what this machine offers, and what to do about what is missing."),
+    "bench": ("duramen.cli.bench", "Measure latency and throughput, beside Kafka and JetStream if asked."),
+    "version": ("duramen.cli.version", "Print the version."),
+}
+
+_FAILED: Final = 1
+_WRONG_USAGE: Final = 2
+_INTERRUPTED: Final = 130
+_TRACEBACK: Final = "DURAMEN_TRACEBACK"
+
+
+class _Commands(click.Group):
+    """A group whose members are imported on demand."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, _: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(_COMMANDS[name][0]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        found = super().resolve_command(ctx, args)
+        # Imported: from here on Ctrl-C is an exception, so that what is open gets closed. `serve` has its own handlers.
+        if found[0] != "serve" and callable(signal.getsignal(signal.SIGINT)):
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return found
+
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_text) for name, (_, help_text) in _COMMANDS.items()])
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Duramen: a durable log for people who work in Python. NATS subjects and Kafka topics in one log."""
+
+
+def run() -> int:
+    """Run a command; every error becomes one line. Returns 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    if not os.environ.get(_TRACEBACK):
+        sys.excepthook = _last_resort
+    try:
+        check_output()
+        code = _call()
+        sys.stdout.flush()
+    except (click.Abort, KeyboardInterrupt):
+        return _INTERRUPTED
+    except DuramenError as error:
+        _say(f"{error} [{error.id}]")
+        return _WRONG_USAGE if isinstance(error, SettingInvalid) else _FAILED
+    except OSError as error:
+        _say_failed(error)
+        return _FAILED
+    return code
+
+
+def _call() -> int:
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return _WRONG_USAGE
+    except click.ClickException as error:
+        error.show()
+        return _WRONG_USAGE
+    return code if isinstance(code, int) else 0
+
+
+def _say(what: str) -> None:
+    with contextlib.suppress(OSError):  # what cannot be said there cannot be said
+        click.echo(f"duramen: {what}", err=True)
+
+
+def _say_failed(error: OSError) -> None:
+    """Something of the system failed: most often the output, else it says itself what."""
+    output = why_output_failed()
+    discard_output()
+    if isinstance(output or error, BrokenPipeError):
+        # Whoever read our output has gone: nothing to say, and nobody to say it to.
+        return
+    if output is not None:
+        _say(f"standard output cannot be written: {output.strerror}")
+    elif error.filename is not None:
+        _say(f"{os.fsdecode(error.filename)}: {error.strerror}")
+    else:
+        _say(str(error.strerror or error))
+
+
+def _last_resort(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
+    if issubclass(kind, Exception):
+        said = " ".join(f"{kind.__name__}: {error}".split())
+        _say(f"this is a bug in Duramen: {said}; {_TRACEBACK}=1 shows where")

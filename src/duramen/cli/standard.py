@@ -1,0 +1,52 @@
+"""Standard input, output and error, where they are closed or cannot be written."""
+
+import errno
+import os
+import sys
+
+from duramen.base.errors import DuramenError
+
+__all__ = ["StandardStreamClosed", "check_output", "discard_output", "input_descriptor", "why_output_failed"]
+
+
+class StandardStreamClosed(DuramenError):
+    """Standard input or output was closed when the command began, and it needs it."""
+
+    id = "standard-stream-closed"
+
+
+def check_output() -> None:
+    """Raise StandardStreamClosed where there is no standard output.
+
+    Descriptors 0 to 2 that are closed are taken by the null device, lest a file or socket of ours gets one of them.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    if sys.stdout is None:
+        raise StandardStreamClosed("standard output is closed; send it to /dev/null if nobody is to read it")
+
+
+def input_descriptor() -> int:
+    """The descriptor of standard input. Raises StandardStreamClosed."""
+    if sys.stdin is None:
+        raise StandardStreamClosed("standard input is closed; what is to be read must come from there")
+    return sys.stdin.fileno()
+
+
+def why_output_failed() -> OSError | None:
+    """The error with which what waits for standard output cannot be written; None where nothing waits."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return error
+    except ValueError:
+        return OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return None
+
+
+def discard_output() -> None:
+    """What is still to be written to standard output goes nowhere: the interpreter writes it when it ends."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
