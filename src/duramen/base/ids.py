@@ -12,9 +12,20 @@ A topic id has 128 bits, as Kafka's (KIP-516), laid out as a version 8 UUID (RFC
 """
 
 import uuid
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 
-__all__ = ["SHARD_BITS", "LogId", "NodeId", "Position", "StreamId", "new_directory_id", "new_stream_id", "shard_of"]
+__all__ = [
+    "METADATA_LOG_ID",
+    "METADATA_STREAM_ID",
+    "SHARD_BITS",
+    "LogId",
+    "NodeId",
+    "Position",
+    "StreamId",
+    "new_directory_id",
+    "new_stream_id",
+    "shard_of",
+]
 
 LogId = NewType("LogId", int)
 """A log on this node: 1, 2, 3 …; never used twice, so that old bytes cannot be taken for a new log's."""
@@ -22,6 +33,12 @@ LogId = NewType("LogId", int)
 NodeId = NewType("NodeId", int)
 
 StreamId = uuid.UUID
+
+METADATA_STREAM_ID: Final = StreamId(int=1)
+"""The id that Apache Kafka gives `__cluster_metadata`."""
+
+METADATA_LOG_ID: Final = LogId(1)
+"""A node's first log is that of its metadata."""
 
 
 class Position(NamedTuple):

@@ -9,15 +9,15 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError, StorageFailed
-from duramen.base.ids import new_stream_id
+from duramen.base.errors import BatchCorrupt, DuramenError, LogDamaged, StorageFailed
+from duramen.base.ids import METADATA_STREAM_ID, new_stream_id
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
 from duramen.broker.coordinator import Coordinator
 from duramen.broker.fetching import Fetches
 from duramen.broker.gaps import Gaps
-from duramen.broker.metadata import METADATA_STREAM_ID, LogQuorum, Metadata
+from duramen.broker.metadata import LogQuorum, Metadata
 from duramen.broker.offsets import OFFSETS_STREAM, Offsets
 from duramen.broker.streams import Streams
 from duramen.controller.decisions import (
@@ -107,7 +107,7 @@ class Broker:
 
     def _metadata_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
         if error is not None:
-            done(_storage_error("the metadata log cannot be read", error))
+            done(self._metadata_error(error))
             return
         for state in self._metadata.state.streams.values():
             self._put(state)
@@ -115,12 +115,28 @@ class Broker:
         self.gaps.measure()
         self._offsets.recover(self._report, lambda failure: self._offsets_ready(failure, done))
 
+    def _metadata_error(self, error: DuramenError | OSError) -> DuramenError:
+        if not isinstance(error, LogDamaged | BatchCorrupt):
+            return _storage_error("the metadata log cannot be read", error)
+        return LogDamaged(
+            f"the metadata log ({self._metadata.directory}) is damaged: {error}. The node does not start, because"
+            " without it streams would be lost: put the damaged file back from a backup"
+        )
+
     def _remove_orphans(self) -> None:
         # A stream's deletion is durable before its logs are deleted: a crash in between leaves them behind.
+        # A stream that the metadata log says nothing of was lost from it: that proves nothing about its records.
         for log in list(self.store.each_log()):
-            known = self._metadata.state.stream_by_id(log.key.stream_id)
-            if known is None and log.key.stream_id != METADATA_STREAM_ID:
+            stream_id = log.key.stream_id
+            if stream_id == METADATA_STREAM_ID or self._metadata.state.stream_by_id(stream_id) is not None:
+                continue
+            if stream_id in self._metadata.deleted:
                 self.store.delete(log)
+            else:
+                self._report(
+                    f"{log.directory} holds partition {log.key.partition} of the stream {stream_id}, which the metadata"
+                    " log does not know; its records are left where they are and not served"
+                )
 
     def _offsets_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
         if error is not None:

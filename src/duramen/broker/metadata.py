@@ -6,24 +6,21 @@ other; readers see only what is committed.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from duramen.base.errors import DuramenError
-from duramen.base.ids import Position
+from duramen.base.ids import METADATA_STREAM_ID, Position
 from duramen.base.ports import Clock
 from duramen.codec.batch import Header, NewRecord, check, encode, records
-from duramen.controller.events import Event, decode_event, encode_event
+from duramen.controller.events import Event, StreamDeleted, decode_event, encode_event
 from duramen.controller.quorum import Quorum
 from duramen.controller.state import ControllerState
 from duramen.storage.log import Log, LogConfig, LogKey
 from duramen.storage.scanning import scan_log
 from duramen.storage.store import Store
 
-__all__ = ["METADATA_STREAM_ID", "LogQuorum", "Metadata"]
-
-METADATA_STREAM_ID: Final = UUID(int=1)
-"""The id that Apache Kafka gives `__cluster_metadata`."""
+__all__ = ["LogQuorum", "Metadata"]
 
 Decision = Callable[[ControllerState], Sequence[Event]]
 
@@ -61,8 +58,14 @@ class Metadata:
         self._log = log
         self._on_event = on_event
         self.state = ControllerState()
+        self.deleted: set[UUID] = set()  # streams whose deletion the log held when the node started
         self._ahead = ControllerState()
         self._proposed: deque[_Proposal] = deque()
+
+    @property
+    def directory(self) -> str:
+        """Where the log's files are, for messages."""
+        return self._log.directory
 
     def start(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
         """Apply what the log holds."""
@@ -70,7 +73,10 @@ class Metadata:
         def take(_: Header, batch: bytes) -> None:
             for record in records(batch, verify=False):
                 if record.value is not None:
-                    self.state.apply(decode_event(record.value))
+                    event = decode_event(record.value)
+                    self.state.apply(event)
+                    if isinstance(event, StreamDeleted):
+                        self.deleted.add(UUID(event.id))
 
         def finished(error: DuramenError | OSError | None) -> None:
             self._ahead = self.state.copy()

@@ -65,6 +65,7 @@ def write_segment(files: FileSystem, write: SegmentWrite) -> Written:
             file, index_file = _create_segment_files(files, write.path, write.header)
         else:
             # What is missing here is damage, found when it is read; it must not keep new records from their place.
+            files.make_directory(write.log.directory)
             file = files.open(write.path + ".log", create=True)
             index_file = files.open(write.path + ".index", create=True)
     position, crcs, tail_crc = write.position, [], write.tail_crc

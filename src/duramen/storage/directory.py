@@ -34,7 +34,6 @@ class Directory(msgspec.Struct, frozen=True):
 
     id: UUID
     lock: Lock
-    fresh: bool
 
 
 def open_directory(files: FileSystem, randomness: Randomness, where: str) -> Directory:
@@ -68,8 +67,10 @@ def _open(files: FileSystem, randomness: Randomness, where: str) -> Directory:
         raise DirectoryUnusable(f"{where} is in use by another node; stop it, or give this one another --data-dir")
     try:
         if not known:
-            return Directory(_create(files, randomness), lock, fresh=True)
-        return Directory(_read(files, where), lock, fresh=False)
+            return Directory(_create(files, randomness), lock)
+        directory_id = _read(files, where)
+        _make_directories(files)  # one that is missing is made again: recovery says what was lost with it
+        return Directory(directory_id, lock)
     except BaseException:
         lock.release()
         raise
@@ -91,10 +92,14 @@ def _read(files: FileSystem, where: str) -> UUID:
     return directory_id
 
 
-def _create(files: FileSystem, randomness: Randomness) -> UUID:
-    directory_id = new_directory_id(randomness.token(16))
+def _make_directories(files: FileSystem) -> None:
     for name in (WAL_DIRECTORY, LOGS_DIRECTORY):
         files.make_directory(name)
+
+
+def _create(files: FileSystem, randomness: Randomness) -> UUID:
+    directory_id = new_directory_id(randomness.token(16))
+    _make_directories(files)
     file = files.open(_META + ".new", create=True)
     file.truncate(0)
     write_all(file, [msgspec.json.encode(_Meta(FORMAT, str(directory_id)))], 0)

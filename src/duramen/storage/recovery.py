@@ -12,24 +12,24 @@ from uuid import UUID
 import msgspec
 
 from duramen.base.ids import LogId
-from duramen.base.ports import Buffer, File, FileSystem
-from duramen.codec.batch import HEADER_BYTES, Header, header
+from duramen.base.ports import File, FileSystem
+from duramen.codec.batch import header
 from duramen.codec.crc import crc32c
 from duramen.storage.checkpoint import Checkpoint, checkpoint_numbers, read_checkpoint, write_checkpoint
 from duramen.storage.copier import plan_writes, take_over, write_segment
 from duramen.storage.cutting import apply_cut, cut_files
-from duramen.storage.frames import Bad, Frame, FrameType, find_generation, position, scan
+from duramen.storage.frames import Bad, Frame, FrameType, position, scan
 from duramen.storage.handles import Handles
-from duramen.storage.index import cover
-from duramen.storage.log import LOGS_DIRECTORY, Log, LogConfig, LogState
-from duramen.storage.planning.recovery import FileScan, Verdict, judge
+from duramen.storage.log import Log, LogConfig, LogState, log_directory
+from duramen.storage.planning.recovery import Verdict, judge
 from duramen.storage.reader import walk_batches
 from duramen.storage.records import LogChange, decode_change, decode_created, decode_takeover, decode_truncate
-from duramen.storage.rescue import rescue_logs
+from duramen.storage.rescue import Rescue, adopt, is_unclaimed, log_ids
 from duramen.storage.segment import LARGEST_SEGMENT_BYTES, Segment
 from duramen.storage.syncing import plan_sync, sync_segments, synced, write_index
 from duramen.storage.takeovers import Takeover
-from duramen.storage.wal import FILE_PAYLOAD_BYTES, WAL_DIRECTORY
+from duramen.storage.wal import WAL_DIRECTORY, wal_path
+from duramen.storage.walfiles import FoundFile, scan_wal, wal_slots
 
 __all__ = ["Recovered", "recover", "wal_salt"]
 
@@ -59,13 +59,6 @@ def recover(files: FileSystem, directory_id: UUID, handles: Handles, report: Cal
     return _Recovery(files, directory_id, handles, report).run()
 
 
-class _WalFile(NamedTuple):
-    slot: int
-    file: File
-    generation: int
-    scan: FileScan
-
-
 class _Recovery:
     def __init__(self, files: FileSystem, directory_id: UUID, handles: Handles, report: Callable[[str], None]) -> None:
         self._files = files
@@ -80,7 +73,10 @@ class _Recovery:
         self._waiting_bytes = 0
         self._replayed_bytes = 0
         self._next_log_id = 1
-        self._rescued = False
+        self._believing = False  # whether segments are believed, because the checkpoint or the WAL is not whole
+        self._rescue = Rescue(files, handles, self._find)
+        self._headless: set[LogId] = set()
+        self._lost_epoch = -1
         self._os_starts: dict[Log, int] = {}
         self._short: list[tuple[Log, Segment, int, int]] = []
 
@@ -91,38 +87,63 @@ class _Recovery:
     def run(self) -> Recovered:
         numbers = checkpoint_numbers(self._files)
         checkpoint = self._checkpoint(numbers)
-        slots = self._wal_slots()
+        slots = wal_slots(self._files)
+        generation = checkpoint.wal_generation if checkpoint is not None else 0
         if checkpoint is None or not checkpoint.clean:
-            replay = checkpoint.replay if checkpoint is not None else 0
-            wal = self._scan_wal(slots, replay)
-            verdict = judge([file.scan for file in wal], replay)
-            self._name_damage(wal, verdict)
-            if checkpoint is not None:
-                self._trim()
-            self._replay(wal, replay, verdict)
-            self._name_short()
-            self._remove_unknown()
-            self._read_on()
-            self._sync()
-            generation = max([checkpoint.wal_generation if checkpoint else 0, *(file.generation for file in wal)]) + 1
-        else:
-            generation = checkpoint.wal_generation + 1
+            generation = max(generation, self._recover_logs(checkpoint, slots))
         epoch = max(
             checkpoint.node_epoch if checkpoint is not None else 0,
             *(log.takeovers.latest_epoch for log in self._logs.values()),
+            self._lost_epoch,
+            self._rescue.epoch,
             0,
         )
-        number = self._write_checkpoints(numbers[0] if numbers else 0, epoch + 1, generation)
+        number = self._write_checkpoints(numbers[0] if numbers else 0, epoch + 1, generation + 1)
         return Recovered(
             epoch + 1,
             self._next_log_id,
             self._logs,
             [(slot, file, file.size()) for slot, file in slots],
-            generation,
+            generation + 1,
             number,
             self._replayed_bytes,
             self._findings,
         )
+
+    def _recover_logs(self, checkpoint: Checkpoint | None, slots: list[tuple[int, File]]) -> int:
+        """Bring the logs to where the WAL ends; returns its newest generation, or 0."""
+        replay = checkpoint.replay if checkpoint is not None else 0
+        wal = scan_wal(slots, replay, self._salt)
+        if checkpoint is None and wal:
+            replay = position(wal[0].generation, 0)  # nothing says what lay before it
+        verdict = judge([file.scan for file in wal], replay)
+        self._name_damage(wal, verdict, rescued=checkpoint is None)
+        if checkpoint is None:
+            self._believing = bool(slots or log_ids(self._files))
+        else:
+            self._believing = bool(verdict.damage) or (not wal and self._wal_expected(checkpoint, slots))
+        self._trim()
+        if self._believing:
+            self._believe()
+        self._replay(wal, replay, verdict)
+        self._name_short()
+        self._clear_unknown()
+        self._read_on()
+        self._sync()
+        return max((file.generation for file in wal), default=0)
+
+    def _believe(self) -> None:
+        """Take what the segments say for true where nothing else says it."""
+        for log in self._logs.values():
+            self._rescue.read_on(log)
+            self._note_found(log)
+        for log in self._rescue.logs(self._logs.values()):
+            self._logs[log.id] = log
+            self._note_found(log)
+
+    def _note_found(self, log: Log) -> None:
+        """What a rescue took over was perhaps never synced."""
+        self._unsynced.update({segment: log for segment in log.segments if segment.copied > segment.synced})
 
     # -- the checkpoint -----------------------------------------------------------------------------
 
@@ -130,7 +151,7 @@ class _Recovery:
         for at, number in enumerate(numbers):
             checkpoint = read_checkpoint(self._files, number)
             if checkpoint is None:
-                self._find(f"checkpoint {number} is damaged; the one before it is used")
+                self._find(f"checkpoint {number} is damaged" + ("; the one before it is used" if not at else ""))
                 continue
             self._next_log_id = checkpoint.next_log_id
             for raw in checkpoint.logs:
@@ -140,11 +161,9 @@ class _Recovery:
                 # The WAL says what came after it: a clean stop followed by another start is not the end.
                 checkpoint = msgspec.structs.replace(checkpoint, clean=False)
             return checkpoint
-        if numbers:
-            self._find("no checkpoint is sound: every segment is read, and what its batches say is believed")
-            self._rescued = True
-            self._logs = rescue_logs(self._files, self._handles, self._find)
-            self._next_log_id = max(self._logs, default=LogId(0)) + 1
+        if numbers or log_ids(self._files) or wal_slots(self._files):
+            state = "sound" if numbers else "there"
+            self._find(f"no checkpoint is {state}: every segment is read, and what its batches say is believed")
         return None
 
     def _write_checkpoints(self, newest: int, epoch: int, generation: int) -> int:
@@ -164,62 +183,29 @@ class _Recovery:
 
     # -- the WAL ------------------------------------------------------------------------------------
 
-    def _wal_slots(self) -> list[tuple[int, File]]:
-        slots = []
-        for name in self._files.names(WAL_DIRECTORY):
-            number = name.removesuffix(".wal")
-            if number.isdigit():
-                slots.append((int(number), self._files.open(f"{WAL_DIRECTORY}/{name}")))
-        return slots
+    def _wal_expected(self, checkpoint: Checkpoint, slots: list[tuple[int, File]]) -> bool:
+        """Whether frames were written after the checkpoint, for all that is known, where none are found."""
+        started, place = checkpoint.replay >> 32, checkpoint.replay & 0xFFFFFFFF
+        if not place and (slots or not (checkpoint.logs or log_ids(self._files))):
+            return False  # the node was ended before it wrote anything
+        self._find(
+            f"no file in {WAL_DIRECTORY}/ has generation {started} of the write-ahead log, where the checkpoint ends:"
+            " what was written after it is lost, but for what the segments hold"
+        )
+        return True
 
-    def _scan_wal(self, slots: list[tuple[int, File]], replay: int) -> list[_WalFile]:
-        found: list[_WalFile] = []
-        headless: list[tuple[int, File]] = []
-        for slot, file in slots:
-            generation = find_generation(file.read(0, HEADER_BYTES + FILE_PAYLOAD_BYTES + 64), self._salt)
-            if generation is None:
-                headless.append((slot, file))
-            elif generation >= replay >> 32:
-                found.append(self._scan_file(slot, file, generation))
-        known = {file.generation for file in found}
-        newest = max(known, default=replay >> 32)
-        for slot, file in headless:
-            # A file whose first frame is damaged: one of the generations that are missing, if any frame is sound.
-            for generation in range(replay >> 32, newest + 2):
-                if generation in known or not generation:
-                    continue
-                scanned = self._scan_file(slot, file, generation)
-                if scanned.scan.end:
-                    found.append(scanned)
-                    known.add(generation)
-                    break
-        return sorted(found, key=lambda file: file.generation)
-
-    def _scan_file(self, slot: int, file: File, generation: int) -> _WalFile:
-        end = vouched = 0
-        previous_end = -1
-        bad: list[Bad] = []
-        for item in scan(file.read(0, file.size()), generation, self._salt):
-            if isinstance(item, Bad):
-                bad.append(item)
-                continue
-            end = item.end
-            vouched = max(vouched, item.vouched)
-            if item.type is FrameType.FILE:
-                previous_end = int.from_bytes(item.payload[20:28], "big")
-        inner = tuple(gap for gap in bad if gap.end <= end)
-        return _WalFile(slot, file, generation, FileScan(generation, end, inner, vouched, previous_end))
-
-    def _name_damage(self, wal: list[_WalFile], verdict: Verdict) -> None:
-        names = {file.generation: f"{WAL_DIRECTORY}/{file.slot:06d}.wal" for file in wal}
+    def _name_damage(self, wal: list[FoundFile], verdict: Verdict, *, rescued: bool) -> None:
+        names = {file.generation: wal_path(file.slot) for file in wal}
         for start, end in verdict.damage:
+            if rescued and start >> 32 not in names:
+                continue  # without a checkpoint nothing says that the file was still needed
             name = names.get(start >> 32, f"a missing file (generation {start >> 32})")
             self._find(
                 f"damage in the write-ahead log: {name} holds no sound frame from byte {start & 0xFFFFFFFF}"
                 f" to {end & 0xFFFFFFFF if end >> 32 == start >> 32 else 'its end'}; what it held is lost"
             )
 
-    def _replay(self, wal: list[_WalFile], replay: int, verdict: Verdict) -> None:
+    def _replay(self, wal: list[FoundFile], replay: int, verdict: Verdict) -> None:
         for file in wal:
             if position(file.generation, 0) >= verdict.end:
                 break
@@ -235,20 +221,38 @@ class _Recovery:
     def _apply(self, frame: Frame) -> None:
         self._replayed_bytes += len(frame.payload)
         log_id = LogId(frame.log_id)
+        self._next_log_id = max(self._next_log_id, log_id + 1)
         if frame.type is FrameType.LOG_CREATED:
-            if log_id not in self._logs:
-                key, durability = decode_created(frame.payload)
-                self._logs[log_id] = Log(log_id, key, LogConfig(durability=durability), self._handles)
-                self._logs[log_id].written = True
-            self._next_log_id = max(self._next_log_id, log_id + 1)
+            self._create(log_id, frame.payload)
             return
         log = self._logs.get(log_id)
-        if frame.type is FrameType.FILE or log is None:
-            if frame.type is FrameType.APPEND:
-                self._find(f"the write-ahead log holds a batch of log {log_id}, whose beginning is lost; left out")
+        if frame.type is FrameType.FILE:
+            return
+        if log is None:
+            self._leave_out(log_id, frame)
             return
         log.version += 1
         self._apply_to(log, frame)
+
+    def _create(self, log_id: LogId, payload: memoryview) -> None:
+        if log_id in self._logs:
+            return
+        key, durability = decode_created(payload)
+        log = self._rescue.log(log_id, key) if self._believing else None
+        if log is None:
+            log = Log(log_id, key, LogConfig(durability=durability), self._handles)
+            log.written = True
+        self._logs[log_id] = log
+        self._note_found(log)
+
+    def _leave_out(self, log_id: LogId, frame: Frame) -> None:
+        if frame.type is FrameType.TAKEOVER:
+            self._lost_epoch = max(self._lost_epoch, decode_takeover(frame.payload)[0])
+        if frame.type is FrameType.APPEND:
+            self._lost_epoch = max(self._lost_epoch, header(frame.payload).leader_epoch)
+            if log_id not in self._headless:
+                self._headless.add(log_id)
+                self._find(f"the write-ahead log holds batches of log {log_id}, whose beginning is lost; left out")
 
     def _apply_to(self, log: Log, frame: Frame) -> None:
         match frame.type:
@@ -277,7 +281,7 @@ class _Recovery:
         batch = bytes(payload)
         found = header(batch)
         if found.base_offset < log.end_offset:
-            if not self._rescued:
+            if not self._believing:
                 self._find(f"log {log.id}: a batch at offset {found.base_offset} comes again; left out")
             return
         if found.base_offset > log.end_offset:
@@ -285,6 +289,8 @@ class _Recovery:
             log.damage.append(lost)
             self._find(f"log {log.id}: offsets {lost[0]} to {lost[1]} are lost to damage")
             log.end_offset = found.base_offset
+        if found.leader_epoch > log.takeovers.latest_epoch:
+            log.takeovers.add(Takeover(found.leader_epoch, -1, found.base_offset))  # its own frame is lost
         if not log.active.fits(len(batch), found.next_offset, LARGEST_SEGMENT_BYTES):
             log.roll()
         log.active.append(batch, found.base_offset, found.next_offset, found.max_timestamp)
@@ -313,6 +319,8 @@ class _Recovery:
             # What lies before the new start may be in its files only: looked at when they are read on.
             self._os_starts[log] = change.start_offset
             return
+        if change.start_offset > log.end_offset:
+            log.end_offset = log.synced_offset = change.start_offset  # what is lost in between had been let go
         if change.start_offset == log.end_offset and log.active.size:
             self._write()
             log.roll()
@@ -328,22 +336,31 @@ class _Recovery:
     # -- segments -----------------------------------------------------------------------------------
 
     def _trim(self) -> None:
-        """Cut what lies in segments beyond the checkpointed positions, where it is no evidence."""
+        """Cut what lies in segments beyond the checkpointed positions, unless it is all the evidence there is."""
         for log in self._logs.values():
             if log.durability != "os":
                 self._trim_segment(log)
 
-    def _remove_unknown(self) -> None:
-        """Remove files that no log knows: of logs deleted, and of segments that the WAL says nothing of."""
-        for name in self._files.names(LOGS_DIRECTORY):
-            if not name.isdigit() or LogId(int(name)) not in self._logs:
-                self._files.remove_directory(f"{LOGS_DIRECTORY}/{name}")
+    def _clear_unknown(self) -> None:
+        """Remove files that no log knows: of logs deleted, and of segments that the WAL says nothing of.
+
+        Where the WAL or the checkpoint may have lost what it said of them, they are kept.
+        """
+        for log_id in log_ids(self._files):
+            self._next_log_id = max(self._next_log_id, log_id + 1)
+            if log_id in self._logs:
+                continue
+            if self._believing:
+                self._rescue.keep(log_id)
+            elif not is_unclaimed(self._files, log_id):
+                self._files.remove_directory(log_directory(log_id))
         for log in self._logs.values():
-            if log.durability == "os" or not self._files.exists(log.directory):
+            if self._believing or log.durability == "os" or not self._files.exists(log.directory):
                 continue
             known = {segment.path.rpartition("/")[2] for segment in log.segments if segment.size}
             for name in self._files.names(log.directory):
-                if name.partition(".")[0] not in known:
+                stem, _, ending = name.partition(".")
+                if ending in ("log", "index") and stem not in known:
                     self._files.unlink(f"{log.directory}/{name}")
 
     def _trim_segment(self, log: Log) -> None:
@@ -355,7 +372,7 @@ class _Recovery:
         if self._files.exists(path):
             file = self._files.open(path)
             actual = file.size()
-            if actual > segment.size:
+            if actual > segment.size and not self._believing:
                 file.truncate(segment.size)
                 self._unsynced[segment] = log
         if actual < segment.size:
@@ -396,7 +413,7 @@ class _Recovery:
             for _, found, whole in walk_batches(file, segment.size, size, log.end_offset):
                 if found.base_offset != log.end_offset or not 0 <= found.leader_epoch <= epoch:
                     break
-                self._adopt(log, found, whole)
+                adopt(log, found, whole)
             if segment.size < size:
                 file.truncate(segment.size)
         if log.end_offset < start_offset:
@@ -405,17 +422,6 @@ class _Recovery:
             return segment.base_offset < start_offset
         following = f"{log.directory}/{log.end_offset:020d}.log"
         return segment.size > 0 and segment.base_offset < log.end_offset and self._files.exists(following)
-
-    def _adopt(self, log: Log, found: Header, whole: Buffer) -> None:
-        """Take over a batch that lies at the end of the active segment's file already."""
-        segment = log.active
-        start, tail_crc = segment.size, segment.tail().crc
-        segment.append(whole, found.base_offset, found.next_offset, found.max_timestamp)
-        segment.copied_to(segment.size, *cover(tail_crc, start, [whole]))
-        log.end_offset = log.synced_offset = found.next_offset
-        log.version += 1
-        if found.producer_id >= 0:
-            log.producers.add(found, found.base_offset, found.max_timestamp)
 
     def _sync(self) -> None:
         syncs = [plan_sync(log, segment) for segment, log in self._unsynced.items() if segment.size]

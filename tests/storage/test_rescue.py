@@ -1,0 +1,195 @@
+"""A start without checkpoints, without the write-ahead log, or without both: what segments hold is served and kept."""
+
+import uuid
+
+import pytest
+
+from duramen.base.ids import METADATA_LOG_ID, METADATA_STREAM_ID
+from duramen.codec.batch import header
+from duramen.storage.log import LogConfig, LogKey
+from duramen.testing.store import Appended, StoreOnDoubles, expected_values
+
+SMALL_SEGMENTS = LogConfig(segment_bytes=4000)
+
+
+def written(durability: str = "sync") -> tuple[StoreOnDoubles, list[Appended]]:
+    """Three logs of several segments in two epochs, the second not in any checkpoint, all of it copied."""
+    config = SMALL_SEGMENTS._replace(durability=durability)
+    doubles = StoreOnDoubles()
+    appends = [doubles.append(doubles.log(number % 3, config), b"%d" % number * 40) for number in range(150)]
+    doubles.settle()
+    doubles.restart()
+    appends += [doubles.append(doubles.log(number % 3, config), b"%d" % number * 40) for number in range(150, 300)]
+    appends.append(doubles.append(doubles.log(3), b"a new log"))
+    doubles.settle()
+    doubles.advance(1000)
+    assert all(append.acknowledged for append in appends)
+    return doubles, appends
+
+
+def lose(doubles: StoreOnDoubles, *prefixes: str) -> None:
+    for path in doubles.files.paths():
+        if path.startswith(prefixes):
+            doubles.files.unlink(path)
+
+
+def kept_files(doubles: StoreOnDoubles) -> set[str]:
+    return {path for path in doubles.files.paths() if path.startswith("logs/")}
+
+
+def check(doubles: StoreOnDoubles, appends: list[Appended]) -> None:
+    for number in range(3):
+        assert doubles.values(doubles.log(number)) == expected_values(appends[number:300:3])
+    assert doubles.values(doubles.log(3)) == [b"a new log"]
+
+
+@pytest.mark.parametrize("durability", ["sync", "os"])
+@pytest.mark.parametrize("lost", ["checkpoints", "write-ahead log", "both"])
+def test_what_was_copied_outlives_the_loss_of(lost: str, durability: str) -> None:
+    doubles, appends = written(durability)
+    epoch, next_log_id, files = doubles.store.node_epoch, doubles.store.next_log_id, kept_files(doubles)
+    prefixes = {"checkpoints": ("checkpoint-",), "write-ahead log": ("wal/",), "both": ("checkpoint-", "wal/")}[lost]
+    lose(doubles, *prefixes)
+    doubles.kill()
+    named = "write-ahead log" if lost == "write-ahead log" else "no checkpoint is there"
+    assert any(named in finding for finding in doubles.findings)
+    assert files <= kept_files(doubles)
+    assert doubles.store.node_epoch > epoch
+    assert doubles.store.next_log_id >= next_log_id
+    check(doubles, appends)
+    # The loss of power now: what was found is on disk, and it is found in the ordinary way.
+    doubles.crash()
+    assert doubles.findings == []
+    assert files <= kept_files(doubles)
+    check(doubles, appends)
+    again = doubles.append(doubles.log(3), b"again")
+    doubles.settle()
+    assert again.base_offset == 1
+
+
+def test_a_clean_stop_needs_no_write_ahead_log() -> None:
+    doubles, appends = written()
+    doubles.stop()
+    lose(doubles, "wal/")
+    doubles.boot()
+    assert doubles.findings == []
+    check(doubles, appends)
+
+
+def test_directories_that_are_missing_are_made_again() -> None:
+    doubles, _ = written()
+    doubles.files.remove_directory("wal")
+    doubles.files.remove_directory("logs")
+    doubles.kill()
+    assert any("write-ahead log" in finding for finding in doubles.findings)
+    appended = doubles.append(doubles.log(0), b"goes on")
+    doubles.settle()
+    doubles.advance(1000)
+    assert appended.acknowledged
+
+
+def test_a_node_that_wrote_nothing_yet_has_lost_nothing() -> None:
+    doubles = StoreOnDoubles()
+    for _ in range(2):
+        doubles.kill()
+        assert doubles.findings == []
+    lose(doubles, "checkpoint-", "wal/")
+    doubles.kill()
+    assert doubles.findings == []
+
+
+@pytest.mark.parametrize("wal", ["wal is there", "wal is lost"])
+def test_records_of_a_log_that_nobody_knows_stay_for_good(wal: str) -> None:
+    doubles, _ = written()
+    doubles.stop()
+    doubles.boot()
+    log = doubles.log(1)
+    files = {path for path in kept_files(doubles) if path.startswith(f"{log.directory}/") and path.endswith(".log")}
+    contents = {path: bytes(doubles.files.open(path).read(0, 1 << 20)) for path in files}
+    epoch = max(header(content).leader_epoch for content in contents.values())
+    for path in kept_files(doubles):
+        if path.startswith(f"{log.directory}/") and path.endswith(".index"):
+            doubles.files.unlink(path)
+    lose(doubles, "checkpoint-", *(["wal/"] if wal == "wal is lost" else []))
+    doubles.kill()
+    if wal == "wal is lost":
+        assert any(f"{log.directory}: nothing says whose log it is" in finding for finding in doubles.findings)
+    assert doubles.store.node_epoch > epoch
+    for restart in (doubles.kill, doubles.restart, doubles.crash):
+        restart()
+        doubles.append(doubles.log(7), b"life goes on")
+        doubles.settle()
+        doubles.advance(61_000)
+    assert doubles.log(7).id > log.id
+    for path, content in contents.items():
+        assert bytes(doubles.files.open(path).read(0, 1 << 20)) == content
+
+
+def test_the_metadata_log_is_known_by_its_id() -> None:
+    doubles = StoreOnDoubles()
+    key = LogKey(METADATA_STREAM_ID, 0)
+    metadata = doubles.store.ensure(key, LogConfig())
+    assert metadata.id == METADATA_LOG_ID
+    doubles.append(metadata, b"event")
+    doubles.append(doubles.log(), b"record")
+    doubles.settle()
+    doubles.advance(61_000)
+    lose(doubles, "checkpoint-", "wal/", f"{metadata.directory}/00000000000000000000.index")
+    doubles.kill()
+    for _ in range(2):
+        found = doubles.store.log(key)
+        assert found is not None
+        assert doubles.values(found) == [b"event"]
+        assert doubles.values(doubles.log()) == [b"record"]
+        # Its index says so again.
+        lose(doubles, "checkpoint-", "wal/")
+        doubles.kill()
+
+
+def test_bytes_that_are_no_batch_stay_and_what_lies_around_them_is_served() -> None:
+    doubles, appends = written()
+    doubles.stop()
+    log = doubles.log(1)
+    values = expected_values(appends[1:300:3])
+    second, last = log.segments[1], log.segments[-1]
+    end_offset = log.end_offset
+    contents = {}
+    for segment in (second, last):
+        path = segment.path + ".log"
+        doubles.files.corrupt(path, 100)
+        contents[path] = bytes(doubles.files.open(path).read(0, 1 << 20))
+    lose(doubles, "checkpoint-", "wal/")
+    doubles.boot()
+    log = doubles.log(1)
+    third = next(segment.base_offset for segment in log.segments if segment.base_offset > second.base_offset)
+    assert doubles.values(log, third) == values[third : last.base_offset]
+    assert (second.base_offset, third - 1) in log.damage
+    assert log.end_offset == last.base_offset < end_offset
+    appended = doubles.append(log, b"new")
+    doubles.settle()
+    doubles.advance(61_000)
+    assert appended.base_offset == last.base_offset
+    doubles.kill()
+    assert doubles.values(doubles.log(1), third) == [*values[third : last.base_offset], b"new"]
+    now = [bytes(doubles.files.open(path).read(0, 1 << 20)) for path in kept_files(doubles)]
+    assert all(content in now for content in contents.values())
+
+
+def test_a_log_whose_beginning_the_write_ahead_log_lost_is_found_in_its_segments() -> None:
+    doubles = StoreOnDoubles()
+    doubles.append(doubles.log(0), b"first")
+    doubles.settle()
+    created = doubles.store.wal_end & 0xFFFFFFFF
+    late = doubles.store.ensure(LogKey(uuid.UUID(int=7), 0), LogConfig())
+    doubles.append(late, b"in the segment")
+    doubles.settle()
+    doubles.advance(1000)
+    doubles.append(late, b"in the write-ahead log")
+    doubles.settle()
+    doubles.files.corrupt("wal/000000.wal", created + 20)
+    doubles.kill()
+    assert any("damage in the write-ahead log" in finding for finding in doubles.findings)
+    found = doubles.store.log(late.key)
+    assert found is not None
+    assert found.id == late.id
+    assert doubles.values(found) == [b"in the segment", b"in the write-ahead log"]
