@@ -1,6 +1,8 @@
 """Data directories that a node cannot or must not use: it says so in one line, and leaves them as they are."""
 
 import json
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,8 +25,25 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
 
-def _refused(directory: Path) -> str:
-    """Try to serve a directory; what the node says before it gives up."""
+# Recovery that goes on when it is told to.
+_SLOW_RECOVERY = """
+import runpy, sys
+from duramen.node import node
+
+recover = node.recover
+
+def slow(*args):
+    print("recovering", flush=True)
+    sys.stdin.readline()
+    return recover(*args)
+
+node.recover = slow
+runpy.run_module("duramen", run_name="__main__", alter_sys=True)
+"""
+
+
+def _refused(directory: Path, naming: str = "") -> str:
+    """Try to serve a directory; the one line that names it, or `naming`, before the node gives up."""
     options = ["--kafka-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--nats", "off"]
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_RIGHTS, "-m", "duramen", "serve", "--data-dir", str(directory), *options],
@@ -32,7 +51,7 @@ def _refused(directory: Path) -> str:
     )  # fmt: skip
     assert done.returncode == _FAILED, done.stdout
     assert "Traceback" not in done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if str(directory) in line]
+    (line,) = [line for line in done.stderr.splitlines() if (naming or str(directory)) in line]
     return line
 
 
@@ -121,3 +140,40 @@ def test_a_directory_that_cannot_be_written(stopped: NodeProcess) -> None:
         for place, mode in modes.items():
             place.chmod(mode)
     _still_whole(node)
+
+
+def test_a_node_stopped_while_it_recovers_holds_the_directory_to_the_end(stopped: NodeProcess) -> None:
+    options = ["--kafka-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--nats", "off"]
+    with subprocess.Popen(
+        [sys.executable, "-c", _SLOW_RECOVERY, "serve", "--data-dir", str(stopped.data_dir), *options],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/",
+    ) as node:  # fmt: skip
+        assert node.stdin is not None
+        assert node.stdout is not None
+        assert node.stderr is not None
+        assert node.stdout.readline() == "recovering\n"
+        node.send_signal(signal.SIGTERM)
+        assert "stopping" in node.stderr.readline()
+        assert "in use by another node" in _refused(stopped.data_dir)
+        node.stdin.write("go on\n")
+        node.stdin.close()
+        assert "Traceback" not in node.stderr.read()
+    _still_whole(stopped)
+
+
+@pytest.mark.parametrize("missing", ["wal", "logs"])
+def test_a_directory_of_which_a_part_is_missing(stopped: NodeProcess, missing: str) -> None:
+    shutil.rmtree(stopped.data_dir / missing)
+    if missing == "wal":
+        _still_whole(stopped)
+        return
+    said = _refused(stopped.data_dir, naming="the metadata log (logs/1) is damaged")
+    assert "logs/1/00000000000000000000.log is missing" in said
+    assert "from a backup" in said
+
+
+def test_a_directory_without_checkpoints_and_write_ahead_log(stopped: NodeProcess) -> None:
+    for path in [*stopped.data_dir.glob("checkpoint-*"), *stopped.data_dir.glob("wal/*")]:
+        path.unlink()
+    _still_whole(stopped)
+    assert "no checkpoint is there: every segment is read" in stopped.log_path.read_text()

@@ -60,6 +60,7 @@ class Node:
         self._timer: asyncio.TimerHandle | None = None
         self._worker: HostWorker | None = None
         self._directory: Directory | None = None
+        self._recovery: asyncio.Future[Recovered] | None = None
         self._views: RocksViewStore | None = None
         self._broker: Broker | None = None
         self._kafka: KafkaDoor | None = None
@@ -125,7 +126,8 @@ class Node:
         handles = Handles(files, _OPEN_SEGMENTS)
         loop = asyncio.get_running_loop()
         started = time.perf_counter()
-        recovered = await loop.run_in_executor(None, recover, files, directory.id, handles, _report)
+        self._recovery = loop.run_in_executor(None, recover, files, directory.id, handles, _report)
+        recovered = await asyncio.shield(self._recovery)
         self._account_recovery(recovered, time.perf_counter() - started)
         pending = memory_share_bytes(self.settings.integer("memory.limit.bytes"))
         wal_max_bytes = self.settings.integer("wal.max.bytes")
@@ -221,6 +223,9 @@ class Node:
             self._worker.stop()
         if self._views is not None:
             self._views.close()
+        if self._recovery is not None:
+            # One that was left goes on in its thread: until it ends nobody else may have the directory.
+            await asyncio.gather(self._recovery, return_exceptions=True)
         if self._directory is not None:
             self._directory.lock.release()
 
