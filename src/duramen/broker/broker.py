@@ -92,7 +92,7 @@ class Broker:
         self.streams = Streams(store, settings, ports.clock, metrics)
         self.fetches = Fetches(store, ports.clock, deadlines, metrics)
         self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock, metrics)
-        self.groups = Coordinator(self._offsets, ports.clock, deadlines, ports.randomness, settings, metrics)
+        self.groups = Coordinator(self._offsets, ports.clock, deadlines, ports.randomness, settings, metrics, report)
         quorum = LogQuorum(store, ports.clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
         self.gaps = Gaps(self.node_id, self._metadata, self.streams, ports.clock, deadlines, metrics)
@@ -110,7 +110,7 @@ class Broker:
             done(self._metadata_error(error))
             return
         for state in self._metadata.state.streams.values():
-            self._put(state)
+            self._put(state, at_once=True)
         self._remove_orphans()
         self.gaps.measure()
         self._offsets.recover(self._report, lambda failure: self._offsets_ready(failure, done))
@@ -208,8 +208,8 @@ class Broker:
             case _:
                 pass
 
-    def _put(self, state: StreamState) -> None:
-        stream = self.streams.put(state)
+    def _put(self, state: StreamState, *, at_once: bool = False) -> None:
+        stream = self.streams.put(state, at_once=at_once or state.internal)
         if stream.name == OFFSETS_STREAM:
             self._offsets.use(stream)
 
@@ -226,7 +226,18 @@ class Broker:
                 state, wish, stream_id=stream_id, now_ms=now_ms, idempotent=idempotent, largest_size=self._largest_size
             )
 
-        self._metadata.decide(decide, self._after_listening(done) if wish.subjects else done)
+        self._metadata.decide(
+            decide, self._when_whole(wish.name, self._after_listening(done) if wish.subjects else done)
+        )
+
+    def _when_whole(self, name: str, done: Done) -> Done:
+        def decided(error: DuramenError | None) -> None:
+            if error is None:
+                self.streams.when_whole(name, lambda: done(None))
+            else:
+                done(error)
+
+        return decided
 
     def _after_listening(self, done: Done) -> Done:
         def changed(error: DuramenError | None) -> None:
@@ -252,7 +263,8 @@ class Broker:
     def add_partitions(self, name: str, partitions: int, done: Done) -> None:
         """Give a stream `partitions` partitions in all."""
         limit = self._largest_size
-        self._metadata.decide(lambda state: add_partitions(state, name, partitions, largest_size=limit), done)
+        decided = self._when_whole(name, done)
+        self._metadata.decide(lambda state: add_partitions(state, name, partitions, largest_size=limit), decided)
 
     def check_partitions(self, name: str, partitions: int) -> None:
         """Raise what `add_partitions` would end with."""

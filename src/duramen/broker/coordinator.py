@@ -4,7 +4,7 @@ Every operation ends in one call of its `done`. Times come through the clock and
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import (
@@ -22,7 +22,9 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, Randomness
 from duramen.base.settings import Settings
 from duramen.broker.offsets import Offsets
+from duramen.broker.room import GroupRoom
 from duramen.groups.group import Group
+from duramen.groups.members import request_bytes
 from duramen.groups.records import CommittedOffset, GroupKey, OffsetKey
 from duramen.groups.values import (
     GroupSnapshot,
@@ -36,6 +38,8 @@ from duramen.groups.values import (
 )
 
 __all__ = ["CommitMember", "Coordinator", "GroupDescription", "GroupListing", "Leaving"]
+
+_MEMBERS_SHARE: Final = 8  # the members of all groups may take an eighth of memory.limit.bytes
 
 JoinDone = Callable[[JoinResult | SyncResult | DuramenError], None]
 Done = Callable[[DuramenError | None], None]
@@ -83,7 +87,9 @@ class Coordinator:
         randomness: Randomness,
         settings: Settings,
         metrics: Metrics,
+        report: Callable[[str], None],
     ) -> None:
+        """`report` is told, once in a while, that members are refused for want of memory."""
         self._offsets = offsets
         self._clock = clock
         self._deadlines = deadlines
@@ -94,6 +100,7 @@ class Coordinator:
         self._max_size = settings.integer("group.max.size")
         self._max_metadata_bytes = settings.integer("offset.metadata.max.bytes")
         self._retention_ms = settings.integer("offsets.retention.minutes") * 60_000
+        self._room = GroupRoom(settings.integer("memory.limit.bytes") // _MEMBERS_SHARE, clock, report)
         self._groups: dict[str, Group] = {}
         self._deadline: dict[str, Deadline] = {}
         self._stopping = False
@@ -130,6 +137,7 @@ class Coordinator:
             else:
                 self._store(group, effect)
         self._schedule(group)
+        self._room.account(group)
         if group.untouched and self._groups.get(group.id) is group:
             del self._groups[group.id]
 
@@ -179,6 +187,7 @@ class Coordinator:
             group = self._find(group_id)
             if group is None and request.member_id:
                 raise UnknownMember(f"there is no group {group_id}")
+            self._room.check(group_id, [request_bytes(request)], 0 if group is None else group.held_for(request))
         except DuramenError as error:
             done(error)
             return
@@ -193,6 +202,11 @@ class Coordinator:
 
     def sync(self, group_id: str, request: SyncRequest, done: JoinDone) -> None:
         """A member asks for its assignment; answered when the leader has brought it."""
+        try:
+            self._room.check(group_id, [len(assignment) for _, assignment in request.assignments])
+        except DuramenError as error:
+            done(error)
+            return
         group = self._member_group(group_id, done)
         if group is not None:
             group.sync(request, done, self._clock.monotonic_ms())

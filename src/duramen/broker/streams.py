@@ -17,6 +17,7 @@ from duramen.storage.store import Store
 
 __all__ = ["Stream", "Streams"]
 
+_PARTITIONS_AT_ONCE: Final = 200  # a few milliseconds
 _DECODED_SHARE: Final = 8  # a batch that the broker decompresses may take an eighth of memory.limit.bytes
 
 
@@ -90,6 +91,8 @@ class Streams:
         self._metrics = metrics
         self._by_name: dict[str, Stream] = {}
         self._by_id: dict[StreamId, Stream] = {}
+        self._growing: dict[StreamId, Stream] = {}  # those whose partitions are being made
+        self._waiting: dict[StreamId, list[Callable[[], None]]] = {}  # for the partitions of such a stream
         self._configs: dict[frozenset[tuple[str, str]], StreamConfig] = {}
         self._decoded_limit_bytes = settings.integer("memory.limit.bytes") // _DECODED_SHARE
         self._gauge = metrics.counter("duramen_streams")
@@ -121,24 +124,55 @@ class Streams:
             raise StreamNotFound(f"there is no stream {name}")
         return stream
 
-    def put(self, state: StreamState) -> Stream:
-        """The stream is defined like this from here on."""
+    def put(self, state: StreamState, *, at_once: bool = False) -> Stream:
+        """The stream is defined like this from here on.
+
+        Many partitions are made a few at a time, so that nobody waits for them but who asked, unless `at_once`. A new
+        stream is found when all of them are there: see `when_whole`.
+        """
         config = self._config(state)
-        stream = self._by_id.get(state.id)
+        growing = self._growing.get(state.id)
+        stream = growing or self._by_id.get(state.id)
         if stream is None:
             stream = Stream(state, config, self._metrics, decoded_limit_bytes=self._decoded_limit_bytes)
-            self._by_name[state.name] = self._by_id[state.id] = stream
-            self._gauge.value = len(self._by_name)
         else:
             stream.update(state, config)
         log_config = config.log_config()
         for partition in stream.partitions:
             partition.log.config = log_config
-        for index in range(len(stream.partitions), state.partitions):
-            log = self._store.ensure(LogKey(state.id, index), log_config)
-            stream.partitions.append(Partition(stream, index, log, self._store, self._clock))
-        self._tell(stream)
+        if growing is None:
+            self._growing[state.id] = stream
+            self._grow(stream, state.partitions if at_once else _PARTITIONS_AT_ONCE)
         return stream
+
+    def _grow(self, stream: Stream, count: int) -> None:
+        if stream.deleted:
+            return
+        log_config = stream.config.log_config()
+        end = min(stream.state.partitions, len(stream.partitions) + count)
+        for index in range(len(stream.partitions), end):
+            log = self._store.ensure(LogKey(stream.id, index), log_config)
+            stream.partitions.append(Partition(stream, index, log, self._store, self._clock))
+        if end < stream.state.partitions:
+            self._store.soon(lambda: self._grow(stream, count))
+            return
+        del self._growing[stream.id]
+        self._by_name[stream.name] = self._by_id[stream.id] = stream
+        self._gauge.value = len(self._by_name)
+        self._tell(stream)
+        self._wake(stream)
+
+    def _wake(self, stream: Stream) -> None:
+        for action in self._waiting.pop(stream.id, ()):
+            action()
+
+    def when_whole(self, name: str, action: Callable[[], None]) -> None:
+        """Do `action` once no partition of the stream is still to be made: now, or later, or when it is deleted."""
+        for stream in self._growing.values():
+            if stream.name == name:
+                self._waiting.setdefault(stream.id, []).append(action)
+                return
+        action()
 
     def _tell(self, stream: Stream) -> None:
         for listener in self.listeners:
@@ -153,10 +187,13 @@ class Streams:
 
     def remove(self, stream_id: StreamId) -> Stream | None:
         """The stream is gone: its logs are deleted, and those who wait for records of it are told."""
+        growing = self._growing.pop(stream_id, None)
         stream = self._by_id.pop(stream_id, None)
+        if stream is not None:
+            del self._by_name[stream.name]
+        stream = stream or growing
         if stream is None:
             return None
-        del self._by_name[stream.name]
         stream.deleted = True
         self._gauge.value = len(self._by_name)
         for partition in stream.partitions:
@@ -164,4 +201,5 @@ class Streams:
             partition.log.notify()
         self._metrics.forget("stream", stream.name)
         self._tell(stream)
+        self._wake(stream)
         return stream

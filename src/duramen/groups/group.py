@@ -44,6 +44,8 @@ FOLLOWING: Final[dict[GroupState, frozenset[GroupState]]] = {
 }
 """Which state may come after which."""
 
+_PENDING_BYTES: Final = 256  # what an id takes that was given out, without its characters
+
 _HEARTBEAT_ERROR: Final[dict[GroupState, type[DuramenError] | None]] = {
     GroupState.EMPTY: UnknownMember,
     GroupState.PREPARING: RebalanceInProgress,
@@ -101,6 +103,17 @@ class Group:
     def untouched(self) -> bool:
         """Whether it is only a name: nobody is or was in it."""
         return self.state is GroupState.EMPTY and not self.generation and not self.members and not self._pending
+
+    @property
+    def held_bytes(self) -> int:
+        """What its members and the ids given out take in memory."""
+        pending = _PENDING_BYTES * len(self._pending) + sum(map(len, self._pending))
+        return pending + sum(member.held_bytes for member in self.members)
+
+    def held_for(self, request: JoinRequest) -> int:
+        """What the member that a join is from takes in memory already."""
+        known = self.members.get(request.member_id) or self.members.static(request.instance_id)
+        return known.held_bytes if known is not None else 0
 
     def snapshot(self) -> GroupSnapshot:
         """The group as it is stored and described."""

@@ -7,9 +7,16 @@ from duramen.base.errors import FencedInstance, UnknownMember
 from duramen.groups.subscription import same_topics
 from duramen.groups.values import JoinRequest, MemberSnapshot, MemberSubscription, Token
 
-__all__ = ["Member", "Members"]
+__all__ = ["Member", "Members", "request_bytes"]
 
 _CONSUMER: Final = "consumer"
+_MEMBER_BYTES: Final = 1024  # what one takes without what it sends
+
+
+def request_bytes(request: JoinRequest) -> int:
+    """What a member takes in memory for what its join says, without its assignment."""
+    names = len(request.client_id) + len(request.member_id or request.new_member_id) + len(request.instance_id or "")
+    return _MEMBER_BYTES + names + sum(len(name) + len(metadata) for name, metadata in request.protocols)
 
 
 class Member:
@@ -25,6 +32,7 @@ class Member:
         "joining",
         "protocols",
         "rebalance_timeout_ms",
+        "request_bytes",
         "session_timeout_ms",
         "syncing",
     )
@@ -37,6 +45,7 @@ class Member:
         self.session_timeout_ms = request.session_timeout_ms
         self.rebalance_timeout_ms = max(0, request.rebalance_timeout_ms)
         self.protocols = list(request.protocols)
+        self.request_bytes = request_bytes(request)
         self.assignment = b""
         self.joining: Token | None = None
         self.syncing: Token | None = None
@@ -49,6 +58,12 @@ class Member:
         self.session_timeout_ms = request.session_timeout_ms
         self.rebalance_timeout_ms = max(0, request.rebalance_timeout_ms)
         self.protocols = list(request.protocols)
+        self.request_bytes = request_bytes(request)
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes in memory."""
+        return self.request_bytes + len(self.assignment)
 
     def metadata(self, protocol: str | None) -> bytes:
         """The member's subscription under a protocol."""

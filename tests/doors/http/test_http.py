@@ -50,6 +50,23 @@ def test_the_life_of_a_stream(ask: Ask, stream_name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"config": {"retention.ms": "1h"}, "partitions": 1},
+        {"config": {"retention.ms": "1h"}, "partitions": 1_000_000},
+        {"config": {"retention.ms": "soon"}, "partitions": 3},
+        {"config": {"retention.ms": "1h", "retention": "1h"}, "partitions": 3},
+    ],
+)
+def test_a_change_that_is_refused_changes_nothing(ask: Ask, stream_name: str, change: object) -> None:
+    path = f"/v1/streams/{stream_name}"
+    ask("POST", "/v1/streams", {"name": stream_name, "partitions": 2})
+    before = ask("GET", path)
+    assert ask("PATCH", path, change)[0] == 400
+    assert ask("GET", path) == before
+
+
+@pytest.mark.parametrize(
     ("method", "path", "raw", "status", "said"),
     [
         ("GET", "/v1/streams/nope", None, 404, "there is no stream nope"),

@@ -182,10 +182,13 @@ class HttpDoor:
         texts = {
             key: None if value is None else config_texts({key: value})[key] for key, value in change.config.items()
         }
+        wanted = change.partitions if change.partitions != len(stream.partitions) else None
+        # Both are checked before either is done: what is refused changes nothing.
+        if wanted is not None:
+            broker.check_partitions(name, wanted)
         if texts:
             await _done(lambda done: broker.configure_stream(name, texts, done))
-        if change.partitions is not None and change.partitions != len(stream.partitions):
-            wanted = change.partitions
+        if wanted is not None:
             await _done(lambda done: broker.add_partitions(name, wanted, done))
         return _json(describe(broker.streams.get(name), broker.gaps))
 

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 _GROUP_KEY: Final = 0
+_TRANSACTION_KEY: Final = 1
 _TYPE: Final = "classic"
 
 
@@ -38,8 +39,11 @@ def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
 
     def reply(error: DuramenError | None) -> None:
         code, message = group_error_code(error), None if error is None else str(error)
-        if request["key_type"] != _GROUP_KEY:
-            code, message = ErrorCode.INVALID_REQUEST, "transactions and share groups are not supported yet"
+        if request["key_type"] == _TRANSACTION_KEY:
+            # Every client takes this one for final; what says "not supported" better is asked again and again.
+            code, message = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet"
+        elif request["key_type"] != _GROUP_KEY:
+            code, message = ErrorCode.INVALID_REQUEST, "share groups are not supported yet"
         found: dict[str, Any] = {"error_code": code, "error_message": message, "node_id": -1, "host": "", "port": -1}
         if code is ErrorCode.NONE:
             found |= {"node_id": broker.node_id, "host": context.host, "port": context.port}

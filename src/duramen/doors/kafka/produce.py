@@ -115,6 +115,7 @@ def handle_init_producer_id(context: Context, exchange: Exchange) -> None:
         exchange.reply({"error_code": error_code(error), "producer_id": producer_id, "producer_epoch": epoch})
 
     if request["transactional_id"] is not None:
-        exchange.reply({"error_code": ErrorCode.UNSUPPORTED_VERSION, "producer_id": -1, "producer_epoch": -1})
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # transactions are not supported yet
+        exchange.reply({"error_code": code, "producer_id": -1, "producer_epoch": -1})
     else:
         broker.new_producer_id(done)

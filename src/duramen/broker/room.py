@@ -1,0 +1,55 @@
+"""What the members of all groups take in memory, and the bound to it. Pure."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from duramen.base.errors import GroupFull
+from duramen.base.ports import Clock
+from duramen.groups.group import Group
+
+__all__ = ["LARGEST_MEMBER_BYTES", "GroupRoom"]
+
+LARGEST_MEMBER_BYTES: Final = 1024 * 1024
+"""What a member may bring with its join, and what its assignment may have."""
+
+_COMPLAINT_MS: Final = 60_000
+
+
+class GroupRoom:
+    """An account in bytes by group. Those that were stored before a restart are counted and never refused."""
+
+    def __init__(self, limit_bytes: int, clock: Clock, report: Callable[[str], None]) -> None:
+        """`report` is told, once in a while, that members are refused."""
+        self._limit_bytes = limit_bytes
+        self._clock = clock
+        self._report = report
+        self._complain_from_ms = clock.monotonic_ms()
+        self._held: dict[str, int] = {}
+        self._held_bytes = 0
+
+    def account(self, group: Group) -> None:
+        """Take in what the group has now."""
+        held = group.held_bytes
+        self._held_bytes += held - self._held.pop(group.id, 0)
+        if held:
+            self._held[group.id] = held
+
+    def check(self, group_id: str, sizes: Sequence[int], replaced: int = 0) -> None:
+        """Raise GroupFull unless things of these sizes may be kept, instead of what takes `replaced` bytes now."""
+        largest = max(sizes, default=0)
+        if largest > LARGEST_MEMBER_BYTES:
+            why = f"{largest} bytes for one member; {LARGEST_MEMBER_BYTES} are allowed for what it subscribes to"
+            self._refuse(f"group {group_id} brings {why}, and as many for its assignment")
+        more = sum(sizes) - replaced
+        if more > 0 and self._held_bytes + more > self._limit_bytes:
+            self._refuse(
+                f"group {group_id} needs {more} bytes more for a member: the members of all groups have"
+                f" {self._held_bytes} of the {self._limit_bytes} bytes there are: give memory.limit.bytes more"
+            )
+
+    def _refuse(self, why: str) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._complain_from_ms:
+            self._complain_from_ms = now_ms + _COMPLAINT_MS
+            self._report(why)
+        raise GroupFull(why)
