@@ -1,4 +1,4 @@
-"""Duramen: a durable, replicated log for people who work in Python."""
+"""Duramen: a durable log for people who work in Python: NATS subjects and Kafka topics in one log."""
 
 __all__ = ["__version__"]
 

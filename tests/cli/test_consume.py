@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 from tests.cli.command import Run, command_environment, run
@@ -105,6 +106,30 @@ def test_follow_goes_on_until_it_is_interrupted(node: NodeProcess, stream: str) 
             with Producer(cluster) as producer:
                 producer.produce(stream, b"%d" % number, partition=0)
             assert int(process.stdout.readline()) == number
+        process.send_signal(signal.SIGINT)
+        rest, said = process.communicate(timeout=30)
+    assert (process.returncode, rest, said.strip()) == (130, "", "")
+
+
+def test_follow_outlives_the_node(new_node: Callable[..., NodeProcess]) -> None:
+    node = new_node().start()
+    run("stream", "create", "s", server=node.http)
+    run("produce", "s", stdin=b"1\n", server=node.http)
+    with subprocess.Popen(
+        [sys.executable, "-m", "duramen", "consume", "s", "--follow"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=command_environment(node.http),
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "1\n"
+        for number in (2, 3):
+            node.kill()
+            said = process.stderr.readline()
+            assert said.startswith("duramen: no broker answered within 5 s: ")
+            assert said.endswith(f"{node.kafka} cannot be reached: Connection refused; waiting\n")
+            node.restart()
+            run("produce", "s", stdin=b"%d\n" % number, server=node.http)
+            assert process.stdout.readline() == f"{number}\n"
         process.send_signal(signal.SIGINT)
         rest, said = process.communicate(timeout=30)
     assert (process.returncode, rest, said.strip()) == (130, "", "")

@@ -94,6 +94,21 @@ def test_alter(duramen: Run, stream_name: str) -> None:
     assert duramen("stream", "alter", stream_name).code == 2
 
 
+@pytest.mark.parametrize("command", ["create", "alter"])
+def test_a_config_that_is_given_twice(duramen: Run, stream_name: str, command: str) -> None:
+    duramen("stream", "create", stream_name, "--config", "retention.ms=1h")
+    ended = duramen("stream", command, stream_name, "--config", "retention.ms=1h", "--config", "retention.ms=2h")
+    assert (ended.code, ended.out) == (2, "")
+    assert "retention.ms is given twice, as '1h' and as '2h'" in ended.err
+    same = duramen("stream", command, stream_name, "--config", "retention.ms=1h", "--config", "retention.ms=1h")
+    assert same.code == 0
+
+
+def test_a_config_that_is_set_and_deleted(duramen: Run, stream_name: str) -> None:
+    ended = duramen("stream", "alter", stream_name, "--config", "retention.ms=1h", "--delete-config", "retention.ms")
+    assert (ended.code, "retention.ms is both set and deleted" in ended.err) == (2, True)
+
+
 def test_delete(duramen: Run, stream_name: str) -> None:
     duramen("stream", "create", stream_name)
     missing = duramen("stream", "delete", stream_name, "no-such-stream")

@@ -8,14 +8,17 @@ from typing import Any, Final
 
 import click
 
-from duramen.base.errors import OffsetOutOfRange, StreamNotFound
+from duramen.base.errors import OffsetOutOfRange, RequestTimedOut, ServerUnreachable, StreamNotFound
 from duramen.cli.server import Server, find_stream, server_option
 from duramen.client import Cluster, Consumer, TopicPartition
+from duramen.client.fetched import Fetched
 from duramen.codec.batch import CONTROL, Record, batches, records
 
 __all__ = ["command"]
 
 _WAIT_MS: Final = 500
+_TIMEOUT_S: Final = 30.0
+_SILENT_S: Final = 5.0  # after this a follower says that it waits
 _FOREVER: Final = 1 << 62
 
 
@@ -49,12 +52,28 @@ def _spans(
     return spans
 
 
-def _records(consumer: Consumer, spans: dict[TopicPartition, tuple[int, int]]) -> Iterator[list[tuple[int, Record]]]:
+def _fetch(consumer: Consumer, positions: dict[TopicPartition, int], *, follow: bool) -> list[Fetched]:
+    """What there is at `positions`; a follower waits for a node that does not answer, and says so once."""
+    said = False
+    while True:
+        try:
+            return consumer.fetch(positions, max_wait_ms=_WAIT_MS)
+        except (ServerUnreachable, RequestTimedOut) as error:
+            if not follow:
+                raise
+            if not said:
+                click.echo(f"duramen: {error}; waiting", err=True)
+            said = True
+
+
+def _records(
+    consumer: Consumer, spans: dict[TopicPartition, tuple[int, int]], *, follow: bool
+) -> Iterator[list[tuple[int, Record]]]:
     """Records with their partitions, as they come; an empty list where there is nothing new."""
     positions = {at: first for at, (first, end) in spans.items() if first < end}
     while positions:
         # Whoever answers first goes last the next time, so that none waits behind the others.
-        for fetched in consumer.fetch(positions, max_wait_ms=_WAIT_MS):
+        for fetched in _fetch(consumer, positions, follow=follow):
             first, end = positions.pop(fetched.at), spans[fetched.at][1]
             yield [
                 (fetched.at.partition, record)
@@ -114,13 +133,17 @@ def command(
     format_: str,
     server: Server,
 ) -> None:
-    """Print the records of STREAM, from the start to the end as it is when the command begins."""
+    """Print the records of STREAM, from the start to the end as it is when the command begins.
+
+    With --follow it outlives the node: it waits until one answers there again, and goes on where it was.
+    """
     left = _FOREVER if count is None else count
     line = _FORMATS[format_]
-    with Cluster(server.kafka(), client_id="duramen-cli") as cluster:
+    timeout_s = _SILENT_S if follow else _TIMEOUT_S
+    with Cluster(server.kafka(), client_id="duramen-cli", timeout_s=timeout_s) as cluster:
         consumer = Consumer(cluster)
         spans = _spans(consumer, stream, offset, partition, follow=follow)
-        for found in _records(consumer, spans) if left else ():
+        for found in _records(consumer, spans, follow=follow) if left else ():
             for index, record in found[:left]:
                 sys.stdout.buffer.write(line(stream, index, record))
             sys.stdout.buffer.flush()

@@ -23,12 +23,14 @@ def _path(name: str) -> str:
 
 
 def _pairs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    pairs = {}
+    pairs: dict[str, str] = {}
     for value in values:
         name, equals, content = value.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{value!r} is not KEY=VALUE")
-        pairs[name.strip()] = content.strip()
+        name, content = name.strip(), content.strip()
+        if pairs.setdefault(name, content) != content:
+            raise click.BadParameter(f"{name} is given twice, as {pairs[name]!r} and as {content!r}")
     return pairs
 
 
@@ -171,6 +173,8 @@ def _alter(name: str, partitions: int | None, configs: dict[str, str], deleted: 
     """Change the settings of the stream NAME, or give it more partitions."""
     if partitions is None and not configs and not deleted:
         raise click.UsageError("nothing to change; say --config, --delete-config or --partitions")
+    if both := sorted(configs.keys() & set(deleted)):
+        raise click.UsageError(f"{both[0]} is both set and deleted")
     change: dict[str, object] = {"config": {**configs, **dict.fromkeys(deleted)}}
     if partitions is not None:
         change["partitions"] = partitions

@@ -1,15 +1,20 @@
 """The HTTP door: answers, problems, hostile requests."""
 
+import contextlib
 import json
 import socket
+import threading
 from collections.abc import Callable
 from http.client import HTTPConnection
 from typing import Any
 
+import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from duramen.base.metrics import CATALOGUE
+from duramen.base.units import MIB
+from duramen.doors.http.server import MOST_CONNECTIONS
 from duramen.node.process import NodeProcess
 
 Ask = Callable[..., tuple[int, Any]]
@@ -82,7 +87,7 @@ def test_a_change_that_is_refused_changes_nothing(ask: Ask, stream_name: str, ch
         ("POST", "/v1/streams", b'{"name": "x", "partitions": -1}', 400, "1 to 100000 partitions"),
         ("POST", "/v1/streams", b'{"name": "x", "subjects": ["a.>.b"]}', 400, "has a '>' that is not its last token"),
         ("POST", "/v1/streams", b"[" * 100_000, 400, "the body does not fit"),
-        ("POST", "/v1/streams", b" " * 2_000_000, 413, "at most 1048576 bytes"),
+        ("POST", "/v1/streams", b" " * 2_000_000, 413, "at most 131072 bytes"),
         ("DELETE", "/v1/streams/nope", None, 404, "there is no stream nope"),
     ],
 )
@@ -131,3 +136,70 @@ def test_hostile_bytes(node: NodeProcess, ask: Ask, sent: bytes) -> None:
     assert b"Traceback" not in answered
     assert ask("GET", "/v1/node")[0] == 200
     assert "Traceback" not in node.log_path.read_text()
+
+
+class TestWhatIsNeverFinished:
+    HEAD = b"POST /v1/streams HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
+
+    def _connect(self, node: NodeProcess, sent: bytes) -> socket.socket:
+        host, port = node.http.split(":")
+        connection = socket.create_connection((host, int(port)), timeout=30)
+        with contextlib.suppress(OSError):  # a server that closes at once leaves no time to send everything
+            connection.sendall(sent)
+        return connection
+
+    def _answer(self, connection: socket.socket) -> bytes:
+        """What comes until the node closes the connection."""
+        answered = b""
+        with contextlib.suppress(ConnectionResetError):
+            while chunk := connection.recv(65536):
+                answered += chunk
+        connection.close()
+        return answered.partition(b"\r\n")[0]
+
+    def test_is_closed(self, node: NodeProcess) -> None:
+        expected = {
+            b"": b"",
+            b"GET /healthz HTTP/1.1\r\nHost": b"",
+            self.HEAD: b"HTTP/1.1 408 Request Timeout",
+            self.HEAD + b"x" * 100_000: b"HTTP/1.1 408 Request Timeout",
+            self.HEAD + b"x" * 200_000: b"HTTP/1.1 413 Request Entity Too Large",
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n": b"HTTP/1.1 200 OK",
+            self.HEAD.replace(b"POST /v1/streams", b"GET /healthz"): b"HTTP/1.1 200 OK",
+        }
+        connections = {sent: self._connect(node, sent) for sent in expected}
+        assert {sent: self._answer(connection) for sent, connection in connections.items()} == expected
+
+    @pytest.mark.parametrize("sent", [b"GET /healthz HTTP/1.1\r\n", HEAD + b"x" * 200_000])
+    def test_is_closed_although_more_comes(self, node: NodeProcess, sent: bytes) -> None:
+        """Drop by drop: neither a head, nor a body that is answered already, is waited for without end."""
+        connection = self._connect(node, sent)
+        drop = threading.Event()
+
+        def go_on() -> None:
+            while not drop.wait(0.02):
+                connection.sendall(b"x")
+
+        with pytest.raises(OSError, match=r"Broken pipe|reset"):
+            go_on()
+        connection.close()
+
+    def test_of_many_does_not_fill_the_memory(self, new_node: Callable[..., NodeProcess]) -> None:
+        node = new_node().start()
+        process = psutil.Process(node.pid)
+        idle_bytes = process.memory_info().rss
+        connections = [self._connect(node, self.HEAD + b"x" * 900_000) for _ in range(300)]
+        assert process.memory_info().rss - idle_bytes < 48 * MIB
+        answers = {self._answer(connection)[:12] for connection in connections}
+        assert answers <= {b"HTTP/1.1 413", b"HTTP/1.1 503", b""}
+        assert self._answer(self._connect(node, b"GET /readyz HTTP/1.0\r\n\r\n")) == b"HTTP/1.1 200 OK"
+
+    def test_of_many_is_refused(self, new_node: Callable[..., NodeProcess]) -> None:
+        node = new_node().start()
+        connections = [self._connect(node, self.HEAD) for _ in range(MOST_CONNECTIONS + 20)]
+        answers = [self._answer(connection) for connection in connections]
+        waited = answers.count(b"HTTP/1.1 408 Request Timeout")
+        assert 0 < waited < MOST_CONNECTIONS
+        assert answers.count(b"HTTP/1.1 503 Service Unavailable") == len(connections) - waited
+        assert self._answer(self._connect(node, b"GET /readyz HTTP/1.0\r\n\r\n")) == b"HTTP/1.1 200 OK"
+        assert "ERROR" not in node.log_path.read_text()

@@ -1,13 +1,11 @@
 """The HTTP door: health and metrics from the first moment on, everything else once the node is ready."""
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -22,6 +20,7 @@ from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.base.metrics import Metrics
 from duramen.broker.broker import Broker
 from duramen.controller.decisions import Definition
+from duramen.doors.http.server import RECEIVE_S, Server, configured
 from duramen.doors.http.streams import config_texts, describe, warnings_for
 from duramen.doors.http.types import NodeInfo, Problem, StreamChange, StreamWish
 
@@ -29,7 +28,7 @@ __all__ = ["HttpDoor"]
 
 T = TypeVar("T")
 
-_LARGEST_BODY_BYTES: Final = 1024 * 1024
+_LARGEST_BODY_BYTES: Final = 128 * 1024
 _STATUS: Final[dict[type[DuramenError], int]] = {
     errors.StreamNotFound: 404,
     errors.StreamExists: 409,
@@ -38,14 +37,6 @@ _STATUS: Final[dict[type[DuramenError], int]] = {
     errors.StorageFull: 507,
     errors.StorageFailed: 503,
 }
-
-
-class _Server(uvicorn.Server):
-    """Uvicorn without signal handlers: the node has its own."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class _Counting:
@@ -73,7 +64,7 @@ class HttpDoor:
         self._broker: Broker | None = None
         self._cluster_id = ""
         self._problem: Callable[[], str] = str
-        self._server: _Server | None = None
+        self._server: Server | None = None
         self._task: asyncio.Task[None] | None = None
         self._app = Starlette(
             routes=[
@@ -97,12 +88,8 @@ class HttpDoor:
 
     async def start(self, listener: socket.socket) -> str:
         """Answer on a bound socket; returns its address."""
-        config = uvicorn.Config(
-            self._app, log_config=None, access_log=False, lifespan="off", server_header=False, http="h11",
-            timeout_graceful_shutdown=1, h11_max_incomplete_event_size=64 * 1024,
-        )  # fmt: skip
         listener.listen(128)
-        self._server = _Server(config)
+        self._server = Server(configured(self._app))
         self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listener]))
         host, port = listener.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -206,15 +193,24 @@ def _json(value: Any, status: int = 200) -> Response:
 
 
 async def _body(request: Request, type_: type[T]) -> T:
+    try:
+        async with asyncio.timeout(RECEIVE_S):
+            content = await _received(request)
+    except TimeoutError:
+        raise HTTPException(408, f"the body was not whole within {RECEIVE_S:g} s") from None
+    try:
+        return msgspec.json.decode(content, type=type_)
+    except msgspec.MsgspecError as error:
+        raise RequestInvalid(f"the body does not fit: {error}") from None
+
+
+async def _received(request: Request) -> bytearray:
     content = bytearray()
     async for chunk in request.stream():
         content += chunk
         if len(content) > _LARGEST_BODY_BYTES:
             raise HTTPException(413, f"a body has at most {_LARGEST_BODY_BYTES} bytes")
-    try:
-        return msgspec.json.decode(content, type=type_)
-    except msgspec.MsgspecError as error:
-        raise RequestInvalid(f"the body does not fit: {error}") from None
+    return content
 
 
 async def _done(begin: Callable[[Callable[[DuramenError | None], None]], None]) -> None:
