@@ -185,12 +185,13 @@ class _Recovery:
 
     def _wal_expected(self, checkpoint: Checkpoint, slots: list[tuple[int, File]]) -> bool:
         """Whether frames were written after the checkpoint, for all that is known, where none are found."""
+        if not slots and not checkpoint.logs and not log_ids(self._files):
+            return False  # the node was ended in its very first start
         started, place = checkpoint.replay >> 32, checkpoint.replay & 0xFFFFFFFF
-        if not place and (slots or not (checkpoint.logs or log_ids(self._files))):
-            return False  # the node was ended before it wrote anything
+        unless = "" if place else ", unless the node was ended before it had started"
         self._find(
             f"no file in {WAL_DIRECTORY}/ has generation {started} of the write-ahead log, where the checkpoint ends:"
-            " what was written after it is lost, but for what the segments hold"
+            f" what was written after it is lost, but for what the segments hold{unless}"
         )
         return True
 
