@@ -142,7 +142,7 @@ class _Recovery:
             self._note_found(log)
 
     def _note_found(self, log: Log) -> None:
-        """What a rescue took over was perhaps never synced."""
+        """What was taken over from files was perhaps never synced."""
         self._unsynced.update({segment: log for segment in log.segments if segment.copied > segment.synced})
 
     # -- the checkpoint -----------------------------------------------------------------------------
@@ -403,6 +403,7 @@ class _Recovery:
                     log.roll()
                 self._drop(log, start_offset)
                 self._unsynced[log.active] = log
+                self._note_found(log)
 
     def _read_on_segment(self, log: Log, start_offset: int) -> bool:
         """Read the active segment's file on; says whether another segment follows."""
