@@ -1,12 +1,16 @@
 """A start without checkpoints, without the write-ahead log, or without both: what segments hold is served and kept."""
 
+import random
 import uuid
 
 import pytest
 
 from duramen.base.ids import METADATA_LOG_ID, METADATA_STREAM_ID
 from duramen.codec.batch import header
+from duramen.storage.frames import find_generation
 from duramen.storage.log import LogConfig, LogKey
+from duramen.storage.recovery import wal_salt
+from duramen.testing.disk import Crashed
 from duramen.testing.store import Appended, StoreOnDoubles, expected_values
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=4000)
@@ -193,3 +197,38 @@ def test_a_log_whose_beginning_the_write_ahead_log_lost_is_found_in_its_segments
     assert found is not None
     assert found.id == late.id
     assert doubles.values(found) == [b"in the segment", b"in the write-ahead log"]
+
+
+def test_the_newest_file_of_the_write_ahead_log_alone_is_missed() -> None:
+    doubles, appends = written()
+    assert len([path for path in doubles.files.paths() if path.startswith("wal/")]) > 1
+    for path in doubles.files.paths():
+        if path.startswith("wal/"):
+            head = doubles.files.open(path).read(0, 200)
+            if find_generation(head, wal_salt(doubles.directory.id)) == doubles.store.wal_end >> 32:
+                doubles.files.unlink(path)
+    doubles.kill()
+    assert any("write-ahead log" in finding for finding in doubles.findings)
+    check(doubles, appends)
+
+
+@pytest.mark.parametrize("prefixes", [("checkpoint-",), ("wal/",), ("checkpoint-", "wal/")])
+def test_a_crash_in_every_call_of_a_rescue(prefixes: tuple[str, ...]) -> None:
+    doubles, _ = written()
+    lose(doubles, *prefixes)
+    before = doubles.files.calls
+    doubles.kill()
+    for call in range(1, doubles.files.calls - before + 1):
+        doubles, appends = written()
+        files = kept_files(doubles)
+        for path in files:
+            doubles.files.open(path).sync()
+        for directory in ("", "wal", *{path.rpartition("/")[0] for path in files}):
+            doubles.files.sync_directory(directory)
+        lose(doubles, *prefixes)
+        doubles.files.crash_at = doubles.files.calls + call
+        with pytest.raises(Crashed):
+            doubles.kill()
+        doubles.crash(random.Random(call) if call % 2 else None)
+        check(doubles, appends)
+        assert doubles.store.node_epoch > 2

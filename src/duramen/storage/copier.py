@@ -11,7 +11,7 @@ from duramen.base.ports import Buffer, File, FileSystem, Worker
 from duramen.storage.handles import Handles
 from duramen.storage.index import IndexHeader, cover
 from duramen.storage.io import write_all
-from duramen.storage.log import Log
+from duramen.storage.log import LOGS_DIRECTORY, Log
 from duramen.storage.segment import Segment
 
 __all__ = ["Copier", "SegmentWrite", "Written", "plan_writes", "take_over", "write_segment"]
@@ -66,8 +66,12 @@ def write_segment(files: FileSystem, write: SegmentWrite) -> Written:
         else:
             # What is missing here is damage, found when it is read; it must not keep new records from their place.
             files.make_directory(write.log.directory)
+            missing = not (files.exists(write.path + ".log") and files.exists(write.path + ".index"))
             file = files.open(write.path + ".log", create=True)
             index_file = files.open(write.path + ".index", create=True)
+            if missing:
+                files.sync_directory(write.log.directory)
+                files.sync_directory(LOGS_DIRECTORY)
     position, crcs, tail_crc = write.position, [], write.tail_crc
     for chunk in _chunks(write.buffers):
         write_all(file, chunk, position)

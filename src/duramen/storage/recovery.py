@@ -142,7 +142,7 @@ class _Recovery:
             self._note_found(log)
 
     def _note_found(self, log: Log) -> None:
-        """What a rescue took over was perhaps never synced."""
+        """What was taken over from files was perhaps never synced."""
         self._unsynced.update({segment: log for segment in log.segments if segment.copied > segment.synced})
 
     # -- the checkpoint -----------------------------------------------------------------------------
@@ -185,12 +185,13 @@ class _Recovery:
 
     def _wal_expected(self, checkpoint: Checkpoint, slots: list[tuple[int, File]]) -> bool:
         """Whether frames were written after the checkpoint, for all that is known, where none are found."""
+        if not slots and not checkpoint.logs and not log_ids(self._files):
+            return False  # the node was ended in its very first start
         started, place = checkpoint.replay >> 32, checkpoint.replay & 0xFFFFFFFF
-        if not place and (slots or not (checkpoint.logs or log_ids(self._files))):
-            return False  # the node was ended before it wrote anything
+        unless = "" if place else ", unless the node was ended before it had started"
         self._find(
             f"no file in {WAL_DIRECTORY}/ has generation {started} of the write-ahead log, where the checkpoint ends:"
-            " what was written after it is lost, but for what the segments hold"
+            f" what was written after it is lost, but for what the segments hold{unless}"
         )
         return True
 
@@ -402,6 +403,7 @@ class _Recovery:
                     log.roll()
                 self._drop(log, start_offset)
                 self._unsynced[log.active] = log
+                self._note_found(log)
 
     def _read_on_segment(self, log: Log, start_offset: int) -> bool:
         """Read the active segment's file on; says whether another segment follows."""

@@ -74,7 +74,7 @@ class Store:
         node_id: int,
         limits: StoreLimits,
     ) -> None:
-        """Blocking: makes the WAL's first file where there is none. Raises OSError."""
+        """Blocking: begins a file of the WAL. Raises OSError."""
         self.directory_id = directory.id.bytes
         self.node_epoch = recovered.node_epoch
         self.next_log_id = recovered.next_log_id

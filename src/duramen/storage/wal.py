@@ -109,8 +109,8 @@ class Wal:
     def start(self, existing: list[tuple[int, File, int]], generation: int) -> None:
         """Begin with the WAL files there are, as (slot, file, capacity), all of them free, in `generation`.
 
-        Those that the bound has no room for go: it was larger before. Blocking where a first file has to be made:
-        for the start of a node, before anything is served. Raises OSError where that fails.
+        Those that the bound has no room for go: it was larger before. Blocking: for the start of a node, before
+        anything is served. Raises OSError.
         """
         self._generation = generation - 1
         for slot, file, capacity in existing:
@@ -124,7 +124,13 @@ class Wal:
         if not self._free:
             self._add(self._make_file(self._slots, self._file_bytes, _FIRST_ZEROED_BYTES))
         self._open_next(0)
-        self._written = self.synced = position(self._generation, 0)
+        # On disk before anything is served: where a later start finds no file of this generation, one was lost.
+        self._write()
+        if self.failed is not None:
+            raise OSError(str(self.failed))
+        self._used[-1].file.sync()
+        self._dirty = ()
+        self.synced = self._written
 
     @property
     def end(self) -> int:
