@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nats.errors
 from nats.aio.client import Client
 from tests.doors.nats.conftest import Api, kafka_records, run, until
 from tests.doors.nats.servers import Impostor, Server
@@ -166,3 +167,38 @@ def test_publishers_that_mean_no_good_harm_no_other(nats_node: NodeProcess, api:
     assert api.gaps(prefix)["count"] == 0
     assert "Traceback" not in nats_node.log_path.read_text()
     assert psutil.Process(nats_node.pid).memory_info().rss < rss_before + (64 << 20)
+
+
+def test_a_subject_that_is_too_long_for_the_server_is_given_up_and_the_others_go_on(
+    tmp_path: Path, new_node: Callable[..., NodeProcess]
+) -> None:
+    server = Server(tmp_path, "max_control_line: 700")
+    server.start()
+    try:
+        node = new_node({"nats.server": f"nats://{server.address}"})
+        api = Api(node.start())
+        api.create("good", "good.>")
+        for number in range(2):
+            api.create(f"bad{number}", f"bad{number}." + "x" * (800 + number))
+
+        async def publish(client: Client) -> None:
+            answered = json.loads((await client.request("good.x", b"x", timeout=20)).data)
+            assert answered["stream"] == "good"
+
+        def taken() -> bool:
+            """Between two tries the door is away for a moment."""
+            with contextlib.suppress(nats.errors.Error):
+                run(publish, server.address)
+                return True
+            return False
+
+        until(lambda: "refuses the subscription to bad" in api.ready()[1])
+        until(taken)
+        said = node.log_path.read_text()
+        assert all(f"the subject bad{number}.xxx" in said for number in range(2))
+        for number in range(2):
+            api.delete(f"bad{number}")
+        until(lambda: api.ready()[0] == 200)
+        until(taken)
+    finally:
+        server.stop()

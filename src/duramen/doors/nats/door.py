@@ -34,7 +34,9 @@ _PURGE_SHARE: Final = 64
 _DRAIN_S: Final = 1.0
 _COMPLAINT_S: Final = 1.0
 _COMPLAINT_LENGTH: Final = 1000
+_SHOWN_BYTES: Final = 80
 _SERVER_RESTART: Final = "server restart"
+_TOO_LONG: Final = "maximum control line exceeded"  # with which a server hangs up
 
 
 class NatsDoor:
@@ -73,6 +75,9 @@ class NatsDoor:
         self._ready = asyncio.Event()
         self._stopping = False
         self._refused: dict[bytes, str] = {}  # subjects that the server does not let us have
+        self._too_long: dict[
+            bytes, str
+        ] = {}  # subjects at which it hangs up: while we are connected they are not asked for again
         self._complain_from = 0.0
         self._forgetful = False  # whether the last moment could not be written
         self._trouble = "NATS is not connected yet"
@@ -108,8 +113,7 @@ class NatsDoor:
         """Why the door does not take messages now; empty where it does."""
         if not self._ready.is_set():
             return self._trouble
-        if self._refused:
-            subject, text = next(iter(self._refused.items()))
+        for subject, text in (self._refused | self._too_long).items():
             return f"the NATS server refuses the subscription to {subject.decode(errors='replace')}: {text}"
         return ""
 
@@ -197,7 +201,7 @@ class NatsDoor:
         if connection is None or self._stopping:
             return
         self._refused.clear()
-        connection.subscribe(list(self._wanted))
+        connection.subscribe([subject for subject in self._wanted if subject not in self._too_long])
         connection.barrier(lambda answered: self._subscribed(connection) if answered else None)
 
     def _subscribed(self, connection: NatsConnection) -> None:
@@ -206,11 +210,12 @@ class NatsDoor:
         self._connected_gauge.value = 1
         self._ready.set()
         connection.lagged = False
-        _log.info("listening to %d subjects at %s", len(self._wanted), self._address)
+        _log.info("listening to %d subjects at %s", len(self._wanted) - len(self._too_long), self._address)
 
     def _disconnected(self, connection: NatsConnection, error: DuramenError) -> None:
         self._ready.clear()
         self._connected_gauge.value = 0
+        self._too_long.clear()  # the server that is there next may take them
         if not self._stopping:
             _log.warning("%s; connecting again", error)
             # A node that was stopped or starved asks for nothing either: then the last answer is old.
@@ -237,7 +242,19 @@ class NatsDoor:
             if subject in self._wanted:
                 self._refused[subject] = text
         elif not self._ready.is_set() and self._connection is not None:
+            if text.lower().startswith(_TOO_LONG):
+                self._give_up_longest(text)
             self._connection.abort(ServerUnreachable(f"NATS at {self._address} says: {text}"))
+
+    def _give_up_longest(self, text: str) -> None:
+        """The server does not say which subject is too long for it: it is the longest."""
+        subject = max(self._wanted.keys() - self._too_long.keys(), key=len, default=None)
+        if subject is not None:
+            self._too_long[subject] = text
+            _log.error(
+                "the subject %s… of %d bytes is too long for NATS at %s: nothing is stored of it",
+                subject[:_SHOWN_BYTES].decode(errors="replace"), len(subject), self._address,
+            )  # fmt: skip
 
     # -- time ---------------------------------------------------------------------------------------
 
@@ -294,7 +311,9 @@ class NatsDoor:
                 del self._wanted[subject]
                 self._refused.pop(subject, None)
             if connection is not None and connection.subscribed:
-                connection.unsubscribe(gone)
+                connection.unsubscribe([subject for subject in gone if subject not in self._too_long])
+            for subject in gone:
+                self._too_long.pop(subject, None)
 
     def _when_listening(self, done: Callable[[], None]) -> None:
         if self._connection is None or not self._ready.is_set():
