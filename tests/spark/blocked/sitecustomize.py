@@ -6,7 +6,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-BROKERS_ONLY = ("nats", "rocksdict", "starlette", "uvicorn", "uvloop")
+NOT_NEEDED = ("nats", "pandas", "rocksdict", "starlette", "uvicorn", "uvloop")
 ON_EXECUTORS = ("base", "client", "codec", "spark")
 
 
@@ -16,7 +16,7 @@ class Blocker(MetaPathFinder):
     ) -> ModuleSpec | None:
         del path, target
         top, _, rest = fullname.partition(".")
-        if top in BROKERS_ONLY or (top == "duramen" and rest and rest.split(".")[0] not in ON_EXECUTORS):
+        if top in NOT_NEEDED or (top == "duramen" and rest and rest.split(".")[0] not in ON_EXECUTORS):
             raise ImportError(f"{fullname} is not for executors")
         return None
 
