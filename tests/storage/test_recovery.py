@@ -226,6 +226,12 @@ class TestDurabilityOs:
         assert doubles.values(doubles.log()) == values
         assert len(doubles.log().segments) > 3
 
+    def test_what_a_killed_process_left_is_on_disk_after_the_next_start(self) -> None:
+        doubles, values = self.written()
+        doubles.kill()
+        doubles.crash()
+        assert doubles.values(doubles.log()) == values
+
     def test_power_loss_takes_an_unsynced_tail_and_nothing_else(self) -> None:
         for seed in range(30):
             doubles, values = self.written()

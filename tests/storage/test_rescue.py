@@ -232,3 +232,18 @@ def test_a_crash_in_every_call_of_a_rescue(prefixes: tuple[str, ...]) -> None:
         doubles.crash(random.Random(call) if call % 2 else None)
         check(doubles, appends)
         assert doubles.store.node_epoch > 2
+
+
+def test_a_segment_file_made_again_outlives_a_loss_of_power() -> None:
+    doubles, _ = written()
+    doubles.stop()
+    path = doubles.log(0).active.path + ".log"
+    doubles.files.unlink(path)
+    doubles.files.sync_directory(doubles.log(0).directory)
+    doubles.boot()
+    doubles.append(doubles.log(0), b"goes on")
+    doubles.settle()
+    doubles.advance(61_000)
+    size = doubles.files.open(path).size()
+    doubles.crash()
+    assert doubles.files.open(path).size() == size

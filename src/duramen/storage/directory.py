@@ -16,7 +16,7 @@ from duramen.storage.io import write_all
 from duramen.storage.log import LOGS_DIRECTORY
 from duramen.storage.wal import WAL_DIRECTORY
 
-__all__ = ["FORMAT", "Directory", "open_directory"]
+__all__ = ["FORMAT", "Directory", "make_directories", "open_directory"]
 
 FORMAT: Final = 1
 
@@ -68,9 +68,7 @@ def _open(files: FileSystem, randomness: Randomness, where: str) -> Directory:
     try:
         if not known:
             return Directory(_create(files, randomness), lock)
-        directory_id = _read(files, where)
-        _make_directories(files)  # one that is missing is made again: recovery says what was lost with it
-        return Directory(directory_id, lock)
+        return Directory(_read(files, where), lock)
     except BaseException:
         lock.release()
         raise
@@ -92,14 +90,15 @@ def _read(files: FileSystem, where: str) -> UUID:
     return directory_id
 
 
-def _make_directories(files: FileSystem) -> None:
+def make_directories(files: FileSystem) -> None:
+    """Make the parts that are missing. Plain. Raises OSError."""
     for name in (WAL_DIRECTORY, LOGS_DIRECTORY):
         files.make_directory(name)
 
 
 def _create(files: FileSystem, randomness: Randomness) -> UUID:
     directory_id = new_directory_id(randomness.token(16))
-    _make_directories(files)
+    make_directories(files)
     file = files.open(_META + ".new", create=True)
     file.truncate(0)
     write_all(file, [msgspec.json.encode(_Meta(FORMAT, str(directory_id)))], 0)

@@ -18,6 +18,7 @@ from duramen.codec.crc import crc32c
 from duramen.storage.checkpoint import Checkpoint, checkpoint_numbers, read_checkpoint, write_checkpoint
 from duramen.storage.copier import plan_writes, take_over, write_segment
 from duramen.storage.cutting import apply_cut, cut_files
+from duramen.storage.directory import make_directories
 from duramen.storage.frames import Bad, Frame, FrameType, position, scan
 from duramen.storage.handles import Handles
 from duramen.storage.log import Log, LogConfig, LogState, log_directory
@@ -85,6 +86,7 @@ class _Recovery:
         self._report(message)
 
     def run(self) -> Recovered:
+        make_directories(self._files)
         numbers = checkpoint_numbers(self._files)
         checkpoint = self._checkpoint(numbers)
         slots = wal_slots(self._files)
