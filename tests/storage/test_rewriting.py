@@ -77,7 +77,6 @@ def test_a_segment_whose_sync_failed_is_written_again_and_the_wal_let_go(ending:
     appends = history(doubles, disk)
     assert len(disk.failed) == 1
     assert doubles.metrics.counter(REWRITTEN).value == 1
-    assert doubles.store.each_log()
     check(doubles, appends)
     assert leftovers(doubles) == []
     written = doubles.metrics.counter("duramen_checkpoints_total").value
@@ -428,3 +427,15 @@ def test_what_is_let_go_in_the_middle_of_a_rewriting_does_not_come_back(gone: st
         restart()
         assert doubles.findings == []
         assert first not in doubles.values(doubles.log())
+
+
+@pytest.mark.parametrize("durability", ["sync", "os"])
+def test_a_file_that_was_not_finished_is_removed_at_the_next_start(durability: str) -> None:
+    doubles = StoreOnDoubles(WIDE)
+    append = doubles.append(doubles.log(0, LogConfig(durability=durability)), b"kept")
+    doubles.settle()
+    doubles.advance(1100)
+    doubles.files.open(doubles.log().active.path + ".log.new", create=True).write([b"half"], 0)
+    doubles.kill()
+    assert leftovers(doubles) == []
+    assert doubles.values(doubles.log()) == expected_values([append])
