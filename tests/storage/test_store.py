@@ -4,6 +4,8 @@ The promise: an acknowledged record comes back at its offset, byte for byte; off
 a repetition gets its first offset; what was never acknowledged is there whole or not at all.
 """
 
+import errno
+import os
 import random
 from collections.abc import Callable
 
@@ -51,8 +53,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     def interfere(self) -> None:
         chance = random.Random(1)
+        self.sync_fails = False
+        self.sync_failed = False
 
-        def shorten(call: str, _: str, size: int) -> int:
+        def shorten(call: str, path: str, size: int) -> int:
+            if call == "sync" and self.sync_fails and path.startswith("logs/"):
+                self.sync_fails = False
+                self.doubles.files.drop(path)
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
             return chance.randint(1, size) if call == "write" and self.short_writes and size else size
 
         self.doubles.files.interfere = shorten
@@ -120,6 +128,12 @@ class StoreMachine(RuleBasedStateMachine):
         self.doubles.clock.advance(duration_ms)
         self.doubles.deadlines.fire(self.doubles.clock.monotonic_ms())
 
+    @rule()
+    def a_sync_of_a_segment_will_fail(self) -> None:
+        """Once in the life of a process: where a second fails before the first is mended, appends may be refused."""
+        if not self.sync_failed:
+            self.sync_fails = self.sync_failed = True
+
     @rule(seed=st.integers(0, 2**32 - 1), keep=st.booleans())
     def power_fails(self, seed: int, keep: bool) -> None:
         self.doubles.crash(random.Random(seed) if keep else None)
@@ -127,6 +141,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def process_is_killed(self) -> None:
+        self.sync_fails = False
         self.doubles.kill()
         self.after_restart()
 
@@ -134,6 +149,7 @@ class StoreMachine(RuleBasedStateMachine):
     def node_stops_and_starts(self) -> None:
         self.settle()
         assert self.doubles.stop() is None
+        self.sync_fails = False
         self.doubles.boot()
         assert self.doubles.recovered.replayed_bytes == 0
         self.after_restart()

@@ -64,6 +64,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("duramen_copied_bytes_total", "counter", "Bytes copied from memory into segments."),
     Metric("duramen_checkpoints_total", "counter", "Node checkpoints written."),
     Metric("duramen_storage_failed", "gauge", "1 when a failed sync has stopped all writes until restart."),
+    Metric("duramen_segments_rewritten_total", "counter", "Segments written again after a failed sync."),
     Metric("duramen_storage_full", "gauge", "1 while appends are refused because the disk is full."),
     Metric("duramen_damaged_ranges_total", "counter", "Damaged ranges found in segments and the write-ahead log."),
     Metric("duramen_recovery_seconds", "gauge", "How long the last start took to recover the logs."),

@@ -6,6 +6,7 @@ so that either generation is enough to recover from.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -16,6 +17,7 @@ from duramen.storage.checkpoint import Checkpoint, write_checkpoint
 from duramen.storage.copier import Copier
 from duramen.storage.index import BLOCK_SHIFT
 from duramen.storage.log import Log, LogState
+from duramen.storage.rewriting import Rewriter, holds
 from duramen.storage.syncing import SegmentSync, plan_sync, sync_segments, synced, write_index
 from duramen.storage.wal import Wal
 
@@ -70,8 +72,9 @@ def _encode(snapshot: _Snapshot) -> _Entry:
 class Checkpointer:
     """Runs one cycle at a time; whoever asks during one gets another after it.
 
-    After a failed sync of a segment no checkpoint is written any more: the WAL keeps what the segment may have
-    lost, and the next start writes it again from there.
+    A segment whose sync failed is written again into new files before the next checkpoint, in the same cycle. Where
+    that fails too, no checkpoint is written until `retry` lets it be tried again: the WAL keeps what the segment may
+    have lost.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Checkpointer:
         node: NodeState,
         wal: Wal,
         copier: Copier,
+        rewriter: Rewriter,
         metrics: Metrics,
         *,
         number: int,
@@ -93,6 +97,7 @@ class Checkpointer:
         self._node = node
         self._wal = wal
         self._copier = copier
+        self._rewriter = rewriter
         self._number = number
         self._released = released
         self._on_segment_failure = on_segment_failure
@@ -110,6 +115,8 @@ class Checkpointer:
         every end of one. `clean` says that nothing will be appended after it: the next start need not read the WAL.
         """
         self._clean = self._clean or clean
+        if clean:
+            self._failed = None
         if done is not None:
             self._waiting[done] = None
         if self._running:
@@ -124,9 +131,31 @@ class Checkpointer:
             return
         self._again = False
         finishing, self._waiting = list(self._waiting), {}
-        if self._failed is not None:
-            self._finish(finishing, self._failed)
-            return
+        if not any(segment.suspect for segment in self._copier.unsynced):
+            self._copy(finishing, again=True)
+        elif self._failed is not None:
+            # Never at once: whoever is told may ask again.
+            self._worker.soon(partial(self._finish, finishing, self._failed))
+        else:
+            self._rewrite(finishing)
+
+    def retry(self) -> None:
+        """What could not be written again may be tried once more."""
+        self._failed = None
+
+    def _rewrite(self, finishing: list[Callable[[OSError | None], None]]) -> None:
+        def done(error: OSError | None) -> None:
+            if error is not None:
+                self._failed = error
+                self._finish(finishing, error)
+            else:
+                self._copy(finishing, again=False)
+
+        # Nothing newer than the last good checkpoint is released: the WAL has every byte synced nowhere else.
+        self._rewriter.rewrite(self._released, done)
+
+    def _copy(self, finishing: list[Callable[[OSError | None], None]], *, again: bool) -> None:
+        """The cycle proper; `again` where a failed sync may be followed by another in the same cycle."""
         position = self._wal.end
         states = [_snapshot(log) for log in self._node.each_log() if log.written]
 
@@ -136,13 +165,20 @@ class Checkpointer:
                 return
             # Only now is the CRC of each last block known up to the position that its state stands at.
             entries = [_encode(snapshot) for snapshot in states if not snapshot.log.deleted]
-            self._sync(position, entries, finishing)
+            self._sync(position, entries, finishing, again=again)
 
         self._copier.copy(copied)
 
-    def _sync(self, position: int, entries: list[_Entry], finishing: list[Callable[[OSError | None], None]]) -> None:
+    def _sync(
+        self,
+        position: int,
+        entries: list[_Entry],
+        finishing: list[Callable[[OSError | None], None]],
+        *,
+        again: bool,
+    ) -> None:
         unsynced, self._copier.unsynced = self._copier.unsynced, {}
-        syncs = [plan_sync(log, segment) for segment, log in unsynced.items() if not log.deleted]
+        syncs = [plan_sync(log, segment) for segment, log in unsynced.items() if holds(log, segment)]
         self._number += 1
         number = self._number
         checkpoint = Checkpoint(
@@ -170,10 +206,15 @@ class Checkpointer:
                 self._finish(finishing, result if isinstance(result, OSError) else OSError(str(result)))
                 return
             if result:
-                self._failed = result[0][1]
+                self._copier.unsynced = unsynced | self._copier.unsynced
                 for sync, error in result:
+                    sync.segment.suspect = True
                     self._on_segment_failure(sync.log, error)
-                self._finish(finishing, self._failed)
+                if again:
+                    self._rewrite(finishing)
+                else:
+                    self._failed = result[0][1]
+                    self._finish(finishing, self._failed)
                 return
             self._complete(position, entries, syncs)
             self._finish(finishing, None)

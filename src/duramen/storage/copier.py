@@ -4,7 +4,7 @@ One job at a time, in the worker's `disk` lane. What was copied is not synced; t
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, File, FileSystem, Worker
@@ -17,6 +17,8 @@ from duramen.storage.segment import Segment
 __all__ = ["Copier", "SegmentWrite", "Written", "plan_writes", "take_over", "write_segment"]
 
 _JOIN_BYTES = 256 * 1024
+
+T = TypeVar("T")
 
 
 class SegmentWrite(NamedTuple):
@@ -230,9 +232,7 @@ class Copier:
             self._on_error(error)
         else:
             self._on_copied()
-        waiting, self._after = self._after, []
-        for action in waiting:
-            action(error)
+        self._go_on(error)
 
     def _apply(self, written: Written) -> None:
         if not written.write.log.deleted:  # `forget` has counted its bytes already
@@ -254,6 +254,29 @@ class Copier:
         written = write_segment(self._files, _plan_write(log, segment, [buffer]))
         segment.append(buffer, base_offset, next_offset, max_timestamp)
         self._take_over(written)
+
+    def alone(self, plan: Callable[[], Callable[[], T]], done: Callable[[T | BaseException], None]) -> None:
+        """Run the job that `plan` makes, in the `disk` lane, while nothing is copied; then `done`.
+
+        `plan` is called once no copy is under way, and none begins before the job's result is there.
+        """
+        if self._running:
+            self._after.append(lambda _: self.alone(plan, done))
+            return
+        self._running = True
+
+        def finished(result: T | BaseException) -> None:
+            self._running = False
+            done(result)
+            self._on_copied()
+            self._go_on(None)
+
+        self._worker.submit("disk", plan(), finished)
+
+    def _go_on(self, error: OSError | None) -> None:
+        waiting, self._after = self._after, []
+        for action in waiting:
+            action(error)
 
     def when_idle(self, action: Callable[[OSError | None], None]) -> None:
         """Call `action` once no job is under way."""

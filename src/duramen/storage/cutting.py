@@ -1,5 +1,6 @@
 """Cutting a log: what lies at or beyond an offset goes, as a follower does whose history parted from the leader's."""
 
+import errno
 from typing import NamedTuple
 
 from duramen.base.ports import FileSystem
@@ -25,6 +26,8 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
 
     A batch that reaches beyond goes whole. Blocking: reads what is left. Raises OSError.
     """
+    if any(segment.suspect for segment in log.segments):
+        raise OSError(errno.EIO, f"{log.directory} could not be synced and has not been written again yet")
     producers = ProducerTable()
     kept: list[Segment] = []
     for segment in log.segments:
@@ -33,6 +36,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
             files.unlink(segment.path + ".index")
             continue
         rest, rest_end = _rewalk(files, segment, end_offset, producers)
+        rest.synced = min(segment.synced, rest.size)
         if rest.size == segment.size:
             kept.append(segment)
         else:

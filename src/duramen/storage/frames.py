@@ -13,20 +13,23 @@ A frame, big-endian:
     33  …       payload
 
 A *WAL position* is `generation << 32 | place`: one integer that orders all frames ever written.
-Pure functions on bytes.
+Pure functions on bytes; `walk` alone reads a file.
 """
 
+import errno
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from duramen.base.ports import Buffer
+from duramen.base.ports import Buffer, File
 from duramen.codec.crc import crc32c
 
-__all__ = ["FRAME_HEADER_BYTES", "Bad", "Frame", "FrameType", "encode", "find_generation", "position", "scan"]
+__all__ = ["FRAME_HEADER_BYTES", "Bad", "Frame", "FrameType", "encode", "find_generation", "position", "scan", "walk"]
 
 FRAME_HEADER_BYTES: Final = 33
+
+_WINDOW_BYTES: Final = 1024 * 1024
 
 _HEADER = struct.Struct(">IIIIQBQ")
 _CRC = struct.Struct(">I")
@@ -80,20 +83,21 @@ def encode(type_: int, log_id: int, payload: Buffer, generation: int, place: int
     return _CRC.pack(crc32c(payload, crc32c(covered, salt))) + covered
 
 
-def _decode(buffer: memoryview, place: int, generation: int, salt: int) -> Frame | None:
-    if place + FRAME_HEADER_BYTES > len(buffer):
+def _decode(buffer: memoryview, place: int, generation: int, salt: int, origin: int = 0) -> Frame | None:
+    at = place - origin
+    if at + FRAME_HEADER_BYTES > len(buffer):
         return None
-    crc, size, found_generation, found_place, vouched, type_, log_id = _HEADER.unpack_from(buffer, place)
-    end = place + FRAME_HEADER_BYTES + size
+    crc, size, found_generation, found_place, vouched, type_, log_id = _HEADER.unpack_from(buffer, at)
+    end = at + FRAME_HEADER_BYTES + size
     if found_generation != generation or found_place != place or end > len(buffer):
         return None
-    if crc32c(buffer[place + 4 : end], salt) != crc:
+    if crc32c(buffer[at + 4 : end], salt) != crc:
         return None
     try:
         known = FrameType(type_)
     except ValueError:
         return None
-    return Frame(generation, place, vouched, known, log_id, buffer[place + FRAME_HEADER_BYTES : end])
+    return Frame(generation, place, vouched, known, log_id, buffer[at + FRAME_HEADER_BYTES : end])
 
 
 def scan(buffer: Buffer, generation: int, salt: int) -> Iterator[Frame | Bad]:
@@ -115,6 +119,26 @@ def scan(buffer: Buffer, generation: int, salt: int) -> Iterator[Frame | Bad]:
         if following is None:
             return
         place = following
+
+
+def walk(file: File, generation: int, start: int, end: int, salt: int) -> Iterator[Frame]:
+    """The frames of a WAL file from the place `start` of one to the place `end` after another, all of them sound.
+
+    Reads about 1 MiB at once. Blocking. Raises OSError, also where there is no sound frame.
+    """
+    place = origin = start
+    view = memoryview(b"")
+    while place < end:
+        frame = _decode(view, place, generation, salt, origin)
+        if frame is None:
+            size = _HEADER.unpack(head)[1] if len(head := file.read(place, FRAME_HEADER_BYTES)) == _HEADER.size else 0
+            view = memoryview(file.read(place, min(max(FRAME_HEADER_BYTES + size, _WINDOW_BYTES), end - place)))
+            origin = place
+            frame = _decode(view, place, generation, salt, origin)
+        if frame is None:
+            raise OSError(errno.EIO, f"generation {generation} of the write-ahead log has no sound frame at {place}")
+        yield frame
+        place = frame.end
 
 
 def _next_sound(buffer: Buffer, view: memoryview, first: int, mark: bytes, generation: int, salt: int) -> int | None:

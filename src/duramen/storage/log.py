@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -226,8 +227,9 @@ class Log:
         return dropped
 
     def forget_hints(self) -> None:
-        """Positions known from earlier reads may not be right any more."""
+        """Positions and bytes known from earlier reads may not be right any more."""
         self._hints.clear()
+        self._windows.clear()
 
     # -- the readers' side --------------------------------------------------------------------------
 
@@ -247,7 +249,15 @@ class Log:
         limit_offset = self.high_watermark
         if offset >= limit_offset:
             return None
-        plan = self._plan_read(offset, limit_offset, max_bytes)
+        return self._planned(partial(self._plan_read, offset, limit_offset, max_bytes))
+
+    def _planned(self, make: Callable[[], Slice | Blocked | None]) -> Slice | Blocked | None:
+        try:
+            plan = make()
+        except LogDamaged:
+            # What was read may be of a file that is not the segment's any more.
+            self._windows.clear()
+            raise
         if not isinstance(plan, Blocked):
             self._windows.clear()
         return plan
@@ -333,10 +343,7 @@ class Log:
 
     def plan_time(self, timestamp: int) -> Slice | Blocked | None:
         """The first batch below the high watermark with a record at or after `timestamp` (ms); None if none is."""
-        plan = self._plan_time(timestamp)
-        if not isinstance(plan, Blocked):
-            self._windows.clear()
-        return plan
+        return self._planned(partial(self._plan_time, timestamp))
 
     def _plan_time(self, timestamp: int) -> Slice | Blocked | None:
         for segment in self.segments:

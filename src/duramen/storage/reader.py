@@ -180,12 +180,13 @@ class Slice:
     What is only in memory when the slice is made may be in the file when it is sent: then `handles` opens it.
     """
 
-    __slots__ = ("_file", "_handles", "_segment", "_supplied", "end", "position")
+    __slots__ = ("_file", "_handles", "_replaced", "_segment", "_supplied", "end", "position")
 
     def __init__(self, segment: Segment, file: File | None, position: int, end: int, handles: Handles) -> None:
         self._segment = segment
         self._file = file
         self._handles = handles
+        self._replaced = segment.replaced
         self._supplied: tuple[int, int, Buffer] | None = None
         self.position = position
         self.end = end
@@ -208,6 +209,9 @@ class Slice:
                 raise LogDamaged(f"{segment.path}.log: bytes {damaged_start} to {damaged_end} are damaged")
             if start < damaged_start < end:
                 end = damaged_start
+        if self._replaced != segment.replaced:
+            # The same bytes lie in another file now, and the old one may have lost some.
+            self._replaced, self._file, self._supplied = segment.replaced, None, None
         if self._file is None:
             self._file = self._handles.open(segment)
         file, index = self._file, segment.index
@@ -251,11 +255,14 @@ def examine(segment: Segment, file: File, index: SegmentIndex, block: int) -> Bl
     start = entry.position if entry is not None else 0
     low, stop = block << BLOCK_SHIFT, min((block + 1) << BLOCK_SHIFT, segment.copied)
     resume = index.start_after(stop, segment.copied)
+    replaced = segment.replaced
 
     def job() -> list[tuple[int, int]]:
         return _damaged_batches(file, start, low, stop, resume)
 
     def apply(found: list[tuple[int, int]]) -> None:
+        if segment.replaced != replaced:
+            return
         segment.examined.add(block)
         segment.damage += [damage for damage in found if damage not in segment.damage]
 

@@ -26,6 +26,7 @@ from duramen.storage.planning.recovery import Verdict, judge
 from duramen.storage.reader import walk_batches
 from duramen.storage.records import LogChange, decode_change, decode_created, decode_takeover, decode_truncate
 from duramen.storage.rescue import Rescue, adopt, is_unclaimed, log_ids
+from duramen.storage.rewriting import NEW_ENDING
 from duramen.storage.segment import LARGEST_SEGMENT_BYTES, Segment
 from duramen.storage.syncing import plan_sync, sync_segments, synced, write_index
 from duramen.storage.takeovers import Takeover
@@ -358,12 +359,13 @@ class _Recovery:
             elif not is_unclaimed(self._files, log_id):
                 self._files.remove_directory(log_directory(log_id))
         for log in self._logs.values():
-            if self._believing or log.durability == "os" or not self._files.exists(log.directory):
+            if self._believing or not self._files.exists(log.directory):
                 continue
             known = {segment.path.rpartition("/")[2] for segment in log.segments if segment.size}
             for name in self._files.names(log.directory):
                 stem, _, ending = name.partition(".")
-                if ending in ("log", "index") and stem not in known:
+                unknown = ending in ("log", "index") and stem not in known and log.durability != "os"
+                if unknown or name.endswith(NEW_ENDING):
                     self._files.unlink(f"{log.directory}/{name}")
 
     def _trim_segment(self, log: Log) -> None:

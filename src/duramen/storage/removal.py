@@ -104,7 +104,7 @@ class Removal:
             if failure is not None:
                 done(trouble("a log cannot be cut", failure))
             else:
-                self._worker.submit("disk", partial(cut_files, self._files, log, end_offset), take_over)
+                self._upkeep.copier.alone(lambda: partial(cut_files, self._files, log, end_offset), take_over)
 
         def take_over(result: Cut | BaseException) -> None:
             if isinstance(result, BaseException):
@@ -112,7 +112,10 @@ class Removal:
                 return
             self._forget(log.segments)
             apply_cut(log, result)
-            self._upkeep.copier.unsynced[log.active] = log
+            # What is left may have bytes that only the WAL vouches for; of the last one the index is written anew.
+            for segment in log.segments:
+                if segment.size and (segment.synced < segment.size or segment is log.active):
+                    self._upkeep.copier.unsynced[segment] = log
             done(None)
 
         def durable(error: DuramenError | None) -> None:

@@ -58,7 +58,9 @@ class Segment:
         "max_timestamp",
         "path",
         "pending",
+        "replaced",
         "size",
+        "suspect",
         "synced",
         "volatile",
     )
@@ -74,6 +76,8 @@ class Segment:
         self.max_timestamp = -1
         self.closed = False
         self.volatile = False  # durability=memory: never copied to a file
+        self.suspect = False  # its last sync failed: of the file's bytes those after `synced` are not trusted
+        self.replaced = 0  # how many times its files were replaced by others with the same bytes
         self.file: File | None = None
         self.index_file: File | None = None
         self.index: SegmentIndex | None = SegmentIndex()
@@ -146,6 +150,14 @@ class Segment:
         if self.index is not None:
             self.index.cover(crcs, tail_crc)
         return freed
+
+    def replace(self) -> None:
+        """Its files are others now: what was found of the old ones beyond the synced position says nothing."""
+        blocks = self.synced >> BLOCK_SHIFT
+        sound = blocks << BLOCK_SHIFT
+        self.examined = {block for block in self.examined if block < blocks}
+        self.damage = [(start, min(end, sound)) for start, end in self.damage if start < sound]
+        self.replaced += 1
 
     # -- finding ------------------------------------------------------------------------------------
 

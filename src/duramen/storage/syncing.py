@@ -52,7 +52,7 @@ def write_index(files: FileSystem, sync: SegmentSync) -> None:
 def sync_segments(files: FileSystem, syncs: Iterable[SegmentSync]) -> list[tuple[SegmentSync, OSError]]:
     """Sync each segment and its index, and the directories of new ones; returns those whose sync failed.
 
-    Blocking. Raises OSError where a directory could not be synced.
+    Where one failed the directories are left. Blocking. Raises OSError where a directory could not be synced.
     """
     failures: list[tuple[SegmentSync, OSError]] = []
     made: dict[str, None] = {}
@@ -67,6 +67,8 @@ def sync_segments(files: FileSystem, syncs: Iterable[SegmentSync]) -> list[tuple
             failures.append((sync, error))
         if sync.segment.synced == 0:
             made[sync.log.directory] = None
+    if failures:
+        return failures
     for directory in made:
         files.sync_directory(directory)
     if made:

@@ -16,6 +16,7 @@ from duramen.storage.copier import Copier
 from duramen.storage.handles import Handles
 from duramen.storage.io import is_full
 from duramen.storage.log import Log
+from duramen.storage.rewriting import Rewriter
 from duramen.storage.wal import Wal
 
 __all__ = ["StoreLimits", "Upkeep", "trouble"]
@@ -63,8 +64,9 @@ class Upkeep:
         """`on_room` is called when appends that wait may go on; `wanted` says whether there are any."""
         self.trouble: DuramenError | None = None  # why what waits is refused instead of waiting on
         self.copier = Copier(files, worker, handles, metrics, on_copied=self._copied, on_error=self._copy_failed)
+        rewriter = Rewriter(files, handles, wal, self.copier, metrics)
         self.checkpointer = Checkpointer(
-            files, worker, node, wal, self.copier, metrics,
+            files, worker, node, wal, self.copier, rewriter, metrics,
             number=checkpoint_number, released=wal.synced, on_segment_failure=_segment_failed,
         )  # fmt: skip
         self._worker = worker
@@ -162,6 +164,7 @@ class Upkeep:
 
     def _retry(self) -> None:
         self._retry_due = False
+        self.checkpointer.retry()
         self.checkpoint()
 
 

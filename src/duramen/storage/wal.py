@@ -10,7 +10,7 @@ lane. Whoever waits for a WAL position is told in the order of positions. Invari
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from duramen.base.errors import DuramenError, StorageFailed, StorageFull
 from duramen.base.metrics import Metrics
@@ -18,7 +18,7 @@ from duramen.base.ports import Buffer, Clock, File, FileSystem, Worker
 from duramen.storage.frames import FRAME_HEADER_BYTES, FrameType, encode, position
 from duramen.storage.io import is_full, write_all
 
-__all__ = ["FILE_PAYLOAD_BYTES", "WAL_DIRECTORY", "Syncable", "Wal", "wal_path"]
+__all__ = ["FILE_PAYLOAD_BYTES", "WAL_DIRECTORY", "HeldFile", "Syncable", "Wal", "wal_path"]
 
 WAL_DIRECTORY: Final = "wal"
 FILE_PAYLOAD_BYTES: Final = 16 + 4 + 8
@@ -35,6 +35,16 @@ class Syncable(Protocol):
 
     def notify(self) -> None:
         """Called once after one or more `synced_to`: readers may go on."""
+
+
+class HeldFile(NamedTuple):
+    """A part of the WAL that can be read again: frames of `file` from the place `start` to the place `end`."""
+
+    file: File
+    generation: int
+    start: int
+    end: int
+    salt: int
 
 
 def wal_path(slot: int) -> str:
@@ -305,6 +315,21 @@ class Wal:
     def oldest(self) -> int:
         """The first WAL position that is still held."""
         return position(self._used[0].generation, 0)
+
+    def held(self, since: int) -> list[HeldFile]:
+        """What was written since the WAL position `since`, which is not released; what is staged is written first."""
+        self.flush()
+        return [
+            HeldFile(
+                file.file,
+                file.generation,
+                since & 0xFFFFFFFF if file.generation == since >> 32 else 0,
+                file.end,
+                self._salt,
+            )
+            for file in self._used
+            if file.generation >= since >> 32
+        ]
 
     @property
     def releasable(self) -> bool:

@@ -43,6 +43,14 @@ class _Inode:
         self.disk[:] = self.data
         self.dirty.clear()
 
+    def drop(self) -> None:
+        """Unsynced pages are given up: they read as the disk has them, and as zeros where it has nothing."""
+        for page in self.dirty:
+            start = page * PAGE_BYTES
+            size = len(self.data[start : start + PAGE_BYTES])
+            self.data[start : start + size] = self.disk[start : start + size].ljust(size, b"\0")
+        self.dirty.clear()
+
     def crash(self, keep: Callable[[int], bool]) -> None:
         """Only synced pages survive, and of the others those that `keep` says."""
         survived = bytearray(self.disk)
@@ -251,6 +259,11 @@ class MemoryFileSystem:
             inode.crash(lambda _: seed is not None and seed.random() < 0.5)
         self._files, self._disk_files = survived, dict(survived)
         self._directories, self._disk_directories = directories, set(directories)
+
+    def drop(self, path: str) -> None:
+        """What an operating system may do when a sync fails: give up a file's unsynced pages and call them clean."""
+        if path in self._files:
+            self._files[path].drop()
 
     def corrupt(self, path: str, position: int, flip: int = 1) -> None:
         """Flip bits of a byte, in memory and on disk."""

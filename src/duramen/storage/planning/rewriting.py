@@ -1,0 +1,40 @@
+"""Which batches of the write-ahead log belong where in a segment. Pure: batches in, positions out."""
+
+from typing import NamedTuple
+
+from duramen.base.ports import File
+
+__all__ = ["Batch", "follow", "placed"]
+
+
+class Batch(NamedTuple):
+    """A batch in the WAL: its offsets, and where `file` has its bytes."""
+
+    base_offset: int
+    next_offset: int
+    file: File
+    place: int
+    size: int
+
+
+def follow(batches: list[Batch], batch: Batch) -> None:
+    """Put the next batch of the WAL behind those of its log; what it takes the place of had been cut off."""
+    while batches and batches[-1].next_offset > batch.base_offset:
+        batches.pop()
+    batches.append(batch)
+
+
+def placed(batches: list[Batch], end_offset: int, size: int, start: int) -> list[tuple[int, Batch]] | None:
+    """Those batches that lie behind the position `start` of a segment of `size` bytes, with their positions.
+
+    `batches` are a log's, in the order of offsets, at least those from `start` on; `end_offset` is the offset at which
+    the segment ends. None where they do not fit.
+    """
+    found: list[tuple[int, Batch]] = []
+    for batch in reversed(batches):
+        if size <= start:
+            break
+        if batch.next_offset <= end_offset:
+            size -= batch.size
+            found.append((size, batch))
+    return found[::-1] if size == start else None
