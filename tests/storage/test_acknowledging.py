@@ -113,10 +113,10 @@ def test_appends_wait_at_the_bound_of_the_wal_and_go_on_in_order() -> None:
     )
     doubles = StoreOnDoubles(limits)
     appends = [doubles.append(doubles.log(), bytes([number]) * 2000) for number in range(100)]
-    waited = doubles.store.backlogged
+    waited = doubles.backlogged
     assert waited
     doubles.settle()
-    assert not doubles.store.backlogged
+    assert not doubles.backlogged
     assert all(append.acknowledged for append in appends)
     assert doubles.values(doubles.log()) == expected_values(appends)
     wal_bytes = sum(doubles.files.open(f"wal/{name}").size() for name in doubles.files.names("wal"))
@@ -147,7 +147,7 @@ def test_memory_for_what_is_not_copied_yet_is_bounded() -> None:
     )
     doubles = StoreOnDoubles(limits)
     appends = [doubles.append(doubles.log(), bytes(2000)) for _ in range(100)]
-    assert doubles.store.backlogged
+    assert doubles.backlogged
     assert doubles.metrics.counter("duramen_pending_bytes").value <= 50_000
     doubles.settle()
     assert all(append.acknowledged for append in appends)

@@ -15,7 +15,7 @@ import msgspec
 from duramen.base.errors import ConfigInvalid, SettingInvalid
 from duramen.base.units import parse_bytes, parse_ms
 
-__all__ = ["Kind", "Scope", "Setting", "Settings", "Source", "Value", "check", "flatten", "nearest"]
+__all__ = ["Kind", "Scope", "Setting", "Settings", "Source", "Value", "check", "config_text", "flatten", "nearest"]
 
 Value = int | float | str | bool
 Kind = Literal["integer", "number", "flag", "text", "choice"]
@@ -31,6 +31,11 @@ _OF_KUBERNETES = re.compile(
 """What Kubernetes puts into every container beside a Service whose name begins with `duramen`."""
 
 _SHOWN = 100  # characters of a wrong value that an error repeats
+
+
+def config_text(value: object) -> str:
+    """A value as Kafka, TOML and environment variables write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ class Setting:
         """The default as a user would write it."""
         if self.default == _INT64_MAX:
             return "no bound"
-        return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
+        return config_text(self.default)
 
     @property
     def expected(self) -> str:

@@ -23,6 +23,7 @@ from duramen.codec.kafka.produce import (
 from duramen.codec.kafka.produce import encode_request as encode_produce
 from duramen.codec.kafka.versions import ApiKey
 from duramen.codec.nats import Parser, ServerError, Signal, encode_pub
+from duramen.codec.varint import encode_uvarint
 
 __all__ = ["Channel", "KafkaChannel", "NatsChannel"]
 
@@ -62,7 +63,9 @@ class KafkaChannel:
         self._partitions = len(partitions)
         # In an answer: size, correlation id, tags, one topic with its name, a count; then index and error of each.
         name_bytes = len(topic.encode())
-        before = 4 + 4 + 1 + 1 + _uvarint_bytes(name_bytes + 1) + name_bytes + _uvarint_bytes(len(partitions) + 1)
+        before = (
+            4 + 4 + 1 + 1 + len(encode_uvarint(name_bytes + 1)) + name_bytes + len(encode_uvarint(len(partitions) + 1))
+        )
         self._errors = [before + _PARTITION_BYTES * index + 4 for index in range(len(partitions))]
 
     def take(self, data: bytes) -> int:
@@ -104,10 +107,6 @@ def _error_name(code: int) -> str:
         return ErrorCode(code).name
     except ValueError:
         return f"error {code}"
-
-
-def _uvarint_bytes(value: int) -> int:
-    return max(1, (value.bit_length() + 6) // 7)
 
 
 class NatsChannel:

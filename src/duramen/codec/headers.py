@@ -32,8 +32,8 @@ def find_header_values(batch: bytes, names: Sequence[bytes]) -> Iterator[tuple[i
             end = position + size
             if end > len(data):
                 raise BatchCorrupt("a record is cut off")
-            timestamp_delta, position = _varint(data, position + 1)
-            offset_delta, position = _varint(data, position)
+            timestamp_delta, position = read_varint(data, position + 1)
+            offset_delta, position = read_varint(data, position)
             size, position = _size(data, position)
             size, position = _size(data, position + size)
             values = _values(data, position + size, end, names)
@@ -44,24 +44,12 @@ def find_header_values(batch: bytes, names: Sequence[bytes]) -> Iterator[tuple[i
         raise BatchCorrupt(f"a record is damaged: {error}") from None
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """As `read_varint`, quicker where there are one or two bytes: nearly always."""
-    low = data[position]
-    if low < 0x80:
-        return low >> 1 ^ -(low & 1), position + 1
-    high = data[position + 1]
-    if high < 0x80:
-        value = low & 0x7F | high << 7
-        return value >> 1 ^ -(value & 1), position + 2
-    return read_varint(data, position)
-
-
 def _size(data: bytes, position: int) -> tuple[int, int]:
     """A length and the position after it; nothing for that of a null."""
     size = data[position]
     if size < 0x80:
         return size >> 1, position + 1
-    size, position = _varint(data, position)
+    size, position = read_varint(data, position)
     return max(0, size), position
 
 

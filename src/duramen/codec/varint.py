@@ -58,5 +58,15 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """A zigzag varint of at most ten bytes."""
+    try:
+        low = buffer[position]
+        if low < 0x80:  # one byte, or two: nearly always
+            return low >> 1 ^ -(low & 1), position + 1
+        high = buffer[position + 1]
+    except IndexError:
+        raise ValueError("a varint is cut off") from None
+    if high < 0x80:
+        value = low & 0x7F | high << 7
+        return value >> 1 ^ -(value & 1), position + 2
     value, position = read_uvarint(buffer, position)
     return (value >> 1) ^ -(value & 1), position

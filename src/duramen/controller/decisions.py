@@ -16,7 +16,7 @@ from duramen.base.errors import (
     SubjectInvalid,
 )
 from duramen.base.ids import StreamId
-from duramen.base.settings import Value, check, nearest
+from duramen.base.settings import Value, check, config_text, nearest
 from duramen.controller.events import (
     NatsGapRecorded,
     PartitionsAdded,
@@ -111,10 +111,7 @@ def check_config(config: Mapping[str, str]) -> dict[str, Value]:
 
 def _canonical(config: Mapping[str, str]) -> dict[str, str]:
     """The config as every client writes it: `3600000`, however the user said an hour. Raises as `check_config`."""
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in check_config(config).items()
-    }
+    return {name: config_text(value) for name, value in check_config(config).items()}
 
 
 def create_stream(

@@ -40,12 +40,7 @@ class Member:
     def __init__(self, member_id: str, request: JoinRequest, now_ms: int) -> None:
         self.id = member_id
         self.instance_id = request.instance_id
-        self.client_id = request.client_id
-        self.client_host = request.client_host
-        self.session_timeout_ms = request.session_timeout_ms
-        self.rebalance_timeout_ms = max(0, request.rebalance_timeout_ms)
-        self.protocols = list(request.protocols)
-        self.request_bytes = request_bytes(request)
+        self.update(request)
         self.assignment = b""
         self.joining: Token | None = None
         self.syncing: Token | None = None

@@ -34,15 +34,19 @@ def parse_address(setting: str, text: str) -> Address:
     return Address(host, int(port))
 
 
+def _ip(address: Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(address.host)
+    except ValueError:
+        return None
+
+
 def check_loopback(setting: str, option: str, address: Address, *, insecure: bool) -> None:
     """Raise SettingInvalid for an address that others can reach, unless `insecure` was said."""
     if insecure or address.host == "localhost":
         return
-    try:
-        loopback = ipaddress.ip_address(address.host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    ip = _ip(address)
+    if ip is None or not ip.is_loopback:
         raise SettingInvalid(
             f"{setting}: {address} is not loopback, and there is no authentication yet: whoever reaches it can read,"
             f" write and delete everything. Say --insecure if that is what you want, or give {option} 127.0.0.1"
@@ -55,11 +59,8 @@ def check_advertised(listen: Address, advertise: str) -> None:
         if parse_address("kafka.advertise", advertise).port == 0:
             raise SettingInvalid(f"kafka.advertise: {advertise!r} does not fit; clients need its port")
         return
-    try:
-        wildcard = ipaddress.ip_address(listen.host).is_unspecified
-    except ValueError:
-        wildcard = False
-    if wildcard:
+    ip = _ip(listen)
+    if ip is not None and ip.is_unspecified:
         raise SettingInvalid(
             f"kafka.advertise: nothing does not fit, because kafka.listen is {listen}; say which HOST:PORT clients"
             " are to connect to"

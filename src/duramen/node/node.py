@@ -7,18 +7,18 @@ import logging
 import sys
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from duramen import __version__
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError, SettingInvalid
+from duramen.base.errors import SettingInvalid
 from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.base.units import MIB
 from duramen.broker.broker import Broker, Ports
+from duramen.doors.completion import completion, outcome
 from duramen.doors.http.door import HttpDoor
 from duramen.doors.kafka.door import KafkaDoor
 from duramen.doors.nats.address import parse_server
@@ -105,7 +105,7 @@ class Node:
         self.addresses["http"] = await self._http.start(http_socket)
         store = await self._open_store(files, self._directory)
         self._broker = self._make_broker(store, self._directory)
-        await _completion(self._broker.start)
+        await completion(self._broker.start)
         cluster_id = urlsafe_b64encode(self._directory.id.bytes).decode().rstrip("=")
         self._kafka = KafkaDoor(
             self._broker, self._clock, self._deadlines,
@@ -212,7 +212,7 @@ class Node:
         if self._kafka is not None:
             await self._kafka.stop()
         if self._broker is not None:
-            error = await _result(self._broker.stop)
+            error = await outcome(self._broker.stop)
             if error is not None:
                 _log.error("the directory could not be left clean: %s; the next start recovers it", error)
         if self._nats is not None:
@@ -247,20 +247,3 @@ def _open_views(path: str) -> RocksViewStore:
         _log.warning("the views in %s are damaged (%s): they are derived anew", path, error)
         RocksViewStore.destroy(path)
         return RocksViewStore(path)
-
-
-async def _completion(begin: Callable[[Callable[[DuramenError | None], None]], None]) -> None:
-    error = await _result(begin)
-    if error is not None:
-        raise error
-
-
-async def _result(begin: Callable[[Callable[[Exception | None], None]], None]) -> Exception | None:
-    future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-
-    def done(error: Exception | None) -> None:
-        if not future.done():
-            future.set_result(error)
-
-    begin(done)
-    return await future

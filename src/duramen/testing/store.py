@@ -111,6 +111,11 @@ class StoreOnDoubles:
         self.deadlines.fire(self.clock.monotonic_ms())
         self.settle()
 
+    @property
+    def backlogged(self) -> bool:
+        """Whether appends wait."""
+        return self.metrics.counter("duramen_append_waiting").value > 0
+
     def advance_without_syncing(self, duration_ms: int) -> None:
         """Let time go by and do what it brings, while the sync thread does not get to run."""
         self.worker.run_soon()

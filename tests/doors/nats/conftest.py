@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from http.client import HTTPConnection
 from typing import Any
 
@@ -12,19 +12,14 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from nats.aio.client import Client
 from prometheus_client.parser import text_string_to_metric_families
+from tests import clients
 
 from duramen.node.process import NodeProcess
 
 __all__ = ["Api", "kafka_records", "run", "until"]
 
 
-def until(condition: Callable[[], Any], timeout_s: float = 20.0) -> Any:
-    """Wait until something is so that no event tells of; returns it."""
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-    return found
+until = partial(clients.until, timeout_s=20.0)
 
 
 class Api:

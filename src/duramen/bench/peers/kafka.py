@@ -4,7 +4,6 @@ Topics are lazy, as Kafka has them (the operating system writes when it likes), 
 syncs before each acknowledgement.
 """
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ from duramen.bench.contenders import Contender
 from duramen.bench.peers import servers
 from duramen.bench.peers.ports import free_ports
 from duramen.client import Admin, Cluster
+from duramen.spark.cache import cache_directory
 from duramen.spark.java import find_java
 
 __all__ = ["KAFKA_VERSION", "ApacheKafka", "Flush", "fetch_jars"]
@@ -64,7 +64,7 @@ group.initial.rebalance.delay.ms=0
 def fetch_jars() -> Path:
     """The directory of Kafka's jars, fetched once and kept in the user's cache. Raises DependencyMissing."""
     maven = shutil.which("mvn")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~").expanduser() / ".cache") / "duramen"
+    cache = cache_directory()
     jars = cache / f"kafka-{KAFKA_VERSION}"
     if jars.is_dir():
         return jars

@@ -4,7 +4,6 @@ No connector for the PySpark that Duramen uses can be had from there yet, so thi
 the user's cache.
 """
 
-import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from duramen.base.errors import DependencyMissing
+from duramen.spark.cache import cache_directory
 
 __all__ = ["CONNECTOR_VERSION", "Connector", "fetch_connector"]
 
@@ -39,7 +39,7 @@ class Connector(NamedTuple):
 
 def fetch_connector() -> Connector:
     """The connector, fetched once (about 500 MB) and kept in the user's cache. Raises DependencyMissing."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~").expanduser() / ".cache") / "duramen"
+    cache = cache_directory()
     home, done = cache / f"spark-kafka-{CONNECTOR_VERSION}", "complete"
     if not (home / done).exists():
         maven = shutil.which("mvn")

@@ -20,6 +20,7 @@ from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.base.metrics import Metrics
 from duramen.broker.broker import Broker
 from duramen.controller.decisions import Definition
+from duramen.doors.completion import completion
 from duramen.doors.http.server import RECEIVE_S, Server, configured
 from duramen.doors.http.streams import config_texts, describe, warnings_for
 from duramen.doors.http.types import NodeInfo, Problem, StreamChange, StreamWish
@@ -155,7 +156,7 @@ class HttpDoor:
             partitions = 1 if wish.subjects else broker.settings.integer("num.partitions")
         existed = broker.streams.find(wish.name) is not None
         definition = Definition(wish.name, partitions, config_texts(wish.config), tuple(wish.subjects))
-        await _done(lambda done: broker.create_stream(definition, done, idempotent=True))
+        await completion(lambda done: broker.create_stream(definition, done, idempotent=True))
         info = describe(broker.streams.get(wish.name), broker.gaps)
         info.created = not existed
         info.warnings = warnings_for(broker.streams.get(wish.name))
@@ -174,9 +175,9 @@ class HttpDoor:
         if wanted is not None:
             broker.check_partitions(name, wanted)
         if texts:
-            await _done(lambda done: broker.configure_stream(name, texts, done))
+            await completion(lambda done: broker.configure_stream(name, texts, done))
         if wanted is not None:
-            await _done(lambda done: broker.add_partitions(name, wanted, done))
+            await completion(lambda done: broker.add_partitions(name, wanted, done))
         return _json(describe(broker.streams.get(name), broker.gaps))
 
     async def _delete_stream(self, request: Request) -> Response:
@@ -184,7 +185,7 @@ class HttpDoor:
         stream = broker.streams.get(request.path_params["name"])
         if stream.internal:
             raise RequestInvalid(f"{stream.name} is the broker's own")
-        await _done(lambda done: broker.delete_stream(stream.name, done))
+        await completion(lambda done: broker.delete_stream(stream.name, done))
         return Response(status_code=204)
 
 
@@ -211,19 +212,6 @@ async def _received(request: Request) -> bytearray:
         if len(content) > _LARGEST_BODY_BYTES:
             raise HTTPException(413, f"a body has at most {_LARGEST_BODY_BYTES} bytes")
     return content
-
-
-async def _done(begin: Callable[[Callable[[DuramenError | None], None]], None]) -> None:
-    future: asyncio.Future[DuramenError | None] = asyncio.get_running_loop().create_future()
-
-    def done(error: DuramenError | None) -> None:
-        if not future.done():
-            future.set_result(error)
-
-    begin(done)
-    error = await future
-    if error is not None:
-        raise error
 
 
 def _problem(problem: Problem) -> Response:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from duramen.base.settings import config_text
 from duramen.broker.gaps import Gaps, GapsOf
 from duramen.broker.streams import Stream
 from duramen.controller.decisions import wide_subjects
@@ -20,7 +21,7 @@ _MEANS: Final = {
 
 def config_texts(config: Mapping[str, str | int | float | bool]) -> dict[str, str]:
     """Config values as text, however JSON had them."""
-    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in config.items()}
+    return {name: config_text(value) for name, value in config.items()}
 
 
 def describe(stream: Stream, gaps: Gaps) -> StreamInfo:

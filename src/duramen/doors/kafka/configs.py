@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from duramen.base.catalogue import STREAM
 from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid
-from duramen.base.settings import Setting, Value
+from duramen.base.settings import Setting, config_text
 from duramen.broker.configs import ConfigEntry, ConfigSource, broker_entries
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.schema import Message
@@ -15,7 +15,7 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
 
-__all__ = ["SOURCE_NUMBERS", "config_text", "handle_describe_configs", "handle_incremental_alter_configs"]
+__all__ = ["SOURCE_NUMBERS", "handle_describe_configs", "handle_incremental_alter_configs"]
 
 _TOPIC: Final = 2
 _BROKER: Final = 4
@@ -25,11 +25,6 @@ _INTEGER: Final = 3
 _LIST: Final = 7
 _LISTS: Final = ("cleanup.policy", "log.cleanup.policy")
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
-
-
-def config_text(value: Value) -> str:
-    """A value as Kafka writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _type(setting: Setting) -> int:

@@ -7,11 +7,12 @@ from typing import Any
 from uuid import UUID
 
 from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid
+from duramen.base.settings import config_text
 from duramen.broker.configs import ConfigEntry
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.controller.decisions import Definition
-from duramen.doors.kafka.configs import SOURCE_NUMBERS, config_text
+from duramen.doors.kafka.configs import SOURCE_NUMBERS
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
