@@ -63,10 +63,10 @@ def test_list(duramen: Run, stream_name: str) -> None:
     (mine,) = [line.split() for line in lines if line.split()[0] == stream_name]
     assert mine[1:3] == ["1", "3"]
     assert mine[-1] == "os"
-    listed = json.loads(duramen("stream", "list", "--json").out)
+    listed = json.loads(duramen("stream", "list", "--format", "json").out)
     assert stream_name in [stream["name"] for stream in listed]
     assert not any(stream["internal"] for stream in listed)
-    everything = json.loads(duramen("stream", "list", "--json", "--internal").out)
+    everything = json.loads(duramen("stream", "list", "--format", "json", "--internal").out)
     assert stream_name in [stream["name"] for stream in everything]
 
 
@@ -76,7 +76,7 @@ def test_describe_says_what_durability_means(duramen: Run, stream_name: str) -> 
     assert "Durability  sync: acknowledged records are on disk" in said
     assert "Subjects    describe.me.>" in said
     assert "No gaps" in said or "Gaps, in which nobody listened" in said
-    described = json.loads(duramen("stream", "describe", stream_name, "--json").out)
+    described = json.loads(duramen("stream", "describe", stream_name, "--format", "json").out)
     assert [part["partition"] for part in described["partitions"]] == [0, 1]
 
 
@@ -87,7 +87,7 @@ def test_alter(duramen: Run, stream_name: str) -> None:
         "--config", "durability=os", "--delete-config", "retention.ms", "--partitions", "2",
     )  # fmt: skip
     assert ended == (0, f"Stream {stream_name} changed.\n", "")
-    described = json.loads(duramen("stream", "describe", stream_name, "--json").out)
+    described = json.loads(duramen("stream", "describe", stream_name, "--format", "json").out)
     assert (described["config"], len(described["partitions"])) == ({"durability": "os"}, 2)
     fewer = duramen("stream", "alter", stream_name, "--partitions", "1")
     assert (fewer.code, "1 would not be more [partitions-invalid]" in fewer.err) == (1, True)

@@ -1,8 +1,11 @@
 """Everything that can go wrong and that a caller may have to tell apart.
 
 One class a situation; `id` is stable and is what the doors, the docs and the command line name. The doors
-map these to numbers of their own protocol. Imports nothing.
+map these to numbers of their own protocol. Each class says in its docstring what happened, in `safe` what has
+become of data and whether to repeat is safe, and in `remedy` what to do.
 """
+
+from typing import ClassVar
 
 __all__ = [
     "BatchCorrupt",
@@ -58,7 +61,9 @@ __all__ = [
 class DuramenError(Exception):
     """Base of every error that Duramen raises on purpose; the message is one line for people."""
 
-    id = "error"
+    id: ClassVar[str] = "error"
+    safe: ClassVar[str] = ""
+    remedy: ClassVar[str] = ""
 
 
 class SettingInvalid(DuramenError):

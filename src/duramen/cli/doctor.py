@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import importlib.util
-import json
 import os
 import platform
 import resource
@@ -21,6 +20,7 @@ import click
 from duramen import __version__
 from duramen.base.catalogue import BROKER
 from duramen.base.errors import DependencyMissing
+from duramen.cli.output import JSON, format_option, print_json
 from duramen.spark.java import find_java
 from duramen.spark.requirements import pyspark_problem
 
@@ -127,16 +127,15 @@ def _examine(data_dir: Path) -> list[Finding]:
 @click.option("--data-dir", type=click.Path(path_type=Path), envvar=BROKER["data.dir"].environment_name,
               default=BROKER["data.dir"].default, show_default=True,
               help="Where a node would keep its data: the disk to measure.")  # fmt: skip
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="For people, or for programs.")  # fmt: skip
+@format_option
 def command(data_dir: Path, format_: str) -> int:
     """Say what this machine offers, and what to do about what is missing.
 
     The exit code is 1 where something is missing that a command needs.
     """
     findings = _examine(data_dir)
-    if format_ == "json":
-        click.echo(json.dumps([finding._asdict() for finding in findings], indent=2))
+    if format_ == JSON:
+        print_json([finding._asdict() for finding in findings])
     else:
         width = max(len(finding.name) for finding in findings)
         for finding in findings:

@@ -1,6 +1,5 @@
 """`duramen stream`: streams made, shown, changed and deleted through a node's HTTP door."""
 
-import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ from urllib.parse import quote
 import click
 
 from duramen.base.units import format_bytes
+from duramen.cli.output import JSON, format_option, print_json
 from duramen.cli.server import Server, server_option
 from duramen.cli.tables import table
 
@@ -32,10 +32,6 @@ def _pairs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict
         if pairs.setdefault(name, content) != content:
             raise click.BadParameter(f"{name} is given twice, as {pairs[name]!r} and as {content!r}")
     return pairs
-
-
-def _print_json(document: object) -> None:
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def _time(ms: int) -> str:
@@ -89,13 +85,13 @@ def _create(
 
 @command.command("list")
 @click.option("--internal", is_flag=True, help="Show the broker's own streams too.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@format_option
 @server_option
-def _list(internal: bool, as_json: bool, server: Server) -> None:
+def _list(internal: bool, format_: str, server: Server) -> None:
     """List the streams there are."""
     streams = [stream for stream in server.get(_STREAMS)["streams"] if internal or not stream["internal"]]
-    if as_json:
-        _print_json(streams)
+    if format_ == JSON:
+        print_json(streams)
         return
     rows = [
         (
@@ -116,13 +112,13 @@ def _list(internal: bool, as_json: bool, server: Server) -> None:
 
 @command.command("describe")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@format_option
 @server_option
-def _describe(name: str, as_json: bool, server: Server) -> None:
+def _describe(name: str, format_: str, server: Server) -> None:
     """Show the stream NAME: what it is, its partitions, and the gaps in what NATS brought it."""
     stream = server.get(_path(name))
-    if as_json:
-        _print_json(stream)
+    if format_ == JSON:
+        print_json(stream)
         return
     click.echo(f"Stream      {stream['name']}")
     click.echo(f"Id          {stream['id']}")

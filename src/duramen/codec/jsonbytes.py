@@ -1,0 +1,49 @@
+"""Bytes in JSON: text where they are UTF-8, `{"base64": "…"}` where they are not, null where there are none. Pure."""
+
+import base64
+import binascii
+from typing import TypedDict
+
+__all__ = ["Base64", "JsonBytes", "bytes_of", "json_of"]
+
+
+class Base64(TypedDict):
+    """Bytes that are not UTF-8."""
+
+    base64: str
+
+
+JsonBytes = str | Base64 | None
+
+
+def json_of(data: bytes | None) -> JsonBytes:
+    """`data` as JSON has it; `bytes_of` gives the same bytes back."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def bytes_of(value: object) -> bytes | None:
+    """The bytes that a JSON value stands for. Raises ValueError saying what would be right."""
+    match value:
+        case None:
+            return None
+        case str():
+            return _utf8(value)
+        case {"base64": str(text)} if len(value) == 1:
+            try:
+                return base64.b64decode(text, validate=True)
+            except (binascii.Error, ValueError):
+                raise ValueError(f"{text[:40]!r} is not base64") from None
+        case _:
+            raise ValueError(f'{str(value)[:40]!r} is not text, {{"base64": "…"}} or null')
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ValueError('text has half a surrogate pair, which is no UTF-8; write {"base64": "…"}') from None
