@@ -25,6 +25,7 @@ _HOSTILE = 200
 _LARGE = 1_000_000
 _FETCH_VERSION = 16
 _PRODUCE_VERSION = 9
+_RECORDS = 150_000
 _WAIT_S = 60.0
 
 
@@ -148,7 +149,7 @@ def test_memory_is_bounded_and_nothing_is_dropped(
         filling.one()
     filling.flush()
     good = _Producer(node.kafka, "small", 1000)
-    alone = _rate(good, 50_000)
+    alone = _rate(good, _RECORDS)
     fetch = _fetch_everything(node, "large")
     hostile = [_stop_reading(node, fetch) for _ in range(_HOSTILE)]
     firehose = _Firehose(node.kafka, "large")
@@ -159,7 +160,7 @@ def test_memory_is_bounded_and_nothing_is_dropped(
         ]
         for sender in senders:
             sender.start()
-        beside = _rate(good, 50_000)
+        beside = _rate(good, _RECORDS)
         for sender in senders:
             sender.join()
         until(lambda: firehose.producer.acknowledged >= 200)
@@ -179,8 +180,8 @@ def test_memory_is_bounded_and_nothing_is_dropped(
     for producer in (filling, firehose.producer, good):
         assert producer.errors == []
         assert len(producer.places) == producer.acknowledged
-    assert good.acknowledged == 100_000
-    assert len(CONFLUENT.consume(node.kafka, "small", 1, 100_000)) == 100_000
+    assert good.acknowledged == 2 * _RECORDS
+    assert len(CONFLUENT.consume(node.kafka, "small", 1, 2 * _RECORDS)) == 2 * _RECORDS
     stored = CONFLUENT.consume(node.kafka, "large", 1, filling.acknowledged + firehose.producer.acknowledged)
     assert {read.place for read in stored} == filling.places | firehose.producer.places
     assert node.stop() == 0

@@ -3,7 +3,7 @@
 A connection that wants more than there is stops reading and stands in line. Parts of requests that may never be
 completed are the danger: connections whose batches were acknowledged a moment ago go first and may use all of it.
 After them come those that ever had one acknowledged, then all others; the unfinished requests of these two hold at
-most half, and every fourth place is theirs. When somebody stands in line and connections sit on half a request
+most half, and every eighth place is theirs. When somebody stands in line and connections sit on half a request
 without sending on, those that have been silent longest are closed.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["Holder", "RequestMemory"]
 
 _STALLED_MS: Final = 1000
 _SERVED_MS: Final = 3000
-_TURNS: Final = 4
+_TURNS: Final = 8
 _SMALL_BYTES: Final = 16 * 1024
 _SMALL_SHARE: Final = 8  # small requests may hold an eighth more
 
