@@ -1,5 +1,6 @@
 """What a target says, and whether what was measured reaches it. Pure."""
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -31,7 +32,7 @@ def at_least(target: str, ratio: float, wanted: float, than: str, absolute: str)
 
 def at_most(target: str, value: float, wanted: float, unit: str, absolute: str = "", limit: str = "") -> Outcome:
     """A figure that is to be at most so much; `limit` says what that stands for."""
-    met = value <= wanted
+    met = value <= wanted or math.isclose(value, wanted)  # sums of hundredths are a little off
     short = "" if met else f"{value - wanted:.3g} {unit} over"
     text = f"{value:.3g} {unit}" + (f" ({absolute})" if absolute else "")
     return Outcome(target, f"at most {wanted:.3g} {unit}" + (f" ({limit})" if limit else ""), text, met, short)
