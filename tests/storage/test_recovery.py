@@ -306,6 +306,35 @@ def test_a_cut_log_ends_there_now_and_after_a_restart(cut: int) -> None:
     assert again.base_offset == cut + 4
 
 
+def _cut_with_a_checkpoint(steps_before: int, steps_after: int) -> tuple[StoreOnDoubles, list[object]]:
+    """A log of twenty is being cut to seven; after some jobs a checkpoint is asked for, and some jobs later it stops."""
+    doubles = StoreOnDoubles()
+    for number in range(20):
+        doubles.append(doubles.log(0, LogConfig(segment_bytes=700)), b"%d" % number)
+    doubles.settle()
+    outcome: list[object] = []
+    doubles.store.truncate(doubles.log(), 7, 1, outcome.append)
+    for steps in (steps_before, steps_after):
+        doubles.worker.run_soon()
+        for _ in range(steps):
+            any(doubles.worker.step(lane) for lane in doubles.worker.jobs)
+        if steps is steps_before:
+            doubles.clock.advance(61_000)
+            doubles.deadlines.fire(doubles.clock.monotonic_ms())
+    return doubles, outcome
+
+
+@pytest.mark.parametrize("steps_before", range(8))
+def test_no_checkpoint_undoes_a_cut(steps_before: int) -> None:
+    for steps_after in range(14):
+        for end in ("kill", "crash"):
+            doubles, outcome = _cut_with_a_checkpoint(steps_before, steps_after)
+            getattr(doubles, end)()
+            values = values_of(doubles.log(), doubles)
+            assert doubles.findings == []
+            assert values == list(range(7)) or (not outcome and values == list(range(20)))
+
+
 class TestDirectory:
     def test_one_node_at_a_time(self) -> None:
         doubles = StoreOnDoubles()

@@ -106,6 +106,8 @@ class Checkpointer:
         self._waiting: dict[Callable[[OSError | None], None], None] = {}
         self._again = False
         self._clean = False
+        self._holds = 0
+        self._held: Callable[[], None] | None = None  # what a cycle does once nothing holds it
         self._written = metrics.counter("duramen_checkpoints_total")
 
     def request(self, done: Callable[[OSError | None], None] | None = None, *, clean: bool = False) -> None:
@@ -143,6 +145,20 @@ class Checkpointer:
         """What could not be written again may be tried once more."""
         self._failed = None
 
+    def hold(self) -> Callable[[], None]:
+        """Let no state be taken until what is returned is called, which is to be soon.
+
+        A state taken between the frame that cuts a log and the cut stands behind that frame, and would undo it.
+        """
+        self._holds += 1
+        return self._let_go
+
+    def _let_go(self) -> None:
+        self._holds -= 1
+        if not self._holds and self._held is not None:
+            self._worker.soon(self._held)
+            self._held = None
+
     def _rewrite(self, finishing: list[Callable[[OSError | None], None]]) -> None:
         def done(error: OSError | None) -> None:
             if error is not None:
@@ -156,6 +172,12 @@ class Checkpointer:
 
     def _copy(self, finishing: list[Callable[[OSError | None], None]], *, again: bool) -> None:
         """The cycle proper; `again` where a failed sync may be followed by another in the same cycle."""
+        if self._holds:
+            self._held = partial(self._copy, finishing, again=again)
+            return
+        if self._copier.running:
+            self._copier.when_idle(lambda _: self._copy(finishing, again=again))
+            return
         position = self._wal.end
         states = [_snapshot(log) for log in self._node.each_log() if log.written]
 

@@ -31,13 +31,22 @@ class Notes:
         self._deadlines = deadlines
         self._flush_soon = flush_soon
 
-    def write(self, type_: FrameType, log: Log, payload: bytes, done: Callable[[DuramenError | None], None]) -> None:
-        """Stage a frame as soon as the WAL has room for it; `done` once it is durable, or with an error."""
+    def write(
+        self,
+        type_: FrameType,
+        log: Log,
+        payload: bytes,
+        done: Callable[[DuramenError | None], None],
+        staged: Callable[[], None] | None = None,
+    ) -> None:
+        """Stage a frame as soon as the WAL has room for it, then `staged`; `done` once durable, or with an error."""
         if self._wal.failed is not None:
             self._worker.soon(partial(done, self._wal.failed))
         elif self._wal.room(FRAME_ROOM):
             self._wal.wait(self._wal.stage(type_, log.id, payload), done)
+            if staged is not None:
+                staged()
             self._flush_soon()
         else:
-            retry = partial(self.write, type_, log, payload, done)
+            retry = partial(self.write, type_, log, payload, done, staged)
             self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, retry)

@@ -99,16 +99,22 @@ class Removal:
 
         Nobody appends to it meanwhile, and nobody is in the middle of reading what is cut.
         """
+        holds: list[Callable[[], None]] = []
+
+        def finish(error: DuramenError | None) -> None:
+            for let_go in holds:
+                let_go()
+            done(error)
 
         def cut(failure: OSError | None) -> None:
             if failure is not None:
-                done(trouble("a log cannot be cut", failure))
+                finish(trouble("a log cannot be cut", failure))
             else:
                 self._upkeep.copier.alone(lambda: partial(cut_files, self._files, log, end_offset), take_over)
 
         def take_over(result: Cut | BaseException) -> None:
             if isinstance(result, BaseException):
-                done(StorageFailed(f"a log cannot be cut: {result}"))
+                finish(StorageFailed(f"a log cannot be cut: {result}"))
                 return
             self._forget(log.segments)
             apply_cut(log, result)
@@ -116,12 +122,14 @@ class Removal:
             for segment in log.segments:
                 if segment.size and (segment.synced < segment.size or segment is log.active):
                     self._upkeep.copier.unsynced[segment] = log
-            done(None)
+            finish(None)
 
         def durable(error: DuramenError | None) -> None:
             if error is not None:
-                done(error)
+                finish(error)
             else:
                 self._upkeep.copy_all(cut)
 
-        self._notes.write(FrameType.TRUNCATE, log, encode_truncate(end_offset, epoch), durable)
+        frame = encode_truncate(end_offset, epoch)
+        hold = self._upkeep.checkpointer.hold
+        self._notes.write(FrameType.TRUNCATE, log, frame, durable, staged=lambda: holds.append(hold()))
