@@ -307,7 +307,7 @@ def test_a_cut_log_ends_there_now_and_after_a_restart(cut: int) -> None:
 
 
 def _cut_with_a_checkpoint(steps_before: int, steps_after: int) -> tuple[StoreOnDoubles, list[object]]:
-    """A log of twenty is being cut to seven; after some jobs a checkpoint is asked for, and some jobs later it stops."""
+    """A log of twenty is being cut to seven; after some jobs a checkpoint is asked for, some jobs later it ends."""
     doubles = StoreOnDoubles()
     for number in range(20):
         doubles.append(doubles.log(0, LogConfig(segment_bytes=700)), b"%d" % number)
