@@ -264,8 +264,11 @@ def test_any_body_at_the_http_door(attacked: NodeProcess, method: str, path: str
     ],
 )  # fmt: skip
 def test_bodies_that_are_refused_with_a_reason(attacked: NodeProcess, body: bytes) -> None:
-    head = b"POST /v1/streams HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
-    answer = _send(attacked.http, head, body)
+    head = (
+        "POST /v1/streams HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    answer = _send(attacked.http, head.encode(), body)
     assert answer.startswith(b"HTTP/1.1 4")
     assert b'"detail":' in answer
 

@@ -11,6 +11,8 @@ __all__ = [
     "BatchCorrupt",
     "BatchInvalid",
     "BatchTooLarge",
+    "BodyTooLarge",
+    "BodyTypeUnsupported",
     "ConfigInvalid",
     "CoordinatorLoading",
     "DemoFailed",
@@ -25,18 +27,24 @@ __all__ = [
     "GroupIdInvalid",
     "GroupNotEmpty",
     "GroupNotFound",
+    "HostRefused",
     "IllegalGeneration",
     "InconsistentProtocol",
     "LogDamaged",
     "MemberIdRequired",
+    "MethodNotAllowed",
     "NameInvalid",
     "NatsProtocolInvalid",
+    "NodeBusy",
+    "NodeStarting",
     "NodeStopping",
     "OffsetMetadataTooLarge",
     "OffsetOutOfRange",
     "OptionInvalid",
+    "OriginRefused",
     "OutOfOrderSequence",
     "PartitionsInvalid",
+    "PathNotFound",
     "ProducerFenced",
     "RebalanceInProgress",
     "RecordsLost",
@@ -344,3 +352,67 @@ class OffsetMetadataTooLarge(DuramenError):
     """A committed offset's metadata is longer than offset.metadata.max.bytes."""
 
     id = "offset-metadata-too-large"
+
+
+class NodeStarting(DuramenError):
+    """The node has not come to taking requests yet, or takes none any more."""
+
+    id = "node-starting"
+    safe = "Nothing was done; asking again is safe."
+    remedy = "Wait until `/readyz` answers 200; while it does not, it says why."
+
+
+class NodeBusy(DuramenError):
+    """The requests under way take all the memory, or all the connections, that the HTTP door has for them."""
+
+    id = "node-busy"
+    safe = "Nothing was done; asking again is safe."
+    remedy = "Ask again a second later, with fewer requests at a time."
+
+
+class PathNotFound(DuramenError):
+    """The HTTP door has nothing at that path."""
+
+    id = "path-not-found"
+    safe = "Nothing was done."
+    remedy = "Look the path up in docs/http-api.md, or in `/v1/openapi.json`."
+
+
+class MethodNotAllowed(DuramenError):
+    """There is something at that path of the HTTP door, but it does not take that method."""
+
+    id = "method-not-allowed"
+    safe = "Nothing was done."
+    remedy = "Use one of the methods that the header `Allow` of the answer names."
+
+
+class BodyTooLarge(DuramenError):
+    """The body of an HTTP request is larger than its path takes."""
+
+    id = "body-too-large"
+    safe = "Nothing was done."
+    remedy = "Send fewer records in a request."
+
+
+class BodyTypeUnsupported(DuramenError):
+    """The body of an HTTP request does not say that it is JSON."""
+
+    id = "body-type-unsupported"
+    safe = "Nothing was done."
+    remedy = "Send the header `Content-Type: application/json`, as `curl --json` does."
+
+
+class HostRefused(DuramenError):
+    """An HTTP request names a host that is not the node: a web page may have sent it (DNS rebinding)."""
+
+    id = "host-refused"
+    safe = "Nothing was done."
+    remedy = "Ask by address or as `localhost`, or add the name to `http.allowed.hosts`."
+
+
+class OriginRefused(DuramenError):
+    """An HTTP request was sent by a web page that does not come from the node."""
+
+    id = "origin-refused"
+    safe = "Nothing was done."
+    remedy = "Let the page's own server ask the node instead of the browser."

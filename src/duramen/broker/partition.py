@@ -14,7 +14,7 @@ from duramen.base.errors import (
 )
 from duramen.base.metrics import Counter
 from duramen.base.ports import Clock
-from duramen.codec.batch import TRANSACTIONAL, check, header, records, set_append_time
+from duramen.codec.batch import TRANSACTIONAL, Header, check, header, records, set_append_time
 from duramen.storage.log import Log
 from duramen.storage.reader import Blocked, Slice
 from duramen.storage.scanning import read_slice
@@ -97,7 +97,8 @@ class Partition:
             if done is not None:
                 done(-1, error)
 
-    def _append(self, batch: bytearray | memoryview, done: AppendDone | None) -> None:
+    def check(self, batch: bytearray | memoryview) -> Header:
+        """The header of a producer's batch that may be appended. Raises what `append` would end with."""
         stream = self.stream
         head = check(batch)
         if len(batch) > stream.max_message_bytes:
@@ -110,15 +111,20 @@ class Partition:
             decoded = records(batch, verify=False, limit_bytes=stream.decoded_limit_bytes)
             if any(record.key is None for record in decoded):
                 raise BatchInvalid(f"stream {stream.name} is compacted: every record needs a key")
-        if stream.append_time:
-            set_append_time(batch, self._clock.wall_ms())
-            head = header(batch)
-        elif head.max_timestamp >= 0:
+        if not stream.append_time and head.max_timestamp >= 0:
             ahead_ms = head.max_timestamp - self._clock.wall_ms()
             if ahead_ms > stream.timestamp_after_ms or -ahead_ms > stream.timestamp_before_ms:
                 raise TimestampInvalid(
                     f"a timestamp is {abs(ahead_ms)} ms {'after' if ahead_ms > 0 else 'before'} the broker's clock"
                 )
+        return head
+
+    def _append(self, batch: bytearray | memoryview, done: AppendDone | None) -> None:
+        stream = self.stream
+        head = self.check(batch)
+        if stream.append_time:
+            set_append_time(batch, self._clock.wall_ms())
+            head = header(batch)
         stream.records_in.value += head.records
         stream.bytes_in.value += len(batch)
         self._store.append(self.log, batch, head, self.leader_epoch, done)

@@ -1,38 +1,21 @@
 """The HTTP door: answers, problems, hostile requests."""
 
 import contextlib
-import json
 import socket
 import threading
 from collections.abc import Callable
 from http.client import HTTPConnection
-from typing import Any
 
 import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.doors.http.conftest import Ask
 
+from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.metrics import CATALOGUE
 from duramen.base.units import MIB
 from duramen.doors.http.server import MOST_CONNECTIONS
 from duramen.node.process import NodeProcess
-
-Ask = Callable[..., tuple[int, Any]]
-
-
-@pytest.fixture
-def ask(node: NodeProcess) -> Ask:
-    """Sends a request; gives the status and the JSON of the answer."""
-
-    def send(method: str, path: str, body: object = None, raw: bytes | None = None) -> tuple[int, Any]:
-        connection = HTTPConnection(node.http, timeout=30)
-        connection.request(method, path, raw if raw is not None else None if body is None else json.dumps(body))
-        answer = connection.getresponse()
-        content = answer.read()
-        connection.close()
-        return answer.status, json.loads(content) if content else None
-
-    return send
 
 
 def test_the_life_of_a_stream(ask: Ask, stream_name: str) -> None:
@@ -52,6 +35,43 @@ def test_the_life_of_a_stream(ask: Ask, stream_name: str) -> None:
     assert stream_name in [stream["name"] for stream in ask("GET", "/v1/streams")[1]["streams"]]
     assert ask("DELETE", path) == (204, None)
     assert ask("GET", path)[0] == 404
+
+
+def test_pages_of_streams(ask: Ask, stream_name: str) -> None:
+    names = [f"{stream_name}.{number}" for number in range(5)]
+    for name in names:
+        ask("POST", "/v1/streams", {"name": name})
+    path = f"/v1/streams?prefix={stream_name}."
+    answered = ask("GET", path)[1]
+    assert ([stream["name"] for stream in answered["streams"]], answered["next"]) == (names, None)
+    page = ask("GET", f"{path}&limit=2")[1]
+    found = [[stream["name"] for stream in page["streams"]]]
+    while page["next"] is not None:
+        page = ask("GET", f"{path}&limit=2&after={page['next']}")[1]
+        found.append([stream["name"] for stream in page["streams"]])
+    assert found == [names[:2], names[2:4], names[4:]]
+    assert ask("GET", f"{path}&limit=0")[1]["type"] == "request-invalid"
+
+
+def test_configs(ask: Ask, stream_name: str) -> None:
+    ask("POST", "/v1/streams", {"name": stream_name, "config": {"retention.ms": "1h"}})
+    configs = {one["name"]: one for one in ask("GET", f"/v1/streams/{stream_name}/configs")[1]["configs"]}
+    assert configs.keys() == STREAM.keys()
+    retention = configs["retention.ms"]
+    assert (retention["value"], retention["source"], retention["default"]) == ("3600000", "stream", "604800000")
+    assert (configs["segment.bytes"]["source"], configs["segment.bytes"]["without_effect"]) == ("default", None)
+    settings = {one["name"]: one for one in ask("GET", "/v1/configs")[1]["configs"]}
+    assert settings.keys() == BROKER.keys()
+    assert settings["group.initial.rebalance.delay.ms"]["source"] == "environment"
+    assert settings["node.id"] == {
+        "name": "node.id", "value": "1", "source": "default", "default": "1", "doc": BROKER["node.id"].doc,
+    }  # fmt: skip
+
+
+def test_nodes(ask: Ask, node: NodeProcess) -> None:
+    info = ask("GET", "/v1/node")[1]
+    assert info["addresses"]["kafka"] == node.kafka
+    assert ask("GET", "/v1/nodes") == (200, {"nodes": [info]})
 
 
 @pytest.mark.parametrize(
@@ -75,8 +95,8 @@ def test_a_change_that_is_refused_changes_nothing(ask: Ask, stream_name: str, ch
     ("method", "path", "raw", "status", "said"),
     [
         ("GET", "/v1/streams/nope", None, 404, "there is no stream nope"),
-        ("GET", "/nowhere", None, 404, "Not Found"),
-        ("PUT", "/v1/streams", b"{}", 405, "Method Not Allowed"),
+        ("GET", "/nowhere", None, 404, "there is nothing at /nowhere"),
+        ("PUT", "/v1/streams", b"{}", 405, "/v1/streams takes GET, HEAD, POST, not PUT"),
         ("POST", "/v1/streams", b"", 400, "the body does not fit"),
         ("POST", "/v1/streams", b"\xff\xfe", 400, "the body does not fit"),
         ("POST", "/v1/streams", b'{"name": 5}', 400, "Expected `str`, got `int`"),
@@ -139,7 +159,7 @@ def test_hostile_bytes(node: NodeProcess, ask: Ask, sent: bytes) -> None:
 
 
 class TestWhatIsNeverFinished:
-    HEAD = b"POST /v1/streams HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
+    HEAD = b"POST /v1/streams HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
 
     def _connect(self, node: NodeProcess, sent: bytes) -> socket.socket:
         host, port = node.http.split(":")

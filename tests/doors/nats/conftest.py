@@ -31,7 +31,8 @@ class Api:
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, str]:
         connection = HTTPConnection(self.node.http, timeout=20)
         try:
-            connection.request(method, path, None if body is None else json.dumps(body))
+            content = None if body is None else json.dumps(body)
+            connection.request(method, path, content, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
         finally:

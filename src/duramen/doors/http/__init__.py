@@ -1,1 +1,1 @@
-"""The HTTP door: health, metrics, and provisioning of streams."""
+"""The HTTP door: health, metrics, provisioning, and records as JSON."""

@@ -1,15 +1,32 @@
-"""Streams as the HTTP door shows them."""
+"""Streams: listed, made, shown, changed and deleted."""
 
+import asyncio
+import heapq
 from collections.abc import Mapping
 from typing import Final
 
+from duramen.base import errors
+from duramen.base.errors import RequestInvalid
 from duramen.base.settings import config_text
 from duramen.broker.gaps import Gaps, GapsOf
 from duramen.broker.streams import Stream
-from duramen.controller.decisions import wide_subjects
-from duramen.doors.http.types import GapInfo, NatsGaps, PartitionInfo, StreamInfo
+from duramen.controller.decisions import Definition, wide_subjects
+from duramen.doors.completion import completion
+from duramen.doors.http.routes import Call, Route
+from duramen.doors.http.types import (
+    GapInfo,
+    NatsGaps,
+    PartitionInfo,
+    StreamChange,
+    StreamInfo,
+    StreamList,
+    StreamsQuery,
+    StreamWish,
+)
 
-__all__ = ["config_texts", "describe", "warnings_for"]
+__all__ = ["ROUTES"]
+
+_AT_ONCE: Final = 500  # partitions that are described before others get their turn: a few milliseconds
 
 _MEANS: Final = {
     "sync": "acknowledged records are on disk, covered by an fdatasync that began after they were written",
@@ -19,13 +36,11 @@ _MEANS: Final = {
 }
 
 
-def config_texts(config: Mapping[str, str | int | float | bool]) -> dict[str, str]:
-    """Config values as text, however JSON had them."""
+def _config_texts(config: Mapping[str, str | int | float | bool]) -> dict[str, str]:
     return {name: config_text(value) for name, value in config.items()}
 
 
-def describe(stream: Stream, gaps: Gaps) -> StreamInfo:
-    """A stream with its partitions and the gaps in what NATS brought it."""
+def _describe(stream: Stream, gaps: Gaps) -> StreamInfo:
     durability = stream.config.text("durability")
     return StreamInfo(
         stream.name,
@@ -59,8 +74,8 @@ def _gaps(gaps: GapsOf) -> NatsGaps:
     return NatsGaps(gaps.gaps, gaps.total_ms, recent)
 
 
-def warnings_for(stream: Stream) -> list[str]:
-    """What somebody who creates this stream should know."""
+def _warnings_for(stream: Stream) -> list[str]:
+    # What somebody who creates this stream should know.
     wide = wide_subjects(stream.subjects)
     if not wide or stream.config.text("nats.ack") == "never":
         return []
@@ -68,3 +83,90 @@ def warnings_for(stream: Stream) -> list[str]:
         f"the binding {subject} matches requests to other services too: Duramen answers on their reply subjects,"
         " unless nats.ack=never" for subject in wide
     ]  # fmt: skip
+
+
+async def _list(call: Call, query: StreamsQuery) -> StreamList:
+    streams, gaps = call.broker.streams, call.broker.gaps
+    names = heapq.nsmallest(
+        query.limit + 1,
+        (name for name in streams.by_name if name > query.after and name.startswith(query.prefix)),
+    )
+    page = names[: query.limit]
+    described: list[StreamInfo] = []
+    partitions = 0
+    for name in page:
+        stream = streams.find(name)
+        if stream is None:
+            continue  # deleted meanwhile
+        described.append(_describe(stream, gaps))
+        partitions += len(stream.partitions)
+        if partitions >= _AT_ONCE:
+            partitions = 0
+            await asyncio.sleep(0)
+    return StreamList(described, page[-1] if len(names) > len(page) else None)
+
+
+async def _show(call: Call) -> StreamInfo:
+    return _describe(call.broker.streams.get(call.path["name"]), call.broker.gaps)
+
+
+async def _create(call: Call, body: StreamWish) -> StreamInfo:
+    broker = call.broker
+    partitions = body.partitions
+    if partitions is None:
+        partitions = 1 if body.subjects else broker.settings.integer("num.partitions")
+    existed = broker.streams.find(body.name) is not None
+    definition = Definition(body.name, partitions, _config_texts(body.config), tuple(body.subjects))
+    await completion(lambda done: broker.create_stream(definition, done, idempotent=True))
+    stream = broker.streams.get(body.name)
+    info = _describe(stream, broker.gaps)
+    info.created = not existed
+    info.warnings = _warnings_for(stream)
+    call.status = 200 if existed else 201
+    return info
+
+
+async def _change(call: Call, body: StreamChange) -> StreamInfo:
+    broker, name = call.broker, call.path["name"]
+    stream = broker.streams.get(name)
+    texts = {key: None if value is None else config_text(value) for key, value in body.config.items()}
+    wanted = body.partitions if body.partitions != len(stream.partitions) else None
+    # Both are checked before either is done: what is refused changes nothing.
+    if wanted is not None:
+        broker.check_partitions(name, wanted)
+    if texts:
+        await completion(lambda done: broker.configure_stream(name, texts, done))
+    if wanted is not None:
+        await completion(lambda done: broker.add_partitions(name, wanted, done))
+    return _describe(broker.streams.get(name), broker.gaps)
+
+
+async def _delete(call: Call) -> None:
+    broker = call.broker
+    stream = broker.streams.get(call.path["name"])
+    if stream.internal:
+        raise RequestInvalid(f"{stream.name} is the broker's own")
+    await completion(lambda done: broker.delete_stream(stream.name, done))
+
+
+_WRITING: Final = (errors.NodeStopping, errors.StorageFull, errors.StorageFailed)
+_DEFINING: Final = (errors.ConfigInvalid, errors.PartitionsInvalid)
+
+ROUTES = (
+    Route("GET", "/v1/streams", _list, "Streams by name, page by page"),
+    Route(
+        "POST", "/v1/streams", _create,
+        "Make a stream; one that exists with the same definition is as good (200 instead of 201)",
+        (errors.NameInvalid, errors.SubjectInvalid, errors.StreamExists, errors.StreamDiffers, *_DEFINING, *_WRITING),
+        (201, 200),
+    ),
+    Route("GET", "/v1/streams/{name}", _show, "One stream", (errors.StreamNotFound,)),
+    Route(
+        "PATCH", "/v1/streams/{name}", _change, "Set configs, null sets one back to its default; add partitions",
+        (errors.StreamNotFound, *_DEFINING, *_WRITING),
+    ),
+    Route(
+        "DELETE", "/v1/streams/{name}", _delete, "Delete a stream with all its records",
+        (errors.StreamNotFound, *_WRITING), (204,),
+    ),
+)  # fmt: skip

@@ -1,17 +1,71 @@
 """What the HTTP door takes and gives, as types: checked on the way in, JSON on the way out."""
 
-import msgspec
+from typing import Annotated, Final
 
-__all__ = ["GapInfo", "NatsGaps", "NodeInfo", "PartitionInfo", "Problem", "StreamChange", "StreamInfo", "StreamWish"]
+import msgspec
+from msgspec import Meta
+
+from duramen.base.settings import Source
+from duramen.broker.configs import ConfigSource
+from duramen.codec.jsonbytes import Base64, JsonBytes
+
+__all__ = [
+    "MOST_RECORDS",
+    "ConfigInfo",
+    "ConfigList",
+    "GapInfo",
+    "NatsGaps",
+    "NodeInfo",
+    "NodeList",
+    "PartitionInfo",
+    "Place",
+    "Problem",
+    "RecordInfo",
+    "RecordPage",
+    "RecordPlaces",
+    "RecordWish",
+    "RecordWishes",
+    "RecordsQuery",
+    "SettingInfo",
+    "SettingList",
+    "Stored",
+    "StreamChange",
+    "StreamInfo",
+    "StreamList",
+    "StreamWish",
+    "StreamsQuery",
+]
+
+MOST_RECORDS: Final = 10_000
+"""Records of one request or answer."""
+
+_LONGEST_WAIT_MS: Final = 30_000
+_LARGEST_PAGE_BYTES: Final = 1024 * 1024
+_INT64_MAX: Final = (1 << 63) - 1
+
+Timestamp = Annotated[int, Meta(ge=-1, le=_INT64_MAX, description="Milliseconds since 1970; -1: none")]
+
+
+class Stored(msgspec.Struct):
+    """A record of a request that was stored although others were not: its number in the request, and its place."""
+
+    record: int
+    partition: int
+    offset: int
 
 
 class Problem(msgspec.Struct):
-    """An error (RFC 9457). `type` is the stable id of the error."""
+    """An error (RFC 9457). `type` is the stable id of the error, `instance` the path that was asked for.
+
+    `stored` comes where only some of a request's records were stored.
+    """
 
     type: str
     title: str
     status: int
     detail: str
+    instance: str
+    stored: list[Stored] | msgspec.UnsetType = msgspec.UNSET
 
 
 class NodeInfo(msgspec.Struct):
@@ -21,6 +75,20 @@ class NodeInfo(msgspec.Struct):
     node_id: int
     cluster_id: str
     addresses: dict[str, str]
+
+
+class NodeList(msgspec.Struct):
+    """All nodes."""
+
+    nodes: list[NodeInfo]
+
+
+class StreamsQuery(msgspec.Struct):
+    """Which streams are listed."""
+
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="The most streams of one answer")] = 1000
+    after: Annotated[str, Meta(description="Go on behind this name: the `next` of the answer before")] = ""
+    prefix: Annotated[str, Meta(description="Only names that begin like this")] = ""
 
 
 class StreamWish(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,3 +150,123 @@ class StreamInfo(msgspec.Struct):
     nats_gaps: NatsGaps | None = None
     warnings: list[str] = []
     created: bool | None = None
+
+
+class StreamList(msgspec.Struct):
+    """Streams by name. `next` is what `after` has to be for those that follow; null: these were the last."""
+
+    streams: list[StreamInfo]
+    next: str | None
+
+
+class ConfigInfo(msgspec.Struct):
+    """A config of a stream: its value in force, set by the stream, by the broker's settings, or the default."""
+
+    name: str
+    value: str
+    source: ConfigSource
+    default: str
+    doc: str
+    dynamic: bool
+    without_effect: str | None
+
+
+class ConfigList(msgspec.Struct):
+    """The configs of a stream."""
+
+    configs: list[ConfigInfo]
+
+
+class SettingInfo(msgspec.Struct):
+    """A setting of the node, with where its value comes from."""
+
+    name: str
+    value: str
+    source: Source
+    default: str
+    doc: str
+
+
+class SettingList(msgspec.Struct):
+    """The settings of the node."""
+
+    configs: list[SettingInfo]
+
+
+class RecordWish(msgspec.Struct, forbid_unknown_fields=True):
+    """A record to store. Bytes are text, `{"base64": "…"}` where they are not UTF-8, or null.
+
+    `partition` absent: by the key as every Kafka client has it, else one partition for all such records of a request.
+    `timestamp` absent: now. `topic` and `offset` are ignored, so that what was read can be sent as it is.
+    """
+
+    value: JsonBytes
+    key: JsonBytes = None
+    headers: list[tuple[str | Base64, JsonBytes]] = []
+    partition: Annotated[int, Meta(ge=0)] | None = None
+    timestamp: Timestamp | None = None
+    topic: str | None = None
+    offset: int | None = None
+
+
+class RecordWishes(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST /v1/streams/NAME/records` takes."""
+
+    records: Annotated[list[RecordWish], Meta(min_length=1, max_length=MOST_RECORDS)]
+
+
+class Place(msgspec.Struct):
+    """Where a record was stored."""
+
+    partition: int
+    offset: int
+
+
+class RecordPlaces(msgspec.Struct):
+    """The places of all records of a request, in its order."""
+
+    records: list[Place]
+
+
+class RecordsQuery(msgspec.Struct):
+    """Which records are read, and how long is waited for them."""
+
+    partition: Annotated[int, Meta(ge=0, description="The partition")] = 0
+    offset: Annotated[
+        str,
+        Meta(
+            description="Where to begin: start, end, an offset N, -N for the last N records, or @TIME (ISO 8601,"
+            " milliseconds since 1970, or a time ago such as @-30s)"
+        ),
+    ] = "start"
+    limit: Annotated[int, Meta(ge=1, le=MOST_RECORDS, description="The most records of one answer")] = 100
+    max_wait_ms: Annotated[
+        int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for a record where there is none yet")
+    ] = 0
+    max_bytes: Annotated[
+        int,
+        Meta(
+            ge=1, le=_LARGEST_PAGE_BYTES,
+            description="The most bytes of keys, values and headers in one answer; one record comes in any case",
+        ),
+    ] = _LARGEST_PAGE_BYTES  # fmt: skip
+
+
+class RecordInfo(msgspec.Struct):
+    """A record. Bytes are text, `{"base64": "…"}` where they are not UTF-8, or null."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: JsonBytes
+    value: JsonBytes
+    headers: list[tuple[str | Base64, JsonBytes]]
+
+
+class RecordPage(msgspec.Struct):
+    """Records of a partition. `next` is the offset to go on at, `end` the one after the last that can be read."""
+
+    records: list[RecordInfo]
+    next: int
+    end: int

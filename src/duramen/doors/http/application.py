@@ -1,0 +1,99 @@
+"""The routes as an application: paths to handlers, types checked on the way in, errors as problems on the way out."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+import starlette.routing
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from duramen.base.errors import DuramenError
+from duramen.base.metrics import Metrics
+from duramen.doors.http import configs, health, nodes, problems, records, streams
+from duramen.doors.http.bodies import Bodies
+from duramen.doors.http.queries import read_query
+from duramen.doors.http.routes import Call, Node, Route
+
+__all__ = ["ROUTES", "application"]
+
+ROUTES: Final[Sequence[Route]] = (
+    *health.ROUTES,
+    *nodes.ROUTES,
+    *configs.ROUTES,
+    *streams.ROUTES,
+    *records.ROUTES,
+)
+"""All there are; each is described in the module that has its handler."""
+
+_Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class _Counting:
+    """Counts answers by status."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._metrics.counter("duramen_http_requests_total", str(message["status"])).value += 1
+            await send(message)
+
+        await self._app(scope, receive, counting)
+
+
+def application(node: Node) -> Starlette:
+    """What answers the requests to `node`."""
+    bodies = Bodies()
+    by_path: dict[str, dict[str, _Endpoint]] = {}
+    for route in ROUTES:
+        by_path.setdefault(route.path, {})[route.method] = _endpoint(route, node, bodies)
+    return Starlette(
+        routes=[
+            starlette.routing.Route(path, _choosing(endpoints), methods=list(endpoints))
+            for path, endpoints in by_path.items()
+        ],
+        middleware=[Middleware(_Counting, metrics=node.metrics)],
+        exception_handlers={
+            DuramenError: problems.answer_to_error,
+            problems.PartlyStored: problems.answer_to_partly_stored,
+            HTTPException: problems.answer_to_http,
+            ClientDisconnect: problems.nobody_waits,
+            Exception: problems.answer_to_unexpected,
+        },
+    )
+
+
+def _choosing(endpoints: Mapping[str, _Endpoint]) -> _Endpoint:
+    async def choose(request: Request) -> Response:
+        # A path that takes GET takes HEAD too.
+        return await endpoints[request.method if request.method in endpoints else "GET"](request)
+
+    return choose
+
+
+def _endpoint(route: Route, node: Node, bodies: Bodies) -> _Endpoint:
+    types = route.types()
+
+    async def endpoint(request: Request) -> Response:
+        call = Call(node, request)
+        given: dict[str, object] = {}
+        if "query" in types:
+            given["query"] = read_query(request, types["query"])
+        if "body" in types:
+            given["body"] = await bodies.read(request, types["body"], route.body_limit_bytes(call))
+        answer = await route.handler(call, **given)
+        if isinstance(answer, Response):
+            return answer
+        if answer is None:
+            return Response(status_code=204)
+        return Response(msgspec.json.encode(answer), call.status or 200, media_type="application/json")
+
+    return endpoint

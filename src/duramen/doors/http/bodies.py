@@ -1,0 +1,57 @@
+"""Bodies of requests: JSON, received in bounded time and memory, read into structs."""
+
+import asyncio
+from typing import Final, TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from duramen.base.errors import BodyTooLarge, BodyTypeUnsupported, NodeBusy, RequestInvalid, RequestTimedOut
+from duramen.base.units import MIB
+
+__all__ = ["RECEIVE_S", "Bodies"]
+
+T = TypeVar("T")
+
+RECEIVE_S: Final = 5.0
+"""How long the head of a request may take to come, and its body after that."""
+
+_TOGETHER_BYTES: Final = 16 * MIB
+_JSON: Final = "application/json"
+
+
+class Bodies:
+    """Reads bodies; all that are being read take a bounded amount of memory together."""
+
+    def __init__(self) -> None:
+        self._held_bytes = 0
+
+    async def read(self, request: Request, type_: type[T], limit_bytes: int) -> T:
+        """The body as `type_`. Raises BodyTypeUnsupported, BodyTooLarge, NodeBusy, RequestTimedOut, RequestInvalid."""
+        # A form of any web page can send other types without asking; none can send this one.
+        said = request.headers.get("content-type", "")
+        if said.partition(";")[0].strip().lower() != _JSON:
+            raise BodyTypeUnsupported(f"a body is {_JSON}, not {said[:40] or 'of no type'}: say so in Content-Type")
+        try:
+            async with asyncio.timeout(RECEIVE_S):
+                content = await self._received(request, limit_bytes)
+        except TimeoutError:
+            raise RequestTimedOut(f"the body was not whole within {RECEIVE_S:g} s") from None
+        try:
+            return msgspec.json.decode(content, type=type_)
+        except msgspec.MsgspecError as error:
+            raise RequestInvalid(f"the body does not fit: {error}") from None
+
+    async def _received(self, request: Request, limit_bytes: int) -> bytearray:
+        content = bytearray()
+        try:
+            async for chunk in request.stream():
+                if len(content) + len(chunk) > limit_bytes:
+                    raise BodyTooLarge(f"a body has at most {limit_bytes} bytes here")
+                if self._held_bytes + len(chunk) > _TOGETHER_BYTES:
+                    raise NodeBusy(f"the bodies of requests that are being read have {_TOGETHER_BYTES} bytes already")
+                self._held_bytes += len(chunk)
+                content += chunk
+        finally:
+            self._held_bytes -= len(content)
+        return content

@@ -1,0 +1,166 @@
+"""Storing records: built into batches, every batch checked before the first is appended, answered once acknowledged."""
+
+import asyncio
+import random
+from typing import Final, NamedTuple
+
+from duramen.base.errors import BatchTooLarge, DuramenError, RequestInvalid, StreamNotFound
+from duramen.base.units import MIB
+from duramen.broker.broker import Broker
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream
+from duramen.codec.batch import HEADER_BYTES, encode_record, seal
+from duramen.codec.jsonbytes import JsonBytes, bytes_of
+from duramen.codec.partitioner import partition_of
+from duramen.doors.http.problems import PartlyStored
+from duramen.doors.http.types import Place, RecordPlaces, RecordWish, Stored
+
+__all__ = ["largest_body_bytes", "produce"]
+
+_AT_ONCE: Final = 200  # records that are encoded before others get their turn: about a millisecond
+_LARGEST_BODY_BYTES: Final = 8 * MIB
+
+
+class _Batch(NamedTuple):
+    """A batch for a partition, and the numbers that its records have in the request."""
+
+    partition: Partition
+    content: bytearray
+    numbers: list[int]
+
+
+class _Building:
+    """Records of one partition, in their order, as batches that the stream takes."""
+
+    def __init__(self, stream: Stream, partition: Partition) -> None:
+        self._stream = stream
+        self._partition = partition
+        self._begin(0)
+
+    def _begin(self, base_timestamp: int) -> None:
+        self._parts: list[bytes] = []
+        self._numbers: list[int] = []
+        self._size = HEADER_BYTES
+        self._base_timestamp = base_timestamp
+        self._max_timestamp = -1
+
+    def add(self, number: int, wish: RecordWish, key: bytes | None, now_ms: int) -> _Batch | None:
+        """Take a record; a batch that it did not fit into any more is returned."""
+        timestamp = now_ms if wish.timestamp is None else wish.timestamp
+        full: _Batch | None = None
+        if not self._parts:
+            self._begin(timestamp)
+        value, headers = _value(wish), _headers(wish)
+        encoded = encode_record(timestamp - self._base_timestamp, len(self._parts), key, value, headers)
+        if self._parts and self._size + len(encoded) > self._stream.max_message_bytes:
+            full = self.finish()
+            self._begin(timestamp)
+            encoded = encode_record(0, 0, key, value, headers)
+        self._size += len(encoded)
+        if self._size > self._stream.max_message_bytes:
+            raise BatchTooLarge(
+                f"it takes {self._size} bytes with its batch; max.message.bytes of {self._stream.name} is"
+                f" {self._stream.max_message_bytes}"
+            )
+        self._parts.append(encoded)
+        self._numbers.append(number)
+        self._max_timestamp = max(self._max_timestamp, timestamp)
+        return full
+
+    def finish(self) -> _Batch:
+        """The batch of the records that are there, of which there is at least one."""
+        content = seal(b"".join(self._parts), len(self._parts), self._base_timestamp, self._max_timestamp)
+        return _Batch(self._partition, content, self._numbers)
+
+
+def largest_body_bytes(stream: Stream) -> int:
+    """What a body with records for `stream` may have: room for a largest batch in JSON, within bounds."""
+    return max(MIB, min(2 * stream.max_message_bytes, _LARGEST_BODY_BYTES))
+
+
+async def produce(broker: Broker, name: str, wishes: list[RecordWish]) -> RecordPlaces:
+    """Store records; returns their places once all are acknowledged as the stream's durability says.
+
+    Nothing is stored where one of them does not fit. Raises PartlyStored where the disk took only some.
+    """
+    stream = broker.streams.get(name)
+    if stream.internal:
+        raise RequestInvalid(f"{stream.name} is the broker's own")
+    built = await _build(stream, wishes, broker.now_ms())
+    if stream.deleted:
+        raise StreamNotFound(f"stream {name} was deleted meanwhile")
+    for batch in built:
+        batch.partition.check(batch.content)
+    # Nothing else comes between the checks and the appends.
+    appended = [_append(batch) for batch in built]
+    places: dict[int, Place] = {}
+    failed: DuramenError | None = None
+    for batch, future in zip(built, appended, strict=True):
+        outcome = await future
+        if isinstance(outcome, DuramenError):
+            failed = failed or outcome
+        else:
+            for delta, number in enumerate(batch.numbers):
+                places[number] = Place(batch.partition.index, outcome + delta)
+    if failed is None:
+        return RecordPlaces([places[number] for number in range(len(wishes))])
+    if places:
+        stored = [Stored(number, place.partition, place.offset) for number, place in sorted(places.items())]
+        raise PartlyStored(failed, stored)
+    raise failed
+
+
+def _append(batch: _Batch) -> "asyncio.Future[int | DuramenError]":
+    future: asyncio.Future[int | DuramenError] = asyncio.get_running_loop().create_future()
+
+    def done(base_offset: int, error: DuramenError | None) -> None:
+        if not future.done():
+            future.set_result(base_offset if error is None else error)
+
+    batch.partition.append(batch.content, done)
+    return future
+
+
+async def _build(stream: Stream, wishes: list[RecordWish], now_ms: int) -> list[_Batch]:
+    built: list[_Batch] = []
+    building: dict[int, _Building] = {}
+    # Records without a key share a partition, another in each request: as Kafka's sticky partitioner spreads batches.
+    sticky = random.randrange(len(stream.partitions))
+    for number, wish in enumerate(wishes):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
+        try:
+            key = _bytes("key", wish.key)
+            index = _partition(stream, wish, key, sticky)
+            if index not in building:
+                building[index] = _Building(stream, stream.partition(index))
+            full = building[index].add(number, wish, key, now_ms)
+        except DuramenError as error:
+            raise type(error)(f"record {number}: {error}") from None
+        if full is not None:
+            built.append(full)
+    built += [one.finish() for one in building.values()]
+    return built
+
+
+def _partition(stream: Stream, wish: RecordWish, key: bytes | None, sticky: int) -> int:
+    if wish.partition is not None:
+        return wish.partition
+    return sticky if key is None else partition_of(key, len(stream.partitions))
+
+
+def _value(wish: RecordWish) -> bytes | None:
+    return _bytes("value", wish.value)
+
+
+def _headers(wish: RecordWish) -> list[tuple[bytes, bytes | None]]:
+    return [
+        (_bytes("a header's name", name) or b"", _bytes("a header's value", content)) for name, content in wish.headers
+    ]
+
+
+def _bytes(what: str, value: JsonBytes) -> bytes | None:
+    try:
+        return bytes_of(value)
+    except ValueError as error:
+        raise RequestInvalid(f"{what}: {error}") from None
