@@ -237,7 +237,19 @@ def test_names_that_cannot_be_are_never_created(attacked: NodeProcess, name: str
 # -- the HTTP door ------------------------------------------------------------------------------------
 
 _methods = st.sampled_from(["GET", "POST", "PATCH", "DELETE", "PUT", "X"])
-_paths = st.sampled_from(["/", "/metrics", "/v1/streams", "/v1/streams/x", "/v1/node", "/%00", "/v1/streams/%ff"])
+_paths = st.sampled_from(
+    [
+        "/",
+        "/metrics",
+        "/v1/streams",
+        "/v1/streams/x",
+        "/v1/node",
+        "/%00",
+        "/v1/streams/%ff",
+        "/v1/streams/x/records",
+        "/v1/streams/x/records?offset=-1",
+    ]
+)
 
 
 @settings(max_examples=_EXAMPLES)
@@ -249,7 +261,10 @@ def test_any_bytes_at_the_http_door(attacked: NodeProcess, data: bytes) -> None:
 @settings(max_examples=_EXAMPLES)
 @given(_methods, _paths, st.binary(max_size=300), st.integers(-5, 400) | st.just(1 << 40))
 def test_any_body_at_the_http_door(attacked: NodeProcess, method: str, path: str, body: bytes, length: int) -> None:
-    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: {attacked.http}\r\nConnection: close\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    )
     answer = _send(attacked.http, head.encode(), body)
     assert b"Traceback" not in answer
     assert not answer.startswith(b"HTTP/1.1 500")
@@ -265,8 +280,8 @@ def test_any_body_at_the_http_door(attacked: NodeProcess, method: str, path: str
 )  # fmt: skip
 def test_bodies_that_are_refused_with_a_reason(attacked: NodeProcess, body: bytes) -> None:
     head = (
-        "POST /v1/streams HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
+        f"POST /v1/streams HTTP/1.1\r\nHost: {attacked.http}\r\nConnection: close\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     answer = _send(attacked.http, head.encode(), body)
     assert answer.startswith(b"HTTP/1.1 4")

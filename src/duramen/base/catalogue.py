@@ -37,6 +37,10 @@ BROKER = _by_name(
             "The HOST:PORT that Kafka clients are told to connect to; empty: the address it listens on."),
     Setting("http.listen", "text", "127.0.0.1:9644",
             "The address of the HTTP door, HOST:PORT; port 0 takes a free one."),
+    Setting("http.allowed.hosts", "text", "",
+            "Names by which HTTP requests may call the node beside its addresses and `localhost`, with commas between "
+            "them; a name with a port is allowed with that port only. Others are refused: a web page could have sent "
+            "them (DNS rebinding)."),
     Setting("nats.server", "text", "embedded",
             "`embedded` starts a nats-server beside the node, `off` has no NATS door, an address (nats://…) uses "
             "a server that runs already.",

@@ -101,8 +101,8 @@ class Node:
             self._nats.launch()
         self._deadlines.on_earlier = self._schedule
         self._worker = HostWorker(loop)
-        self._http = HttpDoor(self._metrics, self.addresses)
-        self.addresses["http"] = await self._http.start(http_socket)
+        self._http = HttpDoor(self._metrics, self.addresses, self.settings)
+        self.addresses["http"] = await self._http.start([http_socket])
         store = await self._open_store(files, self._directory)
         self._broker = self._make_broker(store, self._directory)
         await completion(self._broker.start)

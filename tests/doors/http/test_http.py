@@ -136,8 +136,8 @@ def test_metrics_are_in_the_catalogue_and_well_formed(node: NodeProcess) -> None
     [
         b"\x00\x00\x00\x10garbage-of-kafka",
         b"GET / HTTP/9.9\r\n\r\n",
-        b"POST /v1/streams HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
-        b"POST /v1/streams HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /v1/streams HTTP/1.1\r\nHost: localhost:PORT\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        b"POST /v1/streams HTTP/1.1\r\nHost: localhost:PORT\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 20_000 + b"\r\n",
     ],
@@ -145,7 +145,7 @@ def test_metrics_are_in_the_catalogue_and_well_formed(node: NodeProcess) -> None
 def test_hostile_bytes(node: NodeProcess, ask: Ask, sent: bytes) -> None:
     host, port = node.http.split(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
-        connection.sendall(sent)
+        connection.sendall(sent.replace(b"PORT", port.encode()))
         connection.shutdown(socket.SHUT_WR)
         answered = b""
         try:
@@ -159,13 +159,16 @@ def test_hostile_bytes(node: NodeProcess, ask: Ask, sent: bytes) -> None:
 
 
 class TestWhatIsNeverFinished:
-    HEAD = b"POST /v1/streams HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+    HEAD = (
+        b"POST /v1/streams HTTP/1.1\r\nHost: localhost:PORT\r\n"
+        b"Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+    )
 
     def _connect(self, node: NodeProcess, sent: bytes) -> socket.socket:
         host, port = node.http.split(":")
         connection = socket.create_connection((host, int(port)), timeout=30)
         with contextlib.suppress(OSError):  # a server that closes at once leaves no time to send everything
-            connection.sendall(sent)
+            connection.sendall(sent.replace(b"PORT", port.encode()))
         return connection
 
     def _answer(self, connection: socket.socket) -> bytes:
@@ -184,7 +187,7 @@ class TestWhatIsNeverFinished:
             self.HEAD: b"HTTP/1.1 408 Request Timeout",
             self.HEAD + b"x" * 100_000: b"HTTP/1.1 408 Request Timeout",
             self.HEAD + b"x" * 200_000: b"HTTP/1.1 413 Request Entity Too Large",
-            b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n": b"HTTP/1.1 200 OK",
+            b"GET /healthz HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n": b"HTTP/1.1 200 OK",
             self.HEAD.replace(b"POST /v1/streams", b"GET /healthz"): b"HTTP/1.1 200 OK",
         }
         connections = {sent: self._connect(node, sent) for sent in expected}

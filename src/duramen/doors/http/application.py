@@ -16,6 +16,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.doors.http import configs, health, nodes, problems, records, streams
 from duramen.doors.http.bodies import Bodies
+from duramen.doors.http.hosts import Guard, Hosts
 from duramen.doors.http.queries import read_query
 from duramen.doors.http.routes import Call, Node, Route
 
@@ -49,8 +50,8 @@ class _Counting:
         await self._app(scope, receive, counting)
 
 
-def application(node: Node) -> Starlette:
-    """What answers the requests to `node`."""
+def application(node: Node, hosts: Hosts) -> Starlette:
+    """What answers the requests to `node` that `hosts` lets in."""
     bodies = Bodies()
     by_path: dict[str, dict[str, _Endpoint]] = {}
     for route in ROUTES:
@@ -60,7 +61,7 @@ def application(node: Node) -> Starlette:
             starlette.routing.Route(path, _choosing(endpoints), methods=list(endpoints))
             for path, endpoints in by_path.items()
         ],
-        middleware=[Middleware(_Counting, metrics=node.metrics)],
+        middleware=[Middleware(_Counting, metrics=node.metrics), Middleware(Guard, hosts=hosts)],
         exception_handlers={
             DuramenError: problems.answer_to_error,
             problems.PartlyStored: problems.answer_to_partly_stored,

@@ -2,11 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from duramen.base.metrics import Metrics
+from duramen.base.settings import Settings
 from duramen.broker.broker import Broker
 from duramen.doors.http.application import application
+from duramen.doors.http.hosts import Hosts
 from duramen.doors.http.routes import Node
 from duramen.doors.http.server import Server
 
@@ -14,20 +16,26 @@ __all__ = ["HttpDoor"]
 
 
 class HttpDoor:
-    """A listening socket and what it answers."""
+    """Listening sockets and what they answer."""
 
-    def __init__(self, metrics: Metrics, addresses: Mapping[str, str]) -> None:
+    def __init__(self, metrics: Metrics, addresses: Mapping[str, str], settings: Settings) -> None:
+        """Raises SettingInvalid."""
+        self._hosts = Hosts(settings)
         self._node = Node(metrics, addresses)
         self._server: Server | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self, listener: socket.socket) -> str:
-        """Answer on a bound socket; returns its address."""
-        listener.listen(128)
-        self._server = Server(application(self._node))
-        self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listener]))
-        host, port = listener.getsockname()[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    async def start(self, listeners: Sequence[socket.socket]) -> str:
+        """Answer on bound sockets; returns the address of the first."""
+        addresses = []
+        for listener in listeners:
+            listener.listen(128)
+            host, port = listener.getsockname()[:2]
+            self._hosts.listen(host, port)
+            addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        self._server = Server(application(self._node, self._hosts))
+        self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=list(listeners)))
+        return addresses[0]
 
     def ready(self, broker: Broker, cluster_id: str, problem: Callable[[], str]) -> None:
         """The broker is there; `problem` says why not every door takes requests, empty where they do."""
