@@ -33,7 +33,7 @@ def bytes_of(value: object) -> bytes | None:
             return None
         case str():
             return _utf8(value)
-        case {"base64": str(text)} if len(value) == 1:
+        case {"base64": str(text), **rest} if not rest:
             try:
                 return base64.b64decode(text, validate=True)
             except (binascii.Error, ValueError):
