@@ -2,14 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long lint format bench reference lock clean
+.PHONY: help install demo test test-long lint format bench reference wheel lock clean
+# Modules of other places have no business in .venv.
+unexport PYTHONPATH PYTHONHOME
 
 help:  ## print this
 	@echo "Duramen: make targets"
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-13s %s\n", $$1, $$2}'
 
 install:  ## make .venv from the lock files; nothing to do when nothing has changed
-	@$(PYTHON) tools/install.py
+	@command -v "$(PYTHON)" >/dev/null || { echo "make install: there is no $(PYTHON): install Python 3.11 or newer" \
+	  "(Debian and Ubuntu: apt-get install python3-venv), or name one: make PYTHON=/path/to/python3 ..." >&2; exit 1; }
+	@"$(PYTHON)" tools/install.py
 
 demo: install  ## 336,776 flights from NATS through the log to Kafka consumers and Spark, with a kill -9 in between
 	@$(BIN)/python -m duramen.demo $(DEMO)
@@ -38,6 +42,9 @@ bench: install  ## measure; with Java and Maven beside Apache Kafka too (BENCH="
 
 reference: install  ## write the generated pages of docs/ anew
 	@$(BIN)/python tools/reference.py
+
+wheel: install  ## build dist/duramen-*.whl with the locked build tools, without the network
+	@$(BIN)/python -m hatchling build -t wheel -d dist
 
 lock: install  ## resolve the dependencies anew
 	@$(BIN)/python tools/lock.py
