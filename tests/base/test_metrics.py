@@ -19,17 +19,17 @@ def test_the_catalogue_follows_prometheus() -> None:
 
 def test_a_label_set_has_one_instrument() -> None:
     metrics = Metrics()
-    metrics.counter("duramen_records_in_total", "a").value += 2
-    metrics.counter("duramen_records_in_total", "b").value += 3
+    metrics.counter("duramen_nats_messages_total", "a").value += 2
+    metrics.counter("duramen_nats_messages_total", "b").value += 3
     metrics.counter("duramen_streams").value = 2
-    assert metrics.counter("duramen_records_in_total", "a").value == 2
+    assert metrics.counter("duramen_nats_messages_total", "a").value == 2
     metrics.forget("stream", "a")
     assert [(key, counter.value) for key, counter in metrics.counters().items()] == [
-        (("duramen_records_in_total", ("b",)), 3),
+        (("duramen_nats_messages_total", ("b",)), 3),
         (("duramen_streams", ()), 2),
     ]
     with pytest.raises(ValueError, match="takes the labels"):
-        metrics.counter("duramen_records_in_total")
+        metrics.counter("duramen_nats_messages_total")
 
 
 def test_a_histogram_counts_by_upper_bound() -> None:

@@ -6,6 +6,7 @@ Where a name is Kafka's, so are its meaning and its default. Names of ours end i
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from duramen.base.metrics import MOST_SERIES
 from duramen.base.settings import Setting
 from duramen.base.units import KIB, MIB
 
@@ -139,6 +140,10 @@ BROKER = _by_name(
     Setting("group.max.size", "integer", _INT32_MAX,
             "The most members of one group.",
             kafka=True, minimum=1, maximum=_INT32_MAX),
+    Setting("metrics.partitions.max", "integer", MOST_SERIES,
+            "The most series that `/metrics` shows of one metric; what is left out is counted in "
+            "`duramen_series_left_out`.",
+            minimum=1),
     Setting("offsets.topic.num.partitions", "integer", 50,
             "Partitions of `__consumer_offsets`; fixed when it is first used.",
             kafka=True, minimum=1, maximum=10_000),

@@ -1,16 +1,33 @@
 """Counters, gauges and histograms as plain objects: an increment is an addition to an attribute, nothing more.
 
-The instruments know no exposition format; the HTTP door renders them. Every metric there is stands in the
-catalogue below, from which the docs are written. Names follow Prometheus: base units, `_total` on counters.
+The instruments know no exposition format; the HTTP door renders them. What costs memory or time to keep up to date is
+computed when somebody asks. Every metric there is stands in the catalogue below, from which the docs are written.
+Names follow Prometheus: base units, `_total` on counters.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
-__all__ = ["CATALOGUE", "Counter", "Histogram", "Metric", "Metrics"]
+__all__ = [
+    "BOUNDS",
+    "CATALOGUE",
+    "MOST_SERIES",
+    "Computed",
+    "Counter",
+    "Histogram",
+    "Labels",
+    "Metric",
+    "Metrics",
+    "Sample",
+]
+
+Labels = tuple[str, ...]
+"""The values of a metric's labels, in the catalogue's order."""
+
+Sample = tuple[Labels, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +38,10 @@ class Metric:
     kind: Literal["counter", "gauge", "histogram"]
     doc: str
     labels: tuple[str, ...] = ()
+
+
+MOST_SERIES: Final = 10_000
+"""How many series of one metric are shown unless a setting says otherwise."""
 
 
 class Counter:
@@ -50,8 +71,18 @@ class Histogram:
 
 _SECONDS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 _BYTES = (256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0)
+_WAITING_SECONDS = (*_SECONDS, 30.0, 60.0)
+_RECORDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0, 50_000.0)
 BOUNDS: Mapping[str, tuple[float, ...]] = MappingProxyType(
-    {"duramen_wal_sync_seconds": _SECONDS, "duramen_wal_write_bytes": _BYTES}
+    {
+        "duramen_wal_sync_seconds": _SECONDS,
+        "duramen_wal_write_bytes": _BYTES,
+        "duramen_batch_records": _RECORDS,
+        "duramen_batch_bytes": _BYTES,
+        "duramen_kafka_request_seconds": _WAITING_SECONDS,
+        "duramen_event_loop_delay_seconds": _SECONDS,
+        "duramen_gc_pause_seconds": _SECONDS,
+    }
 )
 
 CATALOGUE: tuple[Metric, ...] = (
@@ -72,11 +103,47 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("duramen_streams", "gauge", "Streams there are, internal ones included."),
     Metric("duramen_records_in_total", "counter", "Records appended.", ("stream",)),
     Metric("duramen_bytes_in_total", "counter", "Bytes of record batches appended.", ("stream",)),
+    Metric("duramen_records_out_total", "counter", "Records served to consumers, counted by offsets.", ("stream",)),
     Metric("duramen_bytes_out_total", "counter", "Bytes of record batches served to consumers.", ("stream",)),
+    Metric("duramen_batch_records", "histogram", "Records of one appended batch."),
+    Metric("duramen_batch_bytes", "histogram", "Bytes of one appended batch."),
+    Metric("duramen_log_start_offset", "gauge", "The first offset a partition still holds.", ("stream", "partition")),
+    Metric(
+        "duramen_log_end_offset",
+        "gauge",
+        "The first offset of a partition that consumers do not see yet.",
+        ("stream", "partition"),
+    ),
+    Metric("duramen_log_bytes", "gauge", "Bytes of a partition's record batches.", ("stream", "partition")),
     Metric("duramen_groups", "gauge", "Consumer groups by state.", ("state",)),
+    Metric(
+        "duramen_group_lag_records",
+        "gauge",
+        "Records of a partition that a group has not committed past.",
+        ("group", "stream", "partition"),
+    ),
+    Metric(
+        "duramen_group_lag_seconds",
+        "gauge",
+        "How long ago the first of those records was written; 0 where there is none. Where its batch is not in memory,"
+        " longer by at most what 64 KiB of the log, or one that was not read since the start a segment, span.",
+        ("group", "stream", "partition"),
+    ),
     Metric("duramen_fetches_waiting", "gauge", "Fetches that wait for records."),
     Metric("duramen_kafka_connections", "gauge", "Open connections of the Kafka door."),
     Metric("duramen_kafka_requests_total", "counter", "Requests of the Kafka door.", ("api",)),
+    Metric(
+        "duramen_kafka_request_seconds",
+        "histogram",
+        "Time from a whole request to its answer, what a fetch waits for records and a join for members included.",
+        ("api",),
+    ),
+    Metric(
+        "duramen_kafka_request_errors_total",
+        "counter",
+        "Requests that were answered with an error, once for each different error.",
+        ("api", "error"),
+    ),
     Metric("duramen_kafka_errors_total", "counter", "Connections of the Kafka door closed for a bad request."),
     Metric("duramen_kafka_request_bytes", "gauge", "Memory held by requests that are not answered yet."),
     Metric(
@@ -105,39 +172,80 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric("duramen_nats_server_restarts_total", "counter", "Times that the embedded nats-server was started again."),
     Metric("duramen_http_requests_total", "counter", "Requests of the HTTP door by status.", ("status",)),
+    Metric(
+        "duramen_event_loop_delay_seconds",
+        "histogram",
+        "How late the event loop runs a timer that falls due five times a second, to the millisecond.",
+    ),
+    Metric("duramen_gc_pause_seconds", "histogram", "Time of one garbage collection."),
+    Metric(
+        "duramen_series_left_out",
+        "gauge",
+        "Series of a metric that are not shown, because it has more of them than metrics.partitions.max.",
+        ("metric",),
+    ),
 )
+
+
+class Computed(NamedTuple):
+    """What gives the series of a metric, and how many it leaves out."""
+
+    samples: Callable[[], Iterable[Sample]]
+    left_out: Callable[[], int]
 
 
 class Metrics:
     """The instruments of one node, made on first use; a label set is a tuple in the catalogue's order."""
 
-    __slots__ = ("_catalogue", "_counters", "_histograms")
+    __slots__ = ("_catalogue", "_computed", "_counters", "_histograms", "most_series")
 
     def __init__(self) -> None:
         self._catalogue = {metric.name: metric for metric in CATALOGUE}
-        self._counters: dict[tuple[str, tuple[str, ...]], Counter] = {}
-        self._histograms: dict[str, Histogram] = {}
+        self._counters: dict[tuple[str, Labels], Counter] = {}
+        self._histograms: dict[tuple[str, Labels], Histogram] = {}
+        self._computed: dict[str, Computed] = {}
+        self.most_series = MOST_SERIES
 
     def counter(self, name: str, *labels: str) -> Counter:
         """The counter or gauge `name` with these label values; bind it once, outside the hot path."""
-        if len(self._catalogue[name].labels) != len(labels):
-            raise ValueError(f"{name} takes the labels {self._catalogue[name].labels}")
+        self._check(name, labels)
         return self._counters.setdefault((name, labels), Counter())
 
-    def histogram(self, name: str) -> Histogram:
-        """The histogram `name`."""
-        return self._histograms.setdefault(name, Histogram(BOUNDS[name]))
+    def histogram(self, name: str, *labels: str) -> Histogram:
+        """The histogram `name` with these label values; bind it once, outside the hot path."""
+        self._check(name, labels)
+        return self._histograms.setdefault((name, labels), Histogram(BOUNDS[name]))
+
+    def compute(
+        self, name: str, samples: Callable[[], Iterable[Sample]], left_out: Callable[[], int] = lambda: 0
+    ) -> None:
+        """From now on the series of the counter or gauge `name` are what `samples` gives when they are asked for.
+
+        Others may go on between two samples; `samples` sees to it that it does not mind.
+        """
+        if name not in self._catalogue:
+            raise ValueError(f"{name} is not in the catalogue")
+        self._computed[name] = Computed(samples, left_out)
+
+    def _check(self, name: str, labels: Labels) -> None:
+        if len(self._catalogue[name].labels) != len(labels):
+            raise ValueError(f"{name} takes the labels {self._catalogue[name].labels}")
 
     def forget(self, label: str, value: str) -> None:
         """Drop every series whose `label` is `value`: a stream's series go with the stream."""
-        for name, labels in list(self._counters):
-            if (label, value) in zip(self._catalogue[name].labels, labels, strict=True):
-                del self._counters[(name, labels)]
+        for kept in (self._counters, self._histograms):
+            for name, labels in list(kept):
+                if (label, value) in zip(self._catalogue[name].labels, labels, strict=True):
+                    del kept[(name, labels)]
 
-    def counters(self) -> Mapping[tuple[str, tuple[str, ...]], Counter]:
-        """Every counter and gauge by name and label values."""
+    def counters(self) -> Mapping[tuple[str, Labels], Counter]:
+        """Every counter and gauge by name and label values, but for those that are computed."""
         return self._counters
 
-    def histograms(self) -> Mapping[str, Histogram]:
-        """Every histogram by name."""
+    def histograms(self) -> Mapping[tuple[str, Labels], Histogram]:
+        """Every histogram by name and label values."""
         return self._histograms
+
+    def computed(self) -> Mapping[str, Computed]:
+        """What gives the series of the metrics that are computed."""
+        return self._computed

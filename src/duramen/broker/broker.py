@@ -17,8 +17,11 @@ from duramen.base.settings import Settings
 from duramen.broker.coordinator import Coordinator
 from duramen.broker.fetching import Fetches
 from duramen.broker.gaps import Gaps
+from duramen.broker.lag import Lags
+from duramen.broker.measures import Measures
 from duramen.broker.metadata import LogQuorum, Metadata
 from duramen.broker.offsets import OFFSETS_STREAM, Offsets
+from duramen.broker.resets import Resets
 from duramen.broker.streams import Streams
 from duramen.controller.decisions import (
     Definition,
@@ -93,6 +96,10 @@ class Broker:
         self.fetches = Fetches(store, ports.clock, deadlines, metrics)
         self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock, metrics)
         self.groups = Coordinator(self._offsets, ports.clock, deadlines, ports.randomness, settings, metrics, report)
+        self.resets = Resets(self.streams, self.groups, ports.clock, self.ensure_offsets_stream)
+        metrics.most_series = settings.integer("metrics.partitions.max")
+        self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
+        self.measures = Measures(self.streams, self.groups, self.lags, metrics)
         quorum = LogQuorum(store, ports.clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
         self.gaps = Gaps(self.node_id, self._metadata, self.streams, ports.clock, deadlines, metrics)

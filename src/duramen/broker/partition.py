@@ -12,7 +12,7 @@ from duramen.base.errors import (
     UnknownLeaderEpoch,
     UnsupportedFeature,
 )
-from duramen.base.metrics import Counter
+from duramen.base.metrics import Counter, Histogram
 from duramen.base.ports import Clock
 from duramen.codec.batch import TRANSACTIONAL, Header, check, header, records, set_append_time
 from duramen.storage.log import Log
@@ -54,7 +54,10 @@ class StreamRules(Protocol):
     timestamp_after_ms: int
     records_in: Counter
     bytes_in: Counter
+    records_out: Counter
     bytes_out: Counter
+    batch_records: Histogram
+    batch_bytes: Histogram
 
 
 class Partition:
@@ -127,7 +130,15 @@ class Partition:
             head = header(batch)
         stream.records_in.value += head.records
         stream.bytes_in.value += len(batch)
+        stream.batch_records.observe(head.records)
+        stream.batch_bytes.observe(len(batch))
         self._store.append(self.log, batch, head, self.leader_epoch, done)
+
+    def served(self, slice_: Slice, offset: int) -> None:
+        """Count a slice that goes to a consumer who asked for the records from `offset` on."""
+        self.stream.bytes_out.value += len(slice_)
+        if slice_.next_offset > offset:
+            self.stream.records_out.value += slice_.next_offset - offset
 
     # -- asking -------------------------------------------------------------------------------------
 

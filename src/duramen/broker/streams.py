@@ -6,7 +6,7 @@ from typing import Final
 
 from duramen.base.errors import StreamNotFound
 from duramen.base.ids import StreamId
-from duramen.base.metrics import Metrics
+from duramen.base.metrics import Counter, Metrics
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.configs import StreamConfig
@@ -26,6 +26,8 @@ class Stream:
 
     __slots__ = (
         "append_time",
+        "batch_bytes",
+        "batch_records",
         "bytes_in",
         "bytes_out",
         "compacted",
@@ -37,6 +39,7 @@ class Stream:
         "name",
         "partitions",
         "records_in",
+        "records_out",
         "state",
         "timestamp_after_ms",
         "timestamp_before_ms",
@@ -49,9 +52,13 @@ class Stream:
         self.id: StreamId = state.id
         self.partitions: list[Partition] = []
         self.deleted = False
-        self.records_in = metrics.counter("duramen_records_in_total", state.name)
-        self.bytes_in = metrics.counter("duramen_bytes_in_total", state.name)
-        self.bytes_out = metrics.counter("duramen_bytes_out_total", state.name)
+        # Not among the metrics by name, which would cost many idle streams their memory: they are looked up here.
+        self.records_in = Counter()
+        self.bytes_in = Counter()
+        self.records_out = Counter()
+        self.bytes_out = Counter()
+        self.batch_records = metrics.histogram("duramen_batch_records")
+        self.batch_bytes = metrics.histogram("duramen_batch_bytes")
         self.update(state, config)
 
     def update(self, state: StreamState, config: StreamConfig) -> None:

@@ -104,6 +104,11 @@ class Header(NamedTuple):
         """The offset after the batch's last."""
         return self.base_offset + self.last_offset_delta + 1
 
+    @property
+    def first_timestamp(self) -> int:
+        """The timestamp of its first record: the broker's where that is the one that counts."""
+        return self.max_timestamp if self.attributes & APPEND_TIME else self.base_timestamp
+
 
 class Record(NamedTuple):
     """A record as it is read: its own offset and its timestamp in ms."""

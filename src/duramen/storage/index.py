@@ -153,6 +153,11 @@ class SegmentIndex:
         at = bisect_right(self._offsets, offset)
         return self._positions[at - 1] if at else None
 
+    def last_offset(self, offset: int) -> Entry | None:
+        """The last entry whose offset is at or before `offset` (relative); None where `first` lies after it."""
+        at = bisect_right(self._offsets, offset) - 1
+        return None if at < 0 else Entry(self._positions[at], self._offsets[at], self._timestamps[at])
+
     def seek_time(self, timestamp: int) -> int:
         """The position of a batch at or before the first with a record at or after `timestamp`; `first` is 0."""
         return self._positions[max(0, bisect_left(self._timestamps, timestamp) - 1)]

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from duramen.base.errors import LogDamaged, OffsetOutOfRange
 from duramen.base.ids import LogId
 from duramen.base.ports import File
+from duramen.codec.batch import Header
 from duramen.storage.handles import Handles
 from duramen.storage.producers import ProducerRow, ProducerTable
 from duramen.storage.reader import Blocked, End, Slice, Walk, Windows, find_end, find_start, open_index
@@ -21,6 +22,8 @@ __all__ = ["LOGS_DIRECTORY", "Log", "LogConfig", "LogKey", "LogState", "log_dire
 
 LOGS_DIRECTORY = "logs"
 _HINTS = 64
+
+T = TypeVar("T")
 
 
 class LogKey(NamedTuple):
@@ -251,7 +254,7 @@ class Log:
             return None
         return self._planned(partial(self._plan_read, offset, limit_offset, max_bytes))
 
-    def _planned(self, make: Callable[[], Slice | Blocked | None]) -> Slice | Blocked | None:
+    def _planned(self, make: Callable[[], T | Blocked]) -> T | Blocked:
         try:
             plan = make()
         except LogDamaged:
@@ -295,14 +298,48 @@ class Log:
         return found.next_offset if offset < found.next_offset < limit else limit
 
     def _plan_read(self, offset: int, limit_offset: int, max_bytes: int) -> Slice | Blocked | None:
+        found = self._find(offset)
+        return found if isinstance(found, Blocked) else self._slice(*found, limit_offset, max_bytes)
+
+    def _find(self, offset: int) -> tuple[Segment, int] | Blocked:
         segment, start = self._hints.get(offset, (None, 0))
-        if segment is None or start >= segment.size:
-            segment = self.segments[self._segment_at(offset)]
-            found = find_start(segment, self.handles.open(segment), offset, self._windows)
-            if isinstance(found, Blocked):
-                return found
-            start = found
-        return self._slice(segment, start, limit_offset, max_bytes)
+        if segment is not None and start < segment.size:
+            return segment, start
+        segment = self.segments[self._segment_at(offset)]
+        found = find_start(segment, self.handles.open(segment), offset, self._windows)
+        return found if isinstance(found, Blocked) else (segment, found)
+
+    def plan_header(self, offset: int) -> Header | Blocked | None:
+        """The header of the batch that holds `offset`; None where there is none. Raises LogDamaged."""
+        return self._planned(partial(self._plan_header, offset))
+
+    def _plan_header(self, offset: int) -> Header | Blocked | None:
+        found = self._find(offset)
+        if isinstance(found, Blocked):
+            return found
+        segment, position = found
+        if position >= segment.size:
+            return None
+        if position >= segment.copied:
+            return segment.pending_header(position)
+        file = self.handles.open(segment)
+        if file is None:
+            raise AssertionError("bytes that were copied are in a file")
+        return Walk(segment, file, self._windows).header(position)
+
+    def time_before(self, offset: int) -> int:
+        """A timestamp (ms) that the record at `offset` is not before, as far as timestamps rise with offsets.
+
+        From what is in memory: that of its batch, or the largest before the index entry that its batch follows; where
+        the index is not in memory, of the segment's first batch. -1 where nothing is known.
+        """
+        segment = self.segments[self._segment_at(offset)]
+        position = segment.pending_start(offset)
+        if position is not None:
+            return segment.pending_header(position).first_timestamp
+        entry = segment.index.last_offset(offset - segment.base_offset) if segment.index is not None else None
+        known = segment.first_timestamp if entry is None else entry.max_timestamp
+        return segment.first_timestamp if known < 0 else known
 
     def _slice(self, segment: Segment, start: int, limit_offset: int, max_bytes: int) -> Slice | Blocked | None:
         limit = self._limit(segment, limit_offset)
@@ -320,9 +357,10 @@ class Log:
                 stop = damaged_start
         if stop <= start:
             return None
-        if stop == end.position:
-            self._remember(end.next_offset, segment, stop)
-        return Slice(segment, file, start, stop, self.handles)
+        if stop != end.position:
+            return Slice(segment, file, start, stop, -1, self.handles)
+        self._remember(end.next_offset, segment, stop)
+        return Slice(segment, file, start, stop, end.next_offset, self.handles)
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         # A consumer's next fetch mostly begins where the last one ended: it needs no search.

@@ -178,11 +178,14 @@ class Slice:
 
     Holds the file open, so that it outlives the segment's deletion, and no bytes until a piece is asked for.
     What is only in memory when the slice is made may be in the file when it is sent: then `handles` opens it.
+    `next_offset` is the one that follows its last batch; -1 where that is not known, because damage follows.
     """
 
-    __slots__ = ("_file", "_handles", "_replaced", "_segment", "_supplied", "end", "position")
+    __slots__ = ("_file", "_handles", "_replaced", "_segment", "_supplied", "end", "next_offset", "position")
 
-    def __init__(self, segment: Segment, file: File | None, position: int, end: int, handles: Handles) -> None:
+    def __init__(
+        self, segment: Segment, file: File | None, position: int, end: int, next_offset: int, handles: Handles
+    ) -> None:
         self._segment = segment
         self._file = file
         self._handles = handles
@@ -190,6 +193,7 @@ class Slice:
         self._supplied: tuple[int, int, Buffer] | None = None
         self.position = position
         self.end = end
+        self.next_offset = next_offset
 
     def __len__(self) -> int:
         return self.end - self.position

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 from duramen.base.ports import Buffer, File
-from duramen.codec.batch import header
+from duramen.codec.batch import Header, header
 from duramen.storage.index import BLOCK_SHIFT, Entry, SegmentIndex
 
 __all__ = ["LARGEST_SEGMENT_BYTES", "Segment", "SegmentState", "TailState", "segment_name"]
@@ -178,8 +178,12 @@ class Segment:
 
     def pending_after(self, position: int) -> tuple[int, int]:
         """The end of the batch in memory that starts at `position`, and the offset that follows it."""
-        buffer = self.pending[bisect_left(self._pending_positions, position)]
-        return position + len(buffer), header(buffer).next_offset
+        found = self.pending_header(position)
+        return position + found.size, found.next_offset
+
+    def pending_header(self, position: int) -> Header:
+        """The header of the batch in memory that starts at `position`."""
+        return header(self.pending[bisect_left(self._pending_positions, position)])
 
     def pending_from_time(self, position: int, timestamp: int) -> int | None:
         """The start of the first batch in memory, at or after `position`, with a record at or after `timestamp`."""

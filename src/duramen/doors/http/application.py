@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
-from duramen.doors.http import configs, health, nodes, problems, records, streams
+from duramen.doors.http import configs, groups, health, nodes, problems, records, streams
 from duramen.doors.http.bodies import Bodies
 from duramen.doors.http.hosts import Guard, Hosts
 from duramen.doors.http.queries import read_query
@@ -28,6 +28,7 @@ ROUTES: Final[Sequence[Route]] = (
     *configs.ROUTES,
     *streams.ROUTES,
     *records.ROUTES,
+    *groups.ROUTES,
 )
 """All there are; each is described in the module that has its handler."""
 

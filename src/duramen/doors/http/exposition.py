@@ -1,50 +1,124 @@
-"""The node's metrics in Prometheus' text format."""
+"""The node's metrics in Prometheus' text format, piece by piece.
 
-from collections.abc import Iterator
+https://prometheus.io/docs/instrumenting/exposition_formats/ (text-based format)
+"""
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.registry import Collector, CollectorRegistry
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Final
 
-from duramen.base.metrics import CATALOGUE, Histogram, Metrics
+from starlette.responses import Response, StreamingResponse
 
-__all__ = ["CONTENT_TYPE_LATEST", "render"]
+from duramen.base.metrics import CATALOGUE, Histogram, Labels, Metric, Metrics, Sample
+from duramen.broker.broker import Broker
+
+__all__ = ["CONTENT_TYPE", "answer", "render"]
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_LINES_AT_ONCE: Final = 500  # about a millisecond
+_LEFT_OUT: Final = "duramen_series_left_out"
 
 
-class _Collector(Collector):
+async def answer(metrics: Metrics, broker: Broker | None) -> Response:
+    """All metrics of the node, as far as it has come; its other work goes on in between."""
+    if broker is not None:
+        for _ in broker.measures.update():
+            await asyncio.sleep(0)
+    return StreamingResponse(_pieces(metrics), media_type=CONTENT_TYPE)
+
+
+async def _pieces(metrics: Metrics) -> AsyncIterator[str]:
+    for piece in render(metrics):
+        yield piece
+        await asyncio.sleep(0)
+
+
+def render(metrics: Metrics) -> Iterator[str]:
+    """Every metric there is, a few hundred lines at a time, so that others may go on in between."""
+    families = _Families(metrics)
+    lines: list[str] = []
+    for metric in CATALOGUE:
+        lines.append(f"# HELP {metric.name} {_escaped(metric.doc)}")
+        lines.append(f"# TYPE {metric.name} {metric.kind}")
+        for line in families.lines(metric):
+            lines.append(line)
+            if len(lines) >= _LINES_AT_ONCE:
+                yield "\n".join(lines) + "\n"
+                lines.clear()
+    yield "\n".join(lines) + "\n"
+
+
+class _Families:
+    """The lines of each metric: `most_series` of its series at most, the others counted."""
+
     def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+        self._most = metrics.most_series
+        self._computed = metrics.computed()
+        self._samples: dict[str, list[Sample]] = {}
+        self._histograms: dict[str, list[tuple[Labels, Histogram]]] = {}
+        self._left_out: dict[str, int] = {}
+        for (name, labels), counter in metrics.counters().items():
+            self._samples.setdefault(name, []).append((labels, counter.value))
+        for (name, labels), histogram in metrics.histograms().items():
+            self._histograms.setdefault(name, []).append((labels, histogram))
 
-    def collect(self) -> Iterator[Metric]:
-        by_name: dict[str, list[tuple[tuple[str, ...], float]]] = {}
-        for (name, labels), counter in self._metrics.counters().items():
-            by_name.setdefault(name, []).append((labels, counter.value))
-        histograms = self._metrics.histograms()
-        for metric in CATALOGUE:
-            if metric.kind == "histogram":
-                if metric.name in histograms:
-                    yield _histogram(metric.name, metric.doc, histograms[metric.name])
-                continue
-            family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-            rendered = family(metric.name, metric.doc, labels=metric.labels)
-            for labels, value in by_name.get(metric.name, ()):
-                rendered.add_metric(labels, value)
-            yield rendered
+    def lines(self, metric: Metric) -> Iterator[str]:
+        if metric.kind == "histogram":
+            for labels, histogram in self._histograms.get(metric.name, ()):
+                yield from _histogram_lines(metric, labels, histogram)
+            return
+        shown = left_out = 0
+        for labels, value in self._of(metric.name):
+            if shown < self._most:
+                shown += 1
+                yield f"{metric.name}{_label_text(metric.labels, labels)} {_number(value)}"
+            else:
+                left_out += 1
+        self._left_out[metric.name] = left_out
+
+    def _of(self, name: str) -> Iterable[Sample]:
+        if name == _LEFT_OUT:
+            return [((metric.name,), self._missing(metric.name)) for metric in CATALOGUE if _is_unbounded(metric)]
+        computed = self._computed.get(name)
+        return self._samples.get(name, ()) if computed is None else computed.samples()
+
+    def _missing(self, name: str) -> int:
+        computed = self._computed.get(name)
+        return self._left_out.get(name, 0) + (0 if computed is None else computed.left_out())
 
 
-def _histogram(name: str, doc: str, histogram: Histogram) -> HistogramMetricFamily:
+def _is_unbounded(metric: Metric) -> bool:
+    """Whether there is no saying how many series it has."""
+    return not {"stream", "group"}.isdisjoint(metric.labels)
+
+
+def _histogram_lines(metric: Metric, labels: Labels, histogram: Histogram) -> Iterator[str]:
+    names = (*metric.labels, "le")
+    counts = list(histogram.counts)
     total = 0
-    buckets = []
-    for bound, count in zip((*map(str, histogram.bounds), "+Inf"), histogram.counts, strict=True):
+    for bound, count in zip((*map(_number, histogram.bounds), "+Inf"), counts, strict=True):
         total += count
-        buckets.append((bound, float(total)))
-    family = HistogramMetricFamily(name, doc)
-    family.add_metric((), buckets, histogram.sum)
-    return family
+        yield f"{metric.name}_bucket{_label_text(names, (*labels, bound))} {total}"
+    own = _label_text(metric.labels, labels)
+    yield f"{metric.name}_count{own} {total}"
+    yield f"{metric.name}_sum{own} {_number(histogram.sum)}"
 
 
-def render(metrics: Metrics) -> bytes:
-    """Every metric there is."""
-    registry = CollectorRegistry()
-    registry.register(_Collector(metrics))
-    return generate_latest(registry)
+def _label_text(names: tuple[str, ...], values: Labels) -> str:
+    if not names:
+        return ""
+    pairs = [f'{name}="{_quoted(value)}"' for name, value in zip(names, values, strict=True)]
+    return f"{{{','.join(pairs)}}}"
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _quoted(text: str) -> str:
+    return _escaped(text).replace('"', '\\"')

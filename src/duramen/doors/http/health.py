@@ -2,6 +2,7 @@
 
 from starlette.responses import PlainTextResponse, Response
 
+from duramen.doors.http import exposition
 from duramen.doors.http.routes import Call, Route
 
 __all__ = ["ROUTES"]
@@ -21,12 +22,7 @@ async def _readyz(call: Call) -> Response:
 
 
 async def _metrics(call: Call) -> Response:
-    if call.node.broker is not None:
-        call.node.broker.groups.measure()
-    # Prometheus' client is a fifteenth of the time that a node takes to start: the first scrape brings it.
-    from duramen.doors.http import exposition
-
-    return Response(exposition.render(call.node.metrics), media_type=exposition.CONTENT_TYPE_LATEST)
+    return await exposition.answer(call.node.metrics, call.node.broker)
 
 
 ROUTES = (

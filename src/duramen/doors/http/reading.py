@@ -54,6 +54,7 @@ class Reading:
             stream.bytes_out.value += len(fetched.slice)
             data = await _read(broker, fetched)
             found, next_offset = await _decode(broker, data, page)
+            stream.records_out.value += len(found)
         return RecordPage(found, next_offset, fetched.high_watermark)
 
     async def _fetch(self, broker: Broker, partition: Partition, offset: int, query: RecordsQuery) -> Fetched:

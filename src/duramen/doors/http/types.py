@@ -11,12 +11,22 @@ from duramen.codec.jsonbytes import Base64, JsonBytes
 
 __all__ = [
     "MOST_RECORDS",
+    "AssignedPartition",
     "ConfigInfo",
     "ConfigList",
     "GapInfo",
+    "GroupInfo",
+    "GroupList",
+    "GroupOffset",
+    "GroupSummary",
+    "GroupsQuery",
+    "MemberInfo",
     "NatsGaps",
     "NodeInfo",
     "NodeList",
+    "OffsetMove",
+    "OffsetMoves",
+    "OffsetsWish",
     "PartitionInfo",
     "Place",
     "Problem",
@@ -270,3 +280,101 @@ class RecordPage(msgspec.Struct):
     records: list[RecordInfo]
     next: int
     end: int
+
+
+class GroupsQuery(msgspec.Struct):
+    """Which groups are listed."""
+
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="The most groups of one answer")] = 1000
+    after: Annotated[str, Meta(description="Go on behind this id: the `next` of the answer before")] = ""
+
+
+class GroupSummary(msgspec.Struct):
+    """A group in the list: how many members it has, and how many records it has not committed past in all."""
+
+    id: str
+    state: str
+    protocol_type: str
+    protocol: str | None
+    members: int
+    lag_records: int
+
+
+class GroupList(msgspec.Struct):
+    """Groups by id. `next` is what `after` has to be for those that follow; null: these were the last."""
+
+    groups: list[GroupSummary]
+    next: str | None
+
+
+class AssignedPartition(msgspec.Struct):
+    """A partition that a member reads."""
+
+    stream: str
+    partition: int
+
+
+class MemberInfo(msgspec.Struct):
+    """A member of a group, with the partitions that were assigned to it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[AssignedPartition]
+
+
+class GroupOffset(msgspec.Struct):
+    """A partition that a group has committed an offset of, and how far it is behind there.
+
+    `lag_seconds`: how long ago the first record was written that it has not committed past; 0 where there is none,
+    null where that is not known.
+    """
+
+    stream: str
+    partition: int
+    committed_offset: int
+    start_offset: int
+    end_offset: int
+    lag_records: int
+    lag_seconds: float | None
+
+
+class GroupInfo(msgspec.Struct):
+    """A group as it is."""
+
+    id: str
+    state: str
+    protocol_type: str
+    protocol: str | None
+    generation: int
+    members: list[MemberInfo]
+    offsets: list[GroupOffset]
+
+
+class OffsetsWish(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST /v1/groups/ID/offsets` takes. `to` is start, end, N, -N or @TIME, in each partition.
+
+    `streams` absent: those the group has committed offsets of; `partition` absent: all of them. With `dry_run` nothing
+    is changed.
+    """
+
+    to: str
+    streams: Annotated[list[str], Meta(min_length=1)] | None = None
+    partition: Annotated[int, Meta(ge=0)] | None = None
+    dry_run: bool = False
+
+
+class OffsetMove(msgspec.Struct):
+    """A partition, the offset that the group had committed of it (null: none), and the one it goes on at now."""
+
+    stream: str
+    partition: int
+    before: int | None
+    after: int
+
+
+class OffsetMoves(msgspec.Struct):
+    """All partitions of a request."""
+
+    offsets: list[OffsetMove]

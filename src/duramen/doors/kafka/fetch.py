@@ -63,7 +63,7 @@ def _answer(exchange: Exchange, request: FetchRequest, wanted: list[Wanted], fet
                 size = len(found.slice)
                 slices.append(found.slice)
                 if source is not None:
-                    source.stream.bytes_out.value += size
+                    source.served(found.slice, partition.offset)
             code = error_code(found.error)
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and isinstance(topic, UUID):
                 code = ErrorCode.UNKNOWN_TOPIC_ID

@@ -1,0 +1,175 @@
+"""Consumer groups: listed, shown with their lag, moved to other offsets, and deleted."""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from duramen.base import errors
+from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.base.positions import parse_position
+from duramen.broker.broker import Broker
+from duramen.broker.coordinator import GroupDescription
+from duramen.broker.lag import Lag, lag_of, seconds_since
+from duramen.broker.resets import Move, Reset
+from duramen.codec.kafka.membership import decode_assignment
+from duramen.doors.completion import completion
+from duramen.doors.http.routes import Call, Route
+from duramen.doors.http.types import (
+    AssignedPartition,
+    GroupInfo,
+    GroupList,
+    GroupOffset,
+    GroupsQuery,
+    GroupSummary,
+    MemberInfo,
+    OffsetMove,
+    OffsetMoves,
+    OffsetsWish,
+)
+from duramen.groups.values import MemberSnapshot
+from duramen.storage.log import Log
+
+__all__ = ["ROUTES"]
+
+Done = Callable[[DuramenError | None], None]
+
+_AT_ONCE: Final = 200  # offsets that are looked at before others get their turn: a few milliseconds
+_CONSUMERS: Final = "consumer"  # the protocol type whose assignments are lists of partitions
+
+
+async def _list(call: Call, query: GroupsQuery) -> GroupList:
+    broker = call.broker
+    listed = (group.group_id for group in broker.groups.listing() if group.group_id > query.after)
+    ids = heapq.nsmallest(query.limit + 1, listed)
+    page = ids[: query.limit]
+    groups = []
+    seen = 0
+    for group_id in page:
+        try:
+            described = broker.groups.describe(group_id)
+        except errors.GroupNotFound:
+            continue  # deleted meanwhile
+        lags = _lags(broker, group_id)
+        snapshot = described.snapshot
+        lag_records = sum(lag.records for _, _, _, lag in lags)
+        groups.append(
+            GroupSummary(
+                group_id, described.state.value, snapshot.protocol_type, snapshot.protocol, len(snapshot.members),
+                lag_records,
+            )
+        )  # fmt: skip
+        seen += 1 + len(lags)
+        if seen >= _AT_ONCE:
+            seen = 0
+            await asyncio.sleep(0)
+    return GroupList(groups, page[-1] if len(ids) > len(page) else None)
+
+
+def _lags(broker: Broker, group_id: str) -> list[tuple[str, int, int, Lag]]:
+    """(Stream, partition, committed offset, lag) of every partition that is there."""
+    found = []
+    for key, committed in broker.groups.all_committed(group_id):
+        stream = broker.streams.find(key.topic)
+        if stream is not None and 0 <= key.partition < len(stream.partitions):
+            lag = lag_of(stream.partitions[key.partition].log, committed.offset)
+            found.append((key.topic, key.partition, committed.offset, lag))
+    return found
+
+
+async def _show(call: Call) -> GroupInfo:
+    broker, group_id = call.broker, call.path["id"]
+    described = broker.groups.describe(group_id)
+    offsets = []
+    for at, (name, index, committed_offset, lag) in enumerate(_lags(broker, group_id), 1):
+        if at % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+        stream = broker.streams.find(name)
+        if stream is not None:
+            seconds = await _lag_seconds(broker, stream.partitions[index].log, lag)
+            offsets.append(
+                GroupOffset(
+                    name, index, committed_offset, lag.start_offset, lag.end_offset, lag.records, seconds
+                )
+            )  # fmt: skip
+    snapshot = described.snapshot
+    return GroupInfo(
+        group_id,
+        described.state.value,
+        snapshot.protocol_type,
+        snapshot.protocol,
+        snapshot.generation,
+        [_member(member, described) for member in snapshot.members],
+        offsets,
+    )
+
+
+async def _lag_seconds(broker: Broker, log: Log, lag: Lag) -> float | None:
+    if not lag.records:
+        return 0.0
+    future: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+    broker.lags.time_of(log, lag.next_offset, lambda found: None if future.done() else future.set_result(found))
+    timestamp_ms = await future
+    return None if timestamp_ms is None else seconds_since(timestamp_ms, broker.now_ms())
+
+
+def _member(member: MemberSnapshot, described: GroupDescription) -> MemberInfo:
+    partitions: list[AssignedPartition] = []
+    if described.snapshot.protocol_type == _CONSUMERS:
+        try:
+            assigned = decode_assignment(member.assignment)
+        except RequestInvalid:
+            assigned = {}  # what a member brought as its leader made it up
+        partitions = [AssignedPartition(name, index) for name, indexes in assigned.items() for index in indexes]
+    host = member.client_host.removeprefix("/")
+    return MemberInfo(member.member_id, member.instance_id, member.client_id, host, partitions)
+
+
+async def _move(call: Call, body: OffsetsWish) -> OffsetMoves:
+    broker = call.broker
+    try:
+        position = parse_position(body.to, broker.now_ms())
+    except ValueError as error:
+        raise RequestInvalid(f"`to` does not fit: {error}") from None
+    wish = Reset(call.path["id"], position, body.streams, body.partition, body.dry_run)
+    moves: list[Move] = []
+
+    def begin(done: Done) -> None:
+        broker.resets.reset(wish, partial(_settle, moves, done))
+
+    await completion(begin)
+    return OffsetMoves([OffsetMove(*move) for move in moves])
+
+
+def _settle(moves: list[Move], done: Done, result: list[Move] | DuramenError) -> None:
+    if isinstance(result, DuramenError):
+        done(result)
+    else:
+        moves += result
+        done(None)
+
+
+async def _delete(call: Call) -> None:
+    groups = call.broker.groups
+    await completion(lambda done: groups.delete(call.path["id"], done))
+
+
+_WRITING: Final = (errors.NodeStopping, errors.StorageFull, errors.StorageFailed)
+
+ROUTES = (
+    Route("GET", "/v1/groups", _list, "Consumer groups by id, page by page"),
+    Route(
+        "POST", "/v1/groups/{id:path}/offsets", _move,
+        "Have a group without members go on elsewhere: its committed offsets are set, durably, in each partition",
+        (errors.GroupNotFound, errors.GroupNotEmpty, errors.StreamNotFound, errors.LogDamaged, *_WRITING),
+    ),
+    Route(
+        "GET", "/v1/groups/{id:path}", _show, "One group: its members, committed offsets and lag",
+        (errors.GroupNotFound,),
+    ),
+    Route(
+        "DELETE", "/v1/groups/{id:path}", _delete, "Delete a group without members, with its committed offsets",
+        (errors.GroupNotFound, errors.GroupNotEmpty, *_WRITING), (204,),
+    ),
+)  # fmt: skip

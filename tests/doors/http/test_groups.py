@@ -1,0 +1,121 @@
+"""Groups over HTTP, as a real consumer makes them."""
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from tests.clients import until
+from tests.doors.http.conftest import Ask
+
+from duramen.node.process import NodeProcess
+
+_RECORDS = 10
+
+
+@pytest.fixture
+def stream(ask: Ask, stream_name: str) -> str:
+    """A stream of two partitions with ten records in the first."""
+    assert ask("POST", "/v1/streams", {"name": stream_name, "partitions": 2})[0] == 201
+    records = [{"value": str(at), "partition": 0, "timestamp": 1_700_000_000_000 + at} for at in range(_RECORDS)]
+    assert ask("POST", f"/v1/streams/{stream_name}/records", {"records": records})[0] == 200
+    return stream_name
+
+
+@pytest.fixture
+def consumer(node: NodeProcess, stream: str) -> Iterator[Consumer]:
+    """A member of the group that is called as the stream; it has read and committed four records."""
+    member = Consumer(
+        {
+            "bootstrap.servers": node.kafka, "group.id": stream, "client.id": "reader",
+            "auto.offset.reset": "earliest", "enable.auto.commit": False,
+        }
+    )  # fmt: skip
+    member.subscribe([stream])
+    for _ in range(4):
+        assert until(lambda: member.poll(0.1)) is not None
+    member.commit(offsets=[TopicPartition(stream, 0, 4)], asynchronous=False)
+    yield member
+    member.close()
+
+
+def test_a_group_with_a_member(ask: Ask, stream: str, consumer: Consumer) -> None:
+    status, group = ask("GET", f"/v1/groups/{quote(stream)}")
+    assert (status, group["id"], group["state"]) == (200, stream, "Stable")
+    assert (group["protocol_type"], group["protocol"], group["generation"] >= 1) == ("consumer", "range", True)
+    (member,) = group["members"]
+    assert (member["client_id"], member["host"], member["instance_id"]) == ("reader", "127.0.0.1", None)
+    assert member["member_id"].startswith("reader-")
+    assert member["partitions"] == [{"stream": stream, "partition": 0}, {"stream": stream, "partition": 1}]
+    (offset,) = group["offsets"]
+    assert offset.pop("lag_seconds") > 1_000_000
+    assert offset == {
+        "stream": stream, "partition": 0, "committed_offset": 4, "start_offset": 0, "end_offset": 10, "lag_records": 6,
+    }  # fmt: skip
+    for method, path, body in (("DELETE", "", None), ("POST", "/offsets", {"to": "start"})):
+        status, problem = ask(method, f"/v1/groups/{stream}{path}", body)
+        assert (status, problem["type"]) == (409, "group-not-empty")
+    consumer.commit(offsets=[TopicPartition(stream, 0, _RECORDS)], asynchronous=False)
+    (offset,) = ask("GET", f"/v1/groups/{stream}")[1]["offsets"]
+    assert (offset["lag_records"], offset["lag_seconds"]) == (0, 0)
+
+
+def test_a_group_that_nobody_is_in_is_moved_and_deleted(
+    node: NodeProcess, ask: Ask, stream: str, consumer: Consumer
+) -> None:
+    consumer.close()
+    path = f"/v1/groups/{stream}"
+    until(lambda: ask("GET", path)[1]["state"] == "Empty")
+    moves = [
+        {"stream": stream, "partition": 0, "before": 4, "after": 7},
+        {"stream": stream, "partition": 1, "before": None, "after": 0},
+    ]
+    asked = {"to": "@1700000000007"}
+    assert ask("POST", f"{path}/offsets", asked | {"dry_run": True}) == (200, {"offsets": moves})
+    assert ask("GET", path)[1]["offsets"][0]["committed_offset"] == 4
+    assert ask("POST", f"{path}/offsets", asked) == (200, {"offsets": moves})
+    again = Consumer({"bootstrap.servers": node.kafka, "group.id": stream, "enable.auto.commit": False})
+    again.subscribe([stream])
+    message = until(lambda: again.poll(0.1))
+    assert message is not None
+    assert (message.offset(), message.value()) == (7, b"7")
+    again.close()
+    until(lambda: ask("GET", path)[1]["state"] == "Empty")
+    assert ask("DELETE", path) == (204, None)
+    assert ask("GET", path)[0] == 404
+
+
+def test_groups_are_listed_page_by_page(ask: Ask, stream: str) -> None:
+    prefix = f"{stream}-pages/"  # ids may be anything
+    for name in ("b", "a", "c/d e"):
+        body = {"to": "3", "streams": [stream], "partition": 0}
+        assert ask("POST", f"/v1/groups/{quote(prefix + name, safe='')}/offsets", body)[0] == 200
+    ids, after = [], prefix
+    for _ in range(3):
+        status, page = ask("GET", f"/v1/groups?limit=1&after={quote(after)}")
+        assert status == 200
+        (group,) = page["groups"]
+        assert (group["state"], group["members"], group["lag_records"]) == ("Empty", 0, 7)
+        ids.append(group["id"])
+        after = page["next"] or group["id"]
+    assert ids == [prefix + "a", prefix + "b", prefix + "c/d e"]
+    assert ask("GET", f"/v1/groups/{quote(ids[2])}")[1]["offsets"][0]["committed_offset"] == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "said"),
+    [
+        ("GET", "/v1/groups/nope", None, 404, "there is no group nope"),
+        ("DELETE", "/v1/groups/nope", None, 404, "there is no group nope"),
+        ("POST", "/v1/groups/nope/offsets", {"to": "start"}, 404, "there is no group nope"),
+        ("POST", "/v1/groups/nope/offsets", {"to": "soon"}, 400, "`to` does not fit: 'soon' is no place in a log"),
+        ("POST", "/v1/groups/nope/offsets", {"to": "end", "streams": ["none"]}, 404, "there is no stream none"),
+        ("POST", "/v1/groups/nope/offsets", {"to": "end", "streams": []}, 400, "the body does not fit"),
+        ("POST", "/v1/groups/nope/offsets", {"to": "end", "partition": -1}, 400, "the body does not fit"),
+        ("GET", "/v1/groups?limit=0", None, 400, "limit"),
+    ],
+)
+def test_problems(ask: Ask, method: str, path: str, body: object, status: int, said: str) -> None:
+    found, problem = ask(method, path, body)
+    assert (found, problem["status"]) == (status, status)
+    assert said in problem["detail"]
