@@ -65,6 +65,7 @@ class HttpDoor:
         self._broker: Broker | None = None
         self._cluster_id = ""
         self._problem: Callable[[], str] = str
+        self.progress: Callable[[], str] = str  # how far a start has got, until the node is ready
         self._server: Server | None = None
         self._task: asyncio.Task[None] | None = None
         self._app = Starlette(
@@ -87,12 +88,13 @@ class HttpDoor:
             },
         )
 
-    async def start(self, listener: socket.socket) -> str:
-        """Answer on a bound socket; returns its address."""
-        listener.listen(128)
+    async def start(self, listeners: list[socket.socket]) -> str:
+        """Answer on bound sockets; returns the address of the first."""
+        for listener in listeners:
+            listener.listen(128)
         self._server = Server(configured(self._app))
-        self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listener]))
-        host, port = listener.getsockname()[:2]
+        self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=listeners))
+        host, port = listeners[0].getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def ready(self, broker: Broker, cluster_id: str, problem: Callable[[], str]) -> None:
@@ -115,7 +117,7 @@ class HttpDoor:
 
     async def _readyz(self, _: Request) -> Response:
         if self._broker is None:
-            return PlainTextResponse("starting\n", 503)
+            return PlainTextResponse(f"{self.progress() or 'starting'}\n", 503)
         problem = self._problem()
         if problem:
             return PlainTextResponse(f"{problem}\n", 503)
