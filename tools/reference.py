@@ -71,6 +71,19 @@ def setting_rows(catalogue: Mapping[str, Setting]) -> Iterator[str]:
         yield ""
 
 
+def deviation_rows() -> Iterator[str]:
+    """The table of the defaults that are not Kafka's."""
+    yield from rows(
+        ("Name", "Kafka's default", "Ours", "Why"),
+        [
+            (f"`{setting.name}`", setting.kafka_default, value(setting), setting.deviation)
+            for setting in (*BROKER.values(), *STREAM.values())
+            if setting.deviation
+        ],
+    )
+    yield ""
+
+
 def settings_page() -> Iterator[str]:
     """docs/settings.md."""
     yield "# Settings"
@@ -79,9 +92,15 @@ def settings_page() -> Iterator[str]:
         "A setting of a node is taken from the first of these that has it: the option of `duramen serve`, the "
         "environment variable, `duramen.toml` (in the working directory, or `--config FILE`), the default. In TOML "
         'the dots of a name are tables: `wal.max.bytes` is `bytes` in `[wal.max]`, and `"wal.max.bytes" = …` works '
-        "too. Bytes may be written as `64MiB`, times as `30s`; without a unit they are bytes and milliseconds. A name "
-        "in the file that is no setting is refused, and so is a variable that begins with `DURAMEN_` and is none of "
-        "ours."
+        "too; a name that is set in both ways is refused. Bytes may be written as `64MiB`, times as `30s` or `7d` "
+        "here and wherever a setting or a config is given; without a unit they are bytes and milliseconds (or what "
+        "the name ends in). A name in the file that is no setting is refused, and so is a variable that begins with "
+        "`DURAMEN_` and is none of ours."
+    )
+    yield ""
+    yield (
+        "`duramen config show` prints every setting with its value and where that comes from; `duramen config check "
+        "FILE` names everything in a file that `duramen serve` would refuse, without starting anything."
     )
     yield ""
     yield (
@@ -90,6 +109,11 @@ def settings_page() -> Iterator[str]:
         "their unit."
     )
     yield ""
+    yield "## Where a default is not Kafka's"
+    yield ""
+    yield "Every setting with Kafka's name that is not in this table has the default of Apache Kafka 4."
+    yield ""
+    yield from deviation_rows()
     yield "## Of a node"
     yield ""
     yield from setting_rows(BROKER)

@@ -1,5 +1,8 @@
 """Settings: the catalogue itself, values from four sources, errors that name what would be right."""
 
+import tomllib
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -115,7 +118,75 @@ def test_choices_as_kafka_writes_them() -> None:
 
 
 def test_tables_become_names() -> None:
-    assert flatten({"wal": {"max": {"bytes": 1}}, "node.id": 2}) == {"wal.max.bytes": 1, "node.id": 2}
+    faults: list[SettingInvalid] = []
+    table = {"wal": {"max": {"bytes": 1}, "file.bytes": 3}, "node.id": 2}
+    flat = flatten(table, file_name="here.toml", faults=faults)
+    assert (flat, faults) == ({"wal.max.bytes": 1, "wal.file.bytes": 3, "node.id": 2}, [])
+
+
+def test_a_name_in_two_ways() -> None:
+    faults: list[SettingInvalid] = []
+    document = tomllib.loads('"wal.max.bytes" = 1\nwal."file.bytes" = 1\n[wal.max]\nbytes = 1\n[wal.file]\nbytes = 1\n')
+    flatten(document, file_name="here.toml", faults=faults)
+    assert [str(fault) for fault in faults] == [
+        "here.toml: wal.max.bytes is set twice, as a name in quotes and in a table",
+        "here.toml: wal.file.bytes is set twice, as a name in quotes and in a table",
+    ]
+
+
+@pytest.mark.parametrize("catalogue", [BROKER, STREAM], ids=["broker", "stream"])
+def test_no_name_is_a_table_of_others(catalogue: Mapping[str, Setting]) -> None:
+    # Otherwise TOML could set only one of the two.
+    tables = {name.rpartition(".")[0] for name in catalogue}
+    tables |= {".".join(table.split(".")[:count]) for table in tables for count in range(1, table.count(".") + 1)}
+    assert [name for name in catalogue if name in tables] == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "text", "value"),
+    [
+        (BROKER["wal.max.bytes"], "1GiB", 1 << 30),
+        (BROKER["log.retention.ms"], "7d", 604_800_000),
+        (BROKER["log.retention.ms"], "-1", -1),
+        (BROKER["offsets.retention.minutes"], "7d", 10_080),
+        (BROKER["offsets.retention.minutes"], "10080", 10_080),
+        (STREAM["retention.bytes"], "1.5 MB", 1_500_000),
+        (STREAM["flush.ms"], "2s", 2000),
+    ],
+)
+def test_sizes_and_times_as_people_write_them(setting: Setting, text: str, value: int) -> None:
+    assert check(setting, text) == value
+
+
+@pytest.mark.parametrize("text", ["90s", "x", "", "1.5"])
+def test_no_whole_minutes(text: str) -> None:
+    with pytest.raises(SettingInvalid, match="it must be a number of minutes such as 10080 or 7d"):
+        check(BROKER["offsets.retention.minutes"], text)
+
+
+def test_the_source_is_in_the_error() -> None:
+    with pytest.raises(SettingInvalid, match=r"^here.toml: node.id: 'x' does not fit"):
+        Settings(BROKER, file={"node.id": "x"}, file_name="here.toml")
+    with pytest.raises(SettingInvalid, match=r"^DURAMEN_NODE_ID: node.id: 'x' does not fit"):
+        Settings(BROKER, environment={"DURAMEN_NODE_ID": "x"})
+
+
+def test_every_fault_where_they_are_collected() -> None:
+    faults: list[SettingInvalid] = []
+    file = {"node.id": "x", "num.partitions": 0, "nod.id": 1, "data.dir": "here"}
+    settings = Settings(BROKER, file=file, faults=faults)
+    assert [str(fault).split(": ")[1].partition(" ")[0] for fault in faults] == ["nod.id", "node.id", "num.partitions"]
+    assert (settings.unfit, settings.integer("node.id")) == ({"node.id", "num.partitions"}, 1)
+    assert settings.text("data.dir") == "here"
+
+
+def test_where_each_value_comes_from() -> None:
+    settings = Settings(
+        BROKER, options={"node.id": 2}, environment={"DURAMEN_NUM_PARTITIONS": "3"}, file={"data.dir": "here"},
+        file_name="here.toml",
+    )  # fmt: skip
+    names = ["node.id", "num.partitions", "data.dir", "insecure"]
+    assert [settings.origin(name) for name in names] == ["--node-id", "DURAMEN_NUM_PARTITIONS", "here.toml", "default"]
 
 
 def test_the_nearest_name() -> None:

@@ -3,6 +3,7 @@
 from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.settings import Settings
 from duramen.broker.configs import StreamConfig, broker_entries
+from duramen.storage.log import NEVER
 
 
 def entry(config: StreamConfig, name: str) -> tuple[object, str, list[tuple[str, object, str]]]:
@@ -71,3 +72,27 @@ def test_retention_holds_only_where_the_policy_deletes() -> None:
     for policy in ("delete", "compact,delete"):
         log = StreamConfig(settings, {**own, "cleanup.policy": policy}).log_config()
         assert (log.retention_ms, log.retention_bytes, log.retention_records) == (5, 6, 7)
+
+
+def test_what_changes_nothing_says_why() -> None:
+    def why(durability: str, name: str) -> str:
+        entries = StreamConfig(Settings(BROKER), {"durability": durability}).entries()
+        return next(entry.without_effect for entry in entries if entry.setting.name == name)
+
+    for name in ("flush.messages", "flush.ms"):
+        assert why("sync", name) == "durability=sync implies it: there is a sync before each acknowledgement"
+        assert why("os", name) == ""
+        assert why("memory", name) == "with durability=memory there is nothing to sync"
+    assert why("os", "preallocate") == "the write-ahead log is preallocated instead"
+    implied = next(one for one in StreamConfig(Settings(BROKER), {}).entries() if one.setting.name == "flush.ms")
+    assert implied.doc.endswith(" Without effect here: " + implied.without_effect + ".")
+    throughout = next(one for one in broker_entries(Settings(BROKER)) if one.setting.name == "compression.type")
+    assert throughout.without_effect == STREAM["compression.type"].without_effect
+
+
+def test_flushing_reaches_the_log() -> None:
+    settings = Settings(BROKER, options={"log.flush.interval.messages": 7, "log.flush.interval.ms": "2s"})
+    config = StreamConfig(settings, {"flush.messages": "5"}).log_config()
+    assert (config.flush_messages, config.flush_ms) == (5, 2000)
+    unbounded = StreamConfig(Settings(BROKER), {}).log_config()
+    assert (unbounded.flush_messages, unbounded.flush_ms) == (NEVER, NEVER)

@@ -18,6 +18,10 @@ _DAY_MS = 86_400_000
 _COMPRESSION = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 _NOT_COMPRESSED_AGAIN = "batches are kept as they came, whatever they are compressed with"
 _NOT_TIERED = "there is no tiered storage yet"
+_FLUSH_IDLE_WITH = (
+    ("sync", "durability=sync implies it: there is a sync before each acknowledgement"),
+    ("memory", "with durability=memory there is nothing to sync"),
+)
 _NOT_THROTTLED = "a single node has no replicas to throttle"
 
 
@@ -31,13 +35,16 @@ BROKER = _by_name(
             "The directory that holds everything this node stores."),
     Setting("node.id", "integer", 1,
             "The id of this node, as clients see it.",
-            kafka=True, minimum=0, maximum=_INT32_MAX),
+            kafka=True, minimum=0, maximum=_INT32_MAX, kafka_default="none: it must be given",
+            deviation="a node that is alone needs no number of its own"),
     Setting("kafka.listen", "text", "127.0.0.1:9092",
-            "The address of the Kafka door, HOST:PORT; port 0 takes a free one."),
+            "The addresses of the Kafka door, HOST:PORT, separated by commas, an IPv6 host in brackets; port 0 takes a "
+            "free one."),
     Setting("kafka.advertise", "text", "",
-            "The HOST:PORT that Kafka clients are told to connect to; empty: the address it listens on."),
+            "The HOST:PORT that Kafka clients are told to connect to; empty: the address that they came to. Needed "
+            "where `kafka.listen` is every address of the machine (0.0.0.0 or [::])."),
     Setting("http.listen", "text", "127.0.0.1:9644",
-            "The address of the HTTP door, HOST:PORT; port 0 takes a free one."),
+            "The addresses of the HTTP door, as those of the Kafka door."),
     Setting("http.allowed.hosts", "text", "",
             "Names by which HTTP requests may call the node beside its addresses and `localhost`, with commas between "
             "them; a name with a port is allowed with that port only. Others are refused: a web page could have sent "
@@ -47,7 +54,15 @@ BROKER = _by_name(
             "a server that runs already.",
             option="--nats"),
     Setting("nats.listen", "text", "127.0.0.1:4222",
-            "The address of the embedded nats-server, HOST:PORT; port 0 takes a free one."),
+            "The address of the embedded nats-server, HOST:PORT; port 0 takes a free one. nats-server listens on one "
+            "address only; 0.0.0.0 is all of them."),
+    Setting("logging.level", "choice", "info",
+            "The least that is logged, on standard error.",
+            choices=("debug", "info", "warning", "error"), option="--log-level"),
+    Setting("logging.format", "choice", "text",
+            "How an event is logged, one a line: `text` for people, `json` for programs, with the fields ts, level, "
+            "logger, message and fields.",
+            choices=("text", "json"), option="--log-format"),
     Setting("insecure", "flag", False,
             "Allow addresses that are not loopback, although there is no authentication yet: whoever reaches them"
             " can read, write and delete everything."),
@@ -97,7 +112,8 @@ BROKER = _by_name(
             kafka=True, choices=("delete", "compact", "compact,delete")),
     Setting("log.retention.ms", "integer", 7 * _DAY_MS,
             "Default of `retention.ms`; -1 keeps records for ever.",
-            kafka=True, unit="ms", minimum=-1),
+            kafka=True, unit="ms", minimum=-1, kafka_default="null: log.retention.hours (168) counts",
+            deviation="the same 7 days; there is one name for them here"),
     Setting("log.retention.bytes", "integer", -1,
             "Default of `retention.bytes`; -1 means no bound.",
             kafka=True, unit="bytes", minimum=-1),
@@ -106,10 +122,19 @@ BROKER = _by_name(
             kafka=True, unit="bytes", minimum=14, maximum=_INT32_MAX),
     Setting("log.roll.ms", "integer", 7 * _DAY_MS,
             "Default of `segment.ms`.",
-            kafka=True, unit="ms", minimum=1),
+            kafka=True, unit="ms", minimum=1, kafka_default="null: log.roll.hours (168) counts",
+            deviation="the same 7 days; there is one name for them here"),
     Setting("log.segment.delete.delay.ms", "integer", 60_000,
             "Default of `file.delete.delay.ms`.",
             kafka=True, unit="ms", minimum=0),
+    Setting("log.flush.interval.messages", "integer", _INT64_MAX,
+            "Default of `flush.messages`.",
+            kafka=True, minimum=1),
+    Setting("log.flush.interval.ms", "integer", _INT64_MAX,
+            "Default of `flush.ms`.",
+            kafka=True, unit="ms", minimum=0,
+            kafka_default="null: log.flush.scheduler.interval.ms (9223372036854775807) counts",
+            deviation="the same: no bound; there is no scheduler, each sync is made when its time comes"),
     Setting("log.retention.check.interval.ms", "integer", 300_000,
             "How often logs are looked through for segments that retention lets go.",
             kafka=True, unit="ms", minimum=1),
@@ -248,13 +273,16 @@ STREAM = _by_name(
             scope="stream", kafka=True, dynamic=True, unit="ms", minimum=1,
             without_effect="compaction is not there yet"),
     Setting("flush.messages", "integer", _INT64_MAX,
-            "Sync after this many records.",
-            scope="stream", kafka=True, dynamic=True, minimum=1,
-            without_effect="durability=sync implies a sync before each acknowledgement"),
+            "With durability=os: records of a partition are synced once there are this many that are not. The sync is "
+            "made beside appends, which do not wait for it. durability=sync implies more: a sync before each "
+            "acknowledgement; with durability=memory there is nothing to sync.",
+            scope="stream", kafka=True, dynamic=True, minimum=1, broker_default="log.flush.interval.messages",
+            idle_with=_FLUSH_IDLE_WITH),
     Setting("flush.ms", "integer", _INT64_MAX,
-            "Sync after this time.",
-            scope="stream", kafka=True, dynamic=True, unit="ms", minimum=0,
-            without_effect="durability=sync implies a sync before each acknowledgement"),
+            "With durability=os: records of a partition are synced this long after the first that is not. As with "
+            "`flush.messages`, durability=sync implies it, and with durability=memory it has no effect.",
+            scope="stream", kafka=True, dynamic=True, unit="ms", minimum=0, broker_default="log.flush.interval.ms",
+            idle_with=_FLUSH_IDLE_WITH),
     Setting("index.interval.bytes", "integer", 4096,
             "Distance of index entries.",
             scope="stream", kafka=True, dynamic=True, unit="bytes", minimum=0, maximum=_INT32_MAX,

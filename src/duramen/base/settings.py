@@ -6,16 +6,28 @@ The settings themselves are data, in `base.catalogue`. Pure: reading files and t
 import difflib
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from duramen.base.errors import ConfigInvalid, SettingInvalid
-from duramen.base.units import parse_bytes, parse_ms
+from duramen.base.units import parse_bytes, parse_minutes, parse_ms
 
-__all__ = ["Kind", "Scope", "Setting", "Settings", "Source", "Value", "check", "config_text", "flatten", "nearest"]
+__all__ = [
+    "Kind",
+    "Scope",
+    "Setting",
+    "Settings",
+    "Source",
+    "Value",
+    "check",
+    "config_text",
+    "dotted",
+    "flatten",
+    "nearest",
+]
 
 Value = int | float | str | bool
 Kind = Literal["integer", "number", "flag", "text", "choice"]
@@ -32,6 +44,13 @@ _OF_KUBERNETES = re.compile(
 
 _SHOWN = 100  # characters of a wrong value that an error repeats
 
+_PARSERS: Mapping[str, Callable[[str], int]] = {"bytes": parse_bytes, "ms": parse_ms, "minutes": parse_minutes}
+_EXAMPLES = {
+    "bytes": "a number of bytes such as 1048576 or 1MiB",
+    "ms": "a time such as 30000 or 30s",
+    "minutes": "a number of minutes such as 10080 or 7d",
+}
+
 
 def config_text(value: object) -> str:
     """A value as Kafka, TOML and environment variables write it."""
@@ -43,7 +62,8 @@ class Setting:
     """One setting: everything that the docs, the options, the checks and DescribeConfigs need to know of it.
 
     `broker_default` names the broker setting whose value is a stream setting's default; `without_effect` says
-    why Kafka's setting is accepted although it changes nothing here.
+    why Kafka's setting is accepted although it changes nothing here, `idle_with` the same for streams of some
+    durabilities only; `kafka_default` is Kafka's default where ours is another, and `deviation` says why it is.
     """
 
     name: str
@@ -60,6 +80,9 @@ class Setting:
     broker_default: str = ""
     option: str = ""
     without_effect: str = ""
+    idle_with: tuple[tuple[str, str], ...] = ()
+    kafka_default: str = ""
+    deviation: str = ""
 
     @property
     def option_name(self) -> str:
@@ -87,9 +110,7 @@ class Setting:
             return "one of " + ", ".join(self.choices)
         if self.kind == "text":
             return "text"
-        what = {"bytes": "a number of bytes such as 1048576 or 1MiB", "ms": "a time such as 30000 or 30s"}.get(
-            self.unit, "a whole number" if self.kind == "integer" else "a number"
-        )
+        what = _EXAMPLES.get(self.unit, "a whole number" if self.kind == "integer" else "a number")
         bounds = []
         if self.minimum is not None:
             bounds.append(f"at least {self.minimum}")
@@ -118,8 +139,8 @@ def check(setting: Setting, value: object) -> Value:
     error = SettingInvalid if setting.scope == "broker" else ConfigInvalid
     shown = value[:_SHOWN] if isinstance(value, str) else value
     try:
-        if isinstance(value, str) and setting.kind == "integer" and setting.unit in ("bytes", "ms"):
-            value = (parse_bytes if setting.unit == "bytes" else parse_ms)(value)
+        if isinstance(value, str) and setting.kind == "integer" and setting.unit in _PARSERS:
+            value = _PARSERS[setting.unit](value)
         if isinstance(value, str) and setting.kind == "flag":
             value = value.strip().lower()
         converted: Value = msgspec.convert(value, setting.value_type(), strict=False)
@@ -145,29 +166,44 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """A TOML document with nested tables as one mapping of dotted names."""
-    flat: dict[str, object] = {}
+def dotted(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """What a TOML document with nested tables sets, by dotted names; twice what it sets in two ways."""
     for key, value in table.items():
-        name = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            flat.update(flatten(value, f"{name}."))
+            yield from dotted(value, f"{prefix}{key}.")
         else:
-            flat[name] = value
+            yield f"{prefix}{key}", value
+
+
+def flatten(table: Mapping[str, object], *, file_name: str, faults: list[SettingInvalid]) -> dict[str, object]:
+    """A TOML document with nested tables as one mapping of dotted names.
+
+    A name that is there twice, as `"wal.max.bytes"` and as `bytes` in `[wal.max]`, is added to `faults`.
+    """
+    flat: dict[str, object] = {}
+    for name, value in dotted(table):
+        if name in flat:
+            faults.append(SettingInvalid(f"{file_name}: {name} is set twice, as a name in quotes and in a table"))
+        flat[name] = value
     return flat
 
 
-def _check_variables(catalogue: Mapping[str, Setting], environment: Mapping[str, str]) -> None:
+def _unknown(
+    catalogue: Mapping[str, Setting], environment: Mapping[str, str], file: Mapping[str, object], file_name: str
+) -> Iterator[SettingInvalid]:
+    for name in file:
+        if name not in catalogue:
+            yield SettingInvalid(f"{file_name}: {name} is not a setting{nearest(name, catalogue)}")
     known = {setting.environment_name for setting in catalogue.values()}.union(_OTHER_VARIABLES)
     for name in environment:
         if name.startswith(_PREFIX) and name not in known and not _OF_KUBERNETES.fullmatch(name):
-            raise SettingInvalid(f"the environment: {name} is not a setting{nearest(name, known)}")
+            yield SettingInvalid(f"the environment: {name} is not a setting{nearest(name, known)}")
 
 
 class Settings:
     """A node's settings: every broker setting has a value here, and the value has a source."""
 
-    __slots__ = ("_catalogue", "_sources", "_values")
+    __slots__ = ("_catalogue", "_file_name", "_sources", "_values", "unfit")
 
     def __init__(
         self,
@@ -177,33 +213,41 @@ class Settings:
         environment: Mapping[str, str] | None = None,
         file: Mapping[str, object] | None = None,
         file_name: str = "duramen.toml",
+        faults: list[SettingInvalid] | None = None,
     ) -> None:
         """Take each value from the first of option, environment, file and default that has one.
 
         `environment` may hold other variables; one that begins with DURAMEN_ and is none of ours is refused, as a
-        name in the file is that is not a setting's. Raises SettingInvalid.
+        name in the file is that is not a setting's. Raises SettingInvalid; with `faults`, all of them are added to
+        that instead, and a setting whose value does not fit is in `unfit` and has its default.
         """
+        self.unfit: set[str] = set()
         self._catalogue = catalogue
+        self._file_name = file_name
         self._values: dict[str, Value] = {}
         self._sources: dict[str, Source] = {}
-        file = file or {}
-        for name in file:
-            if name not in catalogue:
-                raise SettingInvalid(f"{file_name}: {name} is not a setting{nearest(name, catalogue)}")
-        _check_variables(catalogue, environment or {})
+        options, environment, file = options or {}, environment or {}, file or {}
+        found = [] if faults is None else faults
+        found += _unknown(catalogue, environment, file, file_name)
         for setting in catalogue.values():
-            raw: object
-            source: Source
-            if options and options.get(setting.name) is not None:
+            raw: object = setting.default
+            source: Source = "default"
+            if options.get(setting.name) is not None:
                 raw, source = options[setting.name], "option"
-            elif environment and setting.environment_name in environment:
+            elif setting.environment_name in environment:
                 raw, source = environment[setting.environment_name], "environment"
             elif setting.name in file:
                 raw, source = file[setting.name], "file"
-            else:
-                raw, source = setting.default, "default"
-            self._values[setting.name] = check(setting, raw)
             self._sources[setting.name] = source
+            try:
+                self._values[setting.name] = check(setting, raw)
+            except SettingInvalid as error:
+                origin = self.origin(setting.name)
+                found.append(SettingInvalid(f"{origin}: {error}") if source in ("environment", "file") else error)
+                self._values[setting.name] = check(setting, setting.default)
+                self.unfit.add(setting.name)
+        if found and faults is None:
+            raise found[0]
 
     def __getitem__(self, name: str) -> Value:
         return self._values[name]
@@ -223,6 +267,14 @@ class Settings:
     def source(self, name: str) -> Source:
         """Where the value comes from."""
         return self._sources[name]
+
+    def origin(self, name: str) -> str:
+        """Where the value comes from, by its own name: an option, a variable, a file, or `default`."""
+        setting = self._catalogue[name]
+        names: dict[Source, str] = {
+            "option": setting.option_name, "environment": setting.environment_name, "file": self._file_name
+        }  # fmt: skip
+        return names.get(self._sources[name], "default")
 
     def setting(self, name: str) -> Setting:
         """The setting itself."""

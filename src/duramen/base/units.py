@@ -2,7 +2,7 @@
 
 import re
 
-__all__ = ["KIB", "MIB", "format_bytes", "format_ms", "parse_bytes", "parse_ms"]
+__all__ = ["KIB", "MIB", "format_bytes", "format_ms", "parse_bytes", "parse_minutes", "parse_ms"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -51,6 +51,19 @@ def parse_ms(text: str) -> int:
     Raises ValueError saying what was expected.
     """
     return _parse(text, _MS, "a number of milliseconds, for example 500, 30s or 7d")
+
+
+def parse_minutes(text: str) -> int:
+    """Minutes in `text`: a whole number, or a number with ms, s, m, h, d or w that makes whole minutes.
+
+    Raises ValueError saying what was expected.
+    """
+    if text.strip().lstrip("-").isdecimal():
+        return int(text)
+    minutes, rest_ms = divmod(parse_ms(text), _MS["m"])
+    if rest_ms:
+        raise ValueError("expected whole minutes, for example 10080 or 7d")
+    return minutes
 
 
 def format_bytes(count: int) -> str:

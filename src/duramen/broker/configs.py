@@ -13,12 +13,21 @@ ConfigSource = Literal["stream", "broker", "default"]
 
 
 class ConfigEntry(NamedTuple):
-    """A config as DescribeConfigs shows it; `synonyms` are (name, value, source) from the nearest to the furthest."""
+    """A config as DescribeConfigs shows it; `synonyms` are (name, value, source) from the nearest to the furthest.
+
+    `without_effect` says why it changes nothing for this stream; empty where it does.
+    """
 
     setting: Setting
     value: Value
     source: ConfigSource
     synonyms: tuple[tuple[str, Value, ConfigSource], ...]
+    without_effect: str = ""
+
+    @property
+    def doc(self) -> str:
+        """What it is, and why it changes nothing where it does not."""
+        return self.setting.doc + (f" Without effect here: {self.without_effect}." if self.without_effect else "")
 
 
 class StreamConfig:
@@ -61,6 +70,8 @@ class StreamConfig:
             self.integer("retention.bytes") if deletes else -1,
             self.integer("retention.records") if deletes else -1,
             self.integer("memory.max.bytes"),
+            self.integer("flush.messages"),
+            self.integer("flush.ms"),
         )
 
     def entries(self) -> list[ConfigEntry]:
@@ -77,7 +88,8 @@ class StreamConfig:
             synonyms.append((setting.broker_default, self._settings.setting(setting.broker_default).default, "default"))
         elif setting.name not in self._overrides:
             synonyms.append((setting.name, setting.default, "default"))
-        return ConfigEntry(setting, self._values[setting.name], synonyms[0][2], tuple(synonyms))
+        without_effect = setting.without_effect or dict(setting.idle_with).get(self.text("durability"), "")
+        return ConfigEntry(setting, self._values[setting.name], synonyms[0][2], tuple(synonyms), without_effect)
 
 
 def broker_entries(settings: Settings) -> list[ConfigEntry]:
@@ -86,5 +98,6 @@ def broker_entries(settings: Settings) -> list[ConfigEntry]:
     for name in settings.names():
         setting = settings.setting(name)
         source: ConfigSource = "default" if settings.source(name) == "default" else "broker"
-        entries.append(ConfigEntry(setting, settings[name], source, ((name, settings[name], source),)))
+        synonyms = ((name, settings[name], source),)
+        entries.append(ConfigEntry(setting, settings[name], source, synonyms, setting.without_effect))
     return entries

@@ -18,6 +18,7 @@ __all__ = ["cli", "run"]
 
 _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("duramen.cli.serve", "Start a node."),
+    "config": ("duramen.cli.config", "Show a node's settings and where they come from; check a file of them."),
     "stream": ("duramen.cli.stream", "Create, list, describe, change and delete streams."),
     "produce": ("duramen.cli.produce", "Write lines of standard input to a stream."),
     "consume": ("duramen.cli.consume", "Print the records of a stream."),

@@ -2,21 +2,18 @@
 
 import gc
 import os
-import tomllib
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from duramen.base.catalogue import BROKER
 from duramen.base.errors import SettingInvalid
-from duramen.base.settings import Setting, Settings, flatten
+from duramen.base.settings import Setting, Settings
+from duramen.cli.config import FILE, read_file
 from duramen.cli.standard import discard_output
 
 __all__ = ["command"]
-
-_FILE: Final = "duramen.toml"
 
 
 def _option(setting: Setting) -> click.Option:
@@ -33,24 +30,16 @@ def _option(setting: Setting) -> click.Option:
 def _metavar(setting: Setting) -> str:
     if setting.kind == "choice":
         return "|".join(setting.choices)
-    return {"bytes": "BYTES", "ms": "TIME"}.get(setting.unit, "NUMBER" if setting.kind == "integer" else "TEXT")
-
-
-def _read_file(path: str | None) -> tuple[dict[str, object], str]:
-    name = path or _FILE
-    if path is None and not Path(_FILE).exists():
-        return {}, name
-    try:
-        return flatten(tomllib.loads(Path(name).read_text(encoding="utf-8"))), name
-    except OSError as error:
-        raise SettingInvalid(f"{name} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingInvalid(f"{name} is not TOML: {error}") from None
+    units = {"bytes": "BYTES", "ms": "TIME", "minutes": "TIME"}
+    return units.get(setting.unit, "NUMBER" if setting.kind == "integer" else "TEXT")
 
 
 def _serve(config: str | None, **options: Any) -> int:
     """Start a node and run it until it is told to stop (SIGTERM or Ctrl-C; a second one stops at once)."""
-    file, file_name = _read_file(config)
+    faults: list[SettingInvalid] = []
+    file, file_name = read_file(config, faults)
+    if faults:
+        raise faults[0]
     given = {setting.name: options[setting.name.replace(".", "_")] for setting in BROKER.values()}
     settings = Settings(BROKER, options=given, environment=os.environ, file=file, file_name=file_name)
     # What start-up makes lives as long as the node, which turns collection on again once it is ready.
@@ -71,7 +60,7 @@ def _say(line: str) -> None:
 
 def _with_options(function: Callable[..., int]) -> click.Command:
     options: list[click.Parameter] = [
-        click.Option(["--config"], metavar="FILE", help=f"Settings as TOML [default: ./{_FILE} if there is one]")
+        click.Option(["--config"], metavar="FILE", help=f"Settings as TOML [default: ./{FILE} if there is one]")
     ]
     options += [_option(setting) for setting in BROKER.values()]
     return click.Command("serve", callback=function, params=options, help=function.__doc__)

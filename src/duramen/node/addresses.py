@@ -1,12 +1,27 @@
 """Addresses: reading HOST:PORT, refusing what is not loopback without --insecure, binding."""
 
+import contextlib
 import ipaddress
 import socket
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from duramen.base.errors import DuramenError, SettingInvalid
 
-__all__ = ["Address", "AddressInUse", "bind", "check_advertised", "check_loopback", "parse_address"]
+__all__ = [
+    "Address",
+    "AddressInUse",
+    "bind",
+    "bind_all",
+    "check_advertised",
+    "check_loopback",
+    "is_wildcard",
+    "parse_address",
+    "parse_addresses",
+    "reachable",
+]
+
+_LARGEST_PORT: Final = 65535
 
 
 class Address(NamedTuple):
@@ -23,15 +38,30 @@ class AddressInUse(DuramenError):
     """Something else listens there, or this machine has no such address."""
 
     id = "address-in-use"
+    safe = "Nothing was started and nothing was changed."
+    remedy = "Choose another port with the option that the message names, or stop what listens there."
 
 
 def parse_address(setting: str, text: str) -> Address:
     """HOST:PORT, with an IPv6 host in brackets. Raises SettingInvalid."""
     host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise SettingInvalid(f"{setting}: {text!r} does not fit; it must be HOST:PORT such as 127.0.0.1:9092")
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    fits = colon and host and (":" in host) == bracketed and not set(host) & set("[]/, \t")
+    if not fits or not (port.isascii() and port.isdigit()) or int(port) > _LARGEST_PORT:
+        raise SettingInvalid(
+            f"{setting}: {text!r} does not fit; it must be HOST:PORT such as 127.0.0.1:9092 or [::1]:9092"
+        )
     return Address(host, int(port))
+
+
+def parse_addresses(setting: str, text: str) -> tuple[Address, ...]:
+    """One or more of HOST:PORT, separated by commas. Raises SettingInvalid."""
+    addresses = tuple(parse_address(setting, part.strip()) for part in text.split(","))
+    for at, address in enumerate(addresses):
+        if address.port and address in addresses[:at]:
+            raise SettingInvalid(f"{setting}: {address} is there twice")
+    return addresses
 
 
 def _ip(address: Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -39,6 +69,19 @@ def _ip(address: Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
         return ipaddress.ip_address(address.host)
     except ValueError:
         return None
+
+
+def is_wildcard(address: Address) -> bool:
+    """Whether it stands for every address of the machine."""
+    ip = _ip(address)
+    return ip is not None and ip.is_unspecified
+
+
+def reachable(address: Address) -> Address:
+    """An address at which this machine reaches what listens on `address`."""
+    if not is_wildcard(address):
+        return address
+    return Address("::1" if ":" in address.host else "127.0.0.1", address.port)
 
 
 def check_loopback(setting: str, option: str, address: Address, *, insecure: bool) -> None:
@@ -53,26 +96,42 @@ def check_loopback(setting: str, option: str, address: Address, *, insecure: boo
         )
 
 
-def check_advertised(listen: Address, advertise: str) -> None:
+def check_advertised(addresses: Sequence[Address], advertise: str) -> None:
     """Raise SettingInvalid where clients would be told to connect to every address at once, or to none."""
     if advertise:
         if parse_address("kafka.advertise", advertise).port == 0:
             raise SettingInvalid(f"kafka.advertise: {advertise!r} does not fit; clients need its port")
         return
-    ip = _ip(listen)
-    if ip is not None and ip.is_unspecified:
-        raise SettingInvalid(
-            f"kafka.advertise: nothing does not fit, because kafka.listen is {listen}; say which HOST:PORT clients"
-            " are to connect to"
-        )
+    for address in addresses:
+        if is_wildcard(address):
+            raise SettingInvalid(
+                f"kafka.listen: {address} is every address of this machine, and Kafka clients are told one to connect"
+                f" to: say which, with --kafka-advertise HOST:{address.port or 'PORT'}"
+            )
 
 
-def bind(door: str, option: str, address: Address) -> socket.socket:
-    """A socket bound to the address, not listening yet. Raises AddressInUse naming the door and the option."""
+def bind_all(door: str, option: str, addresses: Sequence[Address]) -> list[socket.socket]:
+    """Sockets bound to the addresses, not listening yet. Raises AddressInUse naming the door and the option."""
+    with_ipv4 = any(":" not in address.host for address in addresses)
+    with contextlib.ExitStack() as unless_all:
+        listeners = [
+            unless_all.enter_context(bind(door, option, address, only_ipv6=with_ipv4)) for address in addresses
+        ]
+        unless_all.pop_all()
+    return listeners
+
+
+def bind(door: str, option: str, address: Address, *, only_ipv6: bool = False) -> socket.socket:
+    """A socket bound to the address, not listening yet; with `only_ipv6` [::] leaves 0.0.0.0 to another.
+
+    Raises AddressInUse naming the door and the option.
+    """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if only_ipv6 and family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind((address.host, address.port))
     except OSError as error:
         listener.close()

@@ -20,9 +20,9 @@ from typing import Final
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.node import tether
-from duramen.node.addresses import Address, bind
+from duramen.node.addresses import Address, AddressInUse, bind, reachable
 
-__all__ = ["NatsServer", "NatsServerFailed", "watch"]
+__all__ = ["NatsServer", "NatsServerFailed", "is_nats_server", "watch"]
 
 _log = logging.getLogger("duramen.nats-server")
 
@@ -31,6 +31,8 @@ _LISTENING: Final = "Listening for client connections on "
 _START_S: Final = 10.0
 _PORT_RETRIES: Final = 20
 _PORT_RETRY_S: Final = 0.1
+_GREETING: Final = b"INFO {"
+_GREETING_S: Final = 0.5
 _FIRST_BACKOFF_S: Final = 0.1
 _LONGEST_BACKOFF_S: Final = 5.0
 _HEALTHY_S: Final = 10.0
@@ -43,6 +45,23 @@ class NatsServerFailed(DuramenError):
     """The embedded nats-server does not start; `--nats off` goes without it."""
 
     id = "nats-server-failed"
+    safe = "The node does not run; what it has stored is not touched."
+    remedy = "Do what the last words of nats-server ask for, or start without it: `--nats off`."
+
+
+async def is_nats_server(address: Address) -> bool:
+    """Whether something listens there that greets as a NATS server does."""
+    if not address.port:
+        return False
+    try:
+        async with asyncio.timeout(_GREETING_S):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            try:
+                return await reader.readexactly(len(_GREETING)) == _GREETING
+            finally:
+                writer.transport.abort()
+    except (OSError, TimeoutError, asyncio.IncompleteReadError):
+        return False
 
 
 class _Output(asyncio.Protocol):
@@ -86,23 +105,35 @@ class NatsServer:
     # -- starting -----------------------------------------------------------------------------------
 
     async def start(self) -> Address:
-        """Start it; returns where it listens. Raises AddressInUse or NatsServerFailed."""
-        await self._check_port()
+        """Start it, after `check_port`; returns where it listens. Raises NatsServerFailed."""
         self.address = await self._run()
         self._task = asyncio.get_running_loop().create_task(self._keep_running())
         return self.address
 
-    async def _check_port(self) -> None:
-        # So that a port that is taken has one clear error; a server that has just been killed may hold it a moment.
+    async def check_port(self) -> None:
+        """Raise AddressInUse where something else listens, saying so if it is a NATS server.
+
+        So that this has one clear error, before anything else is done. A server that has just been killed may hold
+        its port for a moment.
+        """
         for left in reversed(range(_PORT_RETRIES)):
             try:
                 bind("NATS", "--nats-listen", self.address).close()
-            except DuramenError:
+            except AddressInUse:
                 if not left:
+                    await self._suggest_server()
                     raise
                 await asyncio.sleep(_PORT_RETRY_S)
             else:
                 return
+
+    async def _suggest_server(self) -> None:
+        place = reachable(self.address)
+        if await is_nats_server(place):
+            raise AddressInUse(
+                f"the NATS door cannot listen on {self.address}, because a NATS server is there already: use that one"
+                f" with --nats nats://{place}, or choose another port with --nats-listen"
+            )
 
     async def _run(self) -> Address:
         """Start the process and wait until it listens."""
@@ -176,7 +207,10 @@ class NatsServer:
             started = loop.time()
             await self._gone.wait()
             await self._reap()
-            _log.error("nats-server has died (%s); starting it again", self._last_line)
+            _log.error(
+                "nats-server has died (%s); starting it again", self._last_line,
+                extra={"fields": {"last_line": self._last_line}},
+            )  # fmt: skip
             self._on_death()
             if loop.time() - started > _HEALTHY_S:
                 backoff_s = _FIRST_BACKOFF_S

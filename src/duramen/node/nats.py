@@ -37,11 +37,12 @@ class NatsSide:
         self._name = ""
         self.address = ""
 
-    def launch(self) -> None:
-        """Begin to start the server, where one belongs to the node."""
+    async def launch(self) -> None:
+        """Begin to start the server, where one belongs to the node. Raises AddressInUse."""
         if isinstance(self._place, Address):
             self._name = f"duramen-{self._randomness.token(8).hex()}"
             self._server = NatsServer(self._run_directory, self._place, self._name, self._metrics, self._server_died)
+            await self._server.check_port()
             self._launching = asyncio.get_running_loop().create_task(self._server.start())
 
     async def open(self, broker: Broker, files: FileSystem) -> None:

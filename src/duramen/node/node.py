@@ -7,12 +7,9 @@ import logging
 import sys
 import time
 from base64 import urlsafe_b64encode
-from pathlib import Path
 from typing import Final
 
-from duramen import __version__
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import SettingInvalid
 from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
@@ -21,16 +18,18 @@ from duramen.broker.broker import Broker, Ports
 from duramen.doors.completion import completion, outcome
 from duramen.doors.http.door import HttpDoor
 from duramen.doors.kafka.door import KafkaDoor
-from duramen.doors.nats.address import parse_server
 from duramen.host.clock import HostClock, HostRandomness
 from duramen.host.files import HostFileSystem
 from duramen.host.memory import return_large_blocks
 from duramen.host.rocksdb import RocksViewStore
 from duramen.host.worker import HostWorker
-from duramen.node.addresses import Address, bind, check_advertised, check_loopback, parse_address
+from duramen.node.addresses import bind_all
+from duramen.node.banner import banner
+from duramen.node.listening import data_dir, listening
 from duramen.node.nats import NatsSide
 from duramen.storage.directory import Directory, open_directory
 from duramen.storage.handles import Handles
+from duramen.storage.progress import RecoveryProgress
 from duramen.storage.recovery import Recovered, recover
 from duramen.storage.store import Store, StoreLimits
 
@@ -53,7 +52,7 @@ class Node:
         """Check the settings against each other. Raises SettingInvalid."""
         self.settings = settings
         self.addresses: dict[str, str] = {}
-        self.data_dir = _data_dir(settings.text("data.dir"))
+        self.data_dir = data_dir(settings)
         self._metrics = Metrics()
         self._clock = HostClock()
         self._deadlines = Deadlines()
@@ -65,23 +64,12 @@ class Node:
         self._broker: Broker | None = None
         self._kafka: KafkaDoor | None = None
         self._http: HttpDoor | None = None
-        insecure = settings.flag("insecure")
-        self._kafka_address = self._listen("kafka.listen", insecure=insecure)
-        self._http_address = self._listen("http.listen", insecure=insecure)
-        self._nats = self._nats_side(insecure=insecure)
-        check_advertised(self._kafka_address, settings.text("kafka.advertise"))
-
-    def _listen(self, name: str, *, insecure: bool) -> Address:
-        address = parse_address(name, self.settings.text(name))
-        check_loopback(name, self.settings.setting(name).option_name, address, insecure=insecure)
-        return address
-
-    def _nats_side(self, *, insecure: bool) -> NatsSide | None:
-        server = self.settings.text("nats.server")
-        if server == "off":
-            return None
-        place = self._listen("nats.listen", insecure=insecure) if server == "embedded" else parse_server(server)
-        return NatsSide(place, self.data_dir / _RUN, HostRandomness(), self._metrics)
+        self._progress = RecoveryProgress()
+        self._listening = listening(settings)
+        place = self._listening.nats
+        self._nats: NatsSide | None = None
+        if place is not None:
+            self._nats = NatsSide(place, self.data_dir / _RUN, HostRandomness(), self._metrics)
 
     # -- starting -----------------------------------------------------------------------------------
 
@@ -91,19 +79,20 @@ class Node:
             return_large_blocks()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)  # the sync thread must not wait long for the interpreter
         loop = asyncio.get_running_loop()
-        kafka_socket = bind("Kafka", "--kafka-listen", self._kafka_address)
-        http_socket = bind("HTTP", "--http-listen", self._http_address)
+        kafka_sockets = bind_all("Kafka", "--kafka-listen", self._listening.kafka)
+        http_sockets = bind_all("HTTP", "--http-listen", self._listening.http)
         files = HostFileSystem(str(self.data_dir))
         self._directory = open_directory(files, HostRandomness(), str(self.data_dir))
         (self.data_dir / _RUN).mkdir(exist_ok=True)
         self._forget_addresses()  # of a node that was killed
         if self._nats is not None:
-            self._nats.launch()
+            await self._nats.launch()
         self._deadlines.on_earlier = self._schedule
         self._worker = HostWorker(loop)
-        self._http = HttpDoor(self._metrics, self.addresses, self.settings)
-        self.addresses["http"] = await self._http.start([http_socket])
+        self._http = HttpDoor(self._metrics, self.addresses, self.settings, self._progress.words)
+        self.addresses["http"] = await self._http.start(http_sockets)
         store = await self._open_store(files, self._directory)
+        self._progress.begin("reading streams and groups")
         self._broker = self._make_broker(store, self._directory)
         await completion(self._broker.start)
         cluster_id = urlsafe_b64encode(self._directory.id.bytes).decode().rstrip("=")
@@ -111,7 +100,8 @@ class Node:
             self._broker, self._clock, self._deadlines,
             cluster_id=cluster_id, advertise=self.settings.text("kafka.advertise"),
         )  # fmt: skip
-        self.addresses["kafka"] = await self._kafka.start(kafka_socket)
+        self.addresses["kafka"] = await self._kafka.start(kafka_sockets)
+        self._progress.begin("opening the doors")
         if self._nats is not None:
             await self._nats.open(self._broker, files)
             self.addresses["nats"] = self._nats.address
@@ -126,7 +116,7 @@ class Node:
         handles = Handles(files, _OPEN_SEGMENTS)
         loop = asyncio.get_running_loop()
         started = time.perf_counter()
-        self._recovery = loop.run_in_executor(None, recover, files, directory.id, handles, _report)
+        self._recovery = loop.run_in_executor(None, recover, files, directory.id, handles, _report, self._progress)
         recovered = await asyncio.shield(self._recovery)
         self._account_recovery(recovered, time.perf_counter() - started)
         pending = memory_share_bytes(self.settings.integer("memory.limit.bytes"))
@@ -149,6 +139,10 @@ class Node:
         _log.info(
             "recovered %d logs in %.3f s, %d bytes replayed, epoch %d",
             len(recovered.logs), seconds, recovered.replayed_bytes, recovered.node_epoch,
+            extra={"fields": {
+                "logs": len(recovered.logs), "seconds": round(seconds, 6),
+                "replayed_bytes": recovered.replayed_bytes, "epoch": recovered.node_epoch,
+            }},
         )  # fmt: skip
 
     def _require_worker(self) -> HostWorker:
@@ -176,11 +170,8 @@ class Node:
             (self.data_dir / _RUN / _ADDRESSES).unlink(missing_ok=True)
 
     def banner(self) -> list[str]:
-        """Where everything is, for people."""
-        problem = self.problem()
-        state = f"runs, but {problem}" if problem else "is ready."
-        lines = [f"Duramen {__version__} {state}", f"  data   {self.data_dir}"]
-        return lines + [f"  {door:<6} {address}" for door, address in self.addresses.items()]
+        """Where everything is, for people, with a line to try for each door."""
+        return banner(self.data_dir, self.addresses, self.settings.text("kafka.advertise"), self.problem())
 
     def problem(self) -> str:
         """Why not every door takes requests; empty where they do."""
@@ -228,12 +219,6 @@ class Node:
             await asyncio.gather(self._recovery, return_exceptions=True)
         if self._directory is not None:
             self._directory.lock.release()
-
-
-def _data_dir(text: str) -> Path:
-    if not text.strip() or "\0" in text:
-        raise SettingInvalid(f"data.dir: {text!r} does not fit; it must be the path of a directory")
-    return Path(text).resolve()
 
 
 def _report(message: str) -> None:

@@ -4,12 +4,12 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any, Final
 
 from duramen.base.errors import DirectoryUnusable, DuramenError
 from duramen.base.settings import Settings
+from duramen.node.logs import configure
 from duramen.node.node import Node
 
 __all__ = ["run"]
@@ -26,8 +26,7 @@ def run(settings: Settings, say: Callable[[str], None]) -> int:
 
     Raises SettingInvalid for settings that contradict each other, DuramenError where it could not start.
     """
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # what clients send amiss is answered, not logged
+    configure(settings.text("logging.level"), settings.text("logging.format"))
     node = Node(settings)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_run(node, say))

@@ -196,7 +196,9 @@ class Copier:
         writes = [write for log in self._waiting for write in plan_writes(log)]
         if not writes:
             if after is not None:
-                self._worker.soon(lambda: after(None))
+                # Nobody is alone before `after` has been called: what it does belongs to this copy.
+                self._running = True
+                self._worker.soon(lambda: self._done([], [], after))
             return
         self._running = True
         self._waiting.clear()

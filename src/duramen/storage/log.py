@@ -18,9 +18,10 @@ from duramen.storage.reader import Blocked, End, Slice, Walk, Windows, find_end,
 from duramen.storage.segment import Segment, SegmentState, TailState, segment_name
 from duramen.storage.takeovers import TakeoverTable
 
-__all__ = ["LOGS_DIRECTORY", "Log", "LogConfig", "LogKey", "LogState", "log_directory"]
+__all__ = ["LOGS_DIRECTORY", "NEVER", "Log", "LogConfig", "LogKey", "LogState", "log_directory"]
 
 LOGS_DIRECTORY = "logs"
+NEVER = (1 << 63) - 1  # flush.messages and flush.ms: no bound
 _HINTS = 64
 
 T = TypeVar("T")
@@ -43,6 +44,8 @@ class LogConfig(NamedTuple):
     retention_bytes: int = -1
     retention_records: int = -1
     memory_max_bytes: int = 16 << 20
+    flush_messages: int = NEVER
+    flush_ms: int = NEVER
 
 
 class LogState(msgspec.Struct, array_like=True, frozen=True):

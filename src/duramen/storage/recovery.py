@@ -23,6 +23,7 @@ from duramen.storage.frames import Bad, Frame, FrameType, position, scan
 from duramen.storage.handles import Handles
 from duramen.storage.log import Log, LogConfig, LogState, log_directory
 from duramen.storage.planning.recovery import Verdict, judge
+from duramen.storage.progress import RecoveryProgress
 from duramen.storage.reader import walk_batches
 from duramen.storage.records import LogChange, decode_change, decode_created, decode_takeover, decode_truncate
 from duramen.storage.rescue import Rescue, adopt, is_unclaimed, log_ids
@@ -56,14 +57,28 @@ def wal_salt(directory_id: UUID) -> int:
     return crc32c(directory_id.bytes)
 
 
-def recover(files: FileSystem, directory_id: UUID, handles: Handles, report: Callable[[str], None]) -> Recovered:
+def recover(
+    files: FileSystem,
+    directory_id: UUID,
+    handles: Handles,
+    report: Callable[[str], None],
+    progress: RecoveryProgress | None = None,
+) -> Recovered:
     """Recover the directory; `report` is told each finding as it is made. Raises OSError."""
-    return _Recovery(files, directory_id, handles, report).run()
+    return _Recovery(files, directory_id, handles, report, progress or RecoveryProgress()).run()
 
 
 class _Recovery:
-    def __init__(self, files: FileSystem, directory_id: UUID, handles: Handles, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        directory_id: UUID,
+        handles: Handles,
+        report: Callable[[str], None],
+        progress: RecoveryProgress,
+    ) -> None:
         self._files = files
+        self._progress = progress
         self._directory_id = directory_id
         self._salt = wal_salt(directory_id)
         self._handles = handles
@@ -87,6 +102,7 @@ class _Recovery:
         self._report(message)
 
     def run(self) -> Recovered:
+        self._progress.begin("reading the checkpoint")
         make_directories(self._files)
         numbers = checkpoint_numbers(self._files)
         checkpoint = self._checkpoint(numbers)
@@ -116,6 +132,7 @@ class _Recovery:
     def _recover_logs(self, checkpoint: Checkpoint | None, slots: list[tuple[int, File]]) -> int:
         """Bring the logs to where the WAL ends; returns its newest generation, or 0."""
         replay = checkpoint.replay if checkpoint is not None else 0
+        self._progress.begin("reading the write-ahead log")
         wal = scan_wal(slots, replay, self._salt)
         if checkpoint is None and wal:
             replay = position(wal[0].generation, 0)  # nothing says what lay before it
@@ -137,9 +154,11 @@ class _Recovery:
 
     def _believe(self) -> None:
         """Take what the segments say for true where nothing else says it."""
+        self._progress.begin("reading every segment", len(self._logs))
         for log in self._logs.values():
             self._rescue.read_on(log)
             self._note_found(log)
+            self._progress.logs_done += 1
         for log in self._rescue.logs(self._logs.values()):
             self._logs[log.id] = log
             self._note_found(log)
@@ -210,15 +229,20 @@ class _Recovery:
             )
 
     def _replay(self, wal: list[FoundFile], replay: int, verdict: Verdict) -> None:
-        for file in wal:
+        starts = {file: min(max(replay - position(file.generation, 0), 0), file.scan.end) for file in wal}
+        self._progress.begin("replaying the write-ahead log")
+        self._progress.replay_bytes = sum(file.scan.end - start for file, start in starts.items())
+        for file, start in starts.items():
             if position(file.generation, 0) >= verdict.end:
                 break
+            before = self._progress.replayed_bytes - start
             for item in scan(file.file.read(0, file.file.size()), file.generation, self._salt):
                 if isinstance(item, Bad):
                     continue
                 at = position(item.generation, item.place)
                 if replay <= at < verdict.end:
                     self._apply(item)
+                    self._progress.replayed_bytes = before + item.end
             self._write()
         self._write()
 
@@ -400,7 +424,9 @@ class _Recovery:
 
     def _read_on(self) -> None:
         """Logs with durability=os: keep whole sound batches that lie beyond what the checkpoint knows."""
+        self._progress.begin("reading on the segments of durability=os", len(self._logs))
         for log in self._logs.values():
+            self._progress.logs_done += 1
             if log.durability == "os":
                 start_offset = self._os_starts.get(log, 0)
                 while self._read_on_segment(log, start_offset):
@@ -430,6 +456,7 @@ class _Recovery:
         return segment.size > 0 and segment.base_offset < log.end_offset and self._files.exists(following)
 
     def _sync(self) -> None:
+        self._progress.begin("syncing segments")
         syncs = [plan_sync(log, segment) for segment, log in self._unsynced.items() if segment.size]
         for sync in syncs:
             write_index(self._files, sync)

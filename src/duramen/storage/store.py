@@ -24,17 +24,18 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header, stamp
 from duramen.storage.directory import Directory
+from duramen.storage.flushing import Flusher
 from duramen.storage.frames import FrameType
 from duramen.storage.handles import Handles
 from duramen.storage.io import is_full
-from duramen.storage.log import Log, LogConfig, LogKey
+from duramen.storage.log import NEVER, Log, LogConfig, LogKey
 from duramen.storage.notes import FRAME_ROOM, Notes
 from duramen.storage.reader import Blocked
 from duramen.storage.records import LogChange, encode_change, encode_created, encode_takeover
 from duramen.storage.recovery import Recovered, wal_salt
 from duramen.storage.removal import Removal
 from duramen.storage.takeovers import Takeover
-from duramen.storage.upkeep import StoreLimits, Upkeep, trouble
+from duramen.storage.upkeep import StoreLimits, Upkeep, segment_failed, trouble
 from duramen.storage.wal import Wal
 
 __all__ = ["AppendDone", "Store", "StoreLimits"]
@@ -101,6 +102,7 @@ class Store:
         )  # fmt: skip
         self._copier = self._upkeep.copier
         self._notes = Notes(self._wal, worker, clock, deadlines, self._flush_soon)
+        self._flusher = Flusher(files, worker, clock, deadlines, self._copier, segment_failed)
         self._removal = Removal(files, worker, handles, self._upkeep, self._notes)
         self._waiting_gauge = metrics.counter("duramen_append_waiting")
         self._full_gauge = metrics.counter("duramen_storage_full")
@@ -260,6 +262,8 @@ class Store:
                 log.failed = f"writing {log.active.path}.log failed ({error.strerror}); no writes until restart"
                 self._refuse(append, StorageFailed(log.failed))
             return False
+        if log.config.flush_messages != NEVER or log.config.flush_ms != NEVER:
+            self._flusher.appended(log, append.head.records)
         self._upkeep.checkpoint_later()
         return True
 

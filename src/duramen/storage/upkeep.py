@@ -19,7 +19,7 @@ from duramen.storage.log import Log
 from duramen.storage.rewriting import Rewriter
 from duramen.storage.wal import Wal
 
-__all__ = ["StoreLimits", "Upkeep", "trouble"]
+__all__ = ["StoreLimits", "Upkeep", "segment_failed", "trouble"]
 
 _CHECKPOINT_INTERVAL_MS: Final = 60_000
 _RETRY_MS: Final = 1000
@@ -67,7 +67,7 @@ class Upkeep:
         rewriter = Rewriter(files, handles, wal, self.copier, metrics)
         self.checkpointer = Checkpointer(
             files, worker, node, wal, self.copier, rewriter, metrics,
-            number=checkpoint_number, released=wal.synced, on_segment_failure=_segment_failed,
+            number=checkpoint_number, released=wal.synced, on_segment_failure=segment_failed,
         )  # fmt: skip
         self._worker = worker
         self._clock = clock
@@ -168,6 +168,7 @@ class Upkeep:
         self.checkpoint()
 
 
-def _segment_failed(log: Log, error: OSError) -> None:
+def segment_failed(log: Log, error: OSError) -> None:
+    """A sync of one of the log's segments failed: with durability=os nothing else has its records."""
     if log.durability == "os":
         log.failed = f"syncing {log.directory} failed ({error.strerror}); no writes until restart"

@@ -18,10 +18,12 @@ __all__ = ["HttpDoor"]
 class HttpDoor:
     """Listening sockets and what they answer."""
 
-    def __init__(self, metrics: Metrics, addresses: Mapping[str, str], settings: Settings) -> None:
-        """Raises SettingInvalid."""
+    def __init__(
+        self, metrics: Metrics, addresses: Mapping[str, str], settings: Settings, progress: Callable[[], str]
+    ) -> None:
+        """`progress` says how far the start has got, until the node is ready. Raises SettingInvalid."""
         self._hosts = Hosts(settings)
-        self._node = Node(metrics, addresses)
+        self._node = Node(metrics, addresses, progress)
         self._server: Server | None = None
         self._task: asyncio.Task[None] | None = None
 

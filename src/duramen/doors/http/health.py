@@ -14,7 +14,7 @@ async def _healthz(_: Call) -> Response:
 
 async def _readyz(call: Call) -> Response:
     if call.node.broker is None:
-        return PlainTextResponse("starting\n", 503)
+        return PlainTextResponse(f"{call.node.progress() or 'starting'}\n", 503)
     problem = call.node.problem()
     if problem:
         return PlainTextResponse(f"{problem}\n", 503)

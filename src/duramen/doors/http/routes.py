@@ -26,11 +26,12 @@ LARGEST_BODY_BYTES: Final = 128 * 1024
 class Node:
     """The node as the door knows it; there is a broker once every door takes requests, until the node stops."""
 
-    def __init__(self, metrics: Metrics, addresses: Mapping[str, str]) -> None:
+    def __init__(self, metrics: Metrics, addresses: Mapping[str, str], progress: Callable[[], str]) -> None:
         self.metrics = metrics
         self.addresses = addresses
         self.broker: Broker | None = None
         self.cluster_id = ""
+        self.progress = progress
         self.problem: Callable[[], str] = str
         self.reading = Reading()
 

@@ -80,7 +80,7 @@ def _describe(entry: ConfigEntry, request: Message) -> Message:
             for name, value, source in (entry.synonyms if request["include_synonyms"] else ())
         ],
         "config_type": _type(entry.setting),
-        "documentation": entry.setting.doc if request["include_documentation"] else None,
+        "documentation": entry.doc if request["include_documentation"] else None,
     }
 
 

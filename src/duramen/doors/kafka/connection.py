@@ -16,6 +16,7 @@ from duramen.base.ports import Buffer, Clock
 from duramen.broker.broker import Broker
 from duramen.codec.kafka.header import FIXED_HEADER_BYTES, read_request_header
 from duramen.codec.kafka.versions import APIS, ApiKey
+from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.exchange import Exchange, StreamedAnswer
 from duramen.doors.kafka.memory import RequestMemory
 from duramen.storage.reader import Blocked, Slice
@@ -59,15 +60,17 @@ class Door(Protocol):
     def damage_found(self) -> None:
         """A range of a segment does not match its CRC."""
 
-    def handle(self, exchange: Exchange) -> None:
+    def handle(self, context: Context, exchange: Exchange) -> None:
         """Answer a request, now or later. Raises RequestInvalid where the connection cannot go on."""
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
     """The protocol object of one connection."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, context: Context) -> None:
+        """`context` says how the node presents itself to clients that come this way."""
         self._door = door
+        self._context = context
         self._transport: asyncio.Transport | None = None
         self.peer_host = ""
         self.last_progress_ms = door.clock.monotonic_ms()
@@ -278,7 +281,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._unanswered_bytes += size
         if self._unanswered_bytes > self._door.unanswered_bytes or len(self._exchanges) > _UNANSWERED_REQUESTS:
             self._pause("unanswered")
-        self._door.handle(exchange)
+        self._door.handle(self._context, exchange)
 
     def _pause(self, cause: str) -> None:
         if not self._pauses and self._transport is not None:

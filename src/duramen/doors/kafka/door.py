@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from duramen.base.deadlines import Deadlines
@@ -88,24 +89,28 @@ class KafkaDoor:
             cause: metrics.counter("duramen_kafka_paused_reads_total", cause) for cause in ("slow reader", "unanswered")
         }
         self._damaged = metrics.counter("duramen_damaged_ranges_total")
-        self._server: asyncio.Server | None = None
-        self._context: Context | None = None
+        self._servers: list[asyncio.Server] = []
 
-    async def start(self, listener: socket.socket) -> str:
-        """Take connections from a bound socket; returns the address that clients are told. Raises OSError."""
-        host, port = listener.getsockname()[:2]
+    async def start(self, listeners: Sequence[socket.socket]) -> str:
+        """Take connections from bound sockets; returns the address of the first. Raises OSError.
+
+        Without an address to advertise, clients are told the one that they came to.
+        """
         advertised_host, _, advertised_port = self._advertise.rpartition(":")
-        address = (advertised_host.strip("[]") or host, int(advertised_port) if self._advertise else port)
-        self._context = Context(self.broker, self._cluster_id, *address)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: KafkaConnection(self), sock=listener, backlog=1024)
+        for listener in listeners:
+            host, port = listener.getsockname()[:2]
+            address = (advertised_host.strip("[]") or host, int(advertised_port) if self._advertise else port)
+            connected = partial(KafkaConnection, self, Context(self.broker, self._cluster_id, *address))
+            self._servers.append(await loop.create_server(connected, sock=listener, backlog=1024))
         self._watch_idle()
+        host, port = listeners[0].getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     async def stop(self) -> None:
         """Take no more connections; those there are end once their answers have gone."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in list(self._connections):
             connection.close()
 
@@ -141,7 +146,7 @@ class KafkaDoor:
                 connection.close()
         self._deadlines.at(now_ms + max(1, self._idle_ms // _IDLE_CHECKS), self._watch_idle)
 
-    def handle(self, exchange: Exchange) -> None:
+    def handle(self, context: Context, exchange: Exchange) -> None:
         """Answer a request, now or later. Raises RequestInvalid where the connection cannot go on."""
         header = exchange.header
         api = APIS.get(header.api_key)
@@ -151,9 +156,7 @@ class KafkaDoor:
             self._refuse_version(exchange)
             return
         self._requests[api.key].value += 1
-        if self._context is None:
-            raise RequestInvalid("the door is not open yet")
-        _HANDLERS[api.key](self._context, exchange)
+        _HANDLERS[api.key](context, exchange)
 
     def _refuse_version(self, exchange: Exchange) -> None:
         header = exchange.header

@@ -1,0 +1,99 @@
+"""`duramen config`: what a node's settings are and where each comes from, and whether a file of them is right.
+
+How the file is read and found stands here, too; `duramen serve` reads it in the same way.
+"""
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import click
+
+from duramen.base.catalogue import BROKER
+from duramen.base.errors import SettingInvalid
+from duramen.base.settings import Settings, config_text, flatten
+from duramen.cli.output import JSON, format_option, print_json
+from duramen.cli.tables import table
+
+__all__ = ["FILE", "command", "read_file"]
+
+FILE: Final = "duramen.toml"
+"""The file that is read where it is there and none is named."""
+
+_WRONG: Final = 2
+
+
+@click.group()
+def command() -> None:
+    """Show the settings of a node and where they come from, and check a file of them."""
+
+
+def read_file(path: str | None, faults: list[SettingInvalid]) -> tuple[dict[str, object], str]:
+    """What the file `path` sets, or `duramen.toml` here where there is one and `path` is None; and its name.
+
+    Names that are set twice are added to `faults`. Raises SettingInvalid where it cannot be read or is not TOML.
+    """
+    name = path or FILE
+    if path is None and not Path(FILE).exists():
+        return {}, name
+    try:
+        document = tomllib.loads(Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingInvalid(f"{name} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingInvalid(f"{name} is not TOML: {error}") from None
+    return flatten(document, file_name=name, faults=faults), name
+
+
+@command.command()
+@click.option("--config", metavar="FILE", help=f"Settings as TOML [default: ./{FILE} if there is one]")
+@format_option
+def show(config: str | None, format_: str) -> None:
+    """Print each setting of a node with its value and where that comes from.
+
+    It is what `duramen serve` here and now would run with, but for its options: the environment, the file, the
+    defaults.
+    """
+    faults: list[SettingInvalid] = []
+    file, file_name = read_file(config, faults)
+    if faults:
+        raise faults[0]
+    settings = Settings(BROKER, environment=os.environ, file=file, file_name=file_name)
+    if format_ == JSON:
+        print_json({"settings": [_described(settings, name) for name in settings.names()]})
+        return
+    lines = [(name, config_text(settings[name]), settings.origin(name)) for name in settings.names()]
+    click.echo(table(("SETTING", "VALUE", "FROM"), lines))
+
+
+def _described(settings: Settings, name: str) -> dict[str, object]:
+    source = settings.source(name)
+    return {
+        "name": name,
+        "value": settings[name],
+        "source": source,
+        "origin": None if source == "default" else settings.origin(name),
+        "default": settings.setting(name).default,
+    }
+
+
+@command.command()
+@click.argument("file")
+def check(file: str) -> int:
+    """Say whether `duramen serve --config FILE` would take FILE, without starting anything.
+
+    Every fault is named, one a line. The environment counts, as it does for a node.
+    """
+    faults: list[SettingInvalid] = []
+    values, name = read_file(file, faults)
+    settings = Settings(BROKER, environment=os.environ, file=values, file_name=name, faults=faults)
+    from duramen.node.listening import contradictions
+
+    faults += contradictions(settings)
+    for fault in faults:
+        click.echo(f"duramen: {fault} [{fault.id}]", err=True)
+    if faults:
+        return _WRONG
+    click.echo(f"{name} sets {len(values)} of {len(BROKER)} settings, and all of them fit.")
+    return 0

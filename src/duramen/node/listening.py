@@ -1,0 +1,86 @@
+"""Where a node listens, from its settings: read, and checked against each other. Pure."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from duramen.base.errors import SettingInvalid
+from duramen.base.settings import Settings
+from duramen.doors.nats.address import ServerAddress, parse_server
+from duramen.node.addresses import Address, check_advertised, check_loopback, parse_addresses
+
+__all__ = ["Listening", "contradictions", "data_dir", "listening"]
+
+
+class Listening(NamedTuple):
+    """The addresses of the doors; `nats` is where to start a server, which one to use, or None."""
+
+    kafka: tuple[Address, ...]
+    http: tuple[Address, ...]
+    nats: Address | ServerAddress | None
+
+
+def data_dir(settings: Settings) -> Path:
+    """The absolute path of the node's directory. Raises SettingInvalid."""
+    text = settings.text("data.dir")
+    if not text.strip() or "\0" in text:
+        raise SettingInvalid(f"data.dir: {text!r} does not fit; it must be the path of a directory")
+    return Path(text).resolve()
+
+
+def _addresses(settings: Settings, name: str) -> tuple[Address, ...]:
+    addresses = parse_addresses(name, settings.text(name))
+    if "insecure" not in settings.unfit:
+        for address in addresses:
+            option = settings.setting(name).option_name
+            check_loopback(name, option, address, insecure=settings.flag("insecure"))
+    return addresses
+
+
+def _kafka(settings: Settings) -> tuple[Address, ...]:
+    return _addresses(settings, "kafka.listen")
+
+
+def _http(settings: Settings) -> tuple[Address, ...]:
+    return _addresses(settings, "http.listen")
+
+
+def _nats(settings: Settings) -> Address | ServerAddress | None:
+    server = settings.text("nats.server")
+    if server == "off":
+        return None
+    if server != "embedded":
+        return parse_server(server)
+    text = settings.text("nats.listen")
+    if "," in text:
+        raise SettingInvalid(
+            f"nats.listen: {text!r} does not fit; nats-server listens on one address only: give one, or 0.0.0.0:4222"
+            " for all of this machine"
+        )
+    return _addresses(settings, "nats.listen")[0]
+
+
+def _advertised(settings: Settings) -> None:
+    if "kafka.advertise" not in settings.unfit:
+        addresses = parse_addresses("kafka.listen", settings.text("kafka.listen"))
+        check_advertised(addresses, settings.text("kafka.advertise"))
+
+
+def listening(settings: Settings) -> Listening:
+    """Where the doors listen. Raises SettingInvalid for addresses that do not fit or contradict each other."""
+    doors = Listening(_kafka(settings), _http(settings), _nats(settings))
+    _advertised(settings)
+    return doors
+
+
+def contradictions(settings: Settings) -> Iterator[SettingInvalid]:
+    """Everything for which a node of these settings would not start before it looks at the machine."""
+    checks: tuple[Callable[[Settings], object], ...] = (data_dir, _kafka, _http, _nats, _advertised)
+    said: set[str] = set()
+    for check in checks:
+        try:
+            check(settings)
+        except SettingInvalid as error:
+            if str(error) not in said:
+                said.add(str(error))
+                yield error

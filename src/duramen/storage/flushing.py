@@ -1,0 +1,138 @@
+"""`flush.messages` and `flush.ms`: syncs of logs with durability=os, beside their appends.
+
+One job at a time for all logs that are due, while nothing is copied and no checkpoint begins: a sync that fails must
+not be followed by one that seems to succeed and is believed.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.ports import Clock, FileSystem, Worker
+from duramen.storage.copier import Copier
+from duramen.storage.log import NEVER, Log
+from duramen.storage.rewriting import holds
+from duramen.storage.segment import Segment
+from duramen.storage.syncing import SegmentSync, plan_sync, sync_segments, synced, write_index
+
+__all__ = ["Flusher"]
+
+_RETRY_MS: Final = 1000
+
+
+class _Unsynced:
+    """What of a log its next sync covers: so many records, and by when."""
+
+    __slots__ = ("deadline", "records")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.deadline: Deadline | None = None
+
+
+class Flusher:
+    """Counts what was appended to each log since its last sync, and syncs it when that is due."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        worker: Worker,
+        clock: Clock,
+        deadlines: Deadlines,
+        copier: Copier,
+        on_segment_failure: Callable[[Log, OSError], None],
+    ) -> None:
+        """`on_segment_failure` is told of a log one of whose segments could not be synced."""
+        self._files = files
+        self._worker = worker
+        self._clock = clock
+        self._deadlines = deadlines
+        self._copier = copier
+        self._on_segment_failure = on_segment_failure
+        self._unsynced: dict[Log, _Unsynced] = {}
+        self._due: dict[Log, None] = {}
+        self._running = False
+
+    def appended(self, log: Log, records: int) -> None:
+        """So many records were appended to `log`, whose config has one of the two bounds. Plain."""
+        unsynced = self._unsynced.get(log)
+        if unsynced is None:
+            unsynced = self._unsynced[log] = _Unsynced()
+            if log.config.flush_ms != NEVER:
+                at_ms = self._clock.monotonic_ms() + log.config.flush_ms
+                unsynced.deadline = self._deadlines.at(at_ms, partial(self._now_due, log))
+        unsynced.records += records
+        if unsynced.records >= log.config.flush_messages:
+            self._now_due(log)
+
+    def _now_due(self, log: Log) -> None:
+        self._due[log] = None
+        self._sync_soon()
+
+    def _sync_soon(self) -> None:
+        # A little later: logs that are due at the same time share a job, and copies that waited for one come first.
+        if self._due and not self._running:
+            self._running = True
+            self._worker.soon(self._sync)
+
+    def _sync(self) -> None:
+        logs: list[Log] = []
+        syncs: list[SegmentSync] = []
+
+        def plan() -> Callable[[], list[tuple[SegmentSync, OSError]]]:
+            logs.extend(self._due)
+            self._due = {}
+            for log in logs:
+                self._forget(log)
+                syncs.extend(plan_sync(log, segment) for segment in _unsynced_segments(log))
+            return partial(_sync_job, self._files, syncs)
+
+        self._copier.alone(plan, lambda result: self._synced(logs, syncs, result))
+
+    def _forget(self, log: Log) -> None:
+        unsynced = self._unsynced.pop(log, None)
+        if unsynced is not None and unsynced.deadline is not None:
+            unsynced.deadline.cancel()
+
+    def _synced(
+        self, logs: list[Log], syncs: list[SegmentSync], result: list[tuple[SegmentSync, OSError]] | BaseException
+    ) -> None:
+        self._running = False
+        if isinstance(result, BaseException):
+            # Nothing is known to be synced, and nothing is lost: an index or a directory could not be written.
+            self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, lambda: self._again(logs))
+        elif result:
+            for sync, error in result:
+                sync.segment.suspect = True
+                self._copier.unsynced[sync.segment] = sync.log
+                self._on_segment_failure(sync.log, error)
+            failed = {sync.log for sync, _ in result}
+            self._again([log for log in logs if log not in failed])  # their directories were left
+        else:
+            for sync in syncs:
+                # A checkpoint that began before may have found a segment's sync failing: ours then proves nothing.
+                if holds(sync.log, sync.segment) and not sync.segment.suspect:
+                    synced(sync)
+        self._sync_soon()
+
+    def _again(self, logs: list[Log]) -> None:
+        for log in logs:
+            self._now_due(log)
+
+
+def _unsynced_segments(log: Log) -> Iterator[Segment]:
+    """The segments with bytes in their files that no sync has covered, newest first."""
+    if log.deleted or log.failed or log.durability != "os":
+        return
+    for segment in reversed(log.segments):
+        if segment.copied > segment.synced and not segment.volatile:
+            yield segment
+        elif segment.copied:
+            return
+
+
+def _sync_job(files: FileSystem, syncs: list[SegmentSync]) -> list[tuple[SegmentSync, OSError]]:
+    for sync in syncs:
+        write_index(files, sync)
+    return sync_segments(files, syncs)

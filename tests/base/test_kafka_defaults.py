@@ -1,0 +1,90 @@
+"""Where a setting's name is Kafka's, so is its default, or the catalogue says what Kafka's is and why ours is another.
+
+The list is Apache Kafka's documentation of its broker and topic configs, version 4.0; None is its `null`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+
+from duramen.base.catalogue import BROKER, STREAM
+from duramen.base.settings import Setting, Value
+
+NO_BOUND: Final = 9223372036854775807
+
+BROKER_DEFAULTS: Final[Mapping[str, Value | None]] = {
+    "node.id": None,
+    "auto.create.topics.enable": True,
+    "num.partitions": 1,
+    "message.max.bytes": 1048588,
+    "socket.request.max.bytes": 104857600,
+    "fetch.max.bytes": 57671680,
+    "connections.max.idle.ms": 600000,
+    "log.cleanup.policy": "delete",
+    "log.retention.ms": None,
+    "log.retention.bytes": -1,
+    "log.segment.bytes": 1073741824,
+    "log.roll.ms": None,
+    "log.segment.delete.delay.ms": 60000,
+    "log.flush.interval.messages": NO_BOUND,
+    "log.flush.interval.ms": None,
+    "log.retention.check.interval.ms": 300000,
+    "log.message.timestamp.type": "CreateTime",
+    "log.message.timestamp.before.max.ms": NO_BOUND,
+    "log.message.timestamp.after.max.ms": 3600000,
+    "compression.type": "producer",
+    "min.insync.replicas": 1,
+    "group.initial.rebalance.delay.ms": 3000,
+    "group.min.session.timeout.ms": 6000,
+    "group.max.session.timeout.ms": 1800000,
+    "group.max.size": 2147483647,
+    "offsets.topic.num.partitions": 50,
+    "offsets.retention.minutes": 10080,
+    "offsets.retention.check.interval.ms": 600000,
+    "offset.metadata.max.bytes": 4096,
+    "producer.id.expiration.ms": 86400000,
+}
+
+TOPIC_DEFAULTS: Final[Mapping[str, Value | None]] = {
+    "cleanup.policy": "delete",
+    "retention.ms": 604800000,
+    "retention.bytes": -1,
+    "segment.bytes": 1073741824,
+    "segment.ms": 604800000,
+    "file.delete.delay.ms": 60000,
+    "max.message.bytes": 1048588,
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": NO_BOUND,
+    "message.timestamp.after.max.ms": 3600000,
+    "compression.type": "producer",
+    "min.insync.replicas": 1,
+    "delete.retention.ms": 86400000,
+    "min.cleanable.dirty.ratio": 0.5,
+    "min.compaction.lag.ms": 0,
+    "max.compaction.lag.ms": NO_BOUND,
+    "flush.messages": NO_BOUND,
+    "flush.ms": NO_BOUND,
+    "index.interval.bytes": 4096,
+    "segment.index.bytes": 10485760,
+    "segment.jitter.ms": 0,
+    "preallocate": False,
+    "unclean.leader.election.enable": False,
+    "leader.replication.throttled.replicas": "",
+    "follower.replication.throttled.replicas": "",
+    "remote.storage.enable": False,
+    "local.retention.ms": -2,
+    "local.retention.bytes": -2,
+}
+
+
+@pytest.mark.parametrize(
+    ("catalogue", "defaults"), [(BROKER, BROKER_DEFAULTS), (STREAM, TOPIC_DEFAULTS)], ids=["broker", "topic"]
+)
+def test_defaults_are_kafkas(catalogue: Mapping[str, Setting], defaults: Mapping[str, Value | None]) -> None:
+    ours = {name: setting for name, setting in catalogue.items() if setting.kafka}
+    assert set(ours) == set(defaults)
+    different = [name for name, setting in ours.items() if repr(setting.default) != repr(defaults[name])]
+    assert different == [name for name, setting in ours.items() if setting.deviation]
+    for setting in catalogue.values():
+        assert bool(setting.deviation) == bool(setting.kafka_default)
