@@ -1,0 +1,66 @@
+"""What consumers of a group say to each other through the broker: subscriptions and assignments. Pure.
+
+int16 version, then the message; what newer versions add stands behind and may be left unread
+https://kafka.apache.org/protocol (ConsumerProtocolSubscription, ConsumerProtocolAssignment)
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from duramen.base.errors import RequestInvalid
+from duramen.codec.kafka.schema import Schema
+
+__all__ = ["decode_assignment", "decode_subscription", "encode_assignment", "encode_subscription"]
+
+_NEVER: Final = 1 << 14  # these messages have no flexible versions
+_VERSION: Final = b"\0\0"
+
+_SUBSCRIPTION: Final = Schema(
+    "ConsumerProtocolSubscription",
+    _NEVER,
+    """
+    topics []string
+    user_data bytes?
+    """,
+)
+_ASSIGNMENT: Final = Schema(
+    "ConsumerProtocolAssignment",
+    _NEVER,
+    """
+    assigned_partitions []
+      topic string
+      partitions []int32
+    user_data bytes?
+    """,
+)
+
+
+def encode_subscription(topics: Iterable[str]) -> bytes:
+    """What a member that wants these topics says."""
+    return _VERSION + _SUBSCRIPTION.encode(0, {"topics": list(topics), "user_data": None})
+
+
+def decode_subscription(data: bytes) -> list[str]:
+    """The topics that a member wants. Raises RequestInvalid."""
+    topics: list[str] = _SUBSCRIPTION.decode(0, _body(data))["topics"]
+    return topics
+
+
+def encode_assignment(partitions: Mapping[str, Sequence[int]]) -> bytes:
+    """Which partitions of which topics a member gets."""
+    topics = [{"topic": topic, "partitions": list(indexes)} for topic, indexes in partitions.items()]
+    return _VERSION + _ASSIGNMENT.encode(0, {"assigned_partitions": topics, "user_data": None})
+
+
+def decode_assignment(data: bytes) -> dict[str, list[int]]:
+    """Which partitions of which topics a member got; none where there is nothing. Raises RequestInvalid."""
+    if not data:
+        return {}
+    topics = _ASSIGNMENT.decode(0, _body(data))["assigned_partitions"]
+    return {topic["topic"]: topic["partitions"] for topic in topics}
+
+
+def _body(data: bytes) -> bytes:
+    if len(data) < len(_VERSION) or data[0] & 0x80:
+        raise RequestInvalid("a consumer's message to its group has no version")
+    return data[len(_VERSION) :]
