@@ -73,14 +73,14 @@ def test_json_says_everything(duramen: Run, node: NodeProcess, stream_name: str)
             producer.produce(stream_name, None, key=odd, timestamp_ms=T0 + 1)
             producer.produce(stream_name, odd, timestamp_ms=T0 + 2, headers=[(b"h", odd)])
     ended = duramen("consume", stream_name, "--format", "json")
-    encoded = base64.b64encode(odd).decode()
+    encoded = {"base64": base64.b64encode(odd).decode()}
     expected: list[dict[str, object]] = [
-        {"key": "k", "value": "süß\n", "headers": [{"name": "h", "value": "1"}, {"name": "h", "value": None}]},
-        {"key_base64": encoded, "value": None, "headers": []},
-        {"key": None, "value_base64": encoded, "headers": [{"name": "h", "value_base64": encoded}]},
+        {"key": "k", "value": "süß\n", "headers": [["h", "1"], ["h", None]]},
+        {"key": encoded, "value": None, "headers": []},
+        {"key": None, "value": encoded, "headers": [["h", encoded]]},
     ]
     assert [json.loads(line) for line in ended.out.splitlines()] == [
-        {"stream": stream_name, "partition": 0, "offset": offset, "timestamp_ms": T0 + offset, **document}
+        {"topic": stream_name, "partition": 0, "offset": offset, "timestamp": T0 + offset, **document}
         for offset, document in enumerate(expected)
     ]
 
@@ -171,7 +171,7 @@ def test_what_cannot_be_read_is_one_line(duramen: Run, stream: str, words: tuple
 
 @pytest.mark.parametrize(
     "words",
-    [(), ("STREAM", "--offset", "soon"), ("STREAM", "--offset", "-1"), ("STREAM", "-n", "-1"), ("STREAM", "-n", "x"),
+    [(), ("STREAM", "--offset", "soon"), ("STREAM", "--offset", "--1"), ("STREAM", "-n", "-1"), ("STREAM", "-n", "x"),
      ("STREAM", "--format", "xml"), ("STREAM", "--partition", "x"), ("STREAM", "--wrong"), ("STREAM", "more")],
 )  # fmt: skip
 def test_wrong_usage(duramen: Run, stream: str, words: tuple[str, ...]) -> None:
@@ -183,7 +183,7 @@ def test_wrong_usage(duramen: Run, stream: str, words: tuple[str, ...]) -> None:
 def test_an_offset_needs_a_partition(duramen: Run, stream: str) -> None:
     ended = duramen("consume", stream, "--offset", "3")
     assert (ended.code, ended.out) == (2, "")
-    assert f"stream {stream} has 2 partitions: an --offset needs a --partition" in ended.err
+    assert f"stream {stream} has 2 partitions: an --offset N needs a --partition" in ended.err
 
 
 def test_something_else_listens_there(node: NodeProcess) -> None:

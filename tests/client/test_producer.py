@@ -1,5 +1,6 @@
 """Writing: order, partitions, and batches that have to be sent again."""
 
+import signal
 import threading
 from collections.abc import Callable
 
@@ -11,7 +12,7 @@ from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from duramen.base.errors import BatchTooLarge, RequestTimedOut, ServerUnreachable, StreamNotFound
 from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
 from duramen.client.connection import Connection
-from duramen.codec.batch import batches, records
+from duramen.codec.batch import HEADER_BYTES, batches, records
 from duramen.codec.compression import CODECS
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
@@ -174,3 +175,69 @@ class TestErrors:
             producer.flush()
             assert producer.acknowledged == 1
             assert read(cluster, "s", 0) == [b"x"]
+
+
+def test_batches_fit_the_stream(cluster: Cluster, stream_name: str) -> None:
+    """However many headers and small records they are made of."""
+    Admin(cluster).create_stream(stream_name, 1, {"max.message.bytes": "2000"})
+    with Producer(cluster, batch_bytes=2000 - HEADER_BYTES) as producer:
+        for number in range(1000):
+            producer.produce(stream_name, b"%d" % number, headers=[(b"n", b"x")] * (number % 7))
+    assert read(cluster, stream_name, 0) == [b"%d" % number for number in range(1000)]
+    assert (producer.acknowledged, producer.unacknowledged, producer.in_doubt) == (1000, 0, 0)
+
+
+def test_what_was_refused_is_in_no_doubt(cluster: Cluster, stream_name: str) -> None:
+    Admin(cluster).create_stream(stream_name, 1, {"max.message.bytes": "2000"})
+    producer = Producer(cluster)
+    producer.produce(stream_name, b"small")
+    producer.flush()
+    producer.produce(stream_name, b"x" * 3000)
+    producer.produce(stream_name, b"y" * 3000)
+    with pytest.raises(BatchTooLarge):
+        producer.flush()
+    assert (producer.acknowledged, producer.unacknowledged, producer.in_doubt) == (1, 2, 0)
+
+
+def test_what_a_lost_node_was_sent_is_in_doubt(new_node: Callable[..., NodeProcess]) -> None:
+    with new_node() as node, Cluster(node.kafka, timeout_s=0.5) as cluster:
+        Admin(cluster).create_stream("s", 1)
+        producer = Producer(cluster)
+        producer.produce("s", b"1")
+        producer.flush()
+        producer.produce("s", b"2")
+        node.signal(signal.SIGSTOP)
+        with pytest.raises(RequestTimedOut):
+            producer.flush()
+        assert (producer.acknowledged, producer.unacknowledged, producer.in_doubt) == (1, 1, 1)
+        node.signal(signal.SIGCONT)
+
+
+def test_without_acknowledgements_it_waits_until_all_is_taken(cluster: Cluster, stream: str) -> None:
+    with Producer(cluster, acks=0, batch_bytes=2000) as producer:
+        for number in range(3000):
+            producer.produce(stream, b"%d" % number, partition=1)
+    assert (producer.sent, producer.acknowledged, producer.unacknowledged) == (3000, 0, 0)
+    assert read(cluster, stream, 1) == [b"%d" % number for number in range(3000)]
+
+
+def test_without_acknowledgements_nothing_is_sent_twice(new_node: Callable[..., NodeProcess]) -> None:
+    with new_node() as node, Cluster(node.kafka, timeout_s=2) as cluster:
+        Admin(cluster).create_stream("s", 1)
+        producer = Producer(cluster, acks=0)
+        producer.produce("s", b"1")
+        producer.flush()
+        node.kill()
+        producer.produce("s", b"2")
+        with pytest.raises(ServerUnreachable):
+            producer.flush()
+        assert producer.sent == 1
+        with pytest.raises(ServerUnreachable):
+            producer.flush()
+
+
+def test_acks_of_the_leader_alone(cluster: Cluster, stream: str) -> None:
+    with Producer(cluster, acks=1) as producer:
+        producer.produce(stream, b"1", partition=0)
+    assert producer.acknowledged == 1
+    assert read(cluster, stream, 0) == [b"1"]

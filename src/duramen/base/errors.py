@@ -30,6 +30,7 @@ __all__ = [
     "HostRefused",
     "IllegalGeneration",
     "InconsistentProtocol",
+    "InputInvalid",
     "LogDamaged",
     "MemberIdRequired",
     "MethodNotAllowed",
@@ -120,6 +121,14 @@ class RequestInvalid(DuramenError):
     """A request contradicts itself or the protocol."""
 
     id = "request-invalid"
+
+
+class InputInvalid(DuramenError):
+    """What `duramen produce` read is no record in the format named; the message says which line, and why."""
+
+    id = "input-invalid"
+    safe = "The records of the lines before it are written; that line and those after it are not."
+    remedy = "Mend the line and repeat from it, or choose another `--format`."
 
 
 class NatsProtocolInvalid(DuramenError):

@@ -7,6 +7,7 @@ from duramen.client.admin import Admin
 from duramen.client.cluster import Cluster, Topic, TopicPartition
 from duramen.client.consumer import Consumer
 from duramen.client.fetched import Isolation
+from duramen.client.group import Member
 from duramen.client.producer import Producer
 
-__all__ = ["Admin", "Cluster", "Consumer", "Isolation", "Producer", "Topic", "TopicPartition"]
+__all__ = ["Admin", "Cluster", "Consumer", "Isolation", "Member", "Producer", "Topic", "TopicPartition"]

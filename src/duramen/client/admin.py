@@ -1,7 +1,7 @@
-"""Creating and deleting streams through the Kafka door."""
+"""Creating and deleting streams, and their configs, through the Kafka door."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from duramen.client.answers import failure
 from duramen.client.cluster import Cluster
@@ -10,6 +10,8 @@ from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 
 __all__ = ["Admin"]
+
+_TOPIC: Final = 2  # the resource type
 
 
 class Admin:
@@ -37,6 +39,14 @@ class Admin:
             f"deleting {name}",
         )
         self._cluster.forget([name])
+
+    def stream_configs(self, name: str, keys: Sequence[str] | None = None) -> dict[str, str | None]:
+        """The configs of a stream, those of `keys` or all, as text. Raises StreamNotFound or ServerUnreachable."""
+        resource = {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": keys}
+        (answer,) = self._cluster.ask(ApiKey.DESCRIBE_CONFIGS, {"resources": [resource]})["results"]
+        if answer["error_code"] != ErrorCode.NONE:
+            raise failure(answer["error_code"], f"the configs of {name}", answer["error_message"])
+        return {config["name"]: config["value"] for config in answer["configs"]}
 
     def _change(self, api: ApiKey, message: dict[str, Any], answers: str, what: str) -> None:
         timeout_s = self._cluster.timeout_s

@@ -81,16 +81,20 @@ class Connection:
         _, frame, start = self.receive(sent, wait_s=wait_s)
         return RESPONSES[api].decode(version, frame, start)
 
-    def send(self, api: ApiKey, body: Sequence[Buffer]) -> int:
-        """Send a request of the version that `version` says; returns what `receive` wants. Raises ServerUnreachable."""
-        return self._send(api, self.version(api), body)
+    def send(self, api: ApiKey, body: Sequence[Buffer], *, answered: bool = True) -> int:
+        """Send a request of the version that `version` says; returns what `receive` wants. Raises ServerUnreachable.
 
-    def _send(self, api: ApiKey, version: int, body: Sequence[Buffer]) -> int:
+        A request that is not `answered`, Produce with acks=0, is not received.
+        """
+        return self._send(api, self.version(api), body, answered=answered)
+
+    def _send(self, api: ApiKey, version: int, body: Sequence[Buffer], *, answered: bool = True) -> int:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         size = sum(map(len, body))
         head = encode_request(api, version, self._correlation_id, self._client_id, b"")
         length = int.from_bytes(head[:4], "big") + size
-        self._waiting[self._correlation_id] = (api, version)
+        if answered:
+            self._waiting[self._correlation_id] = (api, version)
         deadline = time.monotonic() + self._timeout_s
         try:
             if size < 64 * 1024:

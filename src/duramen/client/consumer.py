@@ -8,10 +8,10 @@ from duramen.base.errors import DuramenError, OffsetOutOfRange, RequestTimedOut,
 from duramen.client.answers import PASSING, failure
 from duramen.client.cluster import Cluster, Patience, TopicPartition
 from duramen.client.connection import Connection
+from duramen.client.coordinator import Coordinator
 from duramen.client.fetched import Fetched, Isolation, whole_batches
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.fetch import FetchPartition, FetchRequest, FetchTopic, decode_response, encode_request
-from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 
 __all__ = ["EARLIEST", "LATEST", "Consumer"]
@@ -99,35 +99,7 @@ class Consumer:
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Store the next offsets of a consumer group that has no members. Raises ServerUnreachable, RequestInvalid …"""
-        topics: dict[str, list[dict[str, Any]]] = {}
-        for at, offset in offsets.items():
-            one = {"partition_index": at.partition, "committed_offset": offset, "committed_metadata": ""}
-            topics.setdefault(at.topic, []).append(one)
-        asked = {
-            "group_id": group,
-            "generation_id_or_member_epoch": -1,
-            "member_id": "",
-            "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
-        }
-        patience = Patience(self.cluster.timeout_s)
-        while (error := self._commit(group, asked)) is not None:
-            patience.pause(error)
-
-    def _commit(self, group: str, asked: Message) -> DuramenError | None:
-        found = self.cluster.ask(ApiKey.FIND_COORDINATOR, {"key": group, "coordinator_keys": [group]})
-        coordinator = found["coordinators"][0] if found["coordinators"] else found
-        codes = [coordinator["error_code"]]
-        if codes == [ErrorCode.NONE]:
-            self.cluster.learn(coordinator["node_id"], coordinator["host"], coordinator["port"])
-            answer = self.cluster.node(coordinator["node_id"]).request(ApiKey.OFFSET_COMMIT, asked)
-            codes = [partition["error_code"] for topic in answer["topics"] for partition in topic["partitions"]]
-        failed = [code for code in codes if code != ErrorCode.NONE]
-        if not failed:
-            return None
-        error = failure(failed[0], f"group {group}")
-        if failed[0] not in PASSING:
-            raise error
-        return error
+        Coordinator(self.cluster, group).commit(offsets)
 
     # -- many partitions ----------------------------------------------------------------------------
 

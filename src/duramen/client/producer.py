@@ -10,7 +10,7 @@ a crash is stored again.
 import random
 import time
 from collections import deque
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from duramen.base.errors import DuramenError, RequestTimedOut, ServerUnreachable, StreamNotFound
 from duramen.client.answers import PASSING, failure
@@ -26,9 +26,11 @@ from duramen.codec.partitioner import partition_of
 __all__ = ["Producer"]
 
 _REQUESTS_AHEAD: Final = 5  # the broker remembers the last five batches of a producer and partition
+_MAYBE_STORED: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 _SEQUENCES: Final = 1 << 31
 _BATCH_BYTES: Final = 512 * 1024
-_ALL: Final = -1
+_RECORD_BYTES: Final = 36  # the most that a record has beside its key, value and headers
+_HEADER_BYTES: Final = 10  # the most that a record's header has beside its name and value
 
 
 class _Open:
@@ -46,12 +48,14 @@ class _Open:
 class _Batch:
     """A sealed batch until it is acknowledged."""
 
-    __slots__ = ("at", "data", "sent")
+    __slots__ = ("at", "count", "data", "sent", "tries")
 
-    def __init__(self, at: TopicPartition, data: bytearray) -> None:
+    def __init__(self, at: TopicPartition, data: bytearray, count: int) -> None:
         self.at = at
         self.data = data
-        self.sent = False
+        self.count = count
+        self.sent = False  # under way now
+        self.tries = 0  # how often it was sent without being told that it is not stored
 
 
 class _Request:
@@ -68,9 +72,16 @@ class _Request:
 class Producer:
     """Writes to any partitions of a cluster. `flush` (or leaving the `with` block) waits until all is acknowledged."""
 
-    def __init__(self, cluster: Cluster, *, codec: int = 0, batch_bytes: int = _BATCH_BYTES) -> None:
-        """`codec` is a compression codec's number; a batch is sent when it has `batch_bytes` before compression."""
+    def __init__(
+        self, cluster: Cluster, *, codec: int = 0, batch_bytes: int = _BATCH_BYTES, acks: Literal[-1, 0, 1] = -1
+    ) -> None:
+        """`codec` is a compression codec's number; a batch is sent when it has `batch_bytes` before compression.
+
+        `acks` is Kafka's, -1 for all. With 0 nothing is sent twice, and `sent` counts what was sent to a broker that
+        still answered afterwards.
+        """
         self._cluster = cluster
+        self._acks = acks
         self._codec = codec
         self._batch_bytes = batch_bytes
         self._producer_id = self._producer_epoch = -1
@@ -79,9 +90,12 @@ class Producer:
         self._batches: dict[TopicPartition, deque[_Batch]] = {}  # sealed and not acknowledged, in order
         self._requests: deque[_Request] = deque()
         self._failed: DuramenError | None = None
+        self._unsettled: dict[Connection, int] = {}
         self._sticky: dict[str, int] = {}
         self.acknowledged = 0
         """How many records are stored."""
+        self.sent = 0
+        """With acks=0: how many records were sent."""
 
     def __enter__(self) -> Self:
         return self
@@ -89,6 +103,18 @@ class Producer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.flush()
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many records were produced and are not acknowledged."""
+        return sum(batch.count for batch in self._open.values()) + sum(
+            batch.count for waiting in self._batches.values() for batch in waiting
+        )
+
+    @property
+    def in_doubt(self) -> int:
+        """How many of those were sent, so that they may be stored."""
+        return sum(batch.count for waiting in self._batches.values() for batch in waiting if batch.tries)
 
     # -- records ------------------------------------------------------------------------------------
 
@@ -121,7 +147,9 @@ class Producer:
         """
         at = TopicPartition(topic, self.partition(topic, key) if partition is None else partition)
         batch = self._open.get(at)
-        size = (len(key) if key else 0) + (len(value) if value else 0)
+        size = _RECORD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+        for name, content in headers:
+            size += _HEADER_BYTES + len(name) + (len(content) if content else 0)
         if batch is not None and batch.size + size > self._batch_bytes:
             self._close_batch(at)
             batch = None
@@ -151,19 +179,21 @@ class Producer:
         return batch
 
     def _seal(self, at: TopicPartition) -> None:
-        if self._open[at].count and self._producer_id < 0:
+        if self._open[at].count and self._producer_id < 0 and self._acks:
             self._init_producer_id()  # may raise: the records are still there for the next attempt
         gathered = self._open.pop(at)
         if not gathered.count:
             return
-        sequence = self._sequences.get(at, 0)
-        self._sequences[at] = (sequence + gathered.count) % _SEQUENCES
+        sequence = -1
+        if self._acks:
+            sequence = self._sequences.get(at, 0)
+            self._sequences[at] = (sequence + gathered.count) % _SEQUENCES
         data = seal(
             b"".join(gathered.parts), gathered.count, gathered.base_timestamp, gathered.max_timestamp,
             codec=self._codec, producer_id=self._producer_id, producer_epoch=self._producer_epoch,
             base_sequence=sequence,
         )  # fmt: skip
-        self._batches.setdefault(at, deque()).append(_Batch(at, data))
+        self._batches.setdefault(at, deque()).append(_Batch(at, data, gathered.count))
 
     def _init_producer_id(self) -> None:
         patience = Patience(self._cluster.timeout_s)
@@ -188,6 +218,17 @@ class Producer:
         while self._batches:
             self._send_ready()
             self._receive()
+        self._settle()
+
+    def _settle(self) -> None:
+        """With acks=0: wait until the brokers have read everything, which they say by answering something else."""
+        unsettled, self._unsettled = self._unsettled, {}
+        for connection, count in unsettled.items():
+            try:
+                connection.request(ApiKey.METADATA, {"topics": [], "allow_auto_topic_creation": False})
+            except ServerUnreachable as error:
+                raise self._fail(error) from None
+            self.sent += count
 
     def _send_ready(self) -> None:
         """Send what is sealed, waiting where enough is under way. Raises as `produce`."""
@@ -218,11 +259,21 @@ class Producer:
         for batch in batches:
             topics.setdefault(batch.at.topic, []).append(PartitionData(batch.at.partition, memoryview(batch.data)))
         request = ProduceRequest(
-            None, _ALL, int(1000 * self._cluster.timeout_s), [TopicData(name, data) for name, data in topics.items()]
+            None,
+            self._acks,
+            int(1000 * self._cluster.timeout_s),
+            [TopicData(name, data) for name, data in topics.items()],
         )
         for batch in batches:
             batch.sent = True
+            batch.tries += 1
         body = encode_request(connection.version(ApiKey.PRODUCE), request)
+        if not self._acks:
+            connection.send(ApiKey.PRODUCE, body, answered=False)
+            for batch in batches:
+                self._unsettled[connection] = self._unsettled.get(connection, 0) + batch.count
+                self._remove(batch)
+            return
         self._requests.append(_Request(connection, connection.send(ApiKey.PRODUCE, body), batches))
 
     def _receive(self) -> None:
@@ -251,17 +302,21 @@ class Producer:
                 refused = failure(code, f"writing to {batch.at}", answer.message)
                 # After a batch that failed for the moment, those behind it are out of order: not their fault.
                 follows = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._batches[batch.at][0] is not batch
+                batch.tries -= code not in _MAYBE_STORED
                 if code not in PASSING and not follows:
                     raise self._fail(refused)
                 passing = refused
         return passing
 
     def _acknowledge(self, batch: _Batch) -> None:
+        self._remove(batch)
+        self.acknowledged += batch.count
+
+    def _remove(self, batch: _Batch) -> None:
         waiting = self._batches[batch.at]
         waiting.remove(batch)
         if not waiting:
             del self._batches[batch.at]
-        self.acknowledged += int.from_bytes(batch.data[57:61], "big")
 
     def _fail(self, error: DuramenError) -> DuramenError:
         self._failed = error
@@ -270,6 +325,8 @@ class Producer:
 
     def _recover(self, error: DuramenError) -> None:
         """Send again what is not acknowledged, with the same sequences, until nothing fails. Raises as `produce`."""
+        if not self._acks:
+            raise self._fail(error)
         patience = Patience(2 * self._cluster.timeout_s)
         why: DuramenError | None = error
         while why is not None:
@@ -301,5 +358,5 @@ class Producer:
         return error
 
     def _gave_up(self, error: DuramenError) -> DuramenError:
-        left = sum(int.from_bytes(batch.data[57:61], "big") for waiting in self._batches.values() for batch in waiting)
+        left = sum(batch.count for waiting in self._batches.values() for batch in waiting)
         return RequestTimedOut(f"{left} records are not acknowledged: {error}")

@@ -1,0 +1,152 @@
+"""The broker that keeps a consumer group: finding it, asking it, and the group's committed offsets."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from duramen.base.errors import DuramenError, ServerUnreachable
+from duramen.client.answers import PASSING, failure
+from duramen.client.cluster import Cluster, Patience, TopicPartition
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.schema import Message
+from duramen.codec.kafka.versions import ApiKey
+
+__all__ = ["NOBODY", "Coordinator", "Generation"]
+
+
+_T = TypeVar("_T")
+
+
+class Generation(NamedTuple):
+    """Who somebody is in a group: its member id, and the generation that it takes part in."""
+
+    number: int
+    member_id: str
+
+
+NOBODY = Generation(-1, "")
+"""Somebody who is no member: may commit while the group has none."""
+
+
+class Coordinator:
+    """A consumer group's coordinator. Not thread-safe, as the cluster that it uses."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self.group = group
+        self._cluster = cluster
+        self._node_id: int | None = None
+
+    def ask(self, api: ApiKey, message: Mapping[str, object], *, wait_s: float = 0.0) -> Message:
+        """Ask it; the answer may have an error code of its own, which `forget` may be needed for.
+
+        Raises ServerUnreachable, or what is wrong with the group's id.
+        """
+        node_id = self._find()
+        try:
+            return self._cluster.node(node_id).request(api, message, wait_s=wait_s)
+        except ServerUnreachable:
+            self.forget()
+            raise
+
+    def forget(self) -> None:
+        """Look for it anew next time."""
+        self._node_id = None
+
+    def _find(self) -> int:
+        patience = Patience(self._cluster.timeout_s)
+        while self._node_id is None:
+            asked = {"key": self.group, "coordinator_keys": [self.group]}
+            found = self._cluster.ask(ApiKey.FIND_COORDINATOR, asked)
+            coordinator = found["coordinators"][0] if found["coordinators"] else found
+            code = coordinator["error_code"]
+            if code == ErrorCode.NONE:
+                self._cluster.learn(coordinator["node_id"], coordinator["host"], coordinator["port"])
+                self._node_id = coordinator["node_id"]
+                break
+            error = failure(code, f"group {self.group}", coordinator["error_message"])
+            if code not in PASSING:
+                raise error
+            patience.pause(error)
+        return self._node_id
+
+    # -- offsets ------------------------------------------------------------------------------------
+
+    def committed(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The next offsets that the group has committed, of those partitions that it has any of.
+
+        Raises ServerUnreachable or what the broker says, once the timeout is over.
+        """
+        topics = _by_topic((at, at.partition) for at in wanted)
+        asked_topics = [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
+        asked = {
+            "group_id": self.group,
+            "topics": asked_topics,
+            "groups": [{"group_id": self.group, "member_id": None, "topics": asked_topics}],
+        }
+        patience = Patience(self._cluster.timeout_s)
+        while True:
+            found: dict[TopicPartition, int] = {}
+            error = self._committed(asked, found)
+            if error is None:
+                return found
+            patience.pause(error)
+
+    def _committed(self, asked: Message, found: dict[TopicPartition, int]) -> DuramenError | None:
+        try:
+            answer = self.ask(ApiKey.OFFSET_FETCH, asked)
+        except ServerUnreachable as lost:
+            return lost
+        group = answer["groups"][0] if answer["groups"] else answer
+        codes = [group["error_code"]]
+        for topic in group["topics"]:
+            for partition in topic["partitions"]:
+                codes.append(partition["error_code"])
+                if partition["committed_offset"] >= 0:
+                    found[TopicPartition(topic["name"], partition["partition_index"])] = partition["committed_offset"]
+        return self._passing(codes)
+
+    def commit(self, offsets: Mapping[TopicPartition, int], member: Generation = NOBODY) -> None:
+        """Store the group's next offsets.
+
+        Raises UnknownMember, IllegalGeneration or RebalanceInProgress where the group does not take them from
+        `member` now; ServerUnreachable or what else the broker says, once the timeout is over.
+        """
+        topics: dict[str, list[dict[str, Any]]] = _by_topic(
+            (at, {"partition_index": at.partition, "committed_offset": offset, "committed_metadata": ""})
+            for at, offset in offsets.items()
+        )
+        asked = {
+            "group_id": self.group,
+            "generation_id_or_member_epoch": member.number,
+            "member_id": member.member_id,
+            "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+        }
+        patience = Patience(self._cluster.timeout_s)
+        while (error := self._commit(asked)) is not None:
+            patience.pause(error)
+
+    def _commit(self, asked: Message) -> DuramenError | None:
+        try:
+            answer = self.ask(ApiKey.OFFSET_COMMIT, asked)
+        except ServerUnreachable as lost:
+            return lost
+        return self._passing(
+            [partition["error_code"] for topic in answer["topics"] for partition in topic["partitions"]]
+        )
+
+    def _passing(self, codes: Iterable[int]) -> DuramenError | None:
+        """None where nothing failed, or why to ask again; raises what will not pass."""
+        failed = [code for code in codes if code != ErrorCode.NONE]
+        if not failed:
+            return None
+        error = failure(failed[0], f"group {self.group}")
+        if failed[0] not in PASSING:
+            raise error
+        self.forget()
+        return error
+
+
+def _by_topic(pairs: Iterable[tuple[TopicPartition, _T]]) -> dict[str, list[_T]]:
+    topics: dict[str, list[_T]] = {}
+    for at, one in pairs:
+        topics.setdefault(at.topic, []).append(one)
+    return topics

@@ -1,0 +1,211 @@
+"""Being a member of a consumer group, among members of this client and of others."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Consumer as Librdkafka
+from confluent_kafka import TopicPartition as LibrdkafkaPartition
+
+from duramen.base.errors import GroupIdInvalid, InconsistentProtocol, StreamNotFound
+from duramen.client import Admin, Cluster, Consumer, Member, TopicPartition
+from duramen.client.coordinator import Coordinator
+from duramen.codec.kafka.versions import ApiKey
+from duramen.node.process import NodeProcess
+
+DEADLINE_S = 30
+
+
+@pytest.fixture
+def group(stream: str) -> str:
+    return f"{stream}-group"
+
+
+@pytest.fixture
+def new_member(node: NodeProcess, stream: str, group: str) -> Iterator[Callable[[], Member]]:
+    """Makes members with connections of their own, which hear of everything at their next heartbeat."""
+    made: list[tuple[Cluster, Member]] = []
+
+    def make() -> Member:
+        cluster = Cluster(node.kafka, timeout_s=20)
+        member = Member(cluster, group, [stream], heartbeat_ms=0)
+        made.append((cluster, member))
+        return member
+
+    yield make
+    for cluster, member in made:
+        member.leave()
+        cluster.close()
+
+
+def partitions(member: Member) -> list[int]:
+    return sorted(at.partition for at in member.assigned)
+
+
+def join_together(*members: Member) -> None:
+    """All at once: each waits for the others."""
+    threads = [threading.Thread(target=member.join) for member in members]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+
+
+def kick_out(cluster: Cluster, group: str) -> None:
+    """All members, as if they had been silent for too long."""
+    coordinator = Coordinator(cluster, group)
+    (described,) = coordinator.ask(ApiKey.DESCRIBE_GROUPS, {"groups": [group]})["groups"]
+    members = [{"member_id": member["member_id"]} for member in described["members"]]
+    assert members
+    coordinator.ask(ApiKey.LEAVE_GROUP, {"group_id": group, "members": members})
+
+
+def test_alone_it_gets_everything_and_commits(
+    node: NodeProcess, stream: str, group: str, new_member: Callable[[], Member]
+) -> None:
+    member = new_member()
+    assert not member.heartbeat()
+    member.join()
+    assert partitions(member) == [0, 1, 2]
+    assert member.committed() == {}
+    assert member.heartbeat()
+    assert member.commit({TopicPartition(stream, 1): 5, TopicPartition(stream, 2): 0})
+    assert member.commit({})
+    assert member.committed() == {TopicPartition(stream, 1): 5, TopicPartition(stream, 2): 0}
+    theirs = Librdkafka({"bootstrap.servers": node.kafka, "group.id": group})
+    found = theirs.committed([LibrdkafkaPartition(stream, index) for index in range(3)], timeout=10)
+    theirs.close()
+    assert [one.offset for one in found] == [-1001, 5, 0]
+    member.leave()
+    assert member.assigned == ()
+    assert not member.heartbeat()
+
+
+def test_members_share_and_take_over(stream: str, new_member: Callable[[], Member]) -> None:
+    one, two = new_member(), new_member()
+    one.join()
+    first = threading.Thread(target=two.join)
+    first.start()
+    while one.heartbeat():
+        pass
+    # While the group waits for it, it may still commit what it has done.
+    assert one.commit({TopicPartition(stream, 0): 3})
+    one.join()
+    first.join(DEADLINE_S)
+    assert sorted(partitions(one) + partitions(two)) == [0, 1, 2]
+    assert {len(one.assigned), len(two.assigned)} == {1, 2}
+    one.leave()
+    while two.heartbeat():
+        pass
+    two.join()
+    assert partitions(two) == [0, 1, 2]
+    assert two.committed() == {TopicPartition(stream, 0): 3}
+
+
+def test_more_members_than_partitions(new_member: Callable[[], Member]) -> None:
+    members = [new_member() for _ in range(4)]
+    join_together(*members)
+    while not all([member.heartbeat() for member in members]):
+        join_together(*members)
+    assert sorted(len(member.assigned) for member in members) == [0, 1, 1, 1]
+    assert sorted(index for member in members for index in partitions(member)) == [0, 1, 2]
+
+
+def test_who_was_given_up_commits_nothing_and_joins_again(
+    cluster: Cluster, stream: str, group: str, new_member: Callable[[], Member]
+) -> None:
+    member = new_member()
+    member.join()
+    assert member.commit({TopicPartition(stream, 0): 1})
+    kick_out(cluster, group)
+    assert not member.commit({TopicPartition(stream, 0): 2})
+    assert not member.commit({TopicPartition(stream, 0): 2})
+    assert not member.heartbeat()
+    member.join()
+    assert partitions(member) == [0, 1, 2]
+    assert member.committed() == {TopicPartition(stream, 0): 1}
+    kick_out(cluster, group)
+    assert not member.heartbeat()
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_beside_an_unchanged_client(
+    node: NodeProcess, stream: str, group: str, strategy: str, new_member: Callable[[], Member]
+) -> None:
+    """Whoever of the two leads, the other understands what it is given."""
+    given: list[list[int]] = []
+    theirs = Librdkafka(
+        {"bootstrap.servers": node.kafka, "group.id": group, "partition.assignment.strategy": strategy,
+         "heartbeat.interval.ms": 100}
+    )  # fmt: skip
+    theirs.subscribe([stream], on_assign=lambda _, ats: given.append(sorted(at.partition for at in ats)))
+    while not given:
+        theirs.poll(0.1)
+    assert given == [[0, 1, 2]]
+    ours = new_member()
+    joining = threading.Thread(target=ours.join)
+    joining.start()
+    while len(given) < 2 or joining.is_alive():
+        theirs.poll(0.1)
+    assert sorted(given[1] + partitions(ours)) == [0, 1, 2]
+    assert given[1]
+    assert ours.assigned
+    theirs.close()
+    while ours.heartbeat():
+        pass
+    ours.join()
+    assert partitions(ours) == [0, 1, 2]
+
+
+def test_a_leader_shares_out_new_partitions(
+    cluster: Cluster, stream: str, new_member: Callable[[], Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duramen.client.group._COUNTS_S", 0.0)
+    member = new_member()
+    member.join()
+    assert member.heartbeat()
+    answer = cluster.ask(
+        ApiKey.CREATE_PARTITIONS,
+        {"topics": [{"name": stream, "count": 5, "assignments": None}], "timeout_ms": 10_000, "validate_only": False},
+    )
+    assert answer["results"][0]["error_code"] == 0
+    assert not member.heartbeat()
+    member.join()
+    assert partitions(member) == [0, 1, 2, 3, 4]
+
+
+def test_a_member_outlives_its_node(new_node: Callable[..., NodeProcess]) -> None:
+    with new_node() as node, Cluster(node.kafka, timeout_s=20) as cluster:
+        Admin(cluster).create_stream("s", 2)
+        member = Member(cluster, "g", ["s"], heartbeat_ms=0)
+        member.join()
+        assert member.commit({TopicPartition("s", 1): 1})
+        node.kill()
+        node.restart()
+        assert member.commit({TopicPartition("s", 0): 7})
+        if not member.heartbeat():
+            member.join()
+        assert partitions(member) == [0, 1]
+        assert member.committed() == {TopicPartition("s", 0): 7, TopicPartition("s", 1): 1}
+        member.leave()
+
+
+def test_what_cannot_be_joined(node: NodeProcess, cluster: Cluster, stream: str, group: str) -> None:
+    with pytest.raises(GroupIdInvalid):
+        Member(cluster, "", [stream]).join()
+    theirs = Librdkafka(
+        {"bootstrap.servers": node.kafka, "group.id": group, "partition.assignment.strategy": "cooperative-sticky"}
+    )
+    given: list[int] = []
+    theirs.subscribe([stream], on_assign=lambda _, ats: given.append(len(ats)))
+    while not given:
+        theirs.poll(0.1)
+    with pytest.raises(InconsistentProtocol):
+        Member(cluster, group, [stream]).join()
+    theirs.close()
+
+
+def test_offsets_of_a_stream_that_is_gone(node: NodeProcess, stream: str, group: str) -> None:
+    with Cluster(node.kafka, timeout_s=0.5) as cluster, pytest.raises(StreamNotFound):
+        Consumer(cluster).commit(group, {TopicPartition(f"{stream}-gone", 0): 1})
