@@ -143,4 +143,4 @@ def test_a_disk_that_cannot_be_written() -> None:
 def test_wrong_usage(words: tuple[str, ...]) -> None:
     ended = run("doctor", *words)
     assert (ended.code, ended.out) == (2, "")
-    assert "Usage: " in ended.err
+    assert ended.err.endswith("`duramen doctor --help` [usage]\n")
