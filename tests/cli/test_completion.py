@@ -40,7 +40,7 @@ def test_streams(duramen: Run, node: NodeProcess, stream_name: str) -> None:
 
 def test_groups() -> None:
     groups = [{"id": name} for name in ("one", "other", "with blank", "\x1b[31m")]
-    with FakeNode({"GET /v1/groups?prefix=o": (200, {"groups": groups, "next": None})}) as fake:
+    with FakeNode({"GET /v1/groups": (200, {"groups": groups, "next": None})}) as fake:
         assert completed("duramen group describe o", fake.address) == ["one", "other"]
 
 

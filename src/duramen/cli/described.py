@@ -10,7 +10,7 @@ import click
 from duramen.base.errors import GroupNotFound, RequestInvalid
 from duramen.base.units import format_bytes, format_ms
 from duramen.cli.output import print_table
-from duramen.cli.progress import progress
+from duramen.cli.progress import Bar
 from duramen.cli.server import Server
 from duramen.cli.tables import plain
 
@@ -26,9 +26,9 @@ def groups_reading(server: Server, stream: str) -> list[dict[str, Any]]:
     except RequestInvalid:
         return []  # a node that is older than this command does not tell
     found = []
-    with progress("asking for groups", len(ids)) as advance:
+    with Bar("asking for groups", len(ids)) as bar:
         for group_id in ids:
-            advance()
+            bar.advance(1)
             try:
                 group = server.get(f"/v1/groups/{quote(group_id, safe='')}")
             except GroupNotFound:

@@ -32,7 +32,7 @@ class _Name(click.ParamType[str]):
         given = ctx.params.get("server")
         try:
             server = given if isinstance(given, Server) else Server(os.environ.get("DURAMEN_SERVER") or DEFAULT_SERVER)
-            members = server.get(f"{self.path}?prefix={quote(incomplete, safe='')}", _QUICK_S)[self.key]
+            members = server.get(self.path.format(prefix=quote(incomplete, safe="")), _QUICK_S)[self.key]
             names = [str(member[self.field]) for member in members if not member.get("internal")]
         except (DuramenError, KeyError, TypeError, AttributeError):
             return []
@@ -43,7 +43,7 @@ class StreamName(_Name):
     """The name of a stream."""
 
     name = "stream"
-    path = "/v1/streams"
+    path = "/v1/streams?prefix={prefix}"
     key = "streams"
     field = "name"
 

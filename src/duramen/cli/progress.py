@@ -1,65 +1,64 @@
-"""A bar on the terminal for what takes longer than two seconds; nothing where standard error is none."""
+"""A bar on standard error for what takes longer than two seconds, where that is a terminal; nothing elsewhere."""
 
-import contextlib
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from typing import Final
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
 
-__all__ = ["progress"]
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
-_LONG_S: Final = 2.0
+__all__ = ["Bar"]
 
-
-@contextlib.contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """Gives a function to call before each of `total` steps; after two seconds a bar shows how many are done."""
-    if not sys.stderr.isatty() or not total:
-        yield lambda: None
-        return
-    bar = _Bar(what, total)
-    try:
-        yield bar.advance
-    finally:
-        bar.close()
+_AFTER_S: Final = 2.0
 
 
-class _Bar:
-    """Its timer shows it, in a thread of its own, so that it appears in the middle of a long step too."""
+class Bar:
+    """How far something is, in whatever `total` counts; without a total it moves and says how long it has taken."""
 
-    def __init__(self, what: str, total: int) -> None:
+    def __init__(self, what: str, total: int | None, *, wanted: bool = True) -> None:
+        """Not `wanted`: never to be seen."""
         self._what = what
         self._total = total
-        self._begun = 0
-        self._lock = threading.Lock()
-        self._closed = False
-        self._update: Callable[[int], None] = lambda _: None
-        self._stop: Callable[[], None] = lambda: None
-        self._timer = threading.Timer(_LONG_S, self._show)
-        self._timer.daemon = True
-        self._timer.start()
+        self._done = 0
+        self._begins = time.monotonic() + _AFTER_S if wanted and _is_terminal() else float("inf")
+        self._shown: Progress | None = None
 
-    def advance(self) -> None:
-        with self._lock:
-            self._begun += 1
-            self._update(self._begun - 1)
+    def __enter__(self) -> Self:
+        return self
 
-    def close(self) -> None:
-        self._timer.cancel()
-        with self._lock:
-            self._closed = True
-            self._stop()
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self.hide()
 
-    def _show(self) -> None:
+    def expect(self, total: int) -> None:
+        """So much it will be in all."""
+        self._total = total
+
+    def advance(self, amount: int) -> None:
+        """So much more is done."""
+        self._done += amount
+        if self._shown is not None:
+            self._shown.update(self._shown.task_ids[0], completed=self._done)
+        elif time.monotonic() >= self._begins:
+            self._shown = self._show()
+
+    def hide(self) -> None:
+        """Take it away, for good."""
+        self._begins = float("inf")
+        if self._shown is not None:
+            self._shown.stop()
+            self._shown = None
+
+    def _show(self) -> "Progress":
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        with self._lock:
-            if self._closed:
-                return
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-            shown = Progress(*columns, console=Console(stderr=True), transient=True)
-            task = shown.add_task(self._what, total=self._total, completed=max(0, self._begun - 1))
-            self._update = lambda done: shown.update(task, completed=done)
-            self._stop = shown.stop
-            shown.start()
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        shown = Progress(*columns, console=Console(stderr=True), transient=True)
+        shown.add_task(self._what, total=self._total, completed=self._done)
+        shown.start()
+        return shown
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
