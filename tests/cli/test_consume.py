@@ -177,7 +177,7 @@ def test_what_cannot_be_read_is_one_line(duramen: Run, stream: str, words: tuple
 def test_wrong_usage(duramen: Run, stream: str, words: tuple[str, ...]) -> None:
     ended = duramen("consume", *(word.replace("STREAM", stream) for word in words))
     assert (ended.code, ended.out) == (2, "")
-    assert "Usage: " in ended.err
+    assert ended.err.endswith(" [usage]\n")
 
 
 def test_an_offset_needs_a_partition(duramen: Run, stream: str) -> None:

@@ -3,12 +3,18 @@
 import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.cli.command import Ended, run
+from tests.cli.fake import FakeNode
+
+from duramen import __version__
+from duramen.node.process import NodeProcess
 
 
 def finding(ended: Ended, name: str) -> dict[str, str]:
@@ -40,9 +46,12 @@ def without_java(tmp_path: Path) -> dict[str, str]:
 def test_everything_is_there(tmp_path: Path) -> None:
     ended = run("doctor", "--data-dir", str(tmp_path / "not" / "yet"))
     assert (ended.code, ended.err) == (0, "")
-    names = [line.split()[1] for line in ended.out.splitlines() if line.split()[0] in ("ok", "note")]
-    assert names == ["duramen", "python", "nats-server", "open", "disk", "pyspark", "pyarrow", "numpy", "java"]
-    assert f"in {tmp_path};" in ended.out
+    names = [line[9:21].strip() for line in ended.out.splitlines() if line.split()[0] in ("ok", "note")]
+    assert names == [
+        "duramen", "python", "nats-server", "uvloop", "rocksdict", "open files", "disk", "disk space", "clock",
+        "kafka port", "http port", "nats port", "pyspark", "pyarrow", "numpy", "java",
+    ]  # fmt: skip
+    assert f" in {tmp_path}" in ended.out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -139,8 +148,57 @@ def test_a_disk_that_cannot_be_written() -> None:
     assert "-> give another directory with --data-dir, or make this one writable" in ended.out
 
 
+class TestPorts:
+    def _look(self, **addresses: str) -> Ended:
+        also = {f"DURAMEN_{door.upper()}_LISTEN": address for door, address in addresses.items()}
+        return run("doctor", "--format", "json", also=also)
+
+    def test_of_a_node_that_runs(self, new_node: Callable[..., NodeProcess]) -> None:
+        node = new_node({"nats.server": "embedded"}).start()
+        ended = self._look(kafka=node.kafka, http=node.http, nats=node.nats)
+        assert finding(ended, "http port")["found"] == f"{node.http} is taken by a Duramen node, version {__version__}"
+        assert finding(ended, "http port")["state"] == "ok"
+        kafka, nats = finding(ended, "kafka port"), finding(ended, "nats port")
+        assert (kafka["state"], "a Kafka broker, or a Duramen node's Kafka door" in kafka["found"]) == ("note", True)
+        assert "--kafka-listen" in kafka["advice"]
+        assert (nats["state"], f"{node.nats} is taken by a NATS server 2." in nats["found"]) == ("note", True)
+        assert f"--nats nats://{node.nats}" in nats["advice"]
+        swapped = self._look(kafka=node.http, http=node.nats, nats=node.kafka)
+        assert "a Duramen node" in finding(swapped, "kafka port")["found"]
+        assert "a NATS server" in finding(swapped, "http port")["found"]
+        assert "--nats-listen" in finding(swapped, "nats port")["advice"]
+
+    def test_that_are_free_or_cannot_be(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            port = silent.getsockname()[1]
+            ended = self._look(kafka=f"127.0.0.1:{port}", http="127.0.0.1:0", nats="192.0.2.1:4222")
+        assert "something that speaks neither NATS" in finding(ended, "kafka port")["found"]
+        assert finding(ended, "http port") == {
+            "name": "http port", "state": "ok", "found": "127.0.0.1:0: any port that is free", "advice": ""
+        }  # fmt: skip
+        assert "cannot be listened on" in finding(ended, "nats port")["found"]
+        again = self._look(kafka=f"127.0.0.1:{port}", http="nonsense", nats="127.0.0.1:0")
+        assert finding(again, "kafka port")["found"] == f"127.0.0.1:{port} is free"
+        assert finding(again, "http port")["state"] == "missing"
+
+    def test_of_something_else(self) -> None:
+        with FakeNode({}) as fake:
+            ended = self._look(kafka="127.0.0.1:0", http=fake.address, nats="127.0.0.1:0")
+        assert "an HTTP server that is no Duramen node" in finding(ended, "http port")["found"]
+        assert "--http-listen" in finding(ended, "http port")["advice"]
+
+
+MEMORY = Path("/dev") / "shm"
+
+
+@pytest.mark.skipif(not os.access(MEMORY, os.W_OK), reason="needs a file system in memory")
+def test_a_disk_that_is_memory() -> None:
+    found = finding(run("doctor", "--data-dir", str(MEMORY / "duramen-not-there"), "--format", "json"), "disk")
+    assert (found["state"], "survives a reboot" in found["advice"]) == ("note", True)
+
+
 @pytest.mark.parametrize("words", [("--format", "xml"), ("--wrong",), ("more",)])
 def test_wrong_usage(words: tuple[str, ...]) -> None:
     ended = run("doctor", *words)
     assert (ended.code, ended.out) == (2, "")
-    assert "Usage: " in ended.err
+    assert ended.err.endswith("`duramen doctor --help` [usage]\n")

@@ -1,5 +1,6 @@
 """`duramen log`."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,11 +19,21 @@ def test_log_dump(new_node: Callable[..., NodeProcess], duramen_alone: Run, tmp_
     assert dumped.code == 0
     assert " position 0 " in dumped.out
     assert "key 'k2' value 'v2'" in dumped.out
+    (batch,) = [
+        json.loads(line) for line in duramen_alone("log", "dump", str(segment), "--format", "json").out.splitlines()
+    ]
+    assert (batch["position"], batch["record_count"], batch["codec"], batch["problem"]) == (0, 2, "none", None)
+    whole = json.loads(duramen_alone("log", "dump", str(segment), "--records", "--format", "json").out)
+    second = {"offset": 1, "timestamp": batch["max_timestamp"], "key": "k2", "value": "v2", "headers": []}
+    assert (whole["records"][1], len(whole["records"])) == (second, 2)
     content = bytearray(segment.read_bytes())
     content[-1] ^= 1
     segment.write_bytes(content)
     damaged = duramen_alone("log", "dump", str(segment))
-    assert (damaged.code, "does not match its CRC [segment-unreadable]" in damaged.err) == (1, True)
+    assert (damaged.code, "does not match its CRC; " in damaged.err) == (1, True)
+    assert damaged.err.endswith("serves what lies around the damage [segment-unreadable]\n")
+    problem = json.loads(duramen_alone("log", "dump", str(segment), "--format", "json").out)["problem"]
+    assert problem == "the batch does not match its CRC"
     segment.write_bytes(content[:-5])
     assert "the batch is cut off" in duramen_alone("log", "dump", str(segment)).err
     segment.write_bytes(b"\xff" * 100)

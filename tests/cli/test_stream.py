@@ -4,6 +4,7 @@ import json
 
 import pytest
 from tests.cli.command import Run
+from tests.cli.terminal import Terminal
 
 from duramen.node.process import NodeProcess
 
@@ -42,8 +43,10 @@ def test_create_what_cannot_be(duramen: Run, words: tuple[str, ...], said: str) 
 @pytest.mark.parametrize("words", [(), ("s", "--partitions", "0"), ("s", "--config", "retention"), ("s", "--wrong")])
 def test_wrong_usage(duramen: Run, words: tuple[str, ...]) -> None:
     ended = duramen("stream", "create", *words)
-    assert ended.code == 2
-    assert "Usage: " in ended.err
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("duramen: ")
+    assert ended.err.endswith(" see `duramen stream create --help` [usage]\n")
+    assert ended.err.count("\n") == 1
 
 
 def test_wide_bindings_are_warned_of(duramen: Run, stream_name: str) -> None:
@@ -51,8 +54,7 @@ def test_wide_bindings_are_warned_of(duramen: Run, stream_name: str) -> None:
     assert (ended.code, ended.out) == (0, f"Stream {stream_name} created: 1 partition, bound to >.\n")
     assert "matches requests to other services too" in ended.err
     assert duramen("stream", "create", stream_name + "2", "--subject", ">", "--config", "nats.ack=never").err == ""
-    for name in (stream_name, stream_name + "2"):
-        duramen("stream", "delete", name)
+    duramen("stream", "delete", "--yes", stream_name, stream_name + "2")
 
 
 def test_list(duramen: Run, stream_name: str) -> None:
@@ -82,16 +84,21 @@ def test_describe_says_what_durability_means(duramen: Run, stream_name: str) -> 
 
 def test_alter(duramen: Run, stream_name: str) -> None:
     duramen("stream", "create", stream_name, "--config", "retention.ms=1h")
-    ended = duramen(
-        "stream", "alter", stream_name,
-        "--config", "durability=os", "--delete-config", "retention.ms", "--partitions", "2",
-    )  # fmt: skip
+    ended = duramen("stream", "alter", stream_name, "--config", "durability=os", "--delete-config", "retention.ms")
     assert ended == (0, f"Stream {stream_name} changed.\n", "")
     described = json.loads(duramen("stream", "describe", stream_name, "--format", "json").out)
-    assert (described["config"], len(described["partitions"])) == ({"durability": "os"}, 2)
-    fewer = duramen("stream", "alter", stream_name, "--partitions", "1")
-    assert (fewer.code, "1 would not be more [partitions-invalid]" in fewer.err) == (1, True)
+    assert described["config"] == {"durability": "os"}
     assert duramen("stream", "alter", stream_name).code == 2
+
+
+def test_add_partitions(duramen: Run, stream_name: str) -> None:
+    duramen("stream", "create", stream_name)
+    ended = duramen("stream", "add-partitions", stream_name, "3")
+    assert ended == (0, f"Stream {stream_name} has 3 partitions now, 1 before.\n", "")
+    again = duramen("stream", "add-partitions", stream_name, "3")
+    assert again == (0, f"Stream {stream_name} has 3 partitions already.\n", "")
+    fewer = duramen("stream", "add-partitions", stream_name, "1")
+    assert (fewer.code, "1 would not be more" in fewer.err, "[partitions-invalid]" in fewer.err) == (1, True, True)
 
 
 @pytest.mark.parametrize("command", ["create", "alter"])
@@ -111,10 +118,41 @@ def test_a_config_that_is_set_and_deleted(duramen: Run, stream_name: str) -> Non
 
 def test_delete(duramen: Run, stream_name: str) -> None:
     duramen("stream", "create", stream_name)
-    missing = duramen("stream", "delete", stream_name, "no-such-stream")
-    assert (missing.code, "there is no stream no-such-stream [stream-not-found]" in missing.err) == (1, True)
-    assert duramen("stream", "delete", stream_name) == (0, f"Stream {stream_name} deleted.\n", "")
+    missing = duramen("stream", "delete", "--yes", stream_name, "no-such-stream")
+    assert (missing.code, "there is no stream no-such-stream" in missing.err) == (1, True)
+    assert "[stream-not-found]" in missing.err
+    assert duramen("stream", "delete", stream_name, "--yes") == (0, f"Stream {stream_name} deleted.\n", "")
     assert duramen("stream", "describe", stream_name).code == 1
+
+
+def test_delete_asks(node: NodeProcess, duramen: Run, stream_name: str) -> None:
+    duramen("stream", "create", stream_name)
+    refused = duramen("stream", "delete", stream_name)
+    assert (refused.code, refused.out) == (2, "")
+    assert "standard input is no terminal; give --yes;" in refused.err
+    code, shown = Terminal("stream", "delete", stream_name, server=node.http).answer("Delete", "n\n").end()
+    assert (code, "Nothing was done." in shown) == (1, True)
+    assert duramen("stream", "describe", stream_name).code == 0
+    code, shown = Terminal("stream", "delete", stream_name, server=node.http).interrupt("Delete").end()
+    assert (code, "Traceback" in shown) == (130, False)
+    code, shown = Terminal("stream", "delete", stream_name, server=node.http).answer("Delete", "y\n").end()
+    assert (code, f"Stream {stream_name} deleted." in shown) == (0, True)
+
+
+def test_topic_is_another_word_for_stream(duramen: Run, stream_name: str) -> None:
+    assert duramen("topic", "create", stream_name).code == 0
+    assert duramen("topic", "describe", stream_name).out == duramen("stream", "describe", stream_name).out
+
+
+def test_tables_fit_the_terminal(node: NodeProcess, duramen: Run, stream_name: str) -> None:
+    subjects = [f"fit.{number}.{'x' * 40}" for number in range(3)]
+    duramen("stream", "create", stream_name, *(word for subject in subjects for word in ("--subject", subject)))
+    (whole,) = [line for line in duramen("stream", "list").out.splitlines() if line.startswith(stream_name)]
+    assert whole.endswith(" ".join(subjects))
+    code, shown = Terminal("stream", "list", server=node.http, columns=80).end()
+    assert code == 0
+    assert "…" in shown
+    assert max(len(line) for line in shown.splitlines()) <= 80
 
 
 def test_nobody_there(duramen_alone: Run) -> None:

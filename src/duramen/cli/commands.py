@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Mapping
@@ -14,24 +15,31 @@ import click
 from duramen.base.errors import DuramenError, SettingInvalid
 from duramen.cli.standard import check_output, discard_output, why_output_failed
 
-__all__ = ["cli", "run"]
+__all__ = ["COMPLETION_VARIABLE", "NAME", "cli", "run"]
 
 _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("duramen.cli.serve", "Start a node."),
     "config": ("duramen.cli.config", "Show a node's settings and where they come from; check a file of them."),
-    "stream": ("duramen.cli.stream", "Create, list, describe, change and delete streams."),
+    "stream": ("duramen.cli.stream", "Create, list, describe, change and delete streams (also: topic)."),
+    "group": ("duramen.cli.group", "List, describe, reset and delete consumer groups."),
     "produce": ("duramen.cli.produce", "Write lines of standard input to a stream."),
     "consume": ("duramen.cli.consume", "Print the records of a stream."),
     "log": ("duramen.cli.log", "Look into the files of a log."),
+    "top": ("duramen.cli.top", "Watch rates, lag, syncs and connections of a node."),
     "doctor": ("duramen.cli.doctor", "Say what this machine offers, and what to do about what is missing."),
     "bench": ("duramen.cli.bench", "Measure latency and throughput, beside Kafka and JetStream if asked."),
+    "completion": ("duramen.cli.completion", "Print the script that lets a shell complete commands."),
     "version": ("duramen.cli.version", "Print the version."),
 }
+_ALIASES: Final[Mapping[str, str]] = {"topic": "stream"}
 
+NAME: Final = "duramen"
+COMPLETION_VARIABLE: Final = "_DURAMEN_COMPLETE"
 _FAILED: Final = 1
 _WRONG_USAGE: Final = 2
 _INTERRUPTED: Final = 130
 _TRACEBACK: Final = "DURAMEN_TRACEBACK"
+_SAYS_WHAT_TO_DO: Final = re.compile(r"`|--[a-z]|did you mean|\bmust\b|; send |pip install")
 
 
 class _Commands(click.Group):
@@ -41,15 +49,19 @@ class _Commands(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, _: click.Context, name: str) -> click.Command | None:
-        if name not in _COMMANDS:
+        known = _COMMANDS.get(_ALIASES.get(name, name))
+        if known is None:
             return None
-        command: click.Command = importlib.import_module(_COMMANDS[name][0]).command
+        command: click.Command = importlib.import_module(known[0]).command
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        found = super().resolve_command(ctx, args)
+        try:
+            found = super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            raise click.exceptions.NoSuchCommand(error.command_name, possibilities=_COMMANDS, ctx=ctx) from None
         # Imported: from here on Ctrl-C is an exception, so that what is open gets closed. `serve` has its own handlers.
         if found[0] != "serve" and callable(signal.getsignal(signal.SIGINT)):
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -76,7 +88,7 @@ def run() -> int:
     except (click.Abort, KeyboardInterrupt):
         return _INTERRUPTED
     except DuramenError as error:
-        _say(f"{error} [{error.id}]")
+        _say(f"{_with_remedy(error)} [{error.id}]")
         return _WRONG_USAGE if isinstance(error, SettingInvalid) else _FAILED
     except OSError as error:
         _say_failed(error)
@@ -86,14 +98,35 @@ def run() -> int:
 
 def _call() -> int:
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name=NAME, complete_var=COMPLETION_VARIABLE, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return _WRONG_USAGE
     except click.ClickException as error:
-        error.show()
+        _say(f"{_usage(error)} [usage]")
         return _WRONG_USAGE
     return code if isinstance(code, int) else 0
+
+
+def _usage(error: click.ClickException) -> str:
+    """What was used wrongly, in one line, and where it says how to do it rightly."""
+    message = " ".join(error.format_message().split()).replace(". Did you mean", "; did you mean")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    path = NAME if context is None else context.command_path
+    return f"{_lowered(message.removesuffix('.'))}{'' if message.endswith('?') else ';'} see `{path} --help`"
+
+
+def _with_remedy(error: DuramenError) -> str:
+    """The error's message, and what to do where the message itself does not say so."""
+    message = str(error)
+    if not error.remedy or _SAYS_WHAT_TO_DO.search(message):
+        return message
+    return f"{message}; {_lowered(error.remedy.removesuffix('.'))}"
+
+
+def _lowered(sentence: str) -> str:
+    """A sentence as a part of another: its first letter small, unless its first word is a name such as NATS."""
+    return sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence
 
 
 def _say(what: str) -> None:

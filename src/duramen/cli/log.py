@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from duramen.base.errors import BatchCorrupt, DuramenError
+from duramen.cli.output import JSON, format_option, print_json_line
 from duramen.codec.batch import (
     APPEND_TIME,
     CODEC_MASK,
@@ -23,6 +24,7 @@ from duramen.codec.batch import (
 )
 from duramen.codec.compression import CODECS
 from duramen.codec.crc import crc32c
+from duramen.codec.jsonbytes import json_of
 
 __all__ = ["SegmentUnreadable", "command"]
 
@@ -33,6 +35,8 @@ class SegmentUnreadable(DuramenError):
     """What was named is not a segment, or is damaged."""
 
     id = "segment-unreadable"
+    safe = "Nothing was changed: the file was only read."
+    remedy = "Name a .log file of a data directory; of a damaged one, a node serves what lies around the damage."
 
 
 @click.group("log")
@@ -43,18 +47,23 @@ def command() -> None:
 @command.command("dump")
 @click.argument("segment", type=click.Path(path_type=Path))
 @click.option("--records", "with_records", is_flag=True, help="Print each batch's records too.")
-def _dump(segment: Path, with_records: bool) -> None:
+@format_option
+def _dump(segment: Path, with_records: bool, format_: str) -> None:
     """Print the record batches of SEGMENT, a .log file of a data directory; ends with 1 where one is damaged.
 
-    A running node may be writing to it: what is not copied into it yet is not shown.
+    A running node may be writing to it: what is not copied into it yet is not shown. JSON is one batch a line.
     """
     data = _map(segment)
     for position, batch, problem in _batches(data):
-        click.echo(_line(position, batch) + (f" DAMAGED: {problem}" if problem else ""))
+        content = data[position : position + batch.size] if with_records and not problem else None
+        if format_ == JSON:
+            print_json_line(_document(position, batch, problem, content))
+        else:
+            click.echo(_line(position, batch) + (f" DAMAGED: {problem}" if problem else ""))
+            if content is not None:
+                _print_records(content)
         if problem:
             raise SegmentUnreadable(f"{segment} is damaged at byte {position}: {problem}")
-        if with_records:
-            _print_records(data[position : position + batch.size])
 
 
 def _map(segment: Path) -> memoryview:
@@ -97,9 +106,49 @@ def _problem(data: memoryview, position: int, batch: Header, expected: int) -> s
     return ""
 
 
+def _codec(batch: Header) -> str:
+    number = batch.attributes & CODEC_MASK
+    return CODECS[number] if number < len(CODECS) else "?"
+
+
+def _document(position: int, batch: Header, problem: str, content: memoryview | None) -> dict[str, object]:
+    """A batch as JSON; times are ms since 1970, records are as everywhere."""
+    document: dict[str, object] = {
+        "position": position,
+        "size_bytes": batch.size,
+        "base_offset": batch.base_offset,
+        "last_offset": batch.next_offset - 1,
+        "record_count": batch.records,
+        "leader_epoch": batch.leader_epoch,
+        "crc": batch.crc,
+        "codec": _codec(batch),
+        "timestamp_type": "LogAppendTime" if batch.attributes & APPEND_TIME else "CreateTime",
+        "base_timestamp": batch.base_timestamp,
+        "max_timestamp": batch.max_timestamp,
+        "transactional": bool(batch.attributes & TRANSACTIONAL),
+        "control": bool(batch.attributes & CONTROL),
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "base_sequence": batch.base_sequence,
+        "problem": problem or None,
+    }
+    if content is not None:
+        document["records"] = [
+            {
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "key": json_of(record.key),
+                "value": json_of(record.value),
+                "headers": [[name.decode(errors="replace"), json_of(value)] for name, value in record.headers],
+            }
+            for record in records(content)
+        ]
+    return document
+
+
 def _line(position: int, batch: Header) -> str:
     marks = [
-        CODECS[batch.attributes & CODEC_MASK] if batch.attributes & CODEC_MASK < len(CODECS) else "?",
+        _codec(batch),
         "LogAppendTime" if batch.attributes & APPEND_TIME else "CreateTime",
     ]
     marks += ["transactional"] if batch.attributes & TRANSACTIONAL else []

@@ -1,12 +1,14 @@
-"""What every command that shows something has in common: `--format text|json`."""
+"""What every command that shows something has in common: `--format text|json`, and text that fits the terminal."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from typing import Final, TypeVar
 
 import click
 
-__all__ = ["JSON", "format_option", "print_json"]
+from duramen.cli.tables import table, terminal_width
+
+__all__ = ["JSON", "format_option", "print_json", "print_json_line", "print_table"]
 
 JSON: Final = "json"
 
@@ -17,10 +19,20 @@ def format_option(function: _F) -> _F:
     """The option `--format`, which the command gets as `format_`: `text`, or `JSON`."""
     return click.option(
         "--format", "format_", type=click.Choice(["text", JSON]), default="text", show_default=True,
-        help="For people, or for programs.",
+        help="For people, or for programs: the names of JSON's fields stay as they are.",
     )(function)  # fmt: skip
 
 
 def print_json(document: object) -> None:
     """One JSON document on standard output."""
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def print_json_line(document: object) -> None:
+    """One JSON document on a line of its own."""
+    click.echo(json.dumps(document, ensure_ascii=False))
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()) -> None:
+    """A table that fits the terminal; whole where standard output is none."""
+    click.echo(table(header, rows, right, terminal_width()))

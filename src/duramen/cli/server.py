@@ -4,8 +4,9 @@ import http
 import http.client
 import ipaddress
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import click
 
@@ -13,9 +14,9 @@ from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid, ServerUnreachable, SettingInvalid
 from duramen.client import Cluster, Topic
 
-__all__ = ["Server", "find_stream", "server_option"]
+__all__ = ["DEFAULT_SERVER", "Server", "find_stream", "server_option"]
 
-_DEFAULT: Final = "127.0.0.1:9644"
+DEFAULT_SERVER: Final = "127.0.0.1:9644"
 _TIMEOUT_S: Final = 30.0
 _LARGEST_ANSWER_BYTES: Final = 64 * 1024 * 1024
 
@@ -25,7 +26,8 @@ _F = TypeVar("_F", bound=Callable[..., object])
 def server_option(function: _F) -> _F:
     """The option `--server`, which gives the command a `Server`."""
     return click.option(
-        "--server", metavar="HOST:PORT", envvar="DURAMEN_SERVER", default=_DEFAULT, show_default=True, show_envvar=True,
+        "--server", metavar="HOST:PORT", envvar="DURAMEN_SERVER", default=DEFAULT_SERVER,
+        show_default=True, show_envvar=True,
         callback=lambda _context, _option, value: Server(value), help="The HTTP address of the node.",
     )(function)  # fmt: skip
 
@@ -52,14 +54,28 @@ class Server:
         """Raises SettingInvalid for what is not HOST:PORT."""
         host, colon, port = address.removeprefix("http://").rstrip("/").rpartition(":")
         if not colon or not host or not (port.isascii() and port.isdigit() and int(port) < 65536):
-            raise SettingInvalid(f"--server: {address!r} does not fit; it must be HOST:PORT such as {_DEFAULT}")
+            raise SettingInvalid(f"--server: {address!r} does not fit; it must be HOST:PORT such as {DEFAULT_SERVER}")
         self.host = host
         self.address = f"{host}:{port}"
         self._port = int(port)
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str, timeout_s: float = _TIMEOUT_S) -> Any:
         """What is at `path`."""
-        return self._ask("GET", path)
+        return self._ask("GET", path, timeout_s=timeout_s)
+
+    def text(self, path: str, timeout_s: float = _TIMEOUT_S) -> str:
+        """The text that is at `path`."""
+        return self._content("GET", path, timeout_s=timeout_s).decode(errors="replace")
+
+    def listed(self, path: str, key: str) -> Iterator[Any]:
+        """The members of a list that the node gives a page at a time, under `key`."""
+        after = ""
+        while True:
+            page = self.get(f"{path}?after={quote(after, safe='')}" if after else path)
+            yield from page[key]
+            after = page.get("next") or ""
+            if not after:
+                return
 
     def post(self, path: str, document: Mapping[str, object]) -> Any:
         """Make something."""
@@ -82,10 +98,18 @@ class Server:
             anywhere = False
         return f"{self.host if anywhere else host}:{port}"
 
-    def _ask(self, method: str, path: str, document: Mapping[str, object] | None = None) -> Any:
+    def _ask(
+        self, method: str, path: str, document: Mapping[str, object] | None = None, timeout_s: float = _TIMEOUT_S
+    ) -> Any:
+        content = self._content(method, path, document, timeout_s)
+        return self._decoded(content) if content else None
+
+    def _content(
+        self, method: str, path: str, document: Mapping[str, object] | None = None, timeout_s: float = _TIMEOUT_S
+    ) -> bytes:
         body = None if document is None else json.dumps(document).encode()
         # Never through a proxy: the node is near.
-        connection = http.client.HTTPConnection(self.host.strip("[]"), self._port, timeout=_TIMEOUT_S)
+        connection = http.client.HTTPConnection(self.host.strip("[]"), self._port, timeout=timeout_s)
         try:
             connection.request(method, path, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
@@ -96,7 +120,7 @@ class Server:
             connection.close()
         if answer.status >= http.HTTPStatus.BAD_REQUEST:
             raise self._problem(answer.status, content)
-        return self._decoded(content) if content else None
+        return content
 
     def _decoded(self, content: bytes) -> Any:
         try:

@@ -1,17 +1,17 @@
 """`duramen stream`: streams made, shown, changed and deleted through a node's HTTP door."""
 
-import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import click
 
 from duramen.base.units import format_bytes
-from duramen.cli.output import JSON, format_option, print_json
+from duramen.cli.asking import check_askable, confirm, yes_option
+from duramen.cli.described import groups_reading, print_stream
+from duramen.cli.names import StreamName
+from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import Server, server_option
-from duramen.cli.tables import table
 
 __all__ = ["command"]
 
@@ -34,13 +34,13 @@ def _pairs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict
     return pairs
 
 
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+def _counted(count: int) -> str:
+    return f"{count} partition{'' if count == 1 else 's'}"
 
 
 @click.group("stream")
 def command() -> None:
-    """Create, list, describe, change and delete streams."""
+    """Create, list, describe, change and delete streams. A stream is a Kafka topic: `duramen topic` is the same."""
 
 
 @command.command("create")
@@ -75,10 +75,9 @@ def _create(
     if partitions is not None:
         wish["partitions"] = partitions
     stream = server.post(_STREAMS, wish)
-    count = len(stream["partitions"])
     bound = f", bound to {', '.join(stream['subjects'])}" if stream["subjects"] else ""
     what = "created" if stream["created"] else "exists already with this definition"
-    click.echo(f"Stream {name} {what}: {count} partition{'s' if count > 1 else ''}{bound}.")
+    click.echo(f"Stream {name} {what}: {_counted(len(stream['partitions']))}{bound}.")
     for warning in stream["warnings"]:
         click.echo(f"Warning: {warning}.", err=True)
 
@@ -89,7 +88,7 @@ def _create(
 @server_option
 def _list(internal: bool, format_: str, server: Server) -> None:
     """List the streams there are."""
-    streams = [stream for stream in server.get(_STREAMS)["streams"] if internal or not stream["internal"]]
+    streams = [stream for stream in server.listed(_STREAMS, "streams") if internal or not stream["internal"]]
     if format_ == JSON:
         print_json(streams)
         return
@@ -105,89 +104,67 @@ def _list(internal: bool, format_: str, server: Server) -> None:
         for stream in sorted(streams, key=lambda one: str(one["name"]))
     ]
     if rows:
-        click.echo(table(("STREAM", "PARTITIONS", "RECORDS", "SIZE", "DURABILITY", "SUBJECTS"), rows, right=(1, 2, 3)))
+        print_table(("STREAM", "PARTITIONS", "RECORDS", "SIZE", "DURABILITY", "SUBJECTS"), rows, right=(1, 2, 3))
     else:
         click.echo("There are no streams yet; `duramen stream create NAME` makes one.", err=True)
 
 
 @command.command("describe")
-@click.argument("name")
+@click.argument("name", type=StreamName())
 @format_option
 @server_option
 def _describe(name: str, format_: str, server: Server) -> None:
-    """Show the stream NAME: what it is, its partitions, and the gaps in what NATS brought it."""
+    """Show the stream NAME: its partitions, what NATS could not bring it, and the groups that read it."""
     stream = server.get(_path(name))
+    stream["groups"] = groups_reading(server, name)
     if format_ == JSON:
         print_json(stream)
-        return
-    click.echo(f"Stream      {stream['name']}")
-    click.echo(f"Id          {stream['id']}")
-    click.echo(f"Created     {_time(stream['created_at_ms'])}")
-    click.echo(f"Durability  {stream['durability']}: {stream['durability_means']}")
-    if stream["subjects"]:
-        click.echo(f"Subjects    {' '.join(stream['subjects'])}")
-    for key, value in sorted(stream["config"].items()):
-        click.echo(f"Config      {key}={value}")
-    rows = [
-        (
-            *(
-                str(part[field])
-                for field in ("partition", "leader_epoch", "start_offset", "high_watermark", "segments")
-            ),
-            format_bytes(part["bytes"]),
-        )
-        for part in stream["partitions"]
-    ]
-    click.echo()
-    header = ("PARTITION", "LEADER EPOCH", "START OFFSET", "HIGH WATERMARK", "SEGMENTS", "SIZE")
-    click.echo(table(header, rows, right=range(6)))
-    if stream["nats_gaps"] is not None:
-        _describe_gaps(stream["nats_gaps"])
-
-
-def _describe_gaps(gaps: dict[str, Any]) -> None:
-    count, seconds = gaps["count"], gaps["total_ms"] / 1000
-    click.echo()
-    if not gaps["recent"]:
-        click.echo("No gaps: Duramen has listened to its subjects ever since it was created.")
-        return
-    click.echo(f"Gaps, in which nobody listened to its subjects: {count}, {seconds:.3f} s in all")
-    rows = [
-        (_time(gap["start_ms"]), _time(gap["end_ms"]) if gap["end_ms"] is not None else "goes on", gap["cause"])
-        for gap in gaps["recent"]
-    ]
-    click.echo(table(("START", "END", "CAUSE"), rows))
+    else:
+        print_stream(stream)
 
 
 @command.command("alter")
-@click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), metavar="NUMBER", help="The new, larger count of partitions.")
+@click.argument("name", type=StreamName())
 @click.option("--config", "configs", metavar="KEY=VALUE", multiple=True, callback=_pairs, help="Set a stream setting.")
 @click.option("--delete-config", "deleted", metavar="KEY", multiple=True, help="Set it back to its default.")
 @server_option
-def _alter(name: str, partitions: int | None, configs: dict[str, str], deleted: Sequence[str], server: Server) -> None:
-    """Change the settings of the stream NAME, or give it more partitions."""
-    if partitions is None and not configs and not deleted:
-        raise click.UsageError("nothing to change; say --config, --delete-config or --partitions")
+def _alter(name: str, configs: dict[str, str], deleted: Sequence[str], server: Server) -> None:
+    """Change the settings of the stream NAME."""
+    if not configs and not deleted:
+        raise click.UsageError("nothing to change; say --config KEY=VALUE or --delete-config KEY")
     if both := sorted(configs.keys() & set(deleted)):
         raise click.UsageError(f"{both[0]} is both set and deleted")
-    change: dict[str, object] = {"config": {**configs, **dict.fromkeys(deleted)}}
-    if partitions is not None:
-        change["partitions"] = partitions
-    server.patch(_path(name), change)
+    server.patch(_path(name), {"config": {**configs, **dict.fromkeys(deleted)}})
     click.echo(f"Stream {name} changed.")
 
 
+@command.command("add-partitions")
+@click.argument("name", type=StreamName())
+@click.argument("total", type=click.IntRange(1))
+@server_option
+def _add_partitions(name: str, total: int, server: Server) -> None:
+    """Give the stream NAME more partitions, TOTAL in all; none can be taken away again.
+
+    Records stay where they are, but a key may go to another partition from now on.
+    """
+    before = len(server.get(_path(name))["partitions"])
+    server.patch(_path(name), {"partitions": total})
+    if total == before:
+        click.echo(f"Stream {name} has {_counted(total)} already.")
+    else:
+        click.echo(f"Stream {name} has {_counted(total)} now, {before} before.")
+
+
 @command.command("delete")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, type=StreamName())
+@yes_option
 @server_option
 def _delete(names: Sequence[str], yes: bool, server: Server) -> None:
     """Delete streams with all their records."""
+    check_askable(yes=yes)
     for name in names:
         server.get(_path(name))
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
+    confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
     for name in names:
         server.delete(_path(name))
         click.echo(f"Stream {name} deleted.")

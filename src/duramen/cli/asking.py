@@ -1,0 +1,33 @@
+"""Asking before something is destroyed."""
+
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+__all__ = ["check_askable", "confirm", "yes_option"]
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+def yes_option(function: _F) -> _F:
+    """The option `--yes`, which the command gets as `yes` and gives to `confirm`."""
+    return click.option("--yes", is_flag=True, help="Do not ask.")(function)
+
+
+def check_askable(*, yes: bool) -> None:
+    """Raise a usage error where the answer is not given, and nobody is there to give one."""
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("this has to be confirmed, and standard input is no terminal; give --yes")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on if `yes`, or if whoever sits at the terminal says so; else the command ends with 1, nothing done.
+
+    Raises a usage error where nobody can be asked.
+    """
+    check_askable(yes=yes)
+    if not yes and not click.confirm(question, err=True):
+        click.echo("Nothing was done.", err=True)
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,103 @@
+"""A stream as `duramen stream describe` shows it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from duramen.base.errors import GroupNotFound, RequestInvalid
+from duramen.base.units import format_bytes, format_ms
+from duramen.cli.output import print_table
+from duramen.cli.progress import Bar
+from duramen.cli.server import Server
+from duramen.cli.tables import plain
+
+__all__ = ["groups_reading", "lag_text", "print_stream"]
+
+_Group = Mapping[str, Any]
+
+
+def groups_reading(server: Server, stream: str) -> list[dict[str, Any]]:
+    """The groups that have committed offsets of a stream: id, state, and these offsets with their lag."""
+    try:
+        ids = [str(group["id"]) for group in server.listed("/v1/groups", "groups")]
+    except RequestInvalid:
+        return []  # a node that is older than this command does not tell
+    found = []
+    with Bar("asking for groups", len(ids)) as bar:
+        for group_id in ids:
+            bar.advance(1)
+            try:
+                group = server.get(f"/v1/groups/{quote(group_id, safe='')}")
+            except GroupNotFound:
+                continue
+            offsets = [offset for offset in group["offsets"] if offset["stream"] == stream]
+            if offsets:
+                found.append({"id": group_id, "state": group["state"], "offsets": offsets})
+    return found
+
+
+def lag_text(offsets: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """The lag of these offsets in records, together, and in time, the longest; `-` where it is not known."""
+    records = [offset["lag_records"] for offset in offsets if offset["lag_records"] is not None]
+    seconds = [offset["lag_seconds"] for offset in offsets if offset["lag_seconds"] is not None]
+    return (
+        str(sum(records)) if records or not offsets else "-",
+        format_ms(1000 * max(seconds)) if seconds else "-",
+    )
+
+
+def print_stream(stream: Mapping[str, Any]) -> None:
+    """Everything about a stream, for people."""
+    parts = stream["partitions"]
+    records = sum(part["high_watermark"] - part["start_offset"] for part in parts)
+    click.echo(f"Stream      {stream['name']}")
+    click.echo(f"Id          {stream['id']}")
+    click.echo(f"Created     {_time(stream['created_at_ms'])}")
+    click.echo(f"Durability  {stream['durability']}: {stream['durability_means']}")
+    click.echo(f"Records     {records}, {format_bytes(sum(part['bytes'] for part in parts))}")
+    if stream["subjects"]:
+        click.echo(f"Subjects    {plain(' '.join(stream['subjects']))}")
+    for key, value in sorted(stream["config"].items()):
+        click.echo(f"Config      {key}={value}")
+    _print_partitions(parts)
+    if stream["nats_gaps"] is not None:
+        _print_gaps(stream["nats_gaps"])
+    _print_groups(stream["groups"])
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _print_partitions(parts: Sequence[Mapping[str, Any]]) -> None:
+    fields = ("partition", "leader_epoch", "start_offset", "high_watermark", "end_offset", "segments")
+    rows = [(*(str(part[field]) for field in fields), format_bytes(part["bytes"])) for part in parts]
+    click.echo()
+    header = ("PARTITION", "EPOCH", "START", "HIGH WATERMARK", "END", "SEGMENTS", "SIZE")
+    print_table(header, rows, right=range(7))
+
+
+def _print_gaps(gaps: Mapping[str, Any]) -> None:
+    count, seconds = gaps["count"], gaps["total_ms"] / 1000
+    click.echo()
+    if not gaps["recent"]:
+        click.echo("No gaps: Duramen has listened to its subjects ever since it was created.")
+        return
+    click.echo(f"Gaps, in which nobody listened to its subjects: {count}, {seconds:.3f} s in all")
+    rows = [
+        (_time(gap["start_ms"]), _time(gap["end_ms"]) if gap["end_ms"] is not None else "goes on", gap["cause"])
+        for gap in gaps["recent"]
+    ]
+    print_table(("START", "END", "CAUSE"), rows)
+
+
+def _print_groups(groups: Sequence[_Group]) -> None:
+    click.echo()
+    if not groups:
+        click.echo("No group has committed offsets of it.")
+        return
+    rows = [(group["id"], group["state"], *lag_text(group["offsets"])) for group in groups]
+    print_table(("GROUP", "STATE", "LAG RECORDS", "LAG TIME"), rows, right=(2, 3))

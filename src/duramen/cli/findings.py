@@ -1,0 +1,16 @@
+"""What `duramen doctor` finds: one thing looked at, how it is, and what to do about it."""
+
+from typing import Literal, NamedTuple
+
+__all__ = ["Finding", "State"]
+
+State = Literal["ok", "note", "missing"]
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at. `missing` is what a command cannot do without; `advice` says what to do."""
+
+    name: str
+    state: State
+    found: str
+    advice: str = ""

@@ -1,0 +1,195 @@
+"""`duramen group`: consumer groups shown, set to other offsets and deleted through a node's HTTP door."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+
+from duramen.base.positions import POSITION_FORMS, Since, parse_position
+from duramen.base.units import format_ms
+from duramen.cli.asking import check_askable, confirm, yes_option
+from duramen.cli.described import lag_text
+from duramen.cli.names import GroupName, StreamName
+from duramen.cli.output import JSON, format_option, print_json, print_table
+from duramen.cli.server import Server, server_option
+from duramen.cli.tables import plain, table, terminal_width
+
+__all__ = ["command"]
+
+_GROUPS: Final = "/v1/groups"
+
+
+def _path(group_id: str) -> str:
+    return f"{_GROUPS}/{quote(group_id, safe='')}"
+
+
+def _position(_: click.Context, __: click.Parameter, value: str) -> str:
+    """The position as the node gets it: a time ago becomes a time, so that what was shown is what is done."""
+    try:
+        position = parse_position(value, time.time_ns() // 1_000_000)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return f"@{position.timestamp_ms:09d}" if isinstance(position, Since) else value
+
+
+@click.group("group")
+def command() -> None:
+    """List, describe, reset and delete consumer groups."""
+
+
+@command.command("list")
+@format_option
+@server_option
+def _list(format_: str, server: Server) -> None:
+    """List the consumer groups there are."""
+    groups = list(server.listed(_GROUPS, "groups"))
+    if format_ == JSON:
+        print_json(groups)
+        return
+    rows = [
+        (group["id"], group["state"], group["protocol"] or "-", str(group["members"]), _number(group["lag_records"]))
+        for group in groups
+    ]
+    if rows:
+        print_table(("GROUP", "STATE", "PROTOCOL", "MEMBERS", "LAG RECORDS"), rows, right=(3, 4))
+    else:
+        click.echo("There are no consumer groups yet; a Kafka client with a group.id makes one.", err=True)
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+@command.command("describe")
+@click.argument("group", type=GroupName())
+@format_option
+@server_option
+def _describe(group: str, format_: str, server: Server) -> None:
+    """Show the consumer group GROUP: its members, its offsets, and how far it is behind, in records and time."""
+    found = server.get(_path(group))
+    if format_ == JSON:
+        print_json(found)
+        return
+    lag_records, lag_time = lag_text(found["offsets"])
+    click.echo(f"Group       {plain(found['id'])}")
+    click.echo(f"State       {found['state']}")
+    click.echo(f"Protocol    {plain(found['protocol'] or '-')}, generation {found['generation']}")
+    click.echo(f"Lag         {lag_records} records, {lag_time}")
+    click.echo()
+    _print_members(found["members"])
+    click.echo()
+    _print_offsets(found["offsets"])
+
+
+def _print_members(members: Sequence[Mapping[str, Any]]) -> None:
+    if not members:
+        click.echo("No members.")
+        return
+    rows = [
+        (
+            member["member_id"],
+            member["client_id"],
+            member["host"],
+            " ".join(f"{part['stream']}:{part['partition']}" for part in member["partitions"]) or "-",
+        )
+        for member in members
+    ]
+    print_table(("MEMBER", "CLIENT", "HOST", "PARTITIONS"), rows)
+
+
+def _print_offsets(offsets: Sequence[Mapping[str, Any]]) -> None:
+    if not offsets:
+        click.echo("No committed offsets.")
+        return
+    rows = [
+        (
+            offset["stream"],
+            str(offset["partition"]),
+            *(_number(offset[field]) for field in ("committed_offset", "start_offset", "end_offset", "lag_records")),
+            "-" if offset["lag_seconds"] is None else format_ms(1000 * offset["lag_seconds"]),
+        )
+        for offset in offsets
+    ]
+    header = ("STREAM", "PARTITION", "COMMITTED", "START", "END", "LAG RECORDS", "LAG TIME")
+    print_table(header, rows, right=range(1, 7))
+
+
+@command.command("reset")
+@click.argument("group", type=GroupName())
+@click.option("--to", metavar=POSITION_FORMS, required=True, callback=_position,
+              help="Where to go on: -N is N records before the end, @TIME is ISO 8601, milliseconds since 1970, or a"
+              " time ago such as @-30s.")  # fmt: skip
+@click.option("--stream", "streams", metavar="NAME", multiple=True, type=StreamName(),
+              help="Only this stream, even one the group has no offsets of yet; may be repeated."
+              " [default: all it has offsets of]")  # fmt: skip
+@click.option("--partition", type=click.IntRange(0), metavar="NUMBER", help="Only this partition.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and leave it.")
+@yes_option
+@format_option
+@server_option
+def _reset(
+    group: str,
+    to: str,
+    streams: Sequence[str],
+    partition: int | None,
+    dry_run: bool,
+    yes: bool,
+    format_: str,
+    server: Server,
+) -> None:
+    """Let the consumer group GROUP go on from somewhere else. It must have no members: stop its consumers first."""
+    check_askable(yes=yes or dry_run)
+    wish: dict[str, object] = {"to": to}
+    if streams:
+        wish["streams"] = list(streams)
+    if partition is not None:
+        wish["partition"] = partition
+    path = f"{_path(group)}/offsets"
+    if dry_run or not yes:
+        planned = server.post(path, wish | {"dry_run": True})["offsets"]
+        if dry_run or not planned:
+            _print_reset(planned, format_)
+            return
+        _print_plan(planned)
+        confirm(f"Set these {len(planned)} offsets of {group}?", yes=yes)
+    _print_reset(server.post(path, wish | {"dry_run": False})["offsets"], format_)
+
+
+def _plan_rows(offsets: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    return [
+        (offset["stream"], str(offset["partition"]), _number(offset["before"]), str(offset["after"]))
+        for offset in offsets
+    ]
+
+
+_PLAN_HEADER: Final = ("STREAM", "PARTITION", "BEFORE", "AFTER")
+
+
+def _print_plan(offsets: Sequence[Mapping[str, Any]]) -> None:
+    click.echo(table(_PLAN_HEADER, _plan_rows(offsets), range(1, 4), terminal_width()), err=True)
+
+
+def _print_reset(offsets: Sequence[Mapping[str, Any]], format_: str) -> None:
+    if format_ == JSON:
+        print_json(offsets)
+    elif offsets:
+        print_table(_PLAN_HEADER, _plan_rows(offsets), right=range(1, 4))
+    else:
+        click.echo("There is nothing to set: the group has no offsets; name a stream with --stream.", err=True)
+
+
+@command.command("delete")
+@click.argument("groups", metavar="GROUP...", nargs=-1, required=True, type=GroupName())
+@yes_option
+@server_option
+def _delete(groups: Sequence[str], yes: bool, server: Server) -> None:
+    """Delete consumer groups with their committed offsets. They must have no members: stop their consumers first."""
+    check_askable(yes=yes)
+    for group in groups:
+        server.get(_path(group))
+    confirm(f"Delete {', '.join(plain(group) for group in groups)} with all committed offsets?", yes=yes)
+    for group in groups:
+        server.delete(_path(group))
+        click.echo(f"Group {plain(group)} deleted.")

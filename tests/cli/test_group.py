@@ -1,0 +1,157 @@
+"""`duramen group`, against a node that says what it is told to."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from tests.cli.command import run
+from tests.cli.fake import Answer, FakeNode
+from tests.cli.terminal import Terminal
+
+GROUPS: list[dict[str, Any]] = [
+    {"id": "a", "state": "Empty", "protocol_type": "consumer", "protocol": "", "members": 0, "lag_records": 3},
+    {"id": "b c", "state": "Stable", "protocol_type": "consumer", "protocol": "range", "members": 1, "lag_records": 0},
+]
+GROUP: dict[str, Any] = {
+    "id": "a", "state": "Empty", "protocol_type": "consumer", "protocol": "range", "generation": 4,
+    "members": [
+        {"member_id": "m-1", "instance_id": None, "client_id": "c\x1b[31m", "host": "127.0.0.1",
+         "partitions": [{"stream": "s", "partition": 0}, {"stream": "s", "partition": 1}]},
+    ],
+    "offsets": [
+        {"stream": "s", "partition": 0, "committed_offset": 7, "start_offset": 0, "end_offset": 10, "lag_records": 3,
+         "lag_seconds": 90.0},
+        {"stream": "s", "partition": 1, "committed_offset": 5, "start_offset": 0, "end_offset": 5, "lag_records": 0,
+         "lag_seconds": 0},
+        {"stream": "t", "partition": 0, "committed_offset": 5, "start_offset": 0, "end_offset": None,
+         "lag_records": None, "lag_seconds": None},
+    ],
+}  # fmt: skip
+NOT_FOUND: Answer = (404, {"type": "group-not-found", "detail": "there is no group x", "status": 404})
+
+
+def test_list_follows_the_pages() -> None:
+    answers = {
+        "GET /v1/groups": (200, {"groups": GROUPS[:1], "next": "a/b"}),
+        "GET /v1/groups?after=a%2Fb": (200, {"groups": GROUPS[1:], "next": None}),
+    }
+    with FakeNode(answers) as node:
+        lines = run("group", "list", server=node.address).out.splitlines()
+        listed = json.loads(run("group", "list", "--format", "json", server=node.address).out)
+    assert [line.split() for line in lines] == [
+        ["GROUP", "STATE", "PROTOCOL", "MEMBERS", "LAG", "RECORDS"],
+        ["a", "Empty", "-", "0", "3"],
+        ["b", "c", "Stable", "range", "1", "0"],
+    ]
+    assert listed == GROUPS
+
+
+def test_none_yet() -> None:
+    with FakeNode({"GET /v1/groups": (200, {"groups": [], "next": None})}) as node:
+        ended = run("group", "list", server=node.address)
+    assert (ended.code, ended.out, ended.err.startswith("There are no consumer groups yet")) == (0, "", True)
+
+
+def test_describe() -> None:
+    with FakeNode({"GET /v1/groups/a": (200, GROUP)}) as node:
+        said = run("group", "describe", "a", server=node.address).out
+        document = json.loads(run("group", "describe", "a", "--format", "json", server=node.address).out)
+    assert document == GROUP
+    lines = [line.split() for line in said.splitlines()]
+    assert ["Lag", "3", "records,", "1.5", "min"] in lines
+    assert ["s", "0", "7", "0", "10", "3", "1.5", "min"] in lines
+    assert ["t", "0", "5", "0", "-", "-", "-"] in lines
+    assert ["m-1", r"c\x1b[31m", "127.0.0.1", "s:0", "s:1"] in lines
+
+
+def test_a_group_that_is_not_there() -> None:
+    with FakeNode({"GET /v1/groups/x": NOT_FOUND}) as node:
+        ended = run("group", "describe", "x", server=node.address)
+        deleted = run("group", "delete", "x", "--yes", server=node.address)
+    assert (ended.code, "there is no group x" in ended.err, "[group-not-found]" in ended.err) == (1, True, True)
+    assert deleted == ended
+
+
+class TestReset:
+    def _node(self, wishes: list[Any]) -> FakeNode:
+        def reset(wish: dict[str, Any]) -> Answer:
+            wishes.append(wish)
+            return 200, {
+                "offsets": [
+                    {"stream": "s", "partition": 0, "before": 7, "after": 0},
+                    {"stream": "s", "partition": 1, "before": None, "after": 0},
+                ]
+            }
+
+        return FakeNode({"POST /v1/groups/a%2Fb/offsets": reset})
+
+    def test_shows_what_it_would_do(self) -> None:
+        wishes: list[Any] = []
+        words = ("group", "reset", "a/b", "--to", "start", "--dry-run")
+        with self._node(wishes) as node:
+            lines = run(*words, server=node.address).out.splitlines()
+            document = json.loads(run(*words, "--format", "json", server=node.address).out)
+        assert [line.split() for line in lines[1:]] == [["s", "0", "7", "0"], ["s", "1", "-", "0"]]
+        assert document[1] == {"stream": "s", "partition": 1, "before": None, "after": 0}
+        assert wishes == [{"to": "start", "dry_run": True}] * 2
+
+    def test_does_it(self) -> None:
+        wishes: list[Any] = []
+        also = ("--stream", "s", "--stream", "t", "--partition", "1", "--yes")
+        with self._node(wishes) as node:
+            ended = run("group", "reset", "a/b", "--to", "-5", *also, server=node.address)
+        assert (ended.code, ended.err) == (0, "")
+        assert wishes == [{"to": "-5", "streams": ["s", "t"], "partition": 1, "dry_run": False}]
+
+    @pytest.mark.parametrize("answer", ["y", "n"])
+    def test_asks(self, answer: str) -> None:
+        wishes: list[Any] = []
+        with self._node(wishes) as node:
+            terminal = Terminal("group", "reset", "a/b", "--to", "@-30s", server=node.address)
+            code, shown = terminal.answer("Set these 2 offsets of a/b?", f"{answer}\n").end()
+        assert code == (0 if answer == "y" else 1)
+        assert "PARTITION" in shown
+        assert [wish["dry_run"] for wish in wishes] == ([True, False] if answer == "y" else [True])
+        # What was shown is what is done: the time ago is the same time in both.
+        assert len({wish["to"] for wish in wishes}) == 1
+        assert 0 <= time.time() * 1000 - 30_000 - int(wishes[0]["to"].removeprefix("@")) < 60_000
+
+    def test_is_refused_where_nobody_can_be_asked(self) -> None:
+        wishes: list[Any] = []
+        with self._node(wishes) as node:
+            ended = run("group", "reset", "a/b", "--to", "end", server=node.address)
+        assert (ended.code, "give --yes" in ended.err, wishes) == (2, True, [])
+
+    @pytest.mark.parametrize("to", ["soon", "@", "@yesterday", "1.5"])
+    def test_a_place_that_is_none(self, to: str) -> None:
+        ended = run("group", "reset", "g", "--to", to, server="127.0.0.1:1")
+        assert (ended.code, ended.err.count("\n"), ended.err.endswith("[usage]\n")) == (2, 1, True)
+        assert "it must be start, end, an offset N" in ended.err
+
+
+def test_delete() -> None:
+    answers: dict[str, Answer] = {"GET /v1/groups/a": (200, GROUP), "DELETE /v1/groups/a": (204, None)}
+    with FakeNode(answers) as node:
+        refused = run("group", "delete", "a", server=node.address)
+        assert (refused.code, node.asked) == (2, [])
+        assert run("group", "delete", "a", "--yes", server=node.address) == (0, "Group a deleted.\n", "")
+        assert node.asked[-1] == "DELETE /v1/groups/a"
+
+
+def test_streams_show_the_groups_that_read_them() -> None:
+    stream = {
+        "name": "s", "id": "x", "internal": False, "created_at_ms": 0, "subjects": [], "durability": "os",
+        "durability_means": "so", "config": {}, "partitions": [], "nats_gaps": None,
+    }  # fmt: skip
+    answers = {
+        "GET /v1/streams/s": (200, stream),
+        "GET /v1/groups": (200, {"groups": GROUPS, "next": None}),
+        "GET /v1/groups/a": (200, GROUP),
+        "GET /v1/groups/b%20c": NOT_FOUND,
+    }
+    with FakeNode(answers) as node:
+        said = run("stream", "describe", "s", server=node.address).out
+        document = json.loads(run("stream", "describe", "s", "--format", "json", server=node.address).out)
+    assert said.splitlines()[-1].split() == ["a", "Empty", "3", "1.5", "min"]
+    assert document["groups"] == [{"id": "a", "state": "Empty", "offsets": GROUP["offsets"][:2]}]
