@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -11,6 +11,10 @@ from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.metrics import BOUNDS, CATALOGUE
 from duramen.base.settings import Setting
 from duramen.cli.commands import cli
+from duramen.doors.http.application import ROUTES
+from duramen.doors.http.openapi import document, errors_of, plain_path
+from duramen.doors.http.problems import status_of
+from duramen.doors.http.routes import Route
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 GENERATED: Final = "<!-- Written by `make reference`; change the source, not this page. -->"
@@ -203,7 +207,108 @@ def metrics_page() -> Iterator[str]:
         yield ""
 
 
-PAGES: Final = {"settings.md": settings_page, "commands.md": commands_page, "metrics.md": metrics_page}
+# -- HTTP -----------------------------------------------------------------------------------------------
+
+
+def schema_text(schema: Mapping[str, Any]) -> str:
+    """What a value may be."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(map(schema_text, schema["anyOf"]))
+    if "enum" in schema:
+        return ", ".join(f"`{choice}`" for choice in schema["enum"])
+    kind: str = schema.get("type", "anything")
+    if kind == "array" and "prefixItems" in schema:
+        return f"[{', '.join(map(schema_text, schema['prefixItems']))}]"
+    if kind == "array":
+        return f"list of {schema_text(schema['items'])}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
+        return f"object of {schema_text(schema['additionalProperties'])}"
+    bounds = [f"from {schema['minimum']}"] if "minimum" in schema else []
+    if schema.get("maximum", _LARGEST) < _LARGEST:
+        bounds.append(f"to {schema['maximum']}")
+    return " ".join([kind, *bounds])
+
+
+def content_text(answer: Mapping[str, Any]) -> str:
+    """What a body is."""
+    return ", ".join(
+        schema_text(content["schema"]) if media.endswith("json") else media
+        for media, content in answer.get("content", {}).items()
+    )
+
+
+def route_rows(route: Route, operation: Mapping[str, Any]) -> Iterator[str]:
+    """What a route takes and gives."""
+    yield f"### `{route.method} {plain_path(route)}`"
+    yield ""
+    yield f"{operation['summary']}."
+    yield ""
+    lines = []
+    for one in operation.get("parameters", ()):
+        if one["in"] == "query":
+            default = one["schema"]["default"]
+            shown = f"`{default}`" if default != "" else ""
+            lines.append((f"`{one['name']}`", schema_text(one["schema"]), shown, one["description"]))
+    if lines:
+        yield from rows(("Query", "Type", "Default", "What it says"), lines)
+        yield ""
+    if "requestBody" in operation:
+        yield f"- Takes {content_text(operation['requestBody'])}"
+    for status in route.statuses:
+        what = content_text(operation["responses"][str(status)])
+        yield f"- {status}: {what or 'nothing'}"
+    for error in errors_of(route):
+        if error in route.errors:
+            yield f"- {status_of(error)}: `{error.id}`"
+    yield ""
+
+
+def http_page() -> Iterator[str]:
+    """docs/http-api.md."""
+    described = document(ROUTES)
+    yield "# HTTP API"
+    yield ""
+    yield (
+        "What [the HTTP door](doors/http.md) answers; the same as OpenAPI 3.1 is at `GET /v1/openapi.json` of every "
+        "node. Errors are [problems](#problem), `application/problem+json`, whose `type` is the id of the error."
+    )
+    yield ""
+    yield "Any request may also end with one of these, those about bodies only where there is one:"
+    yield ""
+    special = {error for route in ROUTES for error in route.errors}
+    common = {error for route in ROUTES for error in errors_of(route)} - special
+    lines = [(status_of(error), f"`{error.id}`", " ".join((error.__doc__ or "").split())) for error in common]
+    yield from rows(("Status", "Id", "What happened"), sorted(lines))
+    yield ""
+    yield "## Routes"
+    yield ""
+    for route in ROUTES:
+        yield from route_rows(route, described["paths"][plain_path(route)][route.method.lower()])
+    yield "## Types"
+    yield ""
+    for name, schema in sorted(described["components"]["schemas"].items()):
+        yield f"### {name}"
+        yield ""
+        yield schema["description"]
+        yield ""
+        required = schema.get("required", ())
+        fields = [
+            (f"`{field}`", schema_text(one), "yes" if field in required else "no", one.get("description", ""))
+            for field, one in schema["properties"].items()
+        ]
+        yield from rows(("Field", "Type", "Always there", ""), fields)
+        yield ""
+
+
+PAGES: Final = {
+    "settings.md": settings_page,
+    "commands.md": commands_page,
+    "metrics.md": metrics_page,
+    "http-api.md": http_page,
+}
 
 
 def main() -> int:

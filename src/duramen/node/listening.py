@@ -42,6 +42,9 @@ def _kafka(settings: Settings) -> tuple[Address, ...]:
 
 
 def _http(settings: Settings) -> tuple[Address, ...]:
+    from duramen.doors.http.hosts import Hosts  # a web framework comes with it: only who needs it waits for that
+
+    Hosts(settings)
     return _addresses(settings, "http.listen")
 
 

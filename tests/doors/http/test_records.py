@@ -1,15 +1,21 @@
 """Records through the HTTP door: stored, read, paged, waited for; and seen by Kafka clients as they see their own."""
 
+import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable
+from http.client import HTTPConnection
 from typing import Any
 
+import psutil
 import pytest
-from tests.clients import CONFLUENT, Record
+from tests.clients import CONFLUENT, Record, metric, until
 from tests.doors.http.conftest import Ask, asking
 
+from duramen.base.units import MIB
 from duramen.codec.partitioner import partition_of
+from duramen.doors.http.types import MOST_RECORDS
 from duramen.node.process import NodeProcess
 
 
@@ -163,3 +169,84 @@ def test_what_was_answered_survives_a_kill(new_node: Callable[..., NodeProcess])
     node.kill()
     node.restart()
     assert [one["value"] for one in ask("GET", "/v1/streams/s/records")[1]["records"]] == ["kept"]
+
+
+def test_most_records_of_a_request(ask: Ask, records: str) -> None:
+    wishes = [{"value": "", "partition": 0}] * MOST_RECORDS
+    assert ask("POST", records, {"records": wishes})[0] == 200
+    assert ask("POST", records, {"records": [*wishes, wishes[0]]})[0] == 400
+    page = ask("GET", f"{records}?limit={MOST_RECORDS}")[1]
+    assert (len(page["records"]), page["end"]) == (MOST_RECORDS, MOST_RECORDS)
+
+
+def test_the_largest_record_that_a_stream_takes(ask: Ask, records: str) -> None:
+    value = "\N{SNOWMAN}" * 340_000
+    assert ask("POST", records, {"records": [{"value": value, "partition": 0}]})[0] == 200
+    assert ask("GET", records)[1]["records"][0]["value"] == value
+    found, problem = ask("POST", records, raw=b" " * 2_300_000)
+    assert (found, problem["type"]) == (413, "body-too-large")
+
+
+def test_who_goes_away_does_not_go_on_waiting(ask: Ask, node: NodeProcess, records: str) -> None:
+    def waiting() -> float:
+        return metric(node, "duramen_fetches_waiting")
+
+    host, port = node.http.split(":")
+    before = waiting()
+    connections = [socket.create_connection((host, int(port))) for _ in range(5)]
+    for connection in connections:
+        asked = f"GET {records}?max_wait_ms=30000 HTTP/1.1\r\nHost: {node.http}\r\n\r\n"
+        connection.sendall(asked.encode())
+    until(lambda: waiting() == before + 5)
+    for connection in connections:
+        connection.close()
+    until(lambda: waiting() == before)
+    assert ask("GET", records)[0] == 200
+
+
+def test_who_waits_is_told_that_the_node_stops(new_node: Callable[..., NodeProcess]) -> None:
+    node = new_node().start()
+    ask = asking(node.http)
+    ask("POST", "/v1/streams", {"name": "s"})
+    answers: list[Any] = []
+    waiting = threading.Thread(
+        target=lambda: answers.append(ask("GET", "/v1/streams/s/records?max_wait_ms=30000")), daemon=True
+    )
+    waiting.start()
+    until(lambda: metric(node, "duramen_fetches_waiting") == 1)
+    assert node.stop() == 0
+    waiting.join()
+    assert [(status, problem["type"]) for status, problem in answers] == [(503, "node-stopping")]
+    assert "Traceback" not in node.log_path.read_text()
+
+
+def test_a_head_has_no_body(node: NodeProcess, records: str) -> None:
+    connection = HTTPConnection(node.http, timeout=30)
+    connection.request("HEAD", records)
+    answer = connection.getresponse()
+    assert (answer.status, answer.read()) == (200, b"")
+    connection.close()
+
+
+def test_bodies_together_take_bounded_memory(new_node: Callable[..., NodeProcess]) -> None:
+    node = new_node({"memory.limit.bytes": "128MiB"}).start()
+    asking(node.http)("POST", "/v1/streams", {"name": "s", "config": {"max.message.bytes": "8MiB"}})
+    process = psutil.Process(node.pid)
+    idle_bytes = process.memory_info().rss
+    head = (
+        f"POST /v1/streams/s/records HTTP/1.1\r\nHost: {node.http}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {8 * MIB}\r\n\r\n"
+    )
+    host, port = node.http.split(":")
+    refused = 0
+    connections = [socket.create_connection((host, int(port)), timeout=30) for _ in range(20)]
+    for connection in connections:
+        with contextlib.suppress(OSError):
+            connection.sendall(head.encode() + b" " * (4 * MIB))
+    assert process.memory_info().rss - idle_bytes < 64 * MIB
+    for connection in connections:
+        with contextlib.suppress(OSError):
+            refused += connection.recv(100).startswith(b"HTTP/1.1 503")
+        connection.close()
+    assert refused > 0
+    assert asking(node.http)("GET", "/v1/node")[0] == 200

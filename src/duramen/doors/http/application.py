@@ -1,7 +1,7 @@
 """The routes as an application: paths to handlers, types checked on the way in, errors as problems on the way out."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import starlette.routing
@@ -17,10 +17,16 @@ from duramen.base.metrics import Metrics
 from duramen.doors.http import configs, groups, health, nodes, problems, records, streams
 from duramen.doors.http.bodies import Bodies
 from duramen.doors.http.hosts import Guard, Hosts
+from duramen.doors.http.openapi import document
 from duramen.doors.http.queries import read_query
 from duramen.doors.http.routes import Call, Node, Route
 
 __all__ = ["ROUTES", "application"]
+
+
+async def _openapi(_: Call) -> dict[str, Any]:
+    return document(ROUTES)
+
 
 ROUTES: Final[Sequence[Route]] = (
     *health.ROUTES,
@@ -29,6 +35,7 @@ ROUTES: Final[Sequence[Route]] = (
     *streams.ROUTES,
     *records.ROUTES,
     *groups.ROUTES,
+    Route("GET", "/v1/openapi.json", _openapi, "This description of all routes (OpenAPI 3.1)"),
 )
 """All there are; each is described in the module that has its handler."""
 

@@ -48,6 +48,7 @@ class HttpDoor:
     async def stop(self) -> None:
         """Answer what was asked and close."""
         self._node.broker = None
+        self._node.reading.stop()
         if self._server is not None and self._task is not None:
             self._server.should_exit = True
             await self._task

@@ -14,6 +14,7 @@ from duramen.doors.http.types import Problem, Stored
 
 __all__ = [
     "PROBLEM_JSON",
+    "STATUS",
     "PartlyStored",
     "answer_to_error",
     "answer_to_http",
@@ -27,7 +28,7 @@ __all__ = [
 
 PROBLEM_JSON: Final = "application/problem+json"
 
-_STATUS: Final[Mapping[type[DuramenError], int]] = {
+STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.BatchTooLarge: 413,
     errors.BodyTooLarge: 413,
     errors.BodyTypeUnsupported: 415,
@@ -50,6 +51,7 @@ _STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.StreamExists: 409,
     errors.StreamNotFound: 404,
 }
+"""Those that are not here are the request's: 400."""
 
 
 class PartlyStored(Exception):
@@ -62,8 +64,8 @@ class PartlyStored(Exception):
 
 
 def status_of(error: type[DuramenError]) -> int:
-    """The status of an answer that says this error; those that are not in the table are the request's."""
-    return _STATUS.get(error, 400)
+    """The status of an answer that says this error."""
+    return STATUS.get(error, 400)
 
 
 def problem_of(error: DuramenError, instance: str) -> Problem:

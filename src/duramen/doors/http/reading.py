@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final, NamedTuple, TypeVar
 
-from duramen.base.errors import DuramenError, RequestInvalid, StorageFailed
+from duramen.base.errors import DuramenError, NodeStopping, RequestInvalid, StorageFailed
 from duramen.base.positions import At, Last, Position, parse_position
 from duramen.broker.broker import Broker
 from duramen.broker.fetching import Fetched, Wanted
@@ -32,12 +32,25 @@ class _Page(NamedTuple):
     decoded_limit_bytes: int
 
 
+class _Decoded(NamedTuple):
+    """As many records of whole batches as the page takes, the offset behind them, the bytes of those batches."""
+
+    records: list[RecordInfo]
+    next_offset: int
+    bytes: int
+
+
 class Reading:
     """Answers reads; knows how many of them wait."""
 
     def __init__(self) -> None:
-        self._waiting = 0
+        self._waiting: set[asyncio.Future[list[Fetched]]] = set()
         self._decoding = asyncio.Semaphore(_AT_ONCE)
+
+    def stop(self) -> None:
+        """Those who wait are told that the node is stopping."""
+        for future in self._waiting:
+            _settle(future, NodeStopping("this node is stopping"))
 
     async def read(self, broker: Broker, name: str, query: RecordsQuery) -> RecordPage:
         """A page of records below the high watermark. Raises StreamNotFound, OffsetOutOfRange, LogDamaged …"""
@@ -51,11 +64,11 @@ class Reading:
             return RecordPage([], offset, fetched.high_watermark)
         page = _Page(stream.name, partition.index, offset, query.limit, query.max_bytes, stream.decoded_limit_bytes)
         async with self._decoding:
-            stream.bytes_out.value += len(fetched.slice)
             data = await _read(broker, fetched)
-            found, next_offset = await _decode(broker, data, page)
-            stream.records_out.value += len(found)
-        return RecordPage(found, next_offset, fetched.high_watermark)
+            decoded = await _decode(broker, data, page)
+        stream.bytes_out.value += decoded.bytes
+        stream.records_out.value += len(decoded.records)
+        return RecordPage(decoded.records, decoded.next_offset, fetched.high_watermark)
 
     async def _fetch(self, broker: Broker, partition: Partition, offset: int, query: RecordsQuery) -> Fetched:
         future: asyncio.Future[list[Fetched]] = asyncio.get_running_loop().create_future()
@@ -63,14 +76,14 @@ class Reading:
             [Wanted(partition, offset, query.max_bytes)],
             min_bytes=1,
             max_bytes=query.max_bytes,
-            max_wait_ms=query.max_wait_ms if self._waiting < _MOST_WAITING else 0,
+            max_wait_ms=query.max_wait_ms if len(self._waiting) < _MOST_WAITING else 0,
             done=lambda fetched: _settle(future, fetched),
         )
-        self._waiting += 1
+        self._waiting.add(future)
         try:
             return (await future)[0]
         finally:
-            self._waiting -= 1
+            self._waiting.discard(future)
             fetcher.cancel()
 
 
@@ -120,30 +133,30 @@ async def _read(broker: Broker, fetched: Fetched) -> bytes:
     return await future
 
 
-async def _decode(broker: Broker, data: bytes, page: _Page) -> tuple[list[RecordInfo], int]:
-    future: asyncio.Future[tuple[list[RecordInfo], int]] = asyncio.get_running_loop().create_future()
+async def _decode(broker: Broker, data: bytes, page: _Page) -> _Decoded:
+    future: asyncio.Future[_Decoded] = asyncio.get_running_loop().create_future()
     broker.store.run(lambda: _decoded(data, page), lambda result: _settle(future, result))
     return await future
 
 
-def _decoded(data: bytes, page: _Page) -> tuple[list[RecordInfo], int]:
-    """As many records of whole batches as the page takes, and the offset after what was looked at."""
+def _decoded(data: bytes, page: _Page) -> _Decoded:
     found: list[RecordInfo] = []
-    size, next_offset = 0, page.offset
+    size, next_offset, seen = 0, page.offset, 0
     view = memoryview(data)
     for position, head in batches(data):
+        seen = position + head.size
         if not head.attributes & CONTROL:
-            for record in records(view[position : position + head.size], limit_bytes=page.decoded_limit_bytes):
+            for record in records(view[position:seen], limit_bytes=page.decoded_limit_bytes):
                 if record.offset < page.offset:
                     continue
                 size += _size(record)
                 if found and (len(found) >= page.limit or size > page.max_bytes):
-                    return found, record.offset
+                    return _Decoded(found, record.offset, seen)
                 found.append(_info(record, page))
         next_offset = max(next_offset, head.next_offset)
         if len(found) >= page.limit:
             break
-    return found, next_offset
+    return _Decoded(found, next_offset, seen)
 
 
 def _size(record: Record) -> int:

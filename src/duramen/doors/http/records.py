@@ -4,6 +4,7 @@ from duramen.base import errors
 from duramen.doors.http.producing import largest_body_bytes, produce
 from duramen.doors.http.routes import Call, Route
 from duramen.doors.http.types import RecordPage, RecordPlaces, RecordsQuery, RecordWishes
+from duramen.doors.http.waiting import unless_gone
 
 __all__ = ["ROUTES"]
 
@@ -17,7 +18,7 @@ async def _produce(call: Call, body: RecordWishes) -> RecordPlaces:
 
 
 async def _read(call: Call, query: RecordsQuery) -> RecordPage:
-    return await call.node.reading.read(call.broker, call.path["name"], query)
+    return await unless_gone(call.request, call.node.reading.read(call.broker, call.path["name"], query))
 
 
 ROUTES = (
