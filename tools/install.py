@@ -1,8 +1,8 @@
 """Make `.venv` in this checkout from requirements/*.lock; do nothing when it is already right.
 
 Run by `make install` with the system's python3, so it may use the standard library only, and every Python from 3.6 on
-can read it, so that an old one is told and not tripped up. Two at once wait for each other; an interrupted one is
-finished by the next, because the stamp is written last. What goes wrong is said in one line, with what to do.
+can read it, so that an old one is told and not tripped up. Two at once wait for each other; what an interrupted one
+left is made anew by the next, because the stamp is written last. What goes wrong is said in one line, with what to do.
 """
 
 import ast
@@ -27,7 +27,8 @@ PYTHON = VENV / "bin" / "python"
 OLDEST_PYTHON = (3, 11)
 NEWEST_MINOR_TRIED = 20
 INPUTS = ("requirements/build.lock", "requirements/all.lock", "pyproject.toml", "tools/install.py")
-NEEDED_BYTES = 3 * 10**9
+VENV_BYTES = 1_400_000_000
+CACHE_BYTES = 2_600_000_000
 SHOWN_EVERY_S = 15
 LAST_LINES = 20
 KEPT_BYTES = 64 * 1024
@@ -37,7 +38,7 @@ CAUSES = (
     (
         r"No space left on device|Errno 28\]|os error 28\b|Disk quota exceeded|os error 122\b",
         (
-            "the disk is full: make room for 3 GB in {root}, in the cache {cache} (UV_CACHE_DIR moves it)"
+            "the disk is full: make room for 4 GB in {root}, in the cache {cache} (UV_CACHE_DIR moves it)"
             " and for temporary files (TMPDIR moves them)"
         ),
     ),
@@ -329,14 +330,15 @@ def turnstile() -> "collections.abc.Iterator[None]":
 
 
 def is_usable() -> bool:
-    """Whether .venv was made here, by a Python of this version, and is whole: its scripts hold its path."""
+    """Whether .venv was finished, here (its scripts hold its path) and by a Python of this version."""
+    if not STAMP.exists():
+        return False
     try:
         config = (VENV / "pyvenv.cfg").read_text()
     except OSError:
         return False
     version = ".".join(map(str, sys.version_info[:2]))
     here = f" {VENV}\n" in config and re.search(rf"^version\S* = {re.escape(version)}\.", config, re.MULTILINE)
-    # One that a stopped run left half made has no working pip.
     probe = [str(PYTHON), "-m", "pip", "--version"]
     quiet = subprocess.DEVNULL
     return bool(here) and PYTHON.exists() and subprocess.call(probe, stdout=quiet, stderr=quiet) == 0
@@ -344,11 +346,12 @@ def is_usable() -> bool:
 
 def make_venv(environment: "dict[str, str]") -> None:
     """Make .venv anew."""
-    free_bytes = shutil.disk_usage(ROOT).free
-    if free_bytes < NEEDED_BYTES:
-        fail(f"{ROOT} has {free_bytes / 1e9:.1f} GB free, and {NEEDED_BYTES / 1e9:.0f} GB are needed: make room there")
     if VENV.exists():
         shutil.rmtree(VENV)
+    free_bytes = shutil.disk_usage(ROOT).free
+    needed_bytes = VENV_BYTES + (0 if os.path.isdir(environment["UV_CACHE_DIR"]) else CACHE_BYTES)
+    if free_bytes < needed_bytes:
+        fail(f"{ROOT} has {free_bytes / 1e9:.1f} GB free and {needed_bytes / 1e9:.1f} GB are needed: make room there")
     step("1/4  making .venv", [sys.executable, "-m", "venv", "--without-pip", str(VENV)], environment)
     # By itself, because venv keeps to itself what went wrong with it.
     step("     giving it pip", [str(PYTHON), "-m", "ensurepip", "--default-pip"], environment)
@@ -357,9 +360,9 @@ def make_venv(environment: "dict[str, str]") -> None:
 def install(digest: str) -> None:
     """Bring .venv to what the locks say, then stamp it with `digest`."""
     environment = clean_environment()
-    with contextlib.suppress(FileNotFoundError):
+    if is_usable():
         STAMP.unlink()
-    if not is_usable():
+    else:
         make_venv(environment)
     python = str(PYTHON)
     # fmt: off
@@ -393,7 +396,7 @@ def main() -> None:
     except OSError as error:
         fail(cause(str(error), dict(os.environ)) or str(error))
     except KeyboardInterrupt:
-        print("\nmake install: interrupted; `make install` goes on from here", file=sys.stderr)
+        print("\nmake install: interrupted; `make install` begins anew with what was downloaded", file=sys.stderr)
         sys.exit(130)
 
 

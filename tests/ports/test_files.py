@@ -1,20 +1,66 @@
 """The conformance suite of the FileSystem port: the real file system and the one in memory behave alike."""
 
 import errno
+import fcntl
+import importlib.util
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from duramen.base.ports import FileSystem
-from duramen.host.files import HostFileSystem
+from duramen.host import files as host_files
 from duramen.storage.io import write_all
 from duramen.testing.disk import MemoryFileSystem
 
+F_FULLFSYNC = 51
+LINUX_ONLY = ("RWF_NOWAIT", "fdatasync", "posix_fadvise", "posix_fallocate")
 
-@pytest.fixture(params=["host", "memory"])
+
+class Mac:
+    """What macOS has and has not, on this machine. `syncs` are the descriptors' files that were synced wholly."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.syncs: list[str] = []
+        self.refused = 0
+        self._fcntl = fcntl.fcntl
+        for name in LINUX_ONLY:
+            monkeypatch.delattr(os, name, raising=False)
+        monkeypatch.setattr(fcntl, "F_FULLFSYNC", F_FULLFSYNC, raising=False)
+        monkeypatch.setattr(fcntl, "fcntl", self.fcntl)
+        assert host_files.__spec__ is not None
+        assert host_files.__spec__.origin is not None
+        spec = importlib.util.spec_from_file_location("files_on_a_mac", host_files.__spec__.origin)
+        assert spec is not None
+        assert spec.loader is not None
+        self.module: Any = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.module)
+
+    def fcntl(self, fd: int, command: int, argument: int = 0) -> int:
+        if command != F_FULLFSYNC:
+            return self._fcntl(fd, command, argument)
+        if self.refused:
+            raise OSError(self.refused, os.strerror(self.refused))
+        self.syncs.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+        return 0
+
+
+@pytest.fixture
+def mac(monkeypatch: pytest.MonkeyPatch) -> Mac:
+    return Mac(monkeypatch)
+
+
+@pytest.fixture(params=["linux", "mac", "memory"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> FileSystem:
-    system: FileSystem = HostFileSystem(str(tmp_path / "root")) if request.param == "host" else MemoryFileSystem()
+    root = str(tmp_path / "root")
+    system: FileSystem
+    if request.param == "memory":
+        system = MemoryFileSystem()
+    elif request.param == "linux":
+        system = host_files.HostFileSystem(root)
+    else:
+        system = request.getfixturevalue("mac").module.HostFileSystem(root)
     system.make_directory("")
     return system
 
@@ -70,6 +116,8 @@ def test_allocate_gives_room_and_keeps_content(files: FileSystem) -> None:
     file.allocate(10_000)
     assert file.size() == 10_000
     assert bytes(file.read(0, 4)) == b"abc\0"
+    file.allocate(100)
+    assert file.size() == 10_000
 
 
 def test_names_directories_and_renames(files: FileSystem) -> None:
@@ -116,3 +164,27 @@ def test_a_lock_is_held_once(files: FileSystem) -> None:
     again = files.lock("lock")
     assert again is not None
     again.release()
+
+
+class TestMac:
+    def test_syncs_go_through_the_cache_of_the_drive(self, mac: Mac, tmp_path: Path) -> None:
+        system = mac.module.HostFileSystem(str(tmp_path))
+        file = system.open("data", create=True)
+        file.write([b"abc"], 0)
+        file.sync()
+        system.sync_directory("")
+        assert mac.syncs == ["data", tmp_path.name]
+
+    def test_a_file_system_without_it_is_synced_as_it_can_be(
+        self, mac: Mac, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        synced: list[int] = []
+        monkeypatch.setattr(os, "fsync", synced.append)
+        file = mac.module.HostFileSystem(str(tmp_path)).open("data", create=True)
+        mac.refused = errno.ENOTSUP
+        file.sync()
+        assert len(synced) == 1
+        mac.refused = errno.EIO
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            file.sync()
+        assert len(synced) == 1

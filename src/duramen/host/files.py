@@ -1,11 +1,15 @@
-"""The FileSystem port on a real directory."""
+"""The FileSystem port on a real directory: Linux, and macOS for development.
+
+macOS has no preadv2(RWF_NOWAIT), fdatasync or posix_fallocate: nothing is read from memory without a thread, files
+are not preallocated but only made as long, and a sync is fcntl(F_FULLFSYNC), see fcntl(2) and fsync(2) there.
+"""
 
 import contextlib
 import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from duramen.base.ports import Buffer
@@ -16,6 +20,21 @@ _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _MAX_BUFFERS: Final = 1000  # IOV_MAX is 1024
 _datasync = getattr(os, "fdatasync", os.fsync)
 _full_sync: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
+_CANNOT: Final = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY)
+
+
+def _sync(fd: int, sync: Callable[[int], None]) -> None:
+    """Make what was written durable, by `sync` where there is nothing stronger."""
+    if _full_sync is None:
+        sync(fd)
+        return
+    try:
+        fcntl.fcntl(fd, _full_sync)
+    except OSError as error:
+        # Network and foreign file systems do not have it.
+        if error.errno not in _CANNOT:
+            raise
+        os.fsync(fd)
 
 
 class HostFile:
@@ -57,10 +76,7 @@ class HostFile:
         return b"".join(parts)
 
     def sync(self) -> None:
-        if _full_sync is not None:
-            fcntl.fcntl(self._fd, _full_sync)
-        else:
-            _datasync(self._fd)
+        _sync(self._fd, _datasync)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
@@ -68,7 +84,7 @@ class HostFile:
     def allocate(self, size: int) -> None:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(self._fd, 0, size)
-        else:
+        elif size > self.size():
             os.ftruncate(self._fd, size)
 
     def size(self) -> int:
@@ -126,7 +142,7 @@ class HostFileSystem:
     def sync_directory(self, path: str) -> None:
         fd = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            _sync(fd, os.fsync)
         finally:
             os.close(fd)
 
