@@ -3,13 +3,21 @@
 import errno
 import os
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from duramen.storage.log import LogConfig
-from duramen.testing.store import StoreOnDoubles
+from duramen.base.ports import Lane
+from duramen.storage.log import Log, LogConfig
+from duramen.storage.segment import Segment
+from duramen.storage.store import StoreLimits
+from duramen.testing.store import Appended, StoreOnDoubles
+
+LOGS = 2
+LANES: list[Lane] = ["sync", "disk"]
 
 
 def bounded(messages: int | None = None, ms: int | None = None, *, durability: str = "os") -> LogConfig:
@@ -184,3 +192,106 @@ def test_a_bound_that_is_set_later_covers_what_was_there() -> None:
     doubles.settle()
     doubles.crash()
     assert len(doubles.values(doubles.log(0, bounded(1)))) == 51
+
+
+class FlushingMachine(RuleBasedStateMachine):
+    """What was acknowledged and is taken for synced survives a power failure, whatever jobs and failures there are."""
+
+    @initialize(messages=st.integers(1, 6), ms=st.sampled_from([0, 100, 5000]))
+    def start(self, messages: int, ms: int) -> None:
+        limits = StoreLimits(64 << 10, 1 << 20, 256 << 10, 4 << 10, 1000)
+        self.doubles = StoreOnDoubles(limits)
+        self.config = bounded(messages, ms)._replace(segment_bytes=700)
+        self.values: list[list[bytes]] = [[] for _ in range(LOGS)]
+        self.undelivered: dict[Lane, Callable[[], None]] = {}
+        self.restarted()
+
+    def restarted(self) -> None:
+        self.undelivered.clear()
+        self.known = [len(values) for values in self.values]
+        self.ends: list[list[tuple[Appended, Segment, int, int]]] = [[] for _ in range(LOGS)]
+        self.sync_fails = False
+
+        def interfere(call: str, path: str, size: int) -> int:
+            if call == "sync" and self.sync_fails and path.startswith("logs/"):
+                self.sync_fails = False
+                self.doubles.files.drop(path)
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return size
+
+        self.doubles.files.interfere = interfere
+
+    def log(self, number: int) -> Log:
+        return self.doubles.log(number, self.config)
+
+    @rule(number=st.integers(0, LOGS - 1), records=st.integers(1, 4), size=st.integers(0, 300))
+    def append(self, number: int, records: int, size: int) -> None:
+        log, values = self.log(number), self.values[number]
+        added = [b"%d" % (len(values) + at) + b"x" * size for at in range(records)]
+        if log.failed:
+            assert self.doubles.append(log, *added).error is not None
+            return
+        appended = self.doubles.append(log, *added)
+        assert appended.error is None
+        values += added
+        self.ends[number].append((appended, log.active, log.active.size, len(values)))
+
+    @rule(number=st.integers(0, 1))
+    def a_log_that_syncs_each_record(self, number: int) -> None:
+        """So that there are copies and a write-ahead log, too."""
+        self.doubles.append(self.doubles.log(LOGS + number, LogConfig(segment_bytes=3000)), b"y" * 2000)
+
+    @rule(lane=st.sampled_from(LANES))
+    def a_job_runs(self, lane: Lane) -> None:
+        self.doubles.worker.run_soon()
+        if lane not in self.undelivered and self.doubles.worker.jobs[lane]:
+            self.undelivered[lane] = self.doubles.worker.start(lane)
+
+    @rule(lane=st.sampled_from(LANES))
+    def a_result_comes_back(self, lane: Lane) -> None:
+        if lane in self.undelivered:
+            self.undelivered.pop(lane)()
+            self.doubles.worker.run_soon()
+
+    @rule(duration_ms=st.sampled_from([1, 100, 5000, 60_000]))
+    def time_passes(self, duration_ms: int) -> None:
+        self.doubles.clock.advance(duration_ms)
+        self.doubles.deadlines.fire(self.doubles.clock.monotonic_ms())
+
+    @rule()
+    def settle(self) -> None:
+        for lane in list(self.undelivered):
+            self.undelivered.pop(lane)()
+        self.doubles.settle()
+
+    @rule()
+    def a_sync_of_a_segment_will_fail(self) -> None:
+        self.sync_fails = True
+
+    @rule(seed=st.integers(0, 2**32 - 1), keep=st.booleans())
+    def power_fails(self, seed: int, keep: bool) -> None:
+        believed = [
+            # The first of an epoch is acknowledged once the write-ahead log says whose the segment is.
+            max([known, *(count for done, segment, end, count in ends if done.acknowledged and end <= segment.synced)])
+            for known, ends in zip(self.known, self.ends, strict=True)
+        ]
+        self.doubles.crash(random.Random(seed) if keep else None)
+        for number, least in enumerate(believed):
+            found = self.doubles.values(self.log(number))
+            assert found == self.values[number][: len(found)]
+            assert len(found) >= least
+            self.values[number] = found
+        self.restarted()
+
+    def teardown(self) -> None:
+        if hasattr(self, "doubles"):
+            self.sync_fails = False
+            self.settle()
+            for number in range(LOGS):
+                log = self.log(number)
+                if not log.failed:
+                    assert self.doubles.values(log) == self.values[number]
+
+
+TestFlushing = FlushingMachine.TestCase
+TestFlushing.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
