@@ -33,6 +33,8 @@ class SegmentUnreadable(DuramenError):
     """What was named is not a segment, or is damaged."""
 
     id = "segment-unreadable"
+    safe = "The file was only read."
+    remedy = "Name a .log file of a data directory; for a damaged one see docs/operations.md, Recovery."
 
 
 @click.group("log")

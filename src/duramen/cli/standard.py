@@ -13,6 +13,8 @@ class StandardStreamClosed(DuramenError):
     """Standard input or output was closed when the command began, and it needs it."""
 
     id = "standard-stream-closed"
+    safe = "Nothing was done."
+    remedy = "Run the command with standard input and output open; /dev/null will do."
 
 
 def check_output() -> None:
