@@ -2,7 +2,7 @@
 
 What is typed is run by bash as it stands, but for three things that cannot be as on a reader's machine:
 - addresses: where a page says 127.0.0.1:9092, 9644 and 4222 (or localhost), the node has free ports. They are changed
-  in what is typed, and back in what comes out;
+  in what is typed, in programs and in examples/, and back in what comes out;
 - `duramen serve` goes on in the background, as it does in a terminal of its own; what it prints is its banner;
 - `$(pgrep -f 'duramen serve')` is the process id of that node: others may be running beside it.
 """
@@ -45,11 +45,11 @@ class Terminal:
     """Runs commands; ends the node that they start."""
 
     def __init__(self, directory: Path) -> None:
-        """`directory` is empty; commands run in `home` below it, beside the examples of this checkout."""
+        """`directory` is empty; commands run in `home` below it, beside a copy of examples/."""
         self.home = directory / "home"
         self.home.mkdir()
         (directory / "bin").mkdir()
-        (self.home / "examples").symlink_to(ROOT / "examples")
+        (self.home / "examples").mkdir()
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("DURAMEN_")} | {
             "PATH": programs(directory / "bin"),
             "HOME": str(self.home),
@@ -81,7 +81,7 @@ class Terminal:
             [_BASH, "-c", self._to_node(text)], cwd=self.home, env=self._environment, check=False,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=_TIMEOUT_S,
         )  # fmt: skip
-        if "kill -9" in text and self._node is not None:
+        if text.startswith("kill ") and self._node is not None:
             self._node.wait()
         return self._from_node(done.stdout).splitlines()
 
@@ -113,6 +113,9 @@ class Terminal:
         for door, address in self._addresses.items():
             self._environment[f"DURAMEN_{door.upper()}_LISTEN"] = address
         self._environment["DURAMEN_SERVER"] = self._addresses["http"]
+        for example in (ROOT / "examples").glob("*.py"):
+            text = self._to_node(example.read_text(encoding="utf-8"))
+            (self.home / "examples" / example.name).write_text(text, encoding="utf-8")
         return [self._from_node(line) for line in banner]
 
     def close(self) -> None:

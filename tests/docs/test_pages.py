@@ -25,6 +25,8 @@ def runnable(path: Path) -> list[Block]:
     return [block for block in found if block.language in {"console", "python", "text"} and not block.not_run]
 
 
+# Spark takes its time to start; the README starts it too.
+SLOW = {ROOT / "docs" / "guides" / "pyspark.md"}
 RUN = [path for path in PAGES if any(one.language != "text" for one in runnable(path)) and path not in ELSEWHERE]
 
 
@@ -35,7 +37,9 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     made.close()
 
 
-@pytest.mark.parametrize("path", RUN, ids=name)
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=[pytest.mark.long] * (path in SLOW), id=name(path)) for path in RUN]
+)
 def test_what_a_page_shows_is_what_happens(path: Path, terminal: Terminal) -> None:
     found = runnable(path)
     if not any("$ duramen serve" in block.text for block in found):
