@@ -1,20 +1,29 @@
 """Write the generated pages of docs/ from the catalogues and the command line; `--check` says which are out of date."""
 
+import importlib
+import pkgutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+import duramen
 from duramen.base.catalogue import BROKER, STREAM
+from duramen.base.errors import DuramenError
 from duramen.base.metrics import BOUNDS, CATALOGUE
 from duramen.base.settings import Setting
 from duramen.cli.commands import cli
+from duramen.codec import jetstream
+from duramen.codec.kafka.errors import ErrorCode
 from duramen.doors.http.application import ROUTES
 from duramen.doors.http.openapi import document, errors_of, plain_path
 from duramen.doors.http.problems import status_of
 from duramen.doors.http.routes import Route
+from duramen.doors.kafka.errors import error_code
+from duramen.doors.nats.refusals import api_error
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 GENERATED: Final = "<!-- Written by `make reference`; change the source, not this page. -->"
@@ -303,11 +312,67 @@ def http_page() -> Iterator[str]:
         yield ""
 
 
+# -- errors ---------------------------------------------------------------------------------------------
+
+
+def error_classes() -> list[type[DuramenError]]:
+    """Every error that a user can meet, by id: the public classes of the whole package."""
+    for module in pkgutil.walk_packages(duramen.__path__, "duramen."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    found: list[type[DuramenError]] = []
+    waiting = DuramenError.__subclasses__()
+    while waiting:
+        one = waiting.pop()
+        waiting += one.__subclasses__()
+        if not one.__name__.startswith("_"):
+            found.append(one)
+    return sorted(found, key=lambda one: one.id)
+
+
+def doors(kind: type[DuramenError]) -> str:
+    """What the doors make of an error, where they have something of their own for it."""
+    error = kind.__new__(kind)
+    names = []
+    if (code := error_code(error)) is not ErrorCode.UNKNOWN_SERVER_ERROR:
+        names.append(f"Kafka {code.name} ({int(code)})")
+    if (status := status_of(kind)) != HTTPStatus.BAD_REQUEST:
+        names.append(f"HTTP {status}")
+    if (answer := api_error(error)) is not jetstream.STORE_FAILED:
+        names.append(f"NATS {answer.code}, {answer.err_code}")
+    return " · ".join(names)
+
+
+def errors_page() -> Iterator[str]:
+    """docs/errors.md."""
+    yield "# Errors"
+    yield ""
+    yield (
+        "Each error has an id that stays: it is the `type` of a problem on the HTTP door, and what programs compare. "
+        "For each: what happened, what has become of data and whether repeating is safe, what to do, and what the "
+        "doors make of it: Kafka's error and its number, the HTTP status, JetStream's code and number on the NATS "
+        "door. Where nothing is named the Kafka door answers UNKNOWN_SERVER_ERROR (-1), the HTTP door 400, and the "
+        f"NATS door {jetstream.STORE_FAILED.code}, {jetstream.STORE_FAILED.err_code}, if the error gets there at all."
+    )
+    yield ""
+    for kind in error_classes():
+        yield f"## `{kind.id}`"
+        yield ""
+        yield " ".join((kind.__doc__ or "").split())
+        yield ""
+        yield f"- Safe: {kind.safe}"
+        yield f"- To do: {kind.remedy}"
+        if answers := doors(kind):
+            yield f"- At the doors: {answers}"
+        yield ""
+
+
 PAGES: Final = {
     "settings.md": settings_page,
     "commands.md": commands_page,
     "metrics.md": metrics_page,
     "http-api.md": http_page,
+    "errors.md": errors_page,
 }
 
 

@@ -79,48 +79,72 @@ class SettingInvalid(DuramenError):
     """A setting has an unknown name or a value that does not fit."""
 
     id = "setting-invalid"
+    safe = "Nothing was started or changed."
+    remedy = "Correct the setting that the message names; docs/settings.md lists what each may be."
 
 
 class OptionInvalid(DuramenError):
     """An option of a Spark source or sink has an unknown name or a value that does not fit."""
 
     id = "option-invalid"
+    safe = "No job was started and nothing was written."
+    remedy = "Correct the option that the message names; docs/doors/spark.md lists them."
 
 
 class DependencyMissing(DuramenError):
     """Something that Duramen does not bring itself is missing or too old; the message says what to install."""
 
     id = "dependency-missing"
+    safe = "Nothing was started."
+    remedy = "Install what the message names; `duramen doctor` says what else the machine lacks."
 
 
 class DemoFailed(DuramenError):
     """A step of `make demo` did not come to its end, or what came out is not what went in."""
 
     id = "demo-failed"
+    safe = "Only the demo's own directory was touched."
+    remedy = "Run `make demo` again; if it fails again, report it with what it printed."
 
 
 class DirectoryUnusable(DuramenError):
     """The data directory is held by another node, is not ours, is too new, or cannot be written."""
 
     id = "directory-unusable"
+    safe = "The directory was not changed."
+    remedy = (
+        "Do what the message says: stop the other node, free or permit the directory, or name another with --data-dir."
+    )
 
 
 class ServerUnreachable(DuramenError):
     """No node answered at an address within the time allowed."""
 
     id = "server-unreachable"
+    safe = (
+        "If it came before the first answer nothing was done; a record whose acknowledgement did not come may be "
+        "stored."
+    )
+    remedy = (
+        "See that the node runs and that the address is right, then repeat; with idempotence or a Nats-Msg-Id "
+        "repeating stores nothing twice."
+    )
 
 
 class RequestTimedOut(DuramenError):
     """What was asked for did not happen in the time allowed; it may still happen."""
 
     id = "request-timed-out"
+    safe = "It may have been done or may still be done; an idempotent producer and a Nats-Msg-Id make repeating safe."
+    remedy = "Look whether it was done, then repeat, with a longer timeout if the node is busy."
 
 
 class RequestInvalid(DuramenError):
     """A request contradicts itself or the protocol."""
 
     id = "request-invalid"
+    safe = "Nothing was done; repeating gives the same answer."
+    remedy = "Correct what the message names."
 
 
 class InputInvalid(DuramenError):
@@ -135,192 +159,265 @@ class NatsProtocolInvalid(DuramenError):
     """What answers at the NATS address does not speak NATS's protocol, or not a version that has headers."""
 
     id = "nats-protocol-invalid"
+    safe = "Nothing from that connection was stored after the error; the time is recorded as a gap."
+    remedy = "Let --nats name a NATS server of version 2.2 or newer."
 
 
 class UnsupportedFeature(DuramenError):
     """A request needs something that this version does not do."""
 
     id = "unsupported-feature"
+    safe = "Nothing was done; repeating gives the same answer."
+    remedy = "Do without what the message names, or use a version that has it."
 
 
 class NodeStopping(DuramenError):
     """The node is stopping and takes no new work."""
 
     id = "node-stopping"
+    safe = "Nothing was written by this request; what was acknowledged before is kept."
+    remedy = "Repeat it once the node is ready again; Kafka clients do so by themselves."
 
 
 class StorageFull(DuramenError):
     """The disk is full: nothing was written; reads go on, and writes again when there is space."""
 
     id = "storage-full"
+    safe = "Nothing was written; what was acknowledged before is kept, and repeating is safe."
+    remedy = "Make room on the disk, or shorten the retention of streams; writes go on without a restart."
 
 
 class StorageFailed(DuramenError):
     """A write or sync failed: this node, or this log, takes no writes until it is restarted."""
 
     id = "storage-failed"
+    safe = "What was acknowledged before is kept; whether the records of this request are is known after a restart."
+    remedy = "Look at the disk and the node's log, then restart the node."
 
 
 class LogDamaged(DuramenError):
     """The records asked for were damaged on disk; what lies around them can be read."""
 
     id = "log-damaged"
+    safe = "Records around the damage are kept and can be read; those in it cannot."
+    remedy = (
+        "Read on behind the damage, or put the file that the node's log names back from a backup while the node is "
+        "stopped."
+    )
 
 
 class BatchCorrupt(DuramenError):
     """A record batch does not match its CRC, or its fields contradict each other."""
 
     id = "batch-corrupt"
+    safe = "The batch was not stored; repeating is safe."
+    remedy = "Send it again; if it comes back, look at the network and the memory of the client's machine."
 
 
 class BatchInvalid(DuramenError):
     """A record batch is sound but is not allowed here."""
 
     id = "batch-invalid"
+    safe = "The batch was not stored; repeating it as it is gives the same answer."
+    remedy = "Correct what the message names: a key that is missing, or a client older than Kafka 0.11."
 
 
 class BatchTooLarge(DuramenError):
     """A record batch is larger than max.message.bytes of its stream."""
 
     id = "batch-too-large"
+    safe = "The batch was not stored; repeating it as it is gives the same answer."
+    remedy = "Send smaller batches, or raise max.message.bytes of the stream."
 
 
 class TimestampInvalid(DuramenError):
     """A record's timestamp is further from the broker's clock than the stream allows."""
 
     id = "timestamp-invalid"
+    safe = "The batch was not stored; repeating it as it is gives the same answer."
+    remedy = (
+        "Set the clock right, or widen message.timestamp.before.max.ms or message.timestamp.after.max.ms of the stream."
+    )
 
 
 class DuplicateTableFull(DuramenError):
     """No memory is left to remember another Nats-Msg-Id: storing the message would let a repetition in unnoticed."""
 
     id = "duplicate-table-full"
+    safe = "The message was not stored; repeating is safe."
+    remedy = "Wait until older ids leave duplicate.window.ms, shorten it, or raise memory.limit.bytes."
 
 
 class ExpectedStreamDiffers(DuramenError):
     """A NATS publisher expects to be answered by another stream than those that its subject reaches."""
 
     id = "expected-stream-differs"
+    safe = "No stream that answers stored the message; those with nats.ack=never did."
+    remedy = "Correct Nats-Expected-Stream, or bind that stream to the subject."
 
 
 class OffsetOutOfRange(DuramenError):
     """No record at that offset: below the log start or beyond the end."""
 
     id = "offset-out-of-range"
+    safe = "Nothing was read and nothing changed."
+    remedy = "Read from the log's start or end; consumers do that by themselves, as auto.offset.reset says."
 
 
 class RecordsLost(DuramenError):
     """Records that a reader should have read are gone; the message says which and why."""
 
     id = "records-lost"
+    safe = "What is still in the log is unharmed; what the message names is gone."
+    remedy = "Read with failOnDataLoss=false to go on with what there is, or lengthen retention.ms."
 
 
 class OutOfOrderSequence(DuramenError):
     """An idempotent producer's sequence does not follow the last one."""
 
     id = "out-of-order-sequence"
+    safe = "The batch was not stored; those before it are."
+    remedy = (
+        "Let the producer begin anew: its client closes it or asks for a new id, then sends what was not acknowledged."
+    )
 
 
 class ProducerFenced(DuramenError):
     """A newer epoch of this producer id has written."""
 
     id = "producer-fenced"
+    safe = "The batch was not stored; the newer producer goes on."
+    remedy = "Close this producer: another one has taken its place."
 
 
 class FencedLeaderEpoch(DuramenError):
     """The client knows an older leader epoch than the log."""
 
     id = "fenced-leader-epoch"
+    safe = "Nothing was done; repeating after new metadata is safe."
+    remedy = "Ask for metadata again; clients do so by themselves."
 
 
 class UnknownLeaderEpoch(DuramenError):
     """The client knows a newer leader epoch than the log."""
 
     id = "unknown-leader-epoch"
+    safe = "Nothing was done; repeating is safe."
+    remedy = "Ask again; if it stays, the data directory was put back from an older backup: start the consumer anew."
 
 
 class StreamNotFound(DuramenError):
     """No stream, or no partition of it, with that name or id."""
 
     id = "stream-not-found"
+    safe = "Nothing was done."
+    remedy = "Correct the name (`duramen stream list` shows them), or create the stream."
 
 
 class StreamExists(DuramenError):
     """A stream with that name exists."""
 
     id = "stream-exists"
+    safe = "The stream that exists was not changed."
+    remedy = "Use it as it is, choose another name, or delete it first."
 
 
 class StreamDiffers(StreamExists):
     """A stream with that name exists and is defined otherwise; the message says how."""
 
     id = "stream-differs"
+    safe = "The stream that exists was not changed."
+    remedy = "Change it with `duramen stream alter`, or choose another name."
 
 
 class NameInvalid(DuramenError):
     """A stream's name is empty, too long, or has characters that Kafka does not allow."""
 
     id = "name-invalid"
+    safe = "Nothing was created."
+    remedy = "Use letters, digits, `.`, `_` and `-`, at most 249 of them, and no `__` at the beginning."
 
 
 class SubjectInvalid(DuramenError):
     """A NATS subject is malformed or may not be bound."""
 
     id = "subject-invalid"
+    safe = "Nothing was created or bound."
+    remedy = "Write tokens with dots between them; `*` stands for one token, a last `>` for the rest."
 
 
 class PartitionsInvalid(DuramenError):
     """A count of partitions that cannot be."""
 
     id = "partitions-invalid"
+    safe = "Nothing was changed."
+    remedy = (
+        "Ask for at least one partition, and for more than there are where some are added; there is no way to fewer."
+    )
 
 
 class ConfigInvalid(DuramenError):
     """A stream's config has an unknown name or a value that does not fit."""
 
     id = "config-invalid"
+    safe = "No setting of the stream was changed."
+    remedy = "Correct the setting that the message names; docs/settings.md lists what each may be."
 
 
 class GroupIdInvalid(DuramenError):
     """A consumer group's id is empty where it must not be."""
 
     id = "group-id-invalid"
+    safe = "Nothing was done."
+    remedy = "Give the consumer a group.id."
 
 
 class GroupNotFound(DuramenError):
     """No consumer group with that id."""
 
     id = "group-not-found"
+    safe = "Nothing was done."
+    remedy = "Correct the group's id; a group is there once a member has joined or an offset was committed."
 
 
 class GroupNotEmpty(DuramenError):
     """The consumer group still has members."""
 
     id = "group-not-empty"
+    safe = "The group and its offsets were not changed."
+    remedy = "Stop its members, or wait for their session timeout, then repeat."
 
 
 class GroupFull(DuramenError):
     """The consumer group has group.max.size members."""
 
     id = "group-full"
+    safe = "The member did not join; the others go on."
+    remedy = "Raise group.max.size or memory.limit.bytes, or run fewer members."
 
 
 class CoordinatorLoading(DuramenError):
     """The group's state is still being read; ask again."""
 
     id = "coordinator-loading"
+    safe = "Nothing was done; repeating is safe."
+    remedy = "Repeat after a moment; clients do so by themselves."
 
 
 class UnknownMember(DuramenError):
     """The group does not know this member id."""
 
     id = "unknown-member"
+    safe = "Offsets of this request were not committed; those before are kept."
+    remedy = "Join the group again; clients do so by themselves."
 
 
 class MemberIdRequired(DuramenError):
     """A new member must join again with the id that it was given."""
 
     id = "member-id-required"
+    safe = "Nothing was done; repeating is safe."
+    remedy = "Join again with the id of the answer; clients do so by themselves."
 
     def __init__(self, member_id: str) -> None:
         super().__init__("join again with the member id given")
@@ -331,36 +428,48 @@ class FencedInstance(DuramenError):
     """Another member has taken this group.instance.id over."""
 
     id = "fenced-instance"
+    safe = "This member's commit was not done; the other member goes on."
+    remedy = "Give every running member a group.instance.id of its own."
 
 
 class IllegalGeneration(DuramenError):
     """The member speaks of another generation of the group."""
 
     id = "illegal-generation"
+    safe = "Offsets of this request were not committed; those before are kept."
+    remedy = "Join the group again; clients do so by themselves, and read again what was not committed."
 
 
 class RebalanceInProgress(DuramenError):
     """The group is rebalancing: the member has to join again."""
 
     id = "rebalance-in-progress"
+    safe = "Nothing is lost; records since the last commit may be read twice."
+    remedy = "Join the group again; clients do so by themselves."
 
 
 class InconsistentProtocol(DuramenError):
     """The member shares no assignment protocol with the group."""
 
     id = "inconsistent-protocol"
+    safe = "The member did not join; the others go on."
+    remedy = "Give all members of the group an assignment strategy in common."
 
 
 class SessionTimeoutInvalid(DuramenError):
     """A session timeout outside group.min.session.timeout.ms to group.max.session.timeout.ms."""
 
     id = "session-timeout-invalid"
+    safe = "The member did not join."
+    remedy = "Choose session.timeout.ms between group.min.session.timeout.ms and group.max.session.timeout.ms."
 
 
 class OffsetMetadataTooLarge(DuramenError):
     """A committed offset's metadata is longer than offset.metadata.max.bytes."""
 
     id = "offset-metadata-too-large"
+    safe = "The offset was not committed."
+    remedy = "Shorten the note, or raise offset.metadata.max.bytes."
 
 
 class NodeStarting(DuramenError):
