@@ -31,7 +31,9 @@ class Bodies:
         # A form of any web page can send other types without asking; none can send this one.
         said = request.headers.get("content-type", "")
         if said.partition(";")[0].strip().lower() != _JSON:
-            raise BodyTypeUnsupported(f"a body is {_JSON}, not {said[:40] or 'of no type'}: say so in Content-Type")
+            raise BodyTypeUnsupported(
+                f"a body is {_JSON}, not {said[:40] or 'of no type'}: say so in Content-Type, as `curl --json` does"
+            )
         try:
             async with asyncio.timeout(RECEIVE_S):
                 content = await self._received(request, limit_bytes)
