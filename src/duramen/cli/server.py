@@ -135,8 +135,8 @@ class Server:
             id_, detail = str(document["type"]), str(document["detail"])
         except (ValueError, KeyError, TypeError):
             return ServerUnreachable(f"what listens at {self.address} is not a Duramen node (HTTP {status})")
-        if status == 503 and id_ == "http":
-            return errors.NodeStopping(f"the node at {self.address} is not ready: {detail}")
+        if id_ == errors.NodeStarting.id:
+            return errors.NodeStarting(f"the node at {self.address} is not ready: {detail}")
         return _classes(DuramenError).get(id_, RequestInvalid)(detail)
 
     def _unreachable(self, error: Exception) -> ServerUnreachable:
