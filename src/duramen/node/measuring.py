@@ -1,4 +1,4 @@
-"""What slows a node down from inside: how late its event loop is, and how long the garbage collector pauses it."""
+"""What a node takes of its machine, and what slows it from inside: a late event loop, the collector's pauses."""
 
 import asyncio
 import gc
@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from duramen.base.metrics import Histogram, Metrics
+from duramen.base.metrics import Histogram, Metrics, Sample
+from duramen.host.memory import resident_bytes
 
 __all__ = ["Measuring"]
 
@@ -19,6 +20,8 @@ class Measuring:
     def __init__(self, metrics: Metrics) -> None:
         self._loop_delay = _LoopDelay(metrics.histogram("duramen_event_loop_delay_seconds"))
         self._gc_pauses = _GcPauses(metrics.histogram("duramen_gc_pause_seconds"))
+        metrics.compute("duramen_process_resident_bytes", _resident)
+        metrics.compute("duramen_process_cpu_seconds_total", lambda: [((), time.process_time())])
 
     def start(self) -> None:
         """Begin."""
@@ -30,6 +33,11 @@ class Measuring:
         self._loop_delay.stop()
         if self._gc_pauses in gc.callbacks:
             gc.callbacks.remove(self._gc_pauses)
+
+
+def _resident() -> list[Sample]:
+    size = resident_bytes()
+    return [] if size is None else [((), size)]
 
 
 class _LoopDelay:

@@ -83,7 +83,10 @@ def test_what_goes_through_a_stream(node: NodeProcess, ask: Ask, stream_name: st
         requests = grown("duramen_kafka_requests_total", api=api)
         answered = grown("duramen_kafka_request_seconds_count", api=api)
         assert 1 <= answered <= requests
-    assert _value(series, "duramen_event_loop_delay_seconds_count") > 0
+    until(lambda: _value(_scrape(node), "duramen_event_loop_delay_seconds_count"))
+    assert _value(series, "duramen_ready") == 1
+    assert 1 << 20 < _value(series, "duramen_process_resident_bytes") < _value(series, "duramen_memory_limit_bytes")
+    assert _value(series, "duramen_process_cpu_seconds_total") > 0
 
     # A stream's series go with the stream, a group's with the group.
     assert ask("DELETE", f"/v1/streams/{stream_name}")[0] == 204

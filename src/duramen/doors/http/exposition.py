@@ -20,8 +20,12 @@ _LINES_AT_ONCE: Final = 500  # about a millisecond
 _LEFT_OUT: Final = "duramen_series_left_out"
 
 
-async def answer(metrics: Metrics, broker: Broker | None) -> Response:
-    """All metrics of the node, as far as it has come; its other work goes on in between."""
+async def answer(metrics: Metrics, broker: Broker | None, problem: str) -> Response:
+    """All metrics of the node, as far as it has come; its other work goes on in between.
+
+    `problem` says why not every door takes requests.
+    """
+    metrics.counter("duramen_ready").value = 1 if broker is not None and not problem else 0
     if broker is not None:
         for _ in broker.measures.update():
             await asyncio.sleep(0)
