@@ -17,6 +17,7 @@ __all__ = ["CONTENT_TYPE", "answer", "render"]
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _LINES_AT_ONCE: Final = 500  # about a millisecond
+_SKIPPED_AT_ONCE: Final = 2000
 _LEFT_OUT: Final = "duramen_series_left_out"
 
 
@@ -34,7 +35,8 @@ async def answer(metrics: Metrics, broker: Broker | None, problem: str) -> Respo
 
 async def _pieces(metrics: Metrics) -> AsyncIterator[str]:
     for piece in render(metrics):
-        yield piece
+        if piece:
+            yield piece
         await asyncio.sleep(0)
 
 
@@ -46,11 +48,12 @@ def render(metrics: Metrics) -> Iterator[str]:
         lines.append(f"# HELP {metric.name} {_escaped(metric.doc)}")
         lines.append(f"# TYPE {metric.name} {metric.kind}")
         for line in families.lines(metric):
-            lines.append(line)
-            if len(lines) >= _LINES_AT_ONCE:
-                yield "\n".join(lines) + "\n"
+            if line is not None:
+                lines.append(line)
+            if line is None or len(lines) >= _LINES_AT_ONCE:
+                yield "".join(f"{line}\n" for line in lines)
                 lines.clear()
-    yield "\n".join(lines) + "\n"
+    yield "".join(f"{line}\n" for line in lines)
 
 
 class _Families:
@@ -67,7 +70,8 @@ class _Families:
         for (name, labels), histogram in metrics.histograms().items():
             self._histograms.setdefault(name, []).append((labels, histogram))
 
-    def lines(self, metric: Metric) -> Iterator[str]:
+    def lines(self, metric: Metric) -> Iterator[str | None]:
+        """The metric's lines; None now and then while series are passed over."""
         if metric.kind == "histogram":
             for labels, histogram in self._histograms.get(metric.name, ()):
                 yield from _histogram_lines(metric, labels, histogram)
@@ -79,6 +83,8 @@ class _Families:
                 yield f"{metric.name}{_label_text(metric.labels, labels)} {_number(value)}"
             else:
                 left_out += 1
+                if left_out % _SKIPPED_AT_ONCE == 0:
+                    yield None
         self._left_out[metric.name] = left_out
 
     def _of(self, name: str) -> Iterable[Sample]:
