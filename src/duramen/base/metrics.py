@@ -86,6 +86,7 @@ BOUNDS: Mapping[str, tuple[float, ...]] = MappingProxyType(
 )
 
 CATALOGUE: tuple[Metric, ...] = (
+    Metric("duramen_ready", "gauge", "1 while every door takes requests, as /readyz says."),
     Metric("duramen_wal_sync_seconds", "histogram", "Time of one sync of the write-ahead log."),
     Metric("duramen_wal_write_bytes", "histogram", "Bytes written to the write-ahead log at once."),
     Metric("duramen_wal_bytes", "gauge", "Bytes of the write-ahead log that are not yet recyclable."),
@@ -177,6 +178,13 @@ CATALOGUE: tuple[Metric, ...] = (
         "histogram",
         "How late the event loop runs a timer that falls due five times a second, to the millisecond.",
     ),
+    Metric(
+        "duramen_process_resident_bytes",
+        "gauge",
+        "Resident memory of the node's process; not there where the system does not say.",
+    ),
+    Metric("duramen_memory_limit_bytes", "gauge", "The setting memory.limit.bytes."),
+    Metric("duramen_process_cpu_seconds_total", "counter", "Processor time that the node's process has taken."),
     Metric("duramen_gc_pause_seconds", "histogram", "Time of one garbage collection."),
     Metric(
         "duramen_series_left_out",

@@ -99,6 +99,7 @@ class Broker:
         self.resets = Resets(self.streams, self.groups, ports.clock, self.ensure_offsets_stream)
         metrics.most_series = settings.integer("metrics.partitions.max")
         self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
+        metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
         self.measures = Measures(self.streams, self.groups, self.lags, metrics)
         quorum = LogQuorum(store, ports.clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._on_event)

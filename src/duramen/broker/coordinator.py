@@ -3,7 +3,7 @@
 Every operation ends in one call of its `done`. Times come through the clock and the deadlines.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadline, Deadlines
@@ -299,7 +299,7 @@ class Coordinator:
         """The offset that a group has committed for a partition."""
         return self._offsets.get(key)
 
-    def all_committed(self, group_id: str) -> list[tuple[OffsetKey, CommittedOffset]]:
+    def all_committed(self, group_id: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
         """Every offset that a group has committed."""
         return self._offsets.of_group(group_id)
 
@@ -320,7 +320,7 @@ class Coordinator:
         """A group with its members. Raises GroupNotFound."""
         group = self._find(group_id)
         if group is None:
-            if not self._offsets.of_group(group_id):
+            if next(self._offsets.of_group(group_id), None) is None:
                 raise GroupNotFound(f"there is no group {group_id}")
             return GroupDescription(group_id, GroupState.EMPTY, GroupSnapshot(0, "", None, None, ()))
         return GroupDescription(group_id, group.state, group.snapshot())

@@ -216,10 +216,11 @@ class Offsets:
         value = self._view.get(_row_key(key))
         return None if value is None else decode_offset(value)
 
-    def of_group(self, group: str) -> list[tuple[OffsetKey, CommittedOffset]]:
+    def of_group(self, group: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
         """Every offset of a group, by topic and partition."""
         prefix = _OFFSET_ROW + _part(group)
-        return [(_offset_key(row), decode_offset(value)) for row, value in self._view.scan(prefix, _after(prefix))]
+        for row, value in self._view.scan(prefix, _after(prefix)):
+            yield _offset_key(row), decode_offset(value)
 
     def each_offset(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
         """Every offset there is."""
@@ -232,12 +233,12 @@ class Offsets:
         return None if value is None else decode_group(value)
 
     def each_group(self) -> Iterator[str]:
-        """The names of all groups that have metadata or offsets."""
-        seen = ""
+        """The names of all groups that have metadata or offsets; offsets are not looked through, but stepped over."""
         for row, _ in self._view.scan(_GROUP_ROW, b"\x03"):
             yield row[3:].decode()
-        for key, _ in self.each_offset():
-            if key.group != seen:
-                seen = key.group
-                if self._view.get(_row_key(GroupKey(seen))) is None:
-                    yield seen
+        first = _OFFSET_ROW
+        while (found := next(self._view.scan(first, _GROUP_ROW), None)) is not None:
+            group = _offset_key(found[0]).group
+            if self._view.get(_row_key(GroupKey(group))) is None:
+                yield group
+            first = _after(_OFFSET_ROW + _part(group))

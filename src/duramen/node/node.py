@@ -26,6 +26,7 @@ from duramen.host.worker import HostWorker
 from duramen.node.addresses import bind_all
 from duramen.node.banner import banner
 from duramen.node.listening import data_dir, listening
+from duramen.node.measuring import Measuring
 from duramen.node.nats import NatsSide
 from duramen.storage.directory import Directory, open_directory
 from duramen.storage.handles import Handles
@@ -54,6 +55,7 @@ class Node:
         self.addresses: dict[str, str] = {}
         self.data_dir = data_dir(settings)
         self._metrics = Metrics()
+        self._measuring = Measuring(self._metrics)
         self._clock = HostClock()
         self._deadlines = Deadlines()
         self._timer: asyncio.TimerHandle | None = None
@@ -111,6 +113,7 @@ class Node:
         gc.collect()
         gc.freeze()
         gc.enable()
+        self._measuring.start()
 
     async def _open_store(self, files: HostFileSystem, directory: Directory) -> Store:
         handles = Handles(files, _OPEN_SEGMENTS)
@@ -197,6 +200,7 @@ class Node:
 
     async def stop(self) -> None:
         """Drain: take no more, acknowledge what was taken, and leave the directory clean."""
+        self._measuring.stop()
         self._forget_addresses()
         if self._nats is not None:
             await self._nats.drain()

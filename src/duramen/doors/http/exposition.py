@@ -17,11 +17,16 @@ __all__ = ["CONTENT_TYPE", "answer", "render"]
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _LINES_AT_ONCE: Final = 500  # about a millisecond
+_SKIPPED_AT_ONCE: Final = 2000
 _LEFT_OUT: Final = "duramen_series_left_out"
 
 
-async def answer(metrics: Metrics, broker: Broker | None) -> Response:
-    """All metrics of the node, as far as it has come; its other work goes on in between."""
+async def answer(metrics: Metrics, broker: Broker | None, problem: str) -> Response:
+    """All metrics of the node, as far as it has come; its other work goes on in between.
+
+    `problem` says why not every door takes requests.
+    """
+    metrics.counter("duramen_ready").value = 1 if broker is not None and not problem else 0
     if broker is not None:
         for _ in broker.measures.update():
             await asyncio.sleep(0)
@@ -30,7 +35,8 @@ async def answer(metrics: Metrics, broker: Broker | None) -> Response:
 
 async def _pieces(metrics: Metrics) -> AsyncIterator[str]:
     for piece in render(metrics):
-        yield piece
+        if piece:
+            yield piece
         await asyncio.sleep(0)
 
 
@@ -42,11 +48,12 @@ def render(metrics: Metrics) -> Iterator[str]:
         lines.append(f"# HELP {metric.name} {_escaped(metric.doc)}")
         lines.append(f"# TYPE {metric.name} {metric.kind}")
         for line in families.lines(metric):
-            lines.append(line)
-            if len(lines) >= _LINES_AT_ONCE:
-                yield "\n".join(lines) + "\n"
+            if line is not None:
+                lines.append(line)
+            if line is None or len(lines) >= _LINES_AT_ONCE:
+                yield "".join(f"{line}\n" for line in lines)
                 lines.clear()
-    yield "\n".join(lines) + "\n"
+    yield "".join(f"{line}\n" for line in lines)
 
 
 class _Families:
@@ -63,7 +70,8 @@ class _Families:
         for (name, labels), histogram in metrics.histograms().items():
             self._histograms.setdefault(name, []).append((labels, histogram))
 
-    def lines(self, metric: Metric) -> Iterator[str]:
+    def lines(self, metric: Metric) -> Iterator[str | None]:
+        """The metric's lines; None now and then while series are passed over."""
         if metric.kind == "histogram":
             for labels, histogram in self._histograms.get(metric.name, ()):
                 yield from _histogram_lines(metric, labels, histogram)
@@ -75,6 +83,8 @@ class _Families:
                 yield f"{metric.name}{_label_text(metric.labels, labels)} {_number(value)}"
             else:
                 left_out += 1
+                if left_out % _SKIPPED_AT_ONCE == 0:
+                    yield None
         self._left_out[metric.name] = left_out
 
     def _of(self, name: str) -> Iterable[Sample]:

@@ -2,9 +2,9 @@
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid
@@ -45,54 +45,54 @@ async def _list(call: Call, query: GroupsQuery) -> GroupList:
     ids = heapq.nsmallest(query.limit + 1, listed)
     page = ids[: query.limit]
     groups = []
-    seen = 0
-    for group_id in page:
+    for at, group_id in enumerate(page, 1):
         try:
             described = broker.groups.describe(group_id)
         except errors.GroupNotFound:
             continue  # deleted meanwhile
-        lags = _lags(broker, group_id)
         snapshot = described.snapshot
-        lag_records = sum(lag.records for _, _, _, lag in lags)
+        lag_records = 0
+        async for found in _lags(broker, group_id):
+            lag_records += found.lag.records
         groups.append(
             GroupSummary(
                 group_id, described.state.value, snapshot.protocol_type, snapshot.protocol, len(snapshot.members),
                 lag_records,
             )
         )  # fmt: skip
-        seen += 1 + len(lags)
-        if seen >= _AT_ONCE:
-            seen = 0
+        if at % _AT_ONCE == 0:
             await asyncio.sleep(0)
     return GroupList(groups, page[-1] if len(ids) > len(page) else None)
 
 
-def _lags(broker: Broker, group_id: str) -> list[tuple[str, int, int, Lag]]:
-    """(Stream, partition, committed offset, lag) of every partition that is there."""
-    found = []
-    for key, committed in broker.groups.all_committed(group_id):
+class _Found(NamedTuple):
+    stream: str
+    partition: int
+    committed_offset: int
+    log: Log
+    lag: Lag
+
+
+async def _lags(broker: Broker, group_id: str) -> AsyncIterator[_Found]:
+    """The lag of a group in every partition that it has committed an offset of and that is there."""
+    for at, (key, committed) in enumerate(broker.groups.all_committed(group_id), 1):
+        if at % _AT_ONCE == 0:
+            await asyncio.sleep(0)
         stream = broker.streams.find(key.topic)
         if stream is not None and 0 <= key.partition < len(stream.partitions):
-            lag = lag_of(stream.partitions[key.partition].log, committed.offset)
-            found.append((key.topic, key.partition, committed.offset, lag))
-    return found
+            log = stream.partitions[key.partition].log
+            yield _Found(key.topic, key.partition, committed.offset, log, lag_of(log, committed.offset))
 
 
 async def _show(call: Call) -> GroupInfo:
     broker, group_id = call.broker, call.path["id"]
     described = broker.groups.describe(group_id)
     offsets = []
-    for at, (name, index, committed_offset, lag) in enumerate(_lags(broker, group_id), 1):
-        if at % _AT_ONCE == 0:
-            await asyncio.sleep(0)
-        stream = broker.streams.find(name)
-        if stream is not None:
-            seconds = await _lag_seconds(broker, stream.partitions[index].log, lag)
-            offsets.append(
-                GroupOffset(
-                    name, index, committed_offset, lag.start_offset, lag.end_offset, lag.records, seconds
-                )
-            )  # fmt: skip
+    async for name, index, committed_offset, log, lag in _lags(broker, group_id):
+        seconds = await _lag_seconds(broker, log, lag)
+        offsets.append(
+            GroupOffset(name, index, committed_offset, lag.start_offset, lag.end_offset, lag.records, seconds)
+        )
     snapshot = described.snapshot
     return GroupInfo(
         group_id,

@@ -22,7 +22,7 @@ async def _readyz(call: Call) -> Response:
 
 
 async def _metrics(call: Call) -> Response:
-    return await exposition.answer(call.node.metrics, call.node.broker)
+    return await exposition.answer(call.node.metrics, call.node.broker, call.node.problem())
 
 
 ROUTES = (

@@ -63,6 +63,9 @@ class Door(Protocol):
     def handle(self, context: Context, exchange: Exchange) -> None:
         """Answer a request, now or later. Raises RequestInvalid where the connection cannot go on."""
 
+    def answered(self, exchange: Exchange) -> None:
+        """A request has its answer."""
+
 
 class KafkaConnection(asyncio.BufferedProtocol):
     """The protocol object of one connection."""
@@ -276,7 +279,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         except RequestInvalid:
             self._door.memory.release(size)
             raise
-        exchange = Exchange(self, header, memoryview(frame), size)
+        exchange = Exchange(self, header, memoryview(frame), size, self._door.clock.seconds())
         self._exchanges.append(exchange)
         self._unanswered_bytes += size
         if self._unanswered_bytes > self._door.unanswered_bytes or len(self._exchanges) > _UNANSWERED_REQUESTS:
@@ -301,6 +304,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def answer_ready(self, exchange: Exchange) -> None:
         """An exchange has its answer; it goes out when those before it have gone."""
+        self._door.answered(exchange)
         if self._exchanges and self._exchanges[0] is exchange:
             self._send_ready()
 

@@ -20,6 +20,7 @@ from duramen.doors.kafka import configs, fetch, groups, metadata, offsets, produ
 from duramen.doors.kafka.connection import KafkaConnection
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.measuring import Measuring
 from duramen.doors.kafka.memory import RequestMemory
 
 __all__ = ["KafkaDoor"]
@@ -84,7 +85,7 @@ class KafkaDoor:
         self._idle_ms = settings.integer("connections.max.idle.ms")
         self._connections: set[KafkaConnection] = set()
         self._gauge = metrics.counter("duramen_kafka_connections")
-        self._requests = {key: metrics.counter("duramen_kafka_requests_total", key.name.lower()) for key in ApiKey}
+        self._measuring = Measuring(metrics)
         self._paused = {
             cause: metrics.counter("duramen_kafka_paused_reads_total", cause) for cause in ("slow reader", "unanswered")
         }
@@ -155,14 +156,20 @@ class KafkaDoor:
         if not api.low <= header.version <= api.high:
             self._refuse_version(exchange)
             return
-        self._requests[api.key].value += 1
+        self._measuring.came(api.key)
         _HANDLERS[api.key](context, exchange)
+
+    def answered(self, exchange: Exchange) -> None:
+        """A request has its answer."""
+        took_s = self.clock.seconds() - exchange.began_s
+        self._measuring.answered(exchange.header.api_key, took_s, exchange.errors)
 
     def _refuse_version(self, exchange: Exchange) -> None:
         header = exchange.header
         if header.api_key == ApiKey.API_VERSIONS:
             # So that a newer client can fall back: version 0 with the list of what there is (KIP-511).
             body = RESPONSES[ApiKey.API_VERSIONS].encode(0, metadata.api_versions(ErrorCode.UNSUPPORTED_VERSION))
+            exchange.failed(ErrorCode.UNSUPPORTED_VERSION)
             exchange.send(encode_response(ApiKey.API_VERSIONS, 0, header.correlation_id, body))
             return
         name = ApiKey(header.api_key).name

@@ -7,6 +7,7 @@ from duramen.base.ports import Buffer
 from duramen.codec.kafka.header import RequestHeader, encode_response
 from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.schema import Message
+from duramen.doors.kafka.measuring import error_codes
 from duramen.storage.reader import Slice
 
 __all__ = ["Answer", "Channel", "Exchange", "StreamedAnswer"]
@@ -34,10 +35,13 @@ class Channel(Protocol):
 class Exchange:
     """A request that was read, and the place of its answer in the order of the connection's answers."""
 
-    __slots__ = ("_channel", "answer", "answered", "frame", "header", "size")
+    __slots__ = ("_channel", "answer", "answered", "began_s", "errors", "frame", "header", "size")
 
-    def __init__(self, channel: Channel, header: RequestHeader, frame: memoryview, size: int) -> None:
+    def __init__(self, channel: Channel, header: RequestHeader, frame: memoryview, size: int, began_s: float) -> None:
+        """`began_s` is when it was whole, by the clock's fine seconds."""
         self._channel = channel
+        self.began_s = began_s
+        self.errors: set[int] | tuple[()] = ()
         self.header = header
         self.frame = frame
         self.size = size
@@ -58,9 +62,14 @@ class Exchange:
         """The request's message. Raises RequestInvalid."""
         return REQUESTS[self.header.api_key].decode(self.header.version, self.frame, self.header.end)
 
+    def failed(self, code: int) -> None:
+        """Note an error code that the encoded answer will have."""
+        self.errors = {*self.errors, int(code)}
+
     def reply(self, message: Message) -> None:
         """Answer with a message."""
         header = self.header
+        self.errors = error_codes(message)
         self.reply_body(RESPONSES[header.api_key].encode(header.version, message))
 
     def reply_body(self, body: bytes) -> None:

@@ -67,6 +67,8 @@ def _answer(exchange: Exchange, request: FetchRequest, wanted: list[Wanted], fet
             code = error_code(found.error)
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and isinstance(topic, UUID):
                 code = ErrorCode.UNKNOWN_TOPIC_ID
+            if code:
+                exchange.failed(code)
             high_watermark = found.high_watermark
             answers.append(
                 PartitionAnswer(partition.partition, code, high_watermark, high_watermark, found.start_offset, size)

@@ -66,6 +66,7 @@ class _Pending:
     ) -> None:  # fmt: skip
         """One partition's batch was not taken."""
         places[place] = PartitionResponse(index, code, -1, message=message)
+        self._exchange.failed(code)
         self.finish()
 
     def finish(self) -> None:

@@ -42,6 +42,9 @@ class BoundStream:
         self.messages = metrics.counter("duramen_nats_messages_total", stream.name)
         self.duplicates = metrics.counter("duramen_nats_duplicates_total", stream.name)
         self.acked = metrics.counter("duramen_nats_acks_total", stream.name)
+        # There from the beginning, at 0: an alert on their increase would miss a first gap that brings its series.
+        for name in ("duramen_nats_gaps_total", "duramen_nats_gap_seconds_total"):
+            metrics.counter(name, stream.name)
         self.ack_encoders: list[AckEncoder] = []
         self.update()
 

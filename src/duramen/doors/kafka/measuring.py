@@ -1,0 +1,58 @@
+"""How many requests of each API came, how long their answers took, and with which errors they were answered."""
+
+from collections.abc import Collection
+
+from duramen.base.metrics import Counter, Histogram, Metrics
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.schema import Message
+from duramen.codec.kafka.versions import ApiKey
+
+__all__ = ["Measuring", "error_codes"]
+
+
+class Measuring:
+    """The Kafka door's instruments for requests. The series of an API come with its first request."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._requests = {key: metrics.counter("duramen_kafka_requests_total", key.name.lower()) for key in ApiKey}
+        self._seconds: dict[int, Histogram] = {}
+        self._errors: dict[tuple[int, int], Counter] = {}
+
+    def came(self, api: ApiKey) -> None:
+        """A request is there."""
+        self._requests[api].value += 1
+
+    def answered(self, api_key: int, seconds: float, errors: Collection[int]) -> None:
+        """It has its answer, so many seconds later; `errors` are the different error codes in it."""
+        histogram = self._seconds.get(api_key)
+        if histogram is None:
+            name = ApiKey(api_key).name.lower()
+            histogram = self._seconds[api_key] = self._metrics.histogram("duramen_kafka_request_seconds", name)
+        histogram.observe(seconds)
+        for code in errors:
+            self._error(api_key, code).value += 1
+
+    def _error(self, api_key: int, code: int) -> Counter:
+        counter = self._errors.get((api_key, code))
+        if counter is None:
+            labels = ApiKey(api_key).name.lower(), ErrorCode(code).name.lower()
+            counter = self._errors[api_key, code] = self._metrics.counter("duramen_kafka_request_errors_total", *labels)
+        return counter
+
+
+def error_codes(message: Message) -> set[int]:
+    """The different error codes in an answer, at any depth, but for 0."""
+    found: set[int] = set()
+    _collect(message, found)
+    return found
+
+
+def _collect(message: Message, found: set[int]) -> None:
+    code = message.get("error_code")
+    if code:
+        found.add(int(code))
+    for value in message.values():
+        if type(value) is list and value and type(value[0]) is dict:
+            for item in value:
+                _collect(item, found)

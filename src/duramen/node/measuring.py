@@ -1,0 +1,77 @@
+"""What a node takes of its machine, and what slows it from inside: a late event loop, the collector's pauses."""
+
+import asyncio
+import gc
+import time
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from duramen.base.metrics import Histogram, Metrics, Sample
+from duramen.host.memory import resident_bytes
+
+__all__ = ["Measuring"]
+
+_INTERVAL_S: Final = 0.2
+
+
+class Measuring:
+    """Measures from `start` to `stop`; the node's event loop runs."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._loop_delay = _LoopDelay(metrics.histogram("duramen_event_loop_delay_seconds"))
+        self._gc_pauses = _GcPauses(metrics.histogram("duramen_gc_pause_seconds"))
+        metrics.compute("duramen_process_resident_bytes", _resident)
+        metrics.compute("duramen_process_cpu_seconds_total", lambda: [((), time.process_time())])
+
+    def start(self) -> None:
+        """Begin."""
+        self._loop_delay.start()
+        gc.callbacks.append(self._gc_pauses)
+
+    def stop(self) -> None:
+        """End; nothing where it did not begin."""
+        self._loop_delay.stop()
+        if self._gc_pauses in gc.callbacks:
+            gc.callbacks.remove(self._gc_pauses)
+
+
+def _resident() -> list[Sample]:
+    size = resident_bytes()
+    return [] if size is None else [((), size)]
+
+
+class _LoopDelay:
+    """A timer that notes how late it fires."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_s = 0.0
+
+    def start(self) -> None:
+        self._due_s = time.perf_counter() + _INTERVAL_S
+        self._timer = asyncio.get_running_loop().call_later(_INTERVAL_S, self._fire)
+
+    def _fire(self) -> None:
+        self._histogram.observe(max(0.0, time.perf_counter() - self._due_s))
+        self.start()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class _GcPauses:
+    """Called by the interpreter before and after each collection, in whichever thread it happens."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+        self._began_s = -1.0
+
+    def __call__(self, phase: Literal["start", "stop"], _: Mapping[str, int]) -> None:
+        if phase == "start":
+            self._began_s = time.perf_counter()
+        elif self._began_s >= 0:
+            self._histogram.observe(time.perf_counter() - self._began_s)
+            self._began_s = -1.0
