@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from duramen.base.errors import SettingInvalid
 from duramen.base.settings import Settings
+from duramen.doors.http.hosts import Hosts
 from duramen.doors.nats.address import ServerAddress, parse_server
 from duramen.node.addresses import Address, check_advertised, check_loopback, parse_addresses
 
@@ -72,13 +73,14 @@ def _advertised(settings: Settings) -> None:
 def listening(settings: Settings) -> Listening:
     """Where the doors listen. Raises SettingInvalid for addresses that do not fit or contradict each other."""
     doors = Listening(_kafka(settings), _http(settings), _nats(settings))
+    Hosts(settings)
     _advertised(settings)
     return doors
 
 
 def contradictions(settings: Settings) -> Iterator[SettingInvalid]:
     """Everything for which a node of these settings would not start before it looks at the machine."""
-    checks: tuple[Callable[[Settings], object], ...] = (data_dir, _kafka, _http, _nats, _advertised)
+    checks: tuple[Callable[[Settings], object], ...] = (data_dir, _kafka, _http, Hosts, _nats, _advertised)
     said: set[str] = set()
     for check in checks:
         try:
