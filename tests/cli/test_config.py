@@ -61,8 +61,9 @@ def test_a_file_that_fits(duramen_alone: Run, tmp_path: Path) -> None:
 
 def test_every_fault_is_named(duramen_alone: Run, tmp_path: Path) -> None:
     (tmp_path / "wrong.toml").write_text(
-        'num.partitions = 0\nnum.partition = 1\n"wal.max.bytes" = "8MiB"\nkafka.listen = "0.0.0.0:9092"\n'
-        'http.listen = "127.0.0.1"\nnats.listen = "127.0.0.1:1,127.0.0.1:2"\n[wal.max]\nbytes = "8MiB"\n'
+        'num.partitions = 0\nnum.partition = 1\nhttp.allowed.hosts = "a b"\n"wal.max.bytes" = "8MiB"\n'
+        'kafka.listen = "0.0.0.0:9092"\nhttp.listen = "127.0.0.1"\nnats.listen = "127.0.0.1:1,127.0.0.1:2"\n'
+        '[wal.max]\nbytes = "8MiB"\n'
         "[logging]\nlevel = 5\n[data]\ndir = ''\n"
     )
     ended = duramen_alone("config", "check", "wrong.toml")
@@ -76,6 +77,7 @@ def test_every_fault_is_named(duramen_alone: Run, tmp_path: Path) -> None:
         "data.dir: '' does not fit",
         "kafka.listen: 0.0.0.0:9092 is not loopback",
         "http.listen: '127.0.0.1' does not fit; it must be HOST:PORT",
+        "http.allowed.hosts: 'a b' does not fit",
         "nats.listen: '127.0.0.1:1,127.0.0.1:2' does not fit; nats-server listens on one address only",
         "--kafka-advertise HOST:9092",
     ]

@@ -42,10 +42,13 @@ def _kafka(settings: Settings) -> tuple[Address, ...]:
 
 
 def _http(settings: Settings) -> tuple[Address, ...]:
+    return _addresses(settings, "http.listen")
+
+
+def _allowed_hosts(settings: Settings) -> None:
     from duramen.doors.http.hosts import Hosts  # a web framework comes with it: only who needs it waits for that
 
     Hosts(settings)
-    return _addresses(settings, "http.listen")
 
 
 def _nats(settings: Settings) -> Address | ServerAddress | None:
@@ -72,13 +75,14 @@ def _advertised(settings: Settings) -> None:
 def listening(settings: Settings) -> Listening:
     """Where the doors listen. Raises SettingInvalid for addresses that do not fit or contradict each other."""
     doors = Listening(_kafka(settings), _http(settings), _nats(settings))
+    _allowed_hosts(settings)
     _advertised(settings)
     return doors
 
 
 def contradictions(settings: Settings) -> Iterator[SettingInvalid]:
     """Everything for which a node of these settings would not start before it looks at the machine."""
-    checks: tuple[Callable[[Settings], object], ...] = (data_dir, _kafka, _http, _nats, _advertised)
+    checks: tuple[Callable[[Settings], object], ...] = (data_dir, _kafka, _http, _allowed_hosts, _nats, _advertised)
     said: set[str] = set()
     for check in checks:
         try:
