@@ -101,10 +101,11 @@ CAUSES = (
 )
 
 # Pip's settings, which companies set, as uv calls them.
+NO_INDEX = "UV_NO_INDEX"  # ours: uv has only an option for it
 PIP_TO_UV = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
-    "no-index": "UV_NO_INDEX",
+    "no-index": NO_INDEX,
     "cert": "SSL_CERT_FILE",
     "proxy": "ALL_PROXY",
     "trusted-host": "UV_INSECURE_HOST",
@@ -228,7 +229,7 @@ def call(command: "list[str]", environment: "dict[str, str]", on_screen: bool) -
     finally:
         os.close(writer)
     said = b""
-    began_s = time.monotonic()
+    began_s = shown_s = time.monotonic()
     try:
         while True:
             ready, _, _ = select.select([reader], [], [], SHOWN_EVERY_S)
@@ -242,9 +243,10 @@ def call(command: "list[str]", environment: "dict[str, str]", on_screen: bool) -
                 said = (said + data)[-KEPT_BYTES:]
                 if on_screen:
                     os.write(sys.stderr.fileno(), data)
-            if not on_screen and time.monotonic() - began_s > SHOWN_EVERY_S:
-                began_s += SHOWN_EVERY_S
-                print("  still at it", flush=True)
+            now_s = time.monotonic()
+            if not on_screen and now_s - shown_s > SHOWN_EVERY_S:
+                shown_s = now_s
+                print(f"     still at it, for {now_s - began_s:.0f} s", flush=True)
     except BaseException:
         process.kill()
         raise
@@ -371,6 +373,8 @@ def install(digest: str) -> None:
         environment)
     environment = as_pip_is_set_up(environment)
     uv = [str(VENV / "bin" / "uv"), "pip", "install", "--python", python, "--no-deps", "--no-build-isolation"]
+    if environment.pop(NO_INDEX, "").lower() in ("1", "on", "true", "yes"):
+        uv.append("--no-index")
     # The build tools just installed, checked by their hashes, are the ones that build: no isolation.
     step("3/4  the locked packages (700 MB where none is cached)",
         [*uv, "--require-hashes", "--link-mode", "copy", "-r", "requirements/all.lock"],

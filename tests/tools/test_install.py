@@ -222,7 +222,7 @@ class TestTool:
     ) -> None:
         monkeypatch.setattr(tool, "SHOWN_EVERY_S", 0.001)
         tool.step("2/4  things", ["sleep", "0.1"], dict(os.environ))
-        assert "  still at it\n" in capfd.readouterr().out
+        assert "     still at it, for 0 s\n" in capfd.readouterr().out
 
     def test_one_on_a_terminal_draws_its_progress_there(self, tool: Any) -> None:
         script = (
@@ -257,6 +257,7 @@ class TestTool:
         assert found["UV_DEFAULT_INDEX"] == "https://index.invalid/simple"
         assert found["SSL_CERT_FILE"] == "/ca.pem"
         assert found["UV_FIND_LINKS"] == str(tmp_path)
+        assert tool.as_pip_is_set_up({**environment, "PIP_NO_INDEX": "1"})[tool.NO_INDEX] == "1"
         environment["UV_DEFAULT_INDEX"] = "https://asked.invalid/simple"
         assert tool.as_pip_is_set_up(environment)["UV_DEFAULT_INDEX"] == "https://asked.invalid/simple"
 

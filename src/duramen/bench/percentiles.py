@@ -1,13 +1,15 @@
-"""Latencies as an HdrHistogram, and which of its percentiles the sample carries. Pure.
+"""Latencies in the buckets of an HdrHistogram, and which of its percentiles the sample carries. Pure.
+
+The buckets are those of hdrhistogram.org for three significant digits: up to 2,047 every value has its own; from there
+on each doubling of values is cut into 1,024.
 
 A percentile is carried where at least ten samples lie beyond it; past that point a single slow moment decides, and
 the only honest thing to say is the maximum.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final, Self
-
-from hdrh.histogram import HdrHistogram
 
 __all__ = ["POINTS", "Latencies"]
 
@@ -16,35 +18,40 @@ POINTS: Final = (0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.9
 
 _BEYOND: Final = 10
 _LONGEST_US: Final = 600_000_000
-_DIGITS: Final = 3
+_SHARP_BITS: Final = 11
+
+
+def _width(value: int) -> int:
+    """How many values lie in the bucket of one."""
+    return 1 << max(0, value.bit_length() - _SHARP_BITS)
 
 
 class Latencies:
     """How long things took, in µs, with three significant digits; what took longer than ten minutes counts as that."""
 
     def __init__(self, took_us: Iterable[int] = ()) -> None:
-        self._histogram = HdrHistogram(1, _LONGEST_US, _DIGITS)
+        self._counts: Counter[int] = Counter()  # by the largest value of the bucket
         for one_us in took_us:
-            self._histogram.record_value(min(max(1, one_us), _LONGEST_US))
+            value = min(max(1, one_us), _LONGEST_US)
+            self._counts[value | (_width(value) - 1)] += 1
 
     @classmethod
     def merged(cls, parts: Iterable["Latencies"]) -> Self:
         """All samples of several runs together."""
         whole = cls()
         for part in parts:
-            if part.count:  # an empty histogram takes 0 for its least value
-                whole._histogram.add(part._histogram)
+            whole._counts += part._counts
         return whole
 
     @property
     def count(self) -> int:
         """How many samples there are."""
-        return self._histogram.get_total_count()
+        return self._counts.total()
 
     @property
     def max_ms(self) -> float:
         """The slowest; 0 of no samples."""
-        return self._histogram.get_max_value() / 1000 if self.count else 0.0
+        return max(self._counts, default=0) / 1000
 
     def carries(self, percentile: float) -> bool:
         """Whether at least ten samples lie beyond a percentile (0: whether there is any)."""
@@ -57,8 +64,14 @@ class Latencies:
         if not self.carries(percentile):
             return None
         if percentile == 0:
-            return self._histogram.get_min_value() / 1000
-        return self._histogram.get_value_at_percentile(percentile) / 1000
+            least = min(self._counts)
+            return (least - _width(least) + 1) / 1000
+        beyond = self.count - max(1, int(self.count * percentile / 100 + 0.5))
+        for value in sorted(self._counts, reverse=True):
+            beyond -= self._counts[value]
+            if beyond < 0:
+                return value / 1000
+        return None
 
     def carried_ms(self) -> dict[float, float]:
         """Percentile to latency in ms, for every one of POINTS that the sample carries."""

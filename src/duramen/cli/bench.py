@@ -14,7 +14,7 @@ from duramen.base.units import parse_bytes
 __all__ = ["command"]
 
 _SIZES: Final = ("256B", "1KiB", "5KiB", "1MB")
-_NEEDED: Final = ("confluent_kafka", "hdrh", "matplotlib", "psutil")
+_NEEDED: Final = ("confluent_kafka", "matplotlib", "psutil")
 _LARGEST_VALUE_BYTES: Final = 1_000_000
 
 _F = TypeVar("_F", bound=Callable[..., object])

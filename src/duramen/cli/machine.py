@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import resource
 import shutil
 import sys
 import tempfile
@@ -37,6 +36,10 @@ _TIME_ERROR: Final = 5  # adjtimex(2): the clock is not synchronized
 
 def open_files() -> Finding:
     """How many files a process may have open."""
+    if sys.platform == "win32":
+        return Finding("open files", "ok", "not limited")
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = soft != resource.RLIM_INFINITY and soft < _FEW_FILES
     advice = f"every connection and every open segment takes one: ulimit -n {_FEW_FILES} or more" if few else ""
@@ -82,7 +85,8 @@ def _syncs_ms(place: Path) -> list[float]:
         end_s = time.perf_counter() + _SYNC_S
         while len(took_ms) < _SYNCS and time.perf_counter() < end_s:
             began_s = time.perf_counter()
-            os.pwrite(file.fileno(), bytes(_SYNC_BYTES), 0)
+            os.lseek(file.fileno(), 0, os.SEEK_SET)
+            os.write(file.fileno(), bytes(_SYNC_BYTES))
             os.fsync(file.fileno())
             took_ms.append(1000 * (time.perf_counter() - began_s))
     return took_ms

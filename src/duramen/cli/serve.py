@@ -2,13 +2,14 @@
 
 import gc
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from duramen.base.catalogue import BROKER
-from duramen.base.errors import SettingInvalid
+from duramen.base.errors import DependencyMissing, SettingInvalid
 from duramen.base.settings import Setting, Settings
 from duramen.cli.config import FILE, read_file
 from duramen.cli.standard import discard_output
@@ -36,6 +37,10 @@ def _metavar(setting: Setting) -> str:
 
 def _serve(config: str | None, **options: Any) -> int:
     """Start a node and run it until it is told to stop (SIGTERM or Ctrl-C; a second one stops at once)."""
+    if sys.platform == "win32":
+        raise DependencyMissing(
+            "a node needs Linux or macOS: on Windows run it in WSL (wsl --install), and clients here"
+        )
     faults: list[SettingInvalid] = []
     file, file_name = read_file(config, faults)
     if faults:
