@@ -1,5 +1,6 @@
 """Records as text, JSON and raw: what is printed is read again."""
 
+import contextlib
 import json
 
 import pytest
@@ -92,7 +93,5 @@ def test_what_is_no_record_says_why(line: bytes, said: str) -> None:
 
 @given(st.binary(max_size=50))
 def test_noise_is_refused_or_read(line: bytes) -> None:
-    try:
+    with contextlib.suppress(InputInvalid):
         parser(JSON, None)(line)
-    except InputInvalid as error:
-        assert str(error)
