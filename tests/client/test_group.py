@@ -105,9 +105,10 @@ def test_members_share_and_take_over(stream: str, new_member: Callable[[], Membe
 
 def test_more_members_than_partitions(new_member: Callable[[], Member]) -> None:
     members = [new_member() for _ in range(4)]
-    join_together(*members)
-    while False in [member.heartbeat() for member in members]:  # each of them beats
+    alive = [False]
+    while not all(alive):
         join_together(*members)
+        alive = [member.heartbeat() for member in members]
     assert sorted(len(member.assigned) for member in members) == [0, 1, 1, 1]
     assert sorted(index for member in members for index in partitions(member)) == [0, 1, 2]
 

@@ -26,7 +26,7 @@ __all__ = ["FOREVER", "Bounds", "Chunk", "Reader", "Share", "places"]
 FOREVER: Final = 1 << 62
 
 _WAIT_MS: Final = 500
-_TOPIC_S: Final = 10.0  # how often a follower looks whether the stream has more partitions
+_TOPIC_S: Final = 5.0  # how often a follower looks whether the stream has more partitions
 _COMMIT_S: Final = 1.0
 _LEAVING_S: Final = 5.0
 
