@@ -8,6 +8,7 @@ from uuid import UUID
 from duramen.base.errors import DuramenError, ServerUnreachable, SettingInvalid, StreamNotFound
 from duramen.client.answers import failure
 from duramen.client.connection import Connection
+from duramen.client.interrupt import Interrupt
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
@@ -80,6 +81,8 @@ class Cluster:
         self.timeout_s = timeout_s
         self._servers = parse_servers(servers)
         self._client_id = client_id
+        self.interrupt = Interrupt()
+        """Set by any thread, it makes whatever is under way here end soon with ClientClosed."""
         self._connections: dict[tuple[str, int], Connection] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
         self._topics: dict[str, Topic] = {}
@@ -103,7 +106,9 @@ class Cluster:
         if connection is None or connection.has_ended:
             if connection is not None:
                 connection.close()
-            connection = Connection(*address, client_id=self._client_id, timeout_s=min(timeout_s, self.timeout_s))
+            connection = Connection(
+                *address, client_id=self._client_id, timeout_s=min(timeout_s, self.timeout_s), interrupt=self.interrupt
+            )
             self._connections[address] = connection
         return connection
 
@@ -111,6 +116,7 @@ class Cluster:
         """A connection to some broker; tries until the timeout. Raises ServerUnreachable naming those tried."""
         patience = Patience(self.timeout_s)
         while True:
+            self.interrupt.check()
             known = list(dict.fromkeys([*self._servers, *self._addresses.values()]))
             for connection in self._connections.values():
                 if not connection.has_ended:
