@@ -18,6 +18,11 @@ class Interrupt:
         self._sockets: set[socket.socket] = set()
         self._set = False
 
+    @property
+    def is_set(self) -> bool:
+        """Whether it has been set."""
+        return self._set
+
     def set(self) -> None:
         """Wake whoever waits."""
         with self._lock:
