@@ -14,7 +14,7 @@ async def read(client: duramen.aio.Client, count: int) -> None:
     numbers: list[int] = []
     async for batch in client.consume("numbers", until=None):
         numbers += [int(record.text) for record in batch]
-        if len(numbers) == count:
+        if len(numbers) >= count:
             break
     print(f"{count} records read, {sum(numbers)} in sum")
 

@@ -16,10 +16,9 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from duramen.base.errors import ClientClosed, DuramenError
-from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES, Exchange, Server
+from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES, Exchange, Server, server_address
 from duramen.face import asking
 from duramen.face.asking import Config, Program, Question
-from duramen.face.client import server_address
 from duramen.face.places import Where, text_of
 from duramen.face.reading import Reader, wanted
 from duramen.face.records import Batch, Place, Writable, encodable
@@ -310,7 +309,7 @@ class Streams:
         >>> await client.streams.create("boats")
         StreamInfo(...)
         >>> (await client.streams.alter("boats", config={"retention.ms": "1d"})).config
-        {'retention.ms': '1d'}
+        {'retention.ms': '86400000'}
         """
         return await self._client.run(asking.alter_stream(name, config, None))
 
@@ -343,11 +342,7 @@ class Streams:
 
 
 class Groups:
-    """The consumer groups of a node: `client.groups`; more in `duramen.face.client.Groups`.
-
-    >>> await client.groups.list()
-    []
-    """
+    """The consumer groups of a node: `client.groups`; more in `duramen.face.client.Groups`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

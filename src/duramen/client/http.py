@@ -5,6 +5,7 @@
 
 import ipaddress
 import json
+import os
 import socket
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -15,7 +16,7 @@ import h11
 from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid, ServerUnreachable, SettingInvalid
 
-__all__ = ["DEFAULT_SERVER", "HTTP_TIMEOUT_S", "RECEIVE_BYTES", "Exchange", "Server"]
+__all__ = ["DEFAULT_SERVER", "HTTP_TIMEOUT_S", "RECEIVE_BYTES", "Exchange", "Server", "server_address"]
 
 DEFAULT_SERVER: Final = "127.0.0.1:9644"
 HTTP_TIMEOUT_S: Final = 30.0
@@ -112,6 +113,11 @@ class Exchange:
         """The error for a connection that was lost over the question."""
         done = "" if self._what.startswith("GET ") else "; it may have been done all the same"
         return ServerUnreachable(f"{self._address} did not answer {self._what} ({why(error)}){done}")
+
+
+def server_address(server: str | None) -> str:
+    """The address given, else that of the environment, else the default."""
+    return server or os.environ.get("DURAMEN_SERVER") or DEFAULT_SERVER
 
 
 def why(error: Exception) -> str:

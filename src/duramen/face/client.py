@@ -1,12 +1,11 @@
 """The synchronous client."""
 
-import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self, TypeVar
 
 from duramen.base.errors import ClientClosed
-from duramen.client.http import DEFAULT_SERVER, Server
+from duramen.client.http import Server, server_address
 from duramen.face import asking
 from duramen.face.asking import Config, Program
 from duramen.face.places import Where, text_of
@@ -15,14 +14,9 @@ from duramen.face.records import Batch, Place, Writable, encodable
 from duramen.face.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
 from duramen.face.writing import Job, Writer, codec_of
 
-__all__ = ["Client", "Groups", "Streams", "connect", "server_address"]
+__all__ = ["Client", "Groups", "Streams", "connect"]
 
 _T = TypeVar("_T")
-
-
-def server_address(server: str | None) -> str:
-    """The address given, else that of the environment, else the default."""
-    return server or os.environ.get("DURAMEN_SERVER") or DEFAULT_SERVER
 
 
 def connect(server: str | None = None, *, timeout_s: float = 30.0, compression: str = "none") -> "Client":
@@ -220,7 +214,7 @@ class Streams:
         >>> client.streams.create("bikes", config={"retention.ms": "1d"})
         StreamInfo(...)
         >>> client.streams.alter("bikes", config={"retention.ms": None, "retention.bytes": "1GiB"}).config
-        {'retention.bytes': '1GiB'}
+        {'retention.bytes': '1073741824'}
         """
         return self._client.run(asking.alter_stream(name, config, None))
 
@@ -253,11 +247,7 @@ class Streams:
 
 
 class Groups:
-    """The consumer groups of a node: `client.groups`.
-
-    >>> client.groups.list()
-    []
-    """
+    """The consumer groups of a node: `client.groups`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -85,7 +85,7 @@ class StreamInfo(msgspec.Struct, frozen=True):
 
     >>> info = client.streams.create("clicks", partitions=2, config={"retention.ms": "7d"})
     >>> info.name, len(info.partitions), info.durability, info.config
-    ('clicks', 2, 'sync', {'retention.ms': '7d'})
+    ('clicks', 2, 'sync', {'retention.ms': '604800000'})
     """
 
     name: str
