@@ -12,19 +12,20 @@ StreamInfo(...)
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Self, TypeVar
 
-from duramen.base.errors import ClientClosed, DuramenError
+from duramen.base.errors import ClientClosed
 from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES, Exchange, Server, server_address
 from duramen.face import asking
 from duramen.face.asking import Config, Program, Question
+from duramen.face.membership import reader_of
 from duramen.face.places import Where, text_of
 from duramen.face.reading import Reader, wanted
 from duramen.face.records import Batch, Place, Writable, encodable
 from duramen.face.thread import OwnThread
+from duramen.face.together import Together
 from duramen.face.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
-from duramen.face.writing import Job, Writer, codec_of
+from duramen.face.writing import Job, codec_of
 
 __all__ = ["Client", "Groups", "Streams", "connect"]
 
@@ -78,7 +79,7 @@ class Client:
         self._timeout_s = timeout_s
         self._codec = codec
         self._kafka = ""
-        self._writing: _Writing | None = None
+        self._writing: Together | None = None
         self._readers: set[Reader] = set()
         self._closed = False
         self.streams = Streams(self)
@@ -160,7 +161,7 @@ class Client:
         if not job.records:
             return []
         if self._writing is None:
-            self._writing = _Writing(self._kafka, self._timeout_s, self._codec)
+            self._writing = Together(self._kafka, self._timeout_s, self._codec)
         return await self._writing.write(job)
 
     def consume(
@@ -170,6 +171,7 @@ class Client:
         offset: Where = "start",
         until: Where | None = "end",
         partition: int | None = None,
+        group: str | None = None,
         idle_s: float | None = None,
     ) -> AsyncGenerator[Batch, None]:
         """Batches of records, for `async for`; arguments and errors are those of `duramen.Client.consume`.
@@ -183,9 +185,8 @@ class Client:
         ['yield']
         """
         self._check()
-        return self._batches(
-            Reader(self._kafka, wanted(stream, offset, until, partition, idle_s), timeout_s=self._timeout_s)
-        )
+        what = wanted(stream, offset, until, partition, idle_s)
+        return self._batches(reader_of(self._kafka, what, group, timeout_s=self._timeout_s))
 
     async def _batches(self, reader: Reader) -> AsyncGenerator[Batch, None]:
         thread = OwnThread("duramen-consume")
@@ -194,75 +195,19 @@ class Client:
             while not reader.done:
                 for batch in await thread.run(reader.next, reader.interrupt):
                     yield batch
+                    reader.processed(batch)
                 self._check()
+            if reader.leaves:
+                await thread.run(reader.commit, reader.interrupt)
         finally:
             self._readers.discard(reader)
-            reader.close()
-            thread.close()
-
-
-class _Writing:
-    """Calls of `produce`, as many in one go as came while the last were under way."""
-
-    def __init__(self, kafka: str, timeout_s: float, codec: int) -> None:
-        self._kafka = kafka
-        self._timeout_s = timeout_s
-        self._codec = codec
-        self._writer = self._new_writer()
-        self._thread = OwnThread("duramen-produce")
-        self._waiting: list[tuple[Job, asyncio.Future[None]]] = []
-        self._current: list[tuple[Job, asyncio.Future[None]]] = []
-        self._task: asyncio.Task[None] | None = None
-
-    def _new_writer(self) -> Writer:
-        return Writer(self._kafka, timeout_s=self._timeout_s, codec=self._codec)
-
-    async def write(self, job: Job) -> list[Place]:
-        """Where its records lie. Raises why some are not stored."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((job, done))
-        if self._task is None:
-            self._task = loop.create_task(self._run())
-        try:
-            await done
-        except asyncio.CancelledError:
-            if self._current and all(other.cancelled() for _, other in self._current):
-                self._writer.interrupt.set()
-            raise
-        return job.result()
-
-    async def _run(self) -> None:
-        while self._waiting:
-            self._current = [(job, done) for job, done in self._waiting if not done.done()]
-            self._waiting = []
-            jobs = [job for job, _ in self._current]
-            failed: BaseException | None = None
             try:
-                await self._thread.run(partial(self._writer.write, jobs), self._writer.interrupt)
-            except DuramenError as error:
-                failed = error
-            for _, done in self._current:
-                if not done.done():
-                    done.set_result(None) if failed is None else done.set_exception(failed)
-            self._current = []
-            if self._writer.interrupt.is_set:
-                self._writer = self._new_writer()
-        self._task = None
-
-    async def close(self) -> None:
-        """End what is under way and close."""
-        self._writer.interrupt.set()
-        task = self._task
-        if task is not None:
-            for _, done in self._waiting:
-                if not done.done():
-                    done.set_exception(
-                        ClientClosed("the client was closed before this was written: nothing was stored")
-                    )
-            await asyncio.wait([task])
-        self._writer.close()
-        self._thread.close()
+                if reader.leaves:
+                    await thread.run(reader.close, reader.interrupt)
+                else:
+                    reader.close()
+            finally:
+                thread.close()
 
 
 class Streams:
@@ -342,13 +287,28 @@ class Streams:
 
 
 class Groups:
-    """The consumer groups of a node: `client.groups`; more in `duramen.face.client.Groups`."""
+    """The consumer groups of a node: `client.groups`; more in `duramen.face.client.Groups`.
+
+    >>> await client.groups.describe("nobody")
+    Traceback (most recent call last):
+    duramen.base.errors.GroupNotFound: there is no group nobody
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def describe(self, group: str) -> GroupDetails:
-        """A group with its members, its offsets and how far it lags behind. Raises GroupNotFound."""
+        """A group with its members, its offsets and how far it lags behind. Raises GroupNotFound.
+
+        >>> await client.streams.create("aio-mail")
+        StreamInfo(...)
+        >>> places = await client.produce("aio-mail", ["a", "b"])
+        >>> [record.text async for batch in client.consume("aio-mail", group="aio-mail-readers") for record in batch]
+        ['a', 'b']
+        >>> offset = (await client.groups.describe("aio-mail-readers")).offsets[0]
+        >>> offset.committed_offset, offset.lag_records
+        (2, 0)
+        """
         return await self._client.run(asking.describe_group(group))
 
     async def reset(
@@ -364,14 +324,39 @@ class Groups:
 
         In the streams given, else in those that it has offsets for; a `dry_run` only says what would change. Safe to
         repeat. Raises GroupNotFound, GroupNotEmpty.
+
+        >>> await client.streams.create("aio-news")
+        StreamInfo(...)
+        >>> places = await client.produce("aio-news", ["a", "b"])
+        >>> [record.text async for batch in client.consume("aio-news", group="aio-news-readers") for record in batch]
+        ['a', 'b']
+        >>> await client.groups.reset("aio-news-readers", "start")
+        [OffsetChange(stream='aio-news', partition=0, before=2, after=0)]
         """
         program = asking.reset_group(group, text_of(to, "to"), streams, partition, dry_run=dry_run)
         return await self._client.run(program)
 
     async def delete(self, group: str) -> None:
-        """Remove a group without members, with its offsets. Raises GroupNotFound, GroupNotEmpty."""
+        """Remove a group without members, with its offsets. Raises GroupNotFound, GroupNotEmpty.
+
+        >>> await client.streams.create("aio-spam")
+        StreamInfo(...)
+        >>> places = await client.produce("aio-spam", ["a", "b"])
+        >>> [record.text async for batch in client.consume("aio-spam", group="aio-spam-readers") for record in batch]
+        ['a', 'b']
+        >>> await client.groups.delete("aio-spam-readers")
+        """
         await self._client.run(asking.delete_group(group))
 
     async def list(self) -> list[GroupInfo]:
-        """All groups, sorted by id."""
+        """All groups, sorted by id.
+
+        >>> await client.streams.create("aio-ads")
+        StreamInfo(...)
+        >>> places = await client.produce("aio-ads", ["a", "b"])
+        >>> [record.text async for batch in client.consume("aio-ads", group="aio-ads-readers") for record in batch]
+        ['a', 'b']
+        >>> [group.id for group in await client.groups.list() if group.id.startswith("aio-ads")]
+        ['aio-ads-readers']
+        """
         return await self._client.run(asking.list_groups())

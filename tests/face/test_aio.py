@@ -4,7 +4,7 @@ import asyncio
 import gc
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -21,12 +21,19 @@ def loop() -> Iterator[asyncio.Runner]:
         yield runner
 
 
+@pytest.fixture(scope="module")
+def freezer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path_factory.mktemp("freezer") / "data") as process:
+        yield process
+
+
 @pytest.fixture
-def frozen(new_node: Callable[..., NodeProcess]) -> Iterator[NodeProcess]:
-    """A node that a test freezes; it is thawed afterwards."""
-    node = new_node().start()
-    yield node
-    node.signal(signal.SIGCONT)
+def frozen(freezer: NodeProcess) -> Iterator[NodeProcess]:
+    """A node that a test freezes; it is thawed afterwards, without streams."""
+    yield freezer
+    freezer.signal(signal.SIGCONT)
+    with duramen.connect(freezer.http) as client:
+        client.streams.delete("s")
 
 
 async def threads_end(prefix: str = "duramen-") -> None:

@@ -69,7 +69,7 @@ def test_the_node(face: Face, node: NodeProcess) -> None:
 
 
 class TestRecords:
-    @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+    @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
     @given(batch=st.lists(NEW, min_size=1, max_size=20))
     def test_what_is_written_is_read_at_the_places_named(
         self, face: Face, stream: str, batch: list[duramen.NewRecord]
@@ -194,6 +194,17 @@ class TestReading:
     def test_errors(self, face: Face, numbers: str, error: type[Exception], options: dict[str, Any], what: str) -> None:
         with pytest.raises(error, match=what):
             face.consume(numbers, **options)
+
+    def test_a_stream_that_was_made_anew_meanwhile(self, node: NodeProcess, stream_name: str) -> None:
+        with duramen.connect(node.http) as client:
+            client.streams.create(stream_name)
+            client.produce(stream_name, ["a", "b"])
+            batches = client.consume(stream_name, until=None)
+            assert next(batches).next_offset == 2
+            client.streams.delete(stream_name)
+            client.streams.create(stream_name)
+            with pytest.raises(errors.RecordsLost, match="ends at 0 now, before 2: was it made anew"):
+                next(batches)
 
     def test_an_offset_of_several_partitions(self, face: Face, stream: str) -> None:
         with pytest.raises(errors.RequestInvalid, match="has 3 partitions: offset=5 needs a partition="):

@@ -16,30 +16,34 @@ class Interrupt:
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()
         self._sockets: set[socket.socket] = set()
-        self._set = False
+        self._set = threading.Event()
 
     @property
     def is_set(self) -> bool:
         """Whether it has been set."""
-        return self._set
+        return self._set.is_set()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until it is set, so long at most."""
+        self._set.wait(timeout_s)
 
     def set(self) -> None:
         """Wake whoever waits."""
         with self._lock:
-            self._set = True
+            self._set.set()
             for one in self._sockets:
                 _shut_down(one)
 
     def check(self) -> None:
         """Raise ClientClosed where it is set."""
-        if self._set:
+        if self._set.is_set():
             raise ClientClosed("the client was closed, or what it did was cancelled")
 
     def watch(self, one: socket.socket) -> None:
         """Shut this socket down too. It is to be forgotten before it is closed: its number may be another's then."""
         with self._lock:
             self._sockets.add(one)
-            if self._set:
+            if self._set.is_set():
                 _shut_down(one)
 
     def forget(self, one: socket.socket) -> None:

@@ -8,6 +8,7 @@ from duramen.base.errors import ClientClosed
 from duramen.client.http import Server, server_address
 from duramen.face import asking
 from duramen.face.asking import Config, Program
+from duramen.face.membership import reader_of
 from duramen.face.places import Where, text_of
 from duramen.face.reading import Reader, wanted
 from duramen.face.records import Batch, Place, Writable, encodable
@@ -136,6 +137,7 @@ class Client:
         offset: Where = "start",
         until: Where | None = "end",
         partition: int | None = None,
+        group: str | None = None,
         idle_s: float | None = None,
     ) -> Iterator[Batch]:
         """Batches of records from `offset` on to before `until`, from one partition or all.
@@ -144,6 +146,10 @@ class Client:
         or a time ago such as @-30s), or a datetime. The end is that of the moment when reading begins; `until=None`
         reads on for ever, or until nothing came for `idle_s`. Only what is acknowledged is read. Reading changes
         nothing: after an error begin again at the last batch's `next_offset`.
+
+        With a `group` the partitions are shared among its members, in this process and others. Each goes on where the
+        group has committed, else at `offset`, and commits a batch when the next one is asked for: what was being
+        worked on when something went wrong is read again. A member that does not ask for a minute is given up.
 
         Raises StreamNotFound, OffsetOutOfRange, RecordsLost, ServerUnreachable, RequestInvalid …
 
@@ -154,16 +160,17 @@ class Client:
         [(1, 'b'), (2, 'c')]
         """
         self._check()
-        reader = Reader(
-            self._kafka, wanted(stream, offset, until, partition, idle_s), timeout_s=self._timeout_s
-        )  # fmt: skip
-        return self._batches(reader)
+        what = wanted(stream, offset, until, partition, idle_s)
+        return self._batches(reader_of(self._kafka, what, group, timeout_s=self._timeout_s))
 
     def _batches(self, reader: Reader) -> Iterator[Batch]:
         try:
             while not reader.done:
-                yield from reader.next()
+                for batch in reader.next():
+                    yield batch
+                    reader.processed(batch)
                 self._check()
+            reader.commit()
         finally:
             reader.close()
 
@@ -247,13 +254,28 @@ class Streams:
 
 
 class Groups:
-    """The consumer groups of a node: `client.groups`."""
+    """The consumer groups of a node: `client.groups`.
+
+    >>> client.groups.describe("nobody")
+    Traceback (most recent call last):
+    duramen.base.errors.GroupNotFound: there is no group nobody
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def describe(self, group: str) -> GroupDetails:
-        """A group with its members, its offsets and how far it lags behind. Raises GroupNotFound."""
+        """A group with its members, its offsets and how far it lags behind. Raises GroupNotFound.
+
+        >>> client.streams.create("mail")
+        StreamInfo(...)
+        >>> places = client.produce("mail", ["a", "b"])
+        >>> [record.text for batch in client.consume("mail", group="mail-readers") for record in batch]
+        ['a', 'b']
+        >>> offset = client.groups.describe("mail-readers").offsets[0]
+        >>> offset.committed_offset, offset.lag_records
+        (2, 0)
+        """
         return self._client.run(asking.describe_group(group))
 
     def reset(
@@ -269,13 +291,38 @@ class Groups:
 
         In the streams given, else in those that it has offsets for; a `dry_run` only says what would change. Safe to
         repeat. Raises GroupNotFound, GroupNotEmpty.
+
+        >>> client.streams.create("news")
+        StreamInfo(...)
+        >>> places = client.produce("news", ["a", "b"])
+        >>> [record.text for batch in client.consume("news", group="news-readers") for record in batch]
+        ['a', 'b']
+        >>> client.groups.reset("news-readers", "start")
+        [OffsetChange(stream='news', partition=0, before=2, after=0)]
         """
         return self._client.run(asking.reset_group(group, text_of(to, "to"), streams, partition, dry_run=dry_run))
 
     def delete(self, group: str) -> None:
-        """Remove a group without members, with its offsets. Raises GroupNotFound, GroupNotEmpty."""
+        """Remove a group without members, with its offsets. Raises GroupNotFound, GroupNotEmpty.
+
+        >>> client.streams.create("spam")
+        StreamInfo(...)
+        >>> places = client.produce("spam", ["a", "b"])
+        >>> [record.text for batch in client.consume("spam", group="spam-readers") for record in batch]
+        ['a', 'b']
+        >>> client.groups.delete("spam-readers")
+        """
         self._client.run(asking.delete_group(group))
 
     def list(self) -> list[GroupInfo]:
-        """All groups, sorted by id."""
+        """All groups, sorted by id.
+
+        >>> client.streams.create("ads")
+        StreamInfo(...)
+        >>> places = client.produce("ads", ["a", "b"])
+        >>> [record.text for batch in client.consume("ads", group="ads-readers") for record in batch]
+        ['a', 'b']
+        >>> [group.id for group in client.groups.list() if group.id.startswith("ads")]
+        ['ads-readers']
+        """
         return self._client.run(asking.list_groups())

@@ -38,6 +38,9 @@ def wanted(stream: str, offset: Where, until: Where | None, partition: int | Non
 class Reader:
     """Reads what is `wanted`, from connections of its own."""
 
+    leaves = False
+    """Whether `close` talks to the node, and may take some seconds."""
+
     def __init__(self, kafka: str, wanted: Wanted, *, timeout_s: float) -> None:
         """`kafka` is the address of the Kafka door."""
         self.interrupt = Interrupt()
@@ -55,19 +58,36 @@ class Reader:
         """The next batches, or none for now; then look at `done`. Raises ServerUnreachable, RecordsLost …"""
         if self._spans is None:
             self._begin()
-        found = [] if self.done else [batch for fetched in self._fetch() if (batch := self._take(fetched)) is not None]
-        now = time.monotonic()
+        found = (
+            []
+            if not self._positions
+            else [batch for fetched in self._fetch() if (batch := self._take(fetched)) is not None]
+        )
         if found:
-            self._idle_since = now
-        idle_s = self._wanted.idle_s
-        self.done = not self._positions or (idle_s is not None and now - self._idle_since >= idle_s)
+            self._idle_since = time.monotonic()
+        self.done = self._is_done()
         return found
+
+    def _is_done(self) -> bool:
+        return not self._positions or self._is_idle()
+
+    def _is_idle(self) -> bool:
+        idle_s = self._wanted.idle_s
+        return idle_s is not None and time.monotonic() - self._idle_since >= idle_s
+
+    def processed(self, batch: Batch) -> None:
+        """The batch is done with, for those who keep count."""
+
+    def commit(self) -> None:
+        """Let the node know what is done with, for those who keep count."""
 
     def _begin(self) -> None:
         partitions = partitions_of(self._consumer, self._wanted.stream, self._wanted.partition)
-        self._spans = spans(self._consumer, partitions, self._wanted.first, self._wanted.end)
-        self._positions = {at: span.first for at, span in self._spans.items() if span.first < span.end}
-        self.done = not self._positions
+        self._start(spans(self._consumer, partitions, self._wanted.first, self._wanted.end))
+
+    def _start(self, spans: dict[TopicPartition, Span]) -> None:
+        self._spans = spans
+        self._positions = {at: span.first for at, span in spans.items() if span.first < span.end}
         self._idle_since = time.monotonic()
 
     def _fetch(self) -> list[Fetched]:
