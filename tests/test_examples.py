@@ -29,3 +29,20 @@ def test_orders(new_node: Callable[..., NodeProcess]) -> None:
         f'{number - 1} orders.berlin {{"order": {number}, "amount": {10 * number}}}' for number in range(1, 6)
     ]
     assert "|  150|" in example("spark_table.py", node.kafka)
+
+
+def test_the_python_client(new_node: Callable[..., NodeProcess]) -> None:
+    node = new_node().start()
+    assert example("python_sync.py", node.http) == [
+        "3 records stored, the last one at offset 2 of partition 0",
+        "1 b'berlin' 21",
+        "2 b'berlin' 19",
+        "there is no stream reading; client.streams.create('reading') makes one; nothing was stored: to repeat is safe",
+    ]
+    assert example("python_asyncio.py", node.http) == ["100 records read, 4950 in sum"]
+
+
+def test_a_node_in_tests() -> None:
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "test_with_node.py")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout

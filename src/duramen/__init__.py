@@ -1,5 +1,78 @@
-"""Duramen: a durable log for people who work in Python: NATS subjects and Kafka topics in one log."""
+"""Duramen: a durable log for people who work in Python: NATS subjects and Kafka topics in one log.
 
-__all__ = ["__version__"]
+>>> with duramen.connect(server) as client:
+...     client.streams.create("hello")
+...     client.produce("hello", ["world"])
+...     for batch in client.consume("hello"):
+...         for record in batch:
+...             print(record.offset, record.text)
+StreamInfo(...)
+[Place(partition=0, offset=0)]
+0 world
+
+`duramen.aio` is the same for asyncio, `duramen.testing` runs a node for tests, `duramen.errors` has what to catch,
+`duramen.spark` reads and writes streams with PySpark.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from duramen import aio, errors, spark, testing
+    from duramen.face.client import Client, connect
+    from duramen.face.records import Batch, NewRecord, Place, Record
+    from duramen.face.values import (
+        GroupDetails,
+        GroupInfo,
+        GroupMember,
+        GroupOffset,
+        NodeInfo,
+        OffsetChange,
+        PartitionInfo,
+        StreamInfo,
+    )
+
+__all__ = [
+    "Batch",
+    "Client",
+    "GroupDetails",
+    "GroupInfo",
+    "GroupMember",
+    "GroupOffset",
+    "NewRecord",
+    "NodeInfo",
+    "OffsetChange",
+    "PartitionInfo",
+    "Place",
+    "Record",
+    "StreamInfo",
+    "__version__",
+    "aio",
+    "connect",
+    "errors",
+    "spark",
+    "testing",
+]
 
 __version__ = "0.1.0"
+
+_MODULES: Final = ("aio", "errors", "spark", "testing")
+_HOMES: Final = {"Client": "client", "connect": "client"} | dict.fromkeys(
+    ("Batch", "NewRecord", "Place", "Record"), "records"
+)
+
+
+def __getattr__(name: str) -> object:
+    # Found when they are first used: the broker and the command line, which import this too, need none of them.
+    import importlib
+
+    if name in _MODULES:
+        return importlib.import_module(f"duramen.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module 'duramen' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"duramen.face.{_HOMES.get(name, 'values')}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

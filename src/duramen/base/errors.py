@@ -13,6 +13,7 @@ __all__ = [
     "BatchTooLarge",
     "BodyTooLarge",
     "BodyTypeUnsupported",
+    "ClientClosed",
     "ConfigInvalid",
     "CoordinatorLoading",
     "DemoFailed",
@@ -129,6 +130,14 @@ class ServerUnreachable(DuramenError):
         "See that the node runs and that the address is right, then repeat; with idempotence or a Nats-Msg-Id "
         "repeating stores nothing twice."
     )
+
+
+class ClientClosed(DuramenError):
+    """The client was closed while something was under way, or is used after it was closed."""
+
+    id = "client-closed"
+    safe = "What was under way may have been done; reading changes nothing."
+    remedy = "Connect again."
 
 
 class RequestTimedOut(DuramenError):

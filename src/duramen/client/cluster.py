@@ -8,6 +8,7 @@ from uuid import UUID
 from duramen.base.errors import DuramenError, ServerUnreachable, SettingInvalid, StreamNotFound
 from duramen.client.answers import failure
 from duramen.client.connection import Connection
+from duramen.client.interrupt import Interrupt
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
@@ -75,11 +76,17 @@ def parse_servers(text: str) -> list[tuple[str, int]]:
 class Cluster:
     """Connections to the brokers of one cluster, made when they are needed."""
 
-    def __init__(self, servers: str, *, client_id: str = "duramen", timeout_s: float = 30.0) -> None:
-        """`servers` are where to begin; `timeout_s` bounds connecting and each request. Raises SettingInvalid."""
+    def __init__(
+        self, servers: str, *, client_id: str = "duramen", timeout_s: float = 30.0, interrupt: Interrupt | None = None
+    ) -> None:
+        """`servers` are where to begin; `timeout_s` bounds connecting and each request. Raises SettingInvalid.
+
+        `interrupt`, set by any thread, makes whatever is under way here end soon with ClientClosed.
+        """
         self.timeout_s = timeout_s
         self._servers = parse_servers(servers)
         self._client_id = client_id
+        self._interrupt = Interrupt() if interrupt is None else interrupt
         self._connections: dict[tuple[str, int], Connection] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
         self._topics: dict[str, Topic] = {}
@@ -103,7 +110,9 @@ class Cluster:
         if connection is None or connection.has_ended:
             if connection is not None:
                 connection.close()
-            connection = Connection(*address, client_id=self._client_id, timeout_s=min(timeout_s, self.timeout_s))
+            connection = Connection(
+                *address, client_id=self._client_id, timeout_s=min(timeout_s, self.timeout_s), interrupt=self._interrupt
+            )
             self._connections[address] = connection
         return connection
 
@@ -111,6 +120,7 @@ class Cluster:
         """A connection to some broker; tries until the timeout. Raises ServerUnreachable naming those tried."""
         patience = Patience(self.timeout_s)
         while True:
+            self._interrupt.check()
             known = list(dict.fromkeys([*self._servers, *self._addresses.values()]))
             for connection in self._connections.values():
                 if not connection.has_ended:

@@ -8,6 +8,7 @@ from typing import Final
 
 from duramen.base.errors import RequestInvalid, ServerUnreachable, UnsupportedFeature
 from duramen.base.ports import Buffer
+from duramen.client.interrupt import Interrupt, open_socket
 from duramen.codec.kafka.header import encode_request, response_body_start
 from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.schema import Message
@@ -27,7 +28,9 @@ Answer = tuple[int, memoryview, int]
 class Connection:
     """An open connection. After a ServerUnreachable it is closed for good."""
 
-    def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, host: str, port: int, *, client_id: str, timeout_s: float, interrupt: Interrupt | None = None
+    ) -> None:
         """Connect and ask for versions. Raises ServerUnreachable naming host and port, within `timeout_s`."""
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._client_id = client_id
@@ -36,8 +39,9 @@ class Connection:
         self._waiting: dict[int, tuple[ApiKey, int]] = {}
         self._arrived: dict[int, Answer] = {}
         self._versions: dict[int, tuple[int, int]] = {}
+        self._interrupt = Interrupt() if interrupt is None else interrupt
         try:
-            self._socket = socket.create_connection((host, port), timeout_s)
+            self._socket = open_socket(host, port, timeout_s, self._interrupt)
         except TimeoutError:
             raise ServerUnreachable(f"{self.address} did not answer within {timeout_s:g} s") from None
         except OSError as error:
@@ -178,4 +182,5 @@ class Connection:
         """Give the socket back."""
         self._waiting.clear()
         self._arrived.clear()
+        self._interrupt.forget(self._socket)
         self._socket.close()

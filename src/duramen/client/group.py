@@ -70,6 +70,11 @@ class Member:
         self.assigned: tuple[TopicPartition, ...] = ()
         """The member's partitions since it joined."""
 
+    @property
+    def identity(self) -> Generation:
+        """Who it is in the group; no member id where it takes no part."""
+        return self._member
+
     # -- membership ---------------------------------------------------------------------------------
 
     def join(self) -> None:

@@ -7,10 +7,12 @@ stored already. That holds for the life of one Producer; a new one has another i
 a crash is stored again.
 """
 
+import contextlib
 import random
 import time
 from collections import deque
-from typing import Final, Literal, Self
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple, Self
 
 from duramen.base.errors import DuramenError, RequestTimedOut, ServerUnreachable, StreamNotFound
 from duramen.client.answers import PASSING, failure
@@ -23,7 +25,7 @@ from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 from duramen.codec.partitioner import partition_of
 
-__all__ = ["Producer"]
+__all__ = ["Producer", "Stretch"]
 
 _REQUESTS_AHEAD: Final = 5  # the broker remembers the last five batches of a producer and partition
 _MAYBE_STORED: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -31,6 +33,14 @@ _SEQUENCES: Final = 1 << 31
 _BATCH_BYTES: Final = 512 * 1024
 _RECORD_BYTES: Final = 36  # the most that a record has beside its key, value and headers
 _HEADER_BYTES: Final = 10  # the most that a record's header has beside its name and value
+
+
+class Stretch(NamedTuple):
+    """So many records of a partition, the first of which has this sequence (modulo 2^31)."""
+
+    at: TopicPartition
+    sequence: int
+    records: int
 
 
 class _Open:
@@ -57,6 +67,11 @@ class _Batch:
         self.sent = False  # under way now
         self.tries = 0  # how often it was sent without being told that it is not stored
 
+    @property
+    def stretch(self) -> Stretch:
+        """Which records it has."""
+        return Stretch(self.at, int.from_bytes(self.data[53:57], "big"), self.count)
+
 
 class _Request:
     """A request whose answer is awaited."""
@@ -73,17 +88,25 @@ class Producer:
     """Writes to any partitions of a cluster. `flush` (or leaving the `with` block) waits until all is acknowledged."""
 
     def __init__(
-        self, cluster: Cluster, *, codec: int = 0, batch_bytes: int = _BATCH_BYTES, acks: Literal[-1, 0, 1] = -1
+        self,
+        cluster: Cluster,
+        *,
+        codec: int = 0,
+        batch_bytes: int = _BATCH_BYTES,
+        acks: Literal[-1, 0, 1] = -1,
+        on_stored: Callable[[Stretch, int], None] | None = None,
     ) -> None:
         """`codec` is a compression codec's number; a batch is sent when it has `batch_bytes` before compression.
 
         `acks` is Kafka's, -1 for all. With 0 nothing is sent twice, and `sent` counts what was sent to a broker that
-        still answered afterwards.
+        still answered afterwards. `on_stored` is called with what was acknowledged and the offset of its first
+        record, -1 where that is not known.
         """
         self._cluster = cluster
         self._acks = acks
         self._codec = codec
         self._batch_bytes = batch_bytes
+        self._on_stored = on_stored
         self._producer_id = self._producer_epoch = -1
         self._open: dict[TopicPartition, _Open] = {}
         self._sequences: dict[TopicPartition, int] = {}
@@ -114,7 +137,7 @@ class Producer:
     @property
     def in_doubt(self) -> int:
         """How many of those were sent, so that they may be stored."""
-        return sum(batch.count for waiting in self._batches.values() for batch in waiting if batch.tries)
+        return sum(stretch.records for stretch in self.uncertain())
 
     # -- records ------------------------------------------------------------------------------------
 
@@ -169,7 +192,6 @@ class Producer:
 
     def _close_batch(self, at: TopicPartition) -> None:
         self._seal(at)
-        self._sticky.pop(at.topic, None)
         self._send_ready()
 
     def _open_batch(self, at: TopicPartition) -> _Open:
@@ -182,6 +204,8 @@ class Producer:
         if self._open[at].count and self._producer_id < 0 and self._acks:
             self._init_producer_id()  # may raise: the records are still there for the next attempt
         gathered = self._open.pop(at)
+        if self._sticky.get(at.topic) == at.partition:
+            del self._sticky[at.topic]
         if not gathered.count:
             return
         sequence = -1
@@ -208,6 +232,16 @@ class Producer:
             if code not in PASSING:
                 raise error
             patience.pause(error)
+
+    # -- what became of them ------------------------------------------------------------------------
+
+    def next_sequence(self, at: TopicPartition) -> int:
+        """The sequence of the next record of a partition, once everything is flushed."""
+        return self._sequences.get(at, 0)
+
+    def uncertain(self) -> list[Stretch]:
+        """After an error: what was sent and neither acknowledged nor refused. It may be stored."""
+        return [batch.stretch for waiting in self._batches.values() for batch in waiting if batch.tries]
 
     # -- sending ------------------------------------------------------------------------------------
 
@@ -292,25 +326,30 @@ class Producer:
             return error
         by_place = {batch.at: batch for batch in request.batches}
         passing: DuramenError | None = None
+        failed: DuramenError | None = None
         for topic in decode_response(version, frame, start):
             for answer in topic.partitions:
                 batch = by_place[TopicPartition(topic.name, answer.partition)]
                 code = answer.error_code
                 if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                    self._acknowledge(batch)
+                    self._acknowledge(batch, answer.base_offset)
                     continue
                 refused = failure(code, f"writing to {batch.at}", answer.message)
                 # After a batch that failed for the moment, those behind it are out of order: not their fault.
                 follows = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._batches[batch.at][0] is not batch
                 batch.tries -= code not in _MAYBE_STORED
                 if code not in PASSING and not follows:
-                    raise self._fail(refused)
+                    failed = failed or refused
                 passing = refused
+        if failed is not None:
+            raise self._fail(failed)
         return passing
 
-    def _acknowledge(self, batch: _Batch) -> None:
+    def _acknowledge(self, batch: _Batch, base_offset: int) -> None:
         self._remove(batch)
         self.acknowledged += batch.count
+        if self._on_stored is not None:
+            self._on_stored(batch.stretch, base_offset)
 
     def _remove(self, batch: _Batch) -> None:
         waiting = self._batches[batch.at]
@@ -319,8 +358,12 @@ class Producer:
             del self._batches[batch.at]
 
     def _fail(self, error: DuramenError) -> DuramenError:
-        self._failed = error
-        self._requests.clear()
+        if self._failed is None:
+            self._failed = error
+        while self._requests:
+            # What became of the others decides what the user is told; a further error says nothing new.
+            with contextlib.suppress(DuramenError):
+                self._take(self._requests.popleft())
         return error
 
     def _recover(self, error: DuramenError) -> None:

@@ -1,0 +1,362 @@
+"""The asyncio client: what `duramen.connect` gives, awaited.
+
+>>> async with await duramen.aio.connect(server) as client:
+...     await client.streams.create("gates")
+...     await client.produce("gates", ["A1", "B7"])
+...     async for batch in client.consume("gates"):
+...         print([record.text for record in batch])
+StreamInfo(...)
+[Place(partition=0, offset=0), Place(partition=0, offset=1)]
+['A1', 'B7']
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+from duramen.base.errors import ClientClosed
+from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES, Exchange, Server, server_address
+from duramen.face import asking
+from duramen.face.asking import Config, Program, Question
+from duramen.face.membership import reader_of
+from duramen.face.places import Where, text_of
+from duramen.face.reading import Reader, wanted
+from duramen.face.records import Batch, Place, Writable, encodable
+from duramen.face.thread import OwnThread
+from duramen.face.together import Together
+from duramen.face.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
+from duramen.face.writing import Job, codec_of
+
+__all__ = ["Client", "Groups", "Streams", "connect"]
+
+_T = TypeVar("_T")
+
+
+async def connect(server: str | None = None, *, timeout_s: float = 30.0, compression: str = "none") -> "Client":
+    """A client of the node whose HTTP address is `server`; arguments and errors are those of `duramen.connect`.
+
+    >>> other = await duramen.aio.connect(server)
+    >>> (await other.node()).node_id
+    1
+    >>> await other.close()
+    """
+    client = Client(Server(server_address(server)), timeout_s=timeout_s, codec=codec_of(compression))
+    await client.open()
+    return client
+
+
+async def _ask(server: Server, question: Question) -> Any:
+    """Ask over HTTP. Raises ServerUnreachable, or the error that the node answered with."""
+    exchange = Exchange(server.address, *question)
+    try:
+        async with asyncio.timeout(HTTP_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(server.host.strip("[]"), server.port)
+    except OSError as error:
+        raise server.unreachable(error) from None
+    try:
+        async with asyncio.timeout(HTTP_TIMEOUT_S):
+            writer.write(exchange.question)
+            while not exchange.take(await reader.read(RECEIVE_BYTES)):
+                pass
+    except OSError as error:
+        raise exchange.lost(error) from None
+    finally:
+        writer.close()
+    return exchange.answer()
+
+
+class Client:
+    """What a node does. Made by `connect`; tasks of one event loop may share it.
+
+    >>> async with await duramen.aio.connect(server) as client:
+    ...     print((await client.streams.create("belts", partitions=2)).name)
+    belts
+    """
+
+    def __init__(self, server: Server, *, timeout_s: float, codec: int) -> None:
+        """To be opened before it is used, as `connect` does."""
+        self._server = server
+        self._timeout_s = timeout_s
+        self._codec = codec
+        self._kafka = ""
+        self._writing: Together | None = None
+        self._readers: set[Reader] = set()
+        self._closed = False
+        self.streams = Streams(self)
+        """Streams: create, list, describe, alter, delete."""
+        self.groups = Groups(self)
+        """Consumer groups: list, describe, reset, delete."""
+
+    async def open(self) -> None:
+        """Ask the node for its addresses. Raises ServerUnreachable."""
+        self._kafka = self._server.kafka_of(await _ask(self._server, Question("GET", "/v1/node")))
+
+    @property
+    def server(self) -> str:
+        """The node's HTTP address.
+
+        >>> client.server == server
+        True
+        """
+        return self._server.address
+
+    async def close(self) -> None:
+        """Close its connections; what is under way ends with ClientClosed.
+
+        >>> other = await duramen.aio.connect(server)
+        >>> await other.close()
+        >>> await other.node()
+        Traceback (most recent call last):
+        duramen.base.errors.ClientClosed: the client is closed: connect again
+        """
+        self._closed = True
+        for reader in self._readers:
+            reader.interrupt.set()
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            await writing.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ClientClosed("the client is closed: connect again")
+
+    async def run(self, program: Program[_T]) -> _T:
+        """Ask what a program of `face.asking` asks."""
+        self._check()
+        answer = None
+        try:
+            while True:
+                answer = await _ask(self._server, program.send(answer))
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+
+    async def node(self) -> NodeInfo:
+        """The node that answers. Raises ServerUnreachable.
+
+        >>> (await client.node()).version == duramen.__version__
+        True
+        """
+        return await self.run(asking.node())
+
+    async def produce(self, stream: str, records: Iterable[Writable], *, partition: int | None = None) -> list[Place]:
+        """Store records, all in one go, and say where they lie; more in `duramen.Client.produce`.
+
+        Calls of several tasks at the same time travel together and share the node's disk syncs. A call that is
+        cancelled may be stored or not; the others are not harmed.
+
+        >>> await client.streams.create("fares")
+        StreamInfo(...)
+        >>> await asyncio.gather(*(client.produce("fares", [f"{price}"]) for price in (10, 12)))
+        [[Place(partition=0, offset=0)], [Place(partition=0, offset=1)]]
+        """
+        self._check()
+        job = Job(stream, encodable(records, partition))
+        if not job.records:
+            return []
+        if self._writing is None:
+            self._writing = Together(self._kafka, self._timeout_s, self._codec)
+        return await self._writing.write(job)
+
+    def consume(
+        self,
+        stream: str,
+        *,
+        offset: Where = "start",
+        until: Where | None = "end",
+        partition: int | None = None,
+        group: str | None = None,
+        idle_s: float | None = None,
+    ) -> AsyncGenerator[Batch, None]:
+        """Batches of records, for `async for`; arguments and errors are those of `duramen.Client.consume`.
+
+        The next batch is fetched when it is asked for, so that a slow reader holds one answer in memory.
+
+        >>> await client.streams.create("signs")
+        StreamInfo(...)
+        >>> places = await client.produce("signs", ["stop", "yield"])
+        >>> [record.text async for batch in client.consume("signs", offset=1) for record in batch]
+        ['yield']
+        """
+        self._check()
+        what = wanted(stream, offset, until, partition, idle_s)
+        return self._batches(reader_of(self._kafka, what, group, timeout_s=self._timeout_s))
+
+    async def _batches(self, reader: Reader) -> AsyncGenerator[Batch, None]:
+        thread = OwnThread("duramen-consume")
+        self._readers.add(reader)
+        try:
+            while not reader.done:
+                for batch in await thread.run(reader.next, reader.interrupt):
+                    yield batch
+                    reader.processed(batch)
+                self._check()
+            if reader.leaves:
+                await thread.run(reader.commit, reader.interrupt)
+        finally:
+            self._readers.discard(reader)
+            try:
+                if reader.leaves:
+                    await thread.run(reader.close, reader.interrupt)
+                else:
+                    reader.close()
+            finally:
+                thread.close()
+
+
+class Streams:
+    """The streams of a node: `client.streams`; more in `duramen.face.client.Streams`.
+
+    >>> [info.name for info in await client.streams.list(prefix="there-is-none-like-this")]
+    []
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        subjects: Sequence[str] = (),
+        config: Config | None = None,
+    ) -> StreamInfo:
+        """Make a stream, bound to NATS `subjects` if they are given; one that is there and the same is left as it is.
+
+        So it is safe to repeat. Raises StreamDiffers, NameInvalid, ConfigInvalid, SubjectInvalid, PartitionsInvalid …
+
+        >>> (await client.streams.create("trams", partitions=2)).created
+        True
+        """
+        return await self._client.run(asking.create_stream(name, partitions, subjects, config))
+
+    async def describe(self, name: str) -> StreamInfo:
+        """A stream as it is. Raises StreamNotFound.
+
+        >>> await client.streams.describe("nobody-made-this")
+        Traceback (most recent call last):
+        duramen.base.errors.StreamNotFound: there is no stream nobody-made-this
+        """
+        return await self._client.run(asking.describe_stream(name))
+
+    async def alter(
+        self, name: str, *, config: Mapping[str, str | int | float | bool | None] | None = None
+    ) -> StreamInfo:
+        """Set configs; None sets one back to what it is without. Safe to repeat. Raises StreamNotFound, ConfigInvalid.
+
+        >>> await client.streams.create("boats")
+        StreamInfo(...)
+        >>> (await client.streams.alter("boats", config={"retention.ms": "1d"})).config
+        {'retention.ms': '86400000'}
+        """
+        return await self._client.run(asking.alter_stream(name, config, None))
+
+    async def add_partitions(self, name: str, partitions: int) -> StreamInfo:
+        """Have that many partitions in all. Keys go to others from then on. Raises StreamNotFound, PartitionsInvalid.
+
+        >>> await client.streams.create("buses")
+        StreamInfo(...)
+        >>> len((await client.streams.add_partitions("buses", 4)).partitions)
+        4
+        """
+        return await self._client.run(asking.alter_stream(name, None, partitions))
+
+    async def delete(self, name: str) -> None:
+        """Remove a stream with all its records, for good. Raises StreamNotFound: repeated, that is what it says.
+
+        >>> await client.streams.create("gulls")
+        StreamInfo(...)
+        >>> await client.streams.delete("gulls")
+        """
+        await self._client.run(asking.delete_stream(name))
+
+    async def list(self, *, prefix: str = "") -> list[StreamInfo]:
+        """All streams, or those whose names begin with `prefix`, sorted by name.
+
+        >>> await client.streams.list(prefix="there-is-none-like-this")
+        []
+        """
+        return await self._client.run(asking.list_streams(prefix))
+
+
+class Groups:
+    """The consumer groups of a node: `client.groups`; more in `duramen.face.client.Groups`.
+
+    >>> await client.groups.describe("nobody")
+    Traceback (most recent call last):
+    duramen.base.errors.GroupNotFound: there is no group nobody
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def describe(self, group: str) -> GroupDetails:
+        """A group with its members, its offsets and how far it lags behind. Raises GroupNotFound.
+
+        >>> await client.streams.create("aio-mail")
+        StreamInfo(...)
+        >>> places = await client.produce("aio-mail", ["a", "b"])
+        >>> [record.text async for batch in client.consume("aio-mail", group="aio-mail-readers") for record in batch]
+        ['a', 'b']
+        >>> offset = (await client.groups.describe("aio-mail-readers")).offsets[0]
+        >>> offset.committed_offset, offset.lag_records
+        (2, 0)
+        """
+        return await self._client.run(asking.describe_group(group))
+
+    async def reset(
+        self,
+        group: str,
+        to: Where,
+        *,
+        streams: Sequence[str] | None = None,
+        partition: int | None = None,
+        dry_run: bool = False,
+    ) -> Sequence[OffsetChange]:
+        """Let a group without members go on at `to` (as the `offset` of `consume`), and say what changed.
+
+        In the streams given, else in those that it has offsets for; a `dry_run` only says what would change. Safe to
+        repeat. Raises GroupNotFound, GroupNotEmpty.
+
+        >>> await client.streams.create("aio-news")
+        StreamInfo(...)
+        >>> places = await client.produce("aio-news", ["a", "b"])
+        >>> [record.text async for batch in client.consume("aio-news", group="aio-news-readers") for record in batch]
+        ['a', 'b']
+        >>> await client.groups.reset("aio-news-readers", "start")
+        [OffsetChange(stream='aio-news', partition=0, before=2, after=0)]
+        """
+        program = asking.reset_group(group, text_of(to, "to"), streams, partition, dry_run=dry_run)
+        return await self._client.run(program)
+
+    async def delete(self, group: str) -> None:
+        """Remove a group without members, with its offsets. Raises GroupNotFound, GroupNotEmpty.
+
+        >>> await client.streams.create("aio-spam")
+        StreamInfo(...)
+        >>> places = await client.produce("aio-spam", ["a", "b"])
+        >>> [record.text async for batch in client.consume("aio-spam", group="aio-spam-readers") for record in batch]
+        ['a', 'b']
+        >>> await client.groups.delete("aio-spam-readers")
+        """
+        await self._client.run(asking.delete_group(group))
+
+    async def list(self) -> list[GroupInfo]:
+        """All groups, sorted by id.
+
+        >>> await client.streams.create("aio-ads")
+        StreamInfo(...)
+        >>> places = await client.produce("aio-ads", ["a", "b"])
+        >>> [record.text async for batch in client.consume("aio-ads", group="aio-ads-readers") for record in batch]
+        ['a', 'b']
+        >>> [group.id for group in await client.groups.list() if group.id.startswith("aio-ads")]
+        ['aio-ads-readers']
+        """
+        return await self._client.run(asking.list_groups())

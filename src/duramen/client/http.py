@@ -1,0 +1,216 @@
+"""A node's HTTP door: one question a connection, JSON both ways, errors as the classes that they stand for.
+
+`Exchange` is the exchange of bytes without any socket, for whoever drives it: `Server` does so with a blocking one.
+"""
+
+import ipaddress
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import h11
+
+from duramen.base import errors
+from duramen.base.errors import DuramenError, RequestInvalid, ServerUnreachable, SettingInvalid
+
+__all__ = ["DEFAULT_SERVER", "HTTP_TIMEOUT_S", "RECEIVE_BYTES", "Exchange", "Server", "server_address"]
+
+DEFAULT_SERVER: Final = "127.0.0.1:9644"
+HTTP_TIMEOUT_S: Final = 30.0
+RECEIVE_BYTES: Final = 256 * 1024
+_LARGEST_ANSWER_BYTES: Final = 64 * 1024 * 1024
+
+
+def _classes(base: type[DuramenError]) -> dict[str, type[DuramenError]]:
+    found = {base.id: base}
+    for derived in base.__subclasses__():
+        found |= _classes(derived)
+    return found
+
+
+class Exchange:
+    """One question and its answer: send `question`, give what comes to `take` until that says True, then `answer`."""
+
+    def __init__(self, address: str, method: str, path: str, document: Mapping[str, object] | None = None) -> None:
+        """`address` is HOST:PORT; `path` is quoted. Raises RequestInvalid for a path that HTTP cannot carry."""
+        self._address = address
+        self._what = f"{method} {path}"
+        self._status = 0
+        self._content = bytearray()
+        self._connection = h11.Connection(h11.CLIENT)
+        body = b"" if document is None else json.dumps(document).encode()
+        headers = [("Host", address), ("Connection", "close"), ("Content-Length", str(len(body)))]
+        if document is not None:
+            headers.append(("Content-Type", "application/json"))
+        try:
+            head = self._connection.send(h11.Request(method=method, target=path, headers=headers))
+        except h11.LocalProtocolError as error:
+            raise RequestInvalid(f"{method} {path!r} cannot be asked over HTTP: {error}") from None
+        rest = self._connection.send(h11.Data(data=body)) if body else b""
+        self.question = b"".join(filter(None, (head, rest, self._connection.send(h11.EndOfMessage()))))
+
+    def take(self, data: bytes) -> bool:
+        """Take what was received, b"" where the node closed; True once all is there. Raises ServerUnreachable."""
+        try:
+            self._connection.receive_data(data)
+            return self._read()
+        except h11.RemoteProtocolError as error:
+            if data:
+                raise self._stranger() from None
+            raise self.lost(ConnectionError(str(error))) from None
+
+    def _read(self) -> bool:
+        while True:
+            event = self._connection.next_event()
+            if isinstance(event, h11.Response):
+                self._status = event.status_code
+            elif isinstance(event, h11.Data):
+                self._content += event.data
+                if len(self._content) > _LARGEST_ANSWER_BYTES:
+                    raise ServerUnreachable(f"the answer of {self._address} to {self._what} is too large")
+            elif isinstance(event, h11.EndOfMessage):
+                return True
+            elif event is h11.NEED_DATA:
+                return False
+
+    def content(self) -> bytes:
+        """The answer's bytes. Raises the error that the node answered with."""
+        if self._status >= 400:
+            raise self._problem()
+        return bytes(self._content)
+
+    def answer(self) -> Any:
+        """What the JSON says, None where there is none. Raises the error that the node answered with."""
+        if not self.content():
+            return None
+        try:
+            return json.loads(self._content)
+        except ValueError:
+            raise self._stranger() from None
+
+    def _stranger(self, more: str = "") -> ServerUnreachable:
+        return ServerUnreachable(f"what listens at {self._address} is not a Duramen node{more}")
+
+    def _problem(self) -> DuramenError:
+        """The error that a problem document (RFC 9457) stands for."""
+        try:
+            document = json.loads(self._content)
+            id_, detail = str(document["type"]), str(document["detail"])
+        except (ValueError, KeyError, TypeError):
+            return self._stranger(f" (HTTP {self._status})")
+        if id_ == errors.NodeStarting.id:
+            return errors.NodeStarting(f"the node at {self._address} is not ready: {detail}")
+        class_ = _classes(DuramenError).get(id_, RequestInvalid)
+        try:
+            return class_(detail)
+        except TypeError:
+            return RequestInvalid(detail)
+
+    def lost(self, error: Exception) -> ServerUnreachable:
+        """The error for a connection that was lost over the question."""
+        done = "" if self._what.startswith("GET ") else "; it may have been done all the same"
+        return ServerUnreachable(f"{self._address} did not answer {self._what} ({why(error)}){done}")
+
+
+def server_address(server: str | None) -> str:
+    """The address given, else that of the environment, else the default."""
+    return server or os.environ.get("DURAMEN_SERVER") or DEFAULT_SERVER
+
+
+def why(error: Exception) -> str:
+    """An operating system's error in a few words."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+class Server:
+    """A node's HTTP door. Every call may raise ServerUnreachable, or the error that the node answered with."""
+
+    def __init__(self, address: str, *, option: str = "server") -> None:
+        """`option` is how the user names another address. Raises SettingInvalid for what is not HOST:PORT."""
+        host, colon, port = address.removeprefix("http://").rstrip("/").rpartition(":")
+        if not colon or not host or not (port.isascii() and port.isdigit() and int(port) < 65536):
+            raise SettingInvalid(f"{option}: {address!r} does not fit; it must be HOST:PORT such as {DEFAULT_SERVER}")
+        self.host = host
+        self.address = f"{host}:{port}"
+        self.port = int(port)
+        self._option = option
+
+    def get(self, path: str, timeout_s: float = HTTP_TIMEOUT_S) -> Any:
+        """What is at `path`."""
+        return self.ask("GET", path, timeout_s=timeout_s)
+
+    def text(self, path: str, timeout_s: float = HTTP_TIMEOUT_S) -> str:
+        """The text that is at `path`."""
+        return self._exchange("GET", path, None, timeout_s).content().decode(errors="replace")
+
+    def listed(self, path: str, key: str) -> Iterator[Any]:
+        """The members of a list that the node gives a page at a time, under `key`."""
+        after = ""
+        while True:
+            page = self.get(f"{path}?after={quote(after, safe='')}" if after else path)
+            yield from page[key]
+            after = page.get("next") or ""
+            if not after:
+                return
+
+    def post(self, path: str, document: Mapping[str, object]) -> Any:
+        """Make something."""
+        return self.ask("POST", path, document)
+
+    def patch(self, path: str, document: Mapping[str, object]) -> Any:
+        """Change something."""
+        return self.ask("PATCH", path, document)
+
+    def delete(self, path: str) -> None:
+        """Remove something."""
+        self.ask("DELETE", path)
+
+    def kafka(self) -> str:
+        """HOST:PORT of the node's Kafka door."""
+        return self.kafka_of(self.get("/v1/node"))
+
+    def kafka_of(self, node: Mapping[str, Any]) -> str:
+        """HOST:PORT of the Kafka door, of what `/v1/node` says."""
+        host, _, port = str(node["addresses"]["kafka"]).rpartition(":")
+        try:
+            anywhere = ipaddress.ip_address(host.strip("[]")).is_unspecified
+        except ValueError:
+            anywhere = False
+        return f"{self.host if anywhere else host}:{port}"
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        document: Mapping[str, object] | None = None,
+        *,
+        timeout_s: float = HTTP_TIMEOUT_S,
+    ) -> Any:
+        """Any question."""
+        return self._exchange(method, path, document, timeout_s).answer()
+
+    def _exchange(self, method: str, path: str, document: Mapping[str, object] | None, timeout_s: float) -> Exchange:
+        exchange = Exchange(self.address, method, path, document)
+        # Never through a proxy: the node is near.
+        try:
+            connection = socket.create_connection((self.host.strip("[]"), self.port), timeout_s)
+        except (OSError, ValueError) as error:
+            raise self.unreachable(error) from None
+        with connection:
+            try:
+                connection.sendall(exchange.question)
+                while not exchange.take(connection.recv(RECEIVE_BYTES)):
+                    pass
+            except OSError as error:
+                raise exchange.lost(error) from None
+        return exchange
+
+    def unreachable(self, error: Exception) -> ServerUnreachable:
+        """The error where nothing can be connected to."""
+        return ServerUnreachable(
+            f"no node answers at {self.address} ({why(error)}); start one with `duramen serve`,"
+            f" or name another with {self._option}"
+        )

@@ -1,0 +1,100 @@
+"""Where reading begins and ends: what users say about it, as offsets of each partition."""
+
+import time
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import NamedTuple, TypeAlias
+
+from duramen.base.errors import OffsetOutOfRange, RequestInvalid, StreamNotFound
+from duramen.base.positions import At, Last, Position, Since, parse_position
+from duramen.client.cluster import Cluster, TopicPartition
+from duramen.client.consumer import Consumer
+
+__all__ = ["FOREVER", "Span", "Where", "find_stream", "parse_where", "partitions_of", "spans", "text_of"]
+
+Where: TypeAlias = str | int | datetime
+"""start, end, an offset, -N for the last N of each partition, @TIME as the command line has it, or a datetime."""
+
+FOREVER = 1 << 62
+
+
+class Span(NamedTuple):
+    """From which offset of a partition to read, to before which."""
+
+    first: int
+    end: int
+
+
+def parse_where(where: Where, name: str) -> Position:
+    """What the argument `name` says. Raises RequestInvalid."""
+    if isinstance(where, datetime):
+        aware = where if where.tzinfo is not None else where.replace(tzinfo=UTC)
+        return Since(max(0, round(aware.timestamp() * 1000)))
+    if isinstance(where, bool) or not isinstance(where, int | str):
+        raise RequestInvalid(f"{name} is str, int or datetime, not {type(where).__name__}")
+    try:
+        return parse_position(str(where), int(time.time() * 1000))
+    except ValueError as error:
+        raise RequestInvalid(f"{name}: {error}") from None
+
+
+def text_of(where: Where, name: str) -> str:
+    """The argument `name` as the command line and HTTP write it. Raises RequestInvalid."""
+    match parse_where(where, name):
+        case At(offset):
+            return str(offset)
+        case Last(count):
+            return f"-{count}"
+        case Since(timestamp_ms):
+            return f"@{timestamp_ms}"
+        case named:
+            return named
+
+
+def find_stream(cluster: Cluster, name: str) -> Collection[int]:
+    """A stream's partitions. Raises StreamNotFound saying how to make it."""
+    try:
+        return cluster.topic(name).leaders.keys()
+    except StreamNotFound as error:
+        raise StreamNotFound(f"{error}; client.streams.create({name!r}) makes one") from None
+
+
+def partitions_of(consumer: Consumer, stream: str, partition: int | None) -> list[TopicPartition]:
+    """That partition, or all. Raises StreamNotFound."""
+    there = list(find_stream(consumer.cluster, stream))
+    if partition is not None and partition not in there:
+        raise StreamNotFound(f"stream {stream} has no partition {partition}; it has {len(there)}")
+    return [TopicPartition(stream, index) for index in (there if partition is None else [partition])]
+
+
+def spans(
+    consumer: Consumer, wanted: list[TopicPartition], first: Position, end: Position | None
+) -> dict[TopicPartition, Span]:
+    """What to read of each partition; without an `end`, for ever. Raises OffsetOutOfRange or RequestInvalid."""
+    if len(wanted) > 1 and isinstance(first, At):
+        raise RequestInvalid(f"stream {wanted[0].topic} has {len(wanted)} partitions: offset={first.offset} needs a "
+                             "partition=")  # fmt: skip
+    bounds = consumer.bounds(wanted)
+    firsts = _offsets(consumer, bounds, first)
+    ends = dict.fromkeys(wanted, FOREVER) if end is None else _offsets(consumer, bounds, end)
+    for at, (low, high) in bounds.items():
+        if not low <= firsts[at] <= high:
+            raise OffsetOutOfRange(f"{at} has the offsets {low} to {high - 1}, not {firsts[at]}")
+    return {at: Span(firsts[at], ends[at]) for at in wanted}
+
+
+def _offsets(
+    consumer: Consumer, bounds: dict[TopicPartition, tuple[int, int]], position: Position
+) -> dict[TopicPartition, int]:
+    match position:
+        case At(offset):
+            return dict.fromkeys(bounds, offset)
+        case Last(count):
+            return {at: max(low, high - count) for at, (low, high) in bounds.items()}
+        case Since(timestamp_ms):
+            found = consumer.offsets(dict.fromkeys(bounds, timestamp_ms))
+            return {at: bounds[at][1] if offset < 0 else offset for at, offset in found.items()}
+        case "start":
+            return {at: low for at, (low, _) in bounds.items()}
+        case "end":
+            return {at: high for at, (_, high) in bounds.items()}

@@ -1,0 +1,35 @@
+"""A thread of one's own for blocking calls, from an event loop; whoever is cancelled wakes it and waits until it is."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from duramen.client.interrupt import Interrupt
+
+__all__ = ["OwnThread"]
+
+_T = TypeVar("_T")
+
+
+class OwnThread:
+    """One thread, begun with the first call. The default executor's few threads would wait for one another."""
+
+    def __init__(self, name: str) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    async def run(self, call: Callable[[], _T], interrupt: Interrupt) -> _T:
+        """What `call` returns. When this is cancelled, `interrupt` is set, and `call` awaited: it ends soon then."""
+        running = asyncio.get_running_loop().run_in_executor(self._executor, call)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            interrupt.set()
+            await asyncio.wait([running])
+            if not running.cancelled():
+                running.exception()  # looked at: what was cancelled has no one to tell
+            raise
+
+    def close(self) -> None:
+        """Let the thread end. It is not waited for: nothing runs in it."""
+        self._executor.shutdown(wait=False)

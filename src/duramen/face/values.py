@@ -1,0 +1,195 @@
+"""What a node says about itself, its streams and its groups, as values that type checkers know.
+
+A newer node may say more: what is not known here is left out.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from duramen.base.errors import ServerUnreachable
+
+__all__ = [
+    "GapInfo",
+    "GroupDetails",
+    "GroupInfo",
+    "GroupMember",
+    "GroupOffset",
+    "GroupPartition",
+    "NatsGaps",
+    "NodeInfo",
+    "OffsetChange",
+    "PartitionInfo",
+    "StreamInfo",
+    "value_of",
+]
+
+_T = TypeVar("_T")
+
+
+class NodeInfo(msgspec.Struct, frozen=True):
+    """The node that answers; `addresses` of its doors by name: kafka, http, nats.
+
+    >>> client.node().addresses["http"] == client.server
+    True
+    """
+
+    version: str
+    node_id: int
+    cluster_id: str
+    addresses: dict[str, str]
+
+
+class PartitionInfo(msgspec.Struct, frozen=True):
+    """A partition: its offsets, bytes on disk or in memory, and segments.
+
+    >>> client.streams.create("empty").partitions[0].end_offset
+    0
+    """
+
+    partition: int
+    leader_epoch: int
+    start_offset: int
+    high_watermark: int
+    end_offset: int
+    bytes: int
+    segments: int
+
+
+class GapInfo(msgspec.Struct, frozen=True):
+    """A time, in ms since 1970, in which messages to the stream's subjects may have gone by; no end: it goes on.
+
+    >>> GapInfo(start_ms=1_700_000_000_000, end_ms=None, cause="node-stopped").end_ms is None
+    True
+    """
+
+    start_ms: int
+    end_ms: int | None
+    cause: str
+
+
+class NatsGaps(msgspec.Struct, frozen=True):
+    """The gaps of a stream that is bound to subjects: how many are over, their time together, the most recent ones.
+
+    >>> NatsGaps(count=0, total_ms=0, recent=[]).count
+    0
+    """
+
+    count: int
+    total_ms: int
+    recent: list[GapInfo]
+
+
+class StreamInfo(msgspec.Struct, frozen=True):
+    """A stream as it is. `created` says of `create` whether it was made now; `warnings` are for who made it.
+
+    >>> info = client.streams.create("clicks", partitions=2, config={"retention.ms": "7d"})
+    >>> info.name, len(info.partitions), info.durability, info.config
+    ('clicks', 2, 'sync', {'retention.ms': '604800000'})
+    """
+
+    name: str
+    id: str
+    internal: bool
+    created_at_ms: int
+    subjects: list[str]
+    durability: str
+    durability_means: str
+    config: dict[str, str]
+    partitions: list[PartitionInfo]
+    nats_gaps: NatsGaps | None = None
+    warnings: list[str] = []
+    created: bool | None = None
+
+
+class GroupInfo(msgspec.Struct, frozen=True):
+    """A consumer group in short: its state, how many members it has, how many records it has not committed past.
+
+    >>> GroupInfo("billing", "Empty", "consumer", "range", members=0, lag_records=17).lag_records
+    17
+    """
+
+    id: str
+    state: str
+    protocol_type: str | None
+    protocol: str | None
+    members: int
+    lag_records: int | None = None
+
+
+class GroupPartition(msgspec.Struct, frozen=True):
+    """A partition that a member reads.
+
+    >>> GroupPartition("clicks", 0).stream
+    'clicks'
+    """
+
+    stream: str
+    partition: int
+
+
+class GroupMember(msgspec.Struct, frozen=True):
+    """A member of a group, and what it reads.
+
+    >>> GroupMember("m-1", None, "python", "/127.0.0.1", [GroupPartition("clicks", 0)]).partitions[0].partition
+    0
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[GroupPartition]
+
+
+class GroupOffset(msgspec.Struct, frozen=True):
+    """How far a group is in a partition. `lag_seconds`: the age of the first record that it has not committed past.
+
+    >>> GroupOffset("clicks", 0, 5, 0, 7, lag_records=2, lag_seconds=0.5).lag_records
+    2
+    """
+
+    stream: str
+    partition: int
+    committed_offset: int | None
+    start_offset: int | None
+    end_offset: int | None
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+
+
+class GroupDetails(msgspec.Struct, frozen=True):
+    """A group with its members and its offsets.
+
+    >>> GroupDetails("billing", "Empty", "consumer", "", 3, members=[], offsets=[]).generation
+    3
+    """
+
+    id: str
+    state: str
+    protocol_type: str | None
+    protocol: str | None
+    generation: int
+    members: list[GroupMember]
+    offsets: list[GroupOffset]
+
+
+class OffsetChange(msgspec.Struct, frozen=True):
+    """A committed offset as it was before a reset, None where there was none, and as it is after it.
+
+    >>> OffsetChange("clicks", 0, before=None, after=17).after
+    17
+    """
+
+    stream: str
+    partition: int
+    before: int | None
+    after: int
+
+
+def value_of(document: Any, type_: type[_T]) -> _T:
+    """JSON as a value. Raises ServerUnreachable where the node says something else."""
+    try:
+        return msgspec.convert(document, type_)
+    except msgspec.ValidationError as error:
+        raise ServerUnreachable(f"the node's answer does not fit: {error}; is it another version?") from None
