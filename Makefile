@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long lint format bench reference wheel lock clean
+.PHONY: help install demo test test-long lint format bench docs reference wheel lock clean
 # Modules of other places have no business in .venv.
 unexport PYTHONPATH PYTHONHOME
 
@@ -39,6 +39,9 @@ format: install  ## format the code
 
 bench: install  ## measure; with Java and Maven beside Apache Kafka too (BENCH="--peer kafka …")
 	@$(BIN)/duramen bench all $(BENCH)
+
+docs: install  ## build the docs site into build/site, without a warning or a dead link
+	@$(BIN)/python tools/site.py
 
 reference: install  ## write the generated pages of docs/ anew
 	@$(BIN)/python tools/reference.py
