@@ -1,5 +1,6 @@
 """`duramen consume`: positions, ends, formats, copies, and streams that change meanwhile."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -132,7 +133,8 @@ def test_a_stream_that_is_deleted_while_it_is_followed(duramen: Run, node: NodeP
         assert duramen("stream", "delete", stream, "--yes").code == 0
         rest, said = process.communicate(timeout=30)
     assert (process.returncode, rest) == (1, b"")
-    assert said.decode() == f"duramen: stream {stream} was deleted while it was read [stream-not-found]\n"
+    assert said.decode().startswith(f"duramen: stream {stream} was deleted while it was read")
+    assert said.endswith(b"[stream-not-found]\n")
 
 
 def test_another_stream_of_that_name_is_not_followed(new_node: Callable[..., NodeProcess]) -> None:
@@ -202,7 +204,8 @@ def test_an_output_that_is_not_buffered_gets_everything(node: NodeProcess, strea
 def test_wrong_usage(duramen: Run, stream: str, words: tuple[str, ...]) -> None:
     ended = duramen("consume", stream, *words)
     assert (ended.code, ended.out) == (2, "")
-    assert "Usage: " in ended.err
+    assert ended.err.endswith("[usage]\n")
+    assert ended.err.count("\n") == 1
 
 
 def test_records_that_were_removed_before_they_were_read(new_node: Callable[..., NodeProcess]) -> None:
@@ -222,5 +225,5 @@ def test_records_that_were_removed_before_they_were_read(new_node: Callable[...,
             process.send_signal(signal.SIGCONT)
             _, said = process.communicate(timeout=30)
         assert process.returncode == 1
-        assert said.startswith(b"duramen: the records 1 to ")
-        assert said.endswith(b" of s-0 were removed before they were read [records-lost]\n")
+        assert re.match(rb"duramen: the records \d+ to \d+ of s-0 were removed before they were read", said)
+        assert said.endswith(b"[records-lost]\n")

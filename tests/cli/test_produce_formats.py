@@ -73,7 +73,7 @@ def test_a_bad_line_is_named(duramen: Run, node: NodeProcess, stream: str, third
     ended = duramen("produce", stream, "--format", "json", stdin=b"\n".join((good, good, third, good)))
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith(f"duramen: {said.replace('STREAM', stream)}")
-    assert "; 2 records before it are written [" in ended.err
+    assert "; 2 records before it are written" in ended.err
     assert ended.err.count("\n") == 1
     assert values(node, stream, 0) == [b"good", b"good"]
 
@@ -96,10 +96,11 @@ def test_small_batches_where_the_stream_wants_them(duramen: Run, node: NodeProce
     assert duramen("produce", stream_name, stdin=b"\n".join(lines)).code == 0
     assert values(node, stream_name, 0) == lines
     ended = duramen("produce", stream_name, stdin=b"good\n" + b"x" * 950)
-    assert ended.err == (
+    assert ended.err.startswith(
         "duramen: line 2: a batch of this record has 1020 bytes, more than the 1000 B that the stream's"
-        " max.message.bytes allows; 1 records before it are written [batch-too-large]\n"
+        " max.message.bytes allows; 1 records before it are written"
     )
+    assert ended.err.endswith("[batch-too-large]\n")
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
@@ -146,10 +147,10 @@ def test_a_stream_that_is_deleted_meanwhile(new_node: Callable[..., NodeProcess]
             process.stdin.close()
             said = process.stderr.read()
         assert process.returncode == 1
-        assert said == (
+        assert said.startswith(
             "duramen: there is no stream s; 1 records before it are written, the 2 after them are not"
-            " [stream-not-found]\n"
         )
+        assert said.endswith("[stream-not-found]\n")
 
 
 def test_a_bar_is_for_terminals_and_for_what_takes_long(node: NodeProcess, stream: str) -> None:
@@ -189,4 +190,5 @@ def test_a_bar_is_for_terminals_and_for_what_takes_long(node: NodeProcess, strea
 def test_wrong_usage(duramen: Run, words: tuple[str, ...]) -> None:
     ended = duramen("produce", *words, stdin=b"x\n")
     assert (ended.code, ended.out) == (2, "")
-    assert "Usage: " in ended.err
+    assert ended.err.endswith("[usage]\n")
+    assert ended.err.count("\n") == 1

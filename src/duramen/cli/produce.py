@@ -26,13 +26,14 @@ _IDLE_S: Final = 0.005  # when no input has come for so long, what there is is s
 _JSON_GROWTH: Final = 8  # a byte has six characters in JSON at most; the rest is for names and blanks
 _RECORD_BYTES: Final = 36  # the most that a record has beside its key, value and headers
 _SIZE_SETTING: Final = "max.message.bytes"
+_TOO_LONG: Final = f"no record that the stream's {_SIZE_SETTING} allows is so long"
 _ACKS: Final[dict[str, Literal[-1, 0, 1]]] = {"all": -1, "1": 1, "0": 0}
 
 _Headers = list[tuple[bytes, bytes | None]]
 
 
 def _allowed(limit_bytes: int) -> str:
-    return f"the {format_bytes(limit_bytes)} that the stream's max.message.bytes allows"
+    return f"the {format_bytes(limit_bytes)} that the stream's {_SIZE_SETTING} allows"
 
 
 def _chunks(descriptor: int, bar: Bar) -> Iterator[bytes]:
@@ -56,7 +57,7 @@ def _lines(chunks: Iterator[bytes], limit_bytes: int) -> Iterator[Sequence[bytes
         first, *others = chunk.split(b"\n")
         rest += first
         if len(rest) > limit_bytes:
-            raise BatchTooLarge(f"line {ended + 1}: it has more than {_allowed(limit_bytes)}")
+            raise BatchTooLarge(f"line {ended + 1}: it has more than {format_bytes(limit_bytes)}: {_TOO_LONG}")
         if others:
             ended += len(others)
             yield (bytes(rest), *others[:-1])
