@@ -207,6 +207,7 @@ def test_delete() -> None:
         assert (refused.code, node.asked) == (2, [])
         assert run("group", "delete", "a", "--yes", server=node.address) == (0, "Group a deleted.\n", "")
         assert node.asked[-1] == "DELETE /v1/groups/a"
+        assert run("group", "delete", "a", "--yes", "--format", "json", server=node.address).out == '{"deleted": "a"}\n'
 
 
 def test_streams_show_the_groups_that_read_them() -> None:
