@@ -35,7 +35,8 @@ def test_streams(duramen: Run, node: NodeProcess, stream_name: str) -> None:
     assert completed(f"duramen stream describe {stream_name}", node.http) == [stream_name, stream_name + "2"]
     elsewhere = completed(f"duramen stream delete --server {node.http} {stream_name}2", "127.0.0.1:1")
     assert elsewhere == [stream_name + "2"]
-    assert completed(f"duramen group reset g --stream {stream_name}2", node.http) == [stream_name + "2"]
+    for before in ("group reset g --stream", "consume", "produce"):
+        assert completed(f"duramen {before} {stream_name}2", node.http) == [stream_name + "2"]
 
 
 def test_groups() -> None:

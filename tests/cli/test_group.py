@@ -1,13 +1,18 @@
-"""`duramen group`, against a node that says what it is told to."""
+"""`duramen group`, against a node, and against one that says what it is told to."""
 
 import json
+import signal
+import subprocess
+import sys
 import time
 from typing import Any
 
 import pytest
-from tests.cli.command import run
+from tests.cli.command import Run, command_environment, run
 from tests.cli.fake import Answer, FakeNode
 from tests.cli.terminal import Terminal
+
+from duramen.node.process import NodeProcess
 
 GROUPS: list[dict[str, Any]] = [
     {"id": "a", "state": "Empty", "protocol_type": "consumer", "protocol": "", "members": 0, "lag_records": 3},
@@ -130,6 +135,71 @@ class TestReset:
         assert "it must be start, end, an offset N" in ended.err
 
 
+class TestOfANode:
+    @pytest.fixture
+    def group(self, duramen: Run, stream_name: str) -> str:
+        """A group that has read four of six records, called as its stream."""
+        duramen("stream", "create", stream_name)
+        duramen("produce", stream_name, stdin=b"1\n2\n3\n4\n5\n6\n")
+        ended = duramen("consume", stream_name, "--group", stream_name, "-n", "4")
+        assert (ended.code, ended.out) == (0, "1\n2\n3\n4\n")
+        return stream_name
+
+    def _lag(self, duramen: Run, group: str) -> int:
+        (offset,) = json.loads(duramen("group", "describe", group, "--format", "json").out)["offsets"]
+        assert (offset["lag_seconds"] == 0) == (offset["lag_records"] == 0)
+        return int(offset["lag_records"])
+
+    def test_shown(self, duramen: Run, group: str) -> None:
+        (line,) = [line.split() for line in duramen("group", "list").out.splitlines() if line.startswith(f"{group} ")]
+        assert (line[1], line[-2:]) == ("Empty", ["0", "2"])
+        assert self._lag(duramen, group) == 2
+        assert "Lag         2 records, " in duramen("group", "describe", group).out
+        shown = duramen("stream", "describe", group).out
+        assert shown.splitlines()[-1].split()[:3] == [group, "Empty", "2"]
+
+    def test_reset(self, duramen: Run, group: str) -> None:
+        planned = duramen("group", "reset", group, "--to", "start", "--dry-run")
+        assert planned.out.splitlines()[1].split() == [group, "0", "4", "0"]
+        assert self._lag(duramen, group) == 2
+        before = 4
+        for to, after in (("start", 0), ("-1", 5), ("end", 6), ("3", 3), ("@-1h", 0), ("@2999-01-01", 6)):
+            words = ("--to", to, "--yes", "--stream", group, "--partition", "0", "--format", "json")
+            ended = duramen("group", "reset", group, *words)
+            assert (ended.code, ended.err) == (0, "")
+            assert json.loads(ended.out) == [{"stream": group, "partition": 0, "before": before, "after": after}]
+            before = after
+        assert self._lag(duramen, group) == 0
+
+    def test_reset_of_what_is_not_there(self, duramen: Run, group: str) -> None:
+        for words, id_ in (
+            (("no-such-group", "--to", "start"), "group-not-found"),
+            ((group, "--to", "start", "--stream", "no-such-stream"), "stream-not-found"),
+            ((group, "--to", "start", "--stream", group, "--partition", "7"), "stream-not-found"),
+        ):
+            ended = duramen("group", "reset", *words, "--yes")
+            assert (ended.code, ended.out, f"[{id_}]" in ended.err) == (1, "", True)
+
+    def test_with_a_member(self, node: NodeProcess, duramen: Run, group: str) -> None:
+        member = subprocess.Popen(
+            [sys.executable, "-m", "duramen", "consume", group, "--group", group, "--follow"],
+            stdout=subprocess.PIPE, env=command_environment(node.http), text=True,
+        )  # fmt: skip
+        with member:
+            assert member.stdout is not None
+            assert member.stdout.readline() == "5\n"
+            for words in (("reset", group, "--to", "start"), ("delete", group)):
+                ended = duramen("group", *words, "--yes")
+                assert (ended.code, "[group-not-empty]" in ended.err) == (1, True)
+            assert f" {group}:0" in duramen("group", "describe", group).out
+            member.send_signal(signal.SIGINT)
+            member.stdout.read()
+
+    def test_deleted(self, duramen: Run, group: str) -> None:
+        assert duramen("group", "delete", group, "--yes") == (0, f"Group {group} deleted.\n", "")
+        assert "[group-not-found]" in duramen("group", "describe", group).err
+
+
 def test_delete() -> None:
     answers: dict[str, Answer] = {"GET /v1/groups/a": (200, GROUP), "DELETE /v1/groups/a": (204, None)}
     with FakeNode(answers) as node:
@@ -137,6 +207,7 @@ def test_delete() -> None:
         assert (refused.code, node.asked) == (2, [])
         assert run("group", "delete", "a", "--yes", server=node.address) == (0, "Group a deleted.\n", "")
         assert node.asked[-1] == "DELETE /v1/groups/a"
+        assert run("group", "delete", "a", "--yes", "--format", "json", server=node.address).out == '{"deleted": "a"}\n'
 
 
 def test_streams_show_the_groups_that_read_them() -> None:

@@ -39,7 +39,9 @@ _FAILED: Final = 1
 _WRONG_USAGE: Final = 2
 _INTERRUPTED: Final = 130
 _TRACEBACK: Final = "DURAMEN_TRACEBACK"
-_SAYS_WHAT_TO_DO: Final = re.compile(r"`|--[a-z]|did you mean|\bmust\b|; send |pip install")
+_SAYS_WHAT_TO_DO: Final = re.compile(
+    r"`|(?:^|[ (])--[a-z]|did you mean|does not fit:|\bmust\b|; it has |; send |pip install"
+)
 
 
 class _Commands(click.Group):

@@ -13,8 +13,7 @@ import click
 from duramen.base.catalogue import BROKER
 from duramen.base.errors import SettingInvalid
 from duramen.base.settings import Settings, config_text, flatten
-from duramen.cli.output import JSON, format_option, print_json
-from duramen.cli.tables import table
+from duramen.cli.output import JSON, format_option, print_json, print_table
 
 __all__ = ["FILE", "command", "read_file"]
 
@@ -64,7 +63,7 @@ def show(config: str | None, format_: str) -> None:
         print_json({"settings": [_described(settings, name) for name in settings.names()]})
         return
     lines = [(name, config_text(settings[name]), settings.origin(name)) for name in settings.names()]
-    click.echo(table(("SETTING", "VALUE", "FROM"), lines))
+    print_table(("SETTING", "VALUE", "FROM"), lines)
 
 
 def _described(settings: Settings, name: str) -> dict[str, object]:

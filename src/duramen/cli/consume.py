@@ -12,6 +12,7 @@ import click
 
 from duramen.base.errors import OffsetOutOfRange, StreamNotFound
 from duramen.base.positions import POSITION_FORMS, At, Position, parse_position
+from duramen.cli.names import GroupName, StreamName
 from duramen.cli.progress import Bar
 from duramen.cli.reading import FOREVER, Chunk, Reader, Share, places
 from duramen.cli.records import FORMATS, TEXT, Printer, printer
@@ -164,7 +165,7 @@ def _check_usage(
 
 
 @click.command("consume")
-@click.argument("stream")
+@click.argument("stream", type=StreamName())
 @click.option("--offset", type=_PositionType(), default="start", show_default=True,
               help="Where to begin: the start, the end, an offset, so many before the end, or a time: ISO 8601, "
               "milliseconds since 1970, or so long ago (@-30s).")  # fmt: skip
@@ -172,7 +173,7 @@ def _check_usage(
               help="Where to end; the record there is not printed [default: the end when it began]")  # fmt: skip
 @click.option("-n", "--count", type=click.IntRange(0), metavar="COUNT", help="End after so many records.")
 @click.option("--partition", type=click.IntRange(0), help="The partition to read [default: all of them]")
-@click.option("--group", metavar="NAME",
+@click.option("--group", metavar="NAME", type=GroupName(),
               help="Share the partitions with the other members of this consumer group, begin where it is, and commit "
               "what was printed. Where it has committed nothing it begins at --offset.")  # fmt: skip
 @click.option("--follow", is_flag=True, help="Go on with records as they come, until Ctrl-C.")

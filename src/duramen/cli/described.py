@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import click
 
-from duramen.base.errors import GroupNotFound, RequestInvalid
+from duramen.base.errors import GroupNotFound
 from duramen.base.units import format_bytes, format_ms
 from duramen.cli.output import print_table
 from duramen.cli.progress import Bar
@@ -21,10 +21,7 @@ _Group = Mapping[str, Any]
 
 def groups_reading(server: Server, stream: str) -> list[dict[str, Any]]:
     """The groups that have committed offsets of a stream: id, state, and these offsets with their lag."""
-    try:
-        ids = [str(group["id"]) for group in server.listed("/v1/groups", "groups")]
-    except RequestInvalid:
-        return []  # a node that is older than this command does not tell
+    ids = [str(group["id"]) for group in server.listed("/v1/groups", "groups")]
     found = []
     with Bar("asking for groups", len(ids)) as bar:
         for group_id in ids:

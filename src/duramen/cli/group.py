@@ -12,7 +12,7 @@ from duramen.base.units import format_ms
 from duramen.cli.asking import check_askable, confirm, yes_option
 from duramen.cli.described import lag_text
 from duramen.cli.names import GroupName, StreamName
-from duramen.cli.output import JSON, format_option, print_json, print_table
+from duramen.cli.output import JSON, format_option, print_json, print_json_line, print_table
 from duramen.cli.server import Server, server_option
 from duramen.cli.tables import plain, table, terminal_width
 
@@ -183,13 +183,20 @@ def _print_reset(offsets: Sequence[Mapping[str, Any]], format_: str) -> None:
 @command.command("delete")
 @click.argument("groups", metavar="GROUP...", nargs=-1, required=True, type=GroupName())
 @yes_option
+@format_option
 @server_option
-def _delete(groups: Sequence[str], yes: bool, server: Server) -> None:
-    """Delete consumer groups with their committed offsets. They must have no members: stop their consumers first."""
+def _delete(groups: Sequence[str], yes: bool, format_: str, server: Server) -> None:
+    """Delete consumer groups with their committed offsets. They must have no members: stop their consumers first.
+
+    JSON is a line for each that is deleted.
+    """
     check_askable(yes=yes)
     for group in groups:
         server.get(_path(group))
     confirm(f"Delete {', '.join(plain(group) for group in groups)} with all committed offsets?", yes=yes)
     for group in groups:
         server.delete(_path(group))
-        click.echo(f"Group {plain(group)} deleted.")
+        if format_ == JSON:
+            print_json_line({"deleted": group})
+        else:
+            click.echo(f"Group {plain(group)} deleted.")

@@ -11,6 +11,7 @@ import click
 
 from duramen.base.errors import BatchTooLarge, DuramenError, StreamNotFound
 from duramen.base.units import format_bytes
+from duramen.cli.names import StreamName
 from duramen.cli.progress import Bar
 from duramen.cli.records import FORMATS, JSON, RAW, TEXT, Entry, parser
 from duramen.cli.server import Server, find_stream, server_option
@@ -175,7 +176,7 @@ def _header(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> _
 
 
 @click.command("produce")
-@click.argument("stream")
+@click.argument("stream", type=StreamName())
 @click.option("--format", "format_", type=click.Choice(FORMATS), default=TEXT, show_default=True,
               help="A line is a value; or a line is a record as JSON; or all of the input is one value.")  # fmt: skip
 @click.option("--key-separator", metavar="TEXT",

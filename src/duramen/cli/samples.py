@@ -89,9 +89,10 @@ def between(before: Sample, after: Sample) -> dict[str, Any]:
         "bytes_in_per_s": both.rate("duramen_bytes_in_total"),
         "records_out_per_s": both.rate("duramen_records_out_total"),
         "bytes_out_per_s": both.rate("duramen_bytes_out_total"),
-        "kafka_requests_per_s": both.rate("duramen_kafka_requests_total"),
         "nats_messages_per_s": both.rate("duramen_nats_messages_total"),
-        "syncs": _syncs(both),
+        "syncs": _durations(both, "duramen_wal_sync_seconds"),
+        "kafka_requests": _durations(both, "duramen_kafka_request_seconds"),
+        "event_loop_delay": _durations(both, "duramen_event_loop_delay_seconds"),
         "kafka_connections": _whole(after.total("duramen_kafka_connections")),
         "nats_connected": _flag(after.total("duramen_nats_connected")),
         "storage_full": _flag(after.total("duramen_storage_full")),
@@ -105,8 +106,8 @@ def between(before: Sample, after: Sample) -> dict[str, Any]:
     }
 
 
-def _syncs(both: _Between) -> dict[str, float | None]:
-    name = "duramen_wal_sync_seconds"
+def _durations(both: _Between, name: str) -> dict[str, float | None]:
+    """What a histogram of seconds has counted: how often, how long on average, and within what 99 of 100 were."""
     count = both.increase(f"{name}_count").get((), 0.0)
     seconds = both.increase(f"{name}_sum").get((), 0.0)
     return {

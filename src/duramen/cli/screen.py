@@ -27,13 +27,10 @@ def render(document: Mapping[str, Any], address: str, width: int | None, height:
     lines += ["", *_limited(_STREAM_HEADER, [_stream_row(one) for one in streams], stream_room, range(1, 6), width)]
     if groups:
         lines += ["", *_limited(_GROUP_HEADER, [_group_row(one) for one in groups], group_room, (2, 3), width)]
-    return "\n".join(lines)
+    return "\n".join(lines[:height])
 
 
 def _summary(document: Mapping[str, Any], address: str) -> list[str]:
-    syncs = document["syncs"]
-    took = "" if syncs["mean_ms"] is None else f", {format_ms(syncs['mean_ms'])} on average"
-    worst = "" if syncs["p99_ms"] is None else f", 99% within {format_ms(syncs['p99_ms'])}"
     nats = {None: "", True: ", NATS connected", False: ", no NATS"}[document["nats_connected"]]
     memory = ", ".join(
         f"{_size(document[name])} {what}"
@@ -43,13 +40,13 @@ def _summary(document: Mapping[str, Any], address: str) -> list[str]:
             ("nats_inflight_bytes", "of NATS"),
         )
     )
-    requests = f"{_rate(document['kafka_requests_per_s'])} requests a second"
     lines = [
         f"node     {address}, over {document['interval_s']:g} s",
         f"records  {_rate(document['records_in_per_s'])} in, {_rate(document['records_out_per_s'])} out a second",
         f"bytes    {_size(document['bytes_in_per_s'])} in, {_size(document['bytes_out_per_s'])} out a second",
-        f"syncs    {_rate(syncs['per_s'])} a second{took}{worst}",
-        f"clients  {_rate(document['kafka_connections'])} Kafka connections, {requests}{nats}",
+        f"syncs    {_durations(document['syncs'])}",
+        f"clients  {_rate(document['kafka_connections'])} Kafka connections{nats}",
+        f"requests {_durations(document['kafka_requests'])}",
         f"memory   {memory}; write-ahead log {_size(document['wal_bytes'])}",
     ]
     if document["storage_failed"]:
@@ -57,6 +54,13 @@ def _summary(document: Mapping[str, Any], address: str) -> list[str]:
     elif document["storage_full"]:
         lines.append("STORAGE  the disk is full: nothing is written until there is space")
     return lines
+
+
+def _durations(durations: Mapping[str, float | None]) -> str:
+    mean_ms, p99_ms = durations["mean_ms"], durations["p99_ms"]
+    took = "" if mean_ms is None else f", {format_ms(mean_ms)} on average"
+    worst = "" if p99_ms is None else f", 99% within {format_ms(p99_ms)}"
+    return f"{_rate(durations['per_s'])} a second{took}{worst}"
 
 
 def _shared(room: int | None, streams: int, groups: int) -> tuple[int | None, int | None]:

@@ -10,7 +10,7 @@ from duramen.base.units import format_bytes
 from duramen.cli.asking import check_askable, confirm, yes_option
 from duramen.cli.described import groups_reading, print_stream
 from duramen.cli.names import StreamName
-from duramen.cli.output import JSON, format_option, print_json, print_table
+from duramen.cli.output import JSON, format_option, print_json, print_json_line, print_table
 from duramen.cli.server import Server, server_option
 
 __all__ = ["command"]
@@ -66,15 +66,24 @@ def command() -> None:
     callback=_pairs,
     help="A stream setting; docs/settings.md lists them.",
 )
+@format_option
 @server_option
 def _create(
-    name: str, subjects: Sequence[str], partitions: int | None, configs: dict[str, str], server: Server
+    name: str,
+    subjects: Sequence[str],
+    partitions: int | None,
+    configs: dict[str, str],
+    format_: str,
+    server: Server,
 ) -> None:
     """Create the stream NAME; one that exists with the same definition is as good."""
     wish: dict[str, object] = {"name": name, "subjects": list(subjects), "config": configs}
     if partitions is not None:
         wish["partitions"] = partitions
     stream = server.post(_STREAMS, wish)
+    if format_ == JSON:
+        print_json(stream)
+        return
     bound = f", bound to {', '.join(stream['subjects'])}" if stream["subjects"] else ""
     what = "created" if stream["created"] else "exists already with this definition"
     click.echo(f"Stream {name} {what}: {_counted(len(stream['partitions']))}{bound}.")
@@ -127,29 +136,36 @@ def _describe(name: str, format_: str, server: Server) -> None:
 @click.argument("name", type=StreamName())
 @click.option("--config", "configs", metavar="KEY=VALUE", multiple=True, callback=_pairs, help="Set a stream setting.")
 @click.option("--delete-config", "deleted", metavar="KEY", multiple=True, help="Set it back to its default.")
+@format_option
 @server_option
-def _alter(name: str, configs: dict[str, str], deleted: Sequence[str], server: Server) -> None:
+def _alter(name: str, configs: dict[str, str], deleted: Sequence[str], format_: str, server: Server) -> None:
     """Change the settings of the stream NAME."""
     if not configs and not deleted:
         raise click.UsageError("nothing to change; say --config KEY=VALUE or --delete-config KEY")
     if both := sorted(configs.keys() & set(deleted)):
         raise click.UsageError(f"{both[0]} is both set and deleted")
-    server.patch(_path(name), {"config": {**configs, **dict.fromkeys(deleted)}})
-    click.echo(f"Stream {name} changed.")
+    stream = server.patch(_path(name), {"config": {**configs, **dict.fromkeys(deleted)}})
+    if format_ == JSON:
+        print_json(stream)
+    else:
+        click.echo(f"Stream {name} changed.")
 
 
 @command.command("add-partitions")
 @click.argument("name", type=StreamName())
 @click.argument("total", type=click.IntRange(1))
+@format_option
 @server_option
-def _add_partitions(name: str, total: int, server: Server) -> None:
+def _add_partitions(name: str, total: int, format_: str, server: Server) -> None:
     """Give the stream NAME more partitions, TOTAL in all; none can be taken away again.
 
     Records stay where they are, but a key may go to another partition from now on.
     """
     before = len(server.get(_path(name))["partitions"])
-    server.patch(_path(name), {"partitions": total})
-    if total == before:
+    stream = server.patch(_path(name), {"partitions": total})
+    if format_ == JSON:
+        print_json(stream)
+    elif total == before:
         click.echo(f"Stream {name} has {_counted(total)} already.")
     else:
         click.echo(f"Stream {name} has {_counted(total)} now, {before} before.")
@@ -158,13 +174,17 @@ def _add_partitions(name: str, total: int, server: Server) -> None:
 @command.command("delete")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, type=StreamName())
 @yes_option
+@format_option
 @server_option
-def _delete(names: Sequence[str], yes: bool, server: Server) -> None:
-    """Delete streams with all their records."""
+def _delete(names: Sequence[str], yes: bool, format_: str, server: Server) -> None:
+    """Delete streams with all their records. JSON is a line for each that is deleted."""
     check_askable(yes=yes)
     for name in names:
         server.get(_path(name))
     confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
     for name in names:
         server.delete(_path(name))
-        click.echo(f"Stream {name} deleted.")
+        if format_ == JSON:
+            print_json_line({"deleted": name})
+        else:
+            click.echo(f"Stream {name} deleted.")
