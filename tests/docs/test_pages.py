@@ -14,6 +14,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "ex
 ELSEWHERE = {ROOT / "docs" / "doors" / "spark.md"}
 # Programs that not every machine has, and no package index: their blocks run where they are on the PATH.
 OPTIONAL = ("nats",)
+# Programs that a page needs as a whole; tools/kcat.py brings kcat where it can.
+NEEDED = ("kcat", "curl")
 
 
 def name(path: Path) -> str:
@@ -46,6 +48,9 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 )
 def test_what_a_page_shows_is_what_happens(path: Path, terminal: Terminal) -> None:
     found = runnable(path)
+    for program_name in NEEDED:
+        if any(program_name in block.text for block in found) and not terminal.has(program_name):
+            pytest.skip(f"there is no {program_name} here")
     if not any("$ duramen serve" in block.text for block in found):
         terminal.serve()
     for at, block in enumerate(found):
