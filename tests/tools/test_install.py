@@ -316,9 +316,11 @@ class TestWhere:
     def test_an_environment_is_used_again_where_it_was_finished_and_not_moved(
         self, tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        environment = {**os.environ, "UV_CACHE_DIR": str(tmp_path)}
+        system_python = str(Path(sys.executable).resolve())
         assert not tool.is_usable()
-        tool.make_venv(environment)
+        subprocess.run([system_python, "-m", "venv", "--without-pip", str(tool.VENV)], check=True)
+        (packages,) = tool.VENV.glob("lib/python*/site-packages")
+        (packages / "pip.py").touch()
         assert not tool.is_usable()
         tool.STAMP.write_text("of something else")
         assert tool.is_usable()
