@@ -14,6 +14,7 @@ from typing import Final, Self
 from tests.cli.command import command_environment
 
 _DEADLINE_S: Final = 30.0
+_PATIENCE_S: Final = 5.0
 
 
 class Terminal:
@@ -42,7 +43,9 @@ class Terminal:
         """Wait until `question` is shown, after what was answered last, and type `keys`."""
         deadline = time.monotonic() + _DEADLINE_S
         while question.encode() not in self._shown[self._answered :]:
-            assert self._read(deadline), f"{question!r} never came: {self._shown!r}"
+            if not self._read(deadline):
+                self._process.kill()
+                raise AssertionError(f"{question!r} never came: {self._shown!r}")
         self._answered = len(self._shown)
         os.write(self._ours, keys.encode())
         return self
@@ -52,26 +55,32 @@ class Terminal:
 
         One that comes just before it reads is seen when it has read: never, if nothing else is typed.
         """
-        self.answer(question, "")
+        self.answer(question, "\x03")
         deadline = time.monotonic() + _DEADLINE_S
-        while self._process.poll() is None and time.monotonic() < deadline:
+        # A second one while it ends would end it otherwise: it gets time to end before.
+        while not self._drained(time.monotonic() + _PATIENCE_S) and time.monotonic() < deadline:
             os.write(self._ours, b"\x03")
-            time.sleep(0.1)
         return self
 
     def end(self) -> tuple[int, str]:
         """Wait until it has ended; returns its exit code and everything that was shown."""
-        deadline = time.monotonic() + _DEADLINE_S
-        while self._read(deadline):
-            pass
+        if not self._drained(time.monotonic() + _DEADLINE_S):
+            self._process.kill()
         code = self._process.wait(_DEADLINE_S)
         os.close(self._ours)
         return code, self._shown.decode(errors="replace").replace("\r\n", "\n")
 
+    def _drained(self, deadline: float) -> bool:
+        """Read until it has closed the terminal; False where it has not by then."""
+        while time.monotonic() < deadline:
+            if not self._read(deadline):
+                return time.monotonic() < deadline
+        return False
+
     def _read(self, deadline: float) -> bool:
+        """Read what it shows; False where there is nothing more, or nothing until then."""
         ready, _, _ = select.select([self._ours], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
-            self._process.kill()
             return False
         try:
             piece = os.read(self._ours, 65536)
