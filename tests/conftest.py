@@ -1,5 +1,6 @@
 """Fixtures that every part of the suite shares."""
 
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from duramen.node.process import NodeProcess
 # A shared machine is slow at times: no example fails for that.
 settings.register_profile("duramen", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("duramen")
+
+# A shell that runs the suite in its background lets it ignore Ctrl-C, and so everything that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
