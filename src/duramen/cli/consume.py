@@ -14,10 +14,11 @@ from duramen.base.errors import OffsetOutOfRange, StreamNotFound
 from duramen.base.positions import POSITION_FORMS, At, Position, parse_position
 from duramen.cli.names import GroupName, StreamName
 from duramen.cli.progress import Bar
-from duramen.cli.reading import FOREVER, Chunk, Reader, Share, places
+from duramen.cli.reading import Chunk, Reader, Share
 from duramen.cli.records import FORMATS, TEXT, Printer, printer
 from duramen.cli.server import Server, find_stream, server_option
 from duramen.client import Cluster, Consumer, Member, Topic, TopicPartition
+from duramen.client.places import FOREVER, places
 
 __all__ = ["command"]
 

@@ -17,13 +17,11 @@ from duramen.base.errors import (
     ServerUnreachable,
     StreamNotFound,
 )
-from duramen.base.positions import At, Last, Position, Since
 from duramen.client import Cluster, Consumer, Member, Topic, TopicPartition
+from duramen.client.places import FOREVER
 from duramen.codec.batch import CONTROL, Record, batches, records
 
-__all__ = ["FOREVER", "Bounds", "Chunk", "Reader", "Share", "places"]
-
-FOREVER: Final = 1 << 62
+__all__ = ["Chunk", "Reader", "Share"]
 
 _WAIT_MS: Final = 500
 _TOPIC_S: Final = 5.0  # how often a follower looks whether the stream has more partitions
@@ -32,9 +30,6 @@ _LEAVING_S: Final = 5.0
 
 _T = TypeVar("_T")
 
-Bounds = Mapping[TopicPartition, tuple[int, int]]
-"""The first offset of each partition and the one after its last."""
-
 
 class Chunk(NamedTuple):
     """Records of one partition; what comes behind them begins at `next_offset`."""
@@ -42,22 +37,6 @@ class Chunk(NamedTuple):
     at: TopicPartition
     records: Sequence[Record]
     next_offset: int
-
-
-def places(consumer: Consumer, position: Position, bounds: Bounds) -> dict[TopicPartition, int]:
-    """The offset that `position` means in each partition. Raises ServerUnreachable … but does not check offsets."""
-    match position:
-        case At(offset):
-            return dict.fromkeys(bounds, offset)
-        case Last(count):
-            return {at: max(start, end - count) for at, (start, end) in bounds.items()}
-        case Since(timestamp_ms):
-            found = consumer.offsets(dict.fromkeys(bounds, timestamp_ms))
-            return {at: found[at] if found[at] >= 0 else end for at, (_, end) in bounds.items()}
-        case "end":
-            return {at: end for at, (_, end) in bounds.items()}
-        case _:
-            return {at: start for at, (start, _) in bounds.items()}
 
 
 class Reader:

@@ -9,13 +9,12 @@ from duramen.base.errors import OffsetOutOfRange, RequestInvalid, StreamNotFound
 from duramen.base.positions import At, Last, Position, Since, parse_position
 from duramen.client.cluster import Cluster, TopicPartition
 from duramen.client.consumer import Consumer
+from duramen.client.places import FOREVER, places
 
-__all__ = ["FOREVER", "Span", "Where", "find_stream", "parse_where", "partitions_of", "spans", "text_of"]
+__all__ = ["Span", "Where", "find_stream", "parse_where", "partitions_of", "spans", "text_of"]
 
 Where: TypeAlias = str | int | datetime
 """start, end, an offset, -N for the last N of each partition, @TIME as the command line has it, or a datetime."""
-
-FOREVER = 1 << 62
 
 
 class Span(NamedTuple):
@@ -75,26 +74,9 @@ def spans(
         raise RequestInvalid(f"stream {wanted[0].topic} has {len(wanted)} partitions: offset={first.offset} needs a "
                              "partition=")  # fmt: skip
     bounds = consumer.bounds(wanted)
-    firsts = _offsets(consumer, bounds, first)
-    ends = dict.fromkeys(wanted, FOREVER) if end is None else _offsets(consumer, bounds, end)
+    firsts = places(consumer, first, bounds)
+    ends = dict.fromkeys(wanted, FOREVER) if end is None else places(consumer, end, bounds)
     for at, (low, high) in bounds.items():
         if not low <= firsts[at] <= high:
             raise OffsetOutOfRange(f"{at} has the offsets {low} to {high - 1}, not {firsts[at]}")
     return {at: Span(firsts[at], ends[at]) for at in wanted}
-
-
-def _offsets(
-    consumer: Consumer, bounds: dict[TopicPartition, tuple[int, int]], position: Position
-) -> dict[TopicPartition, int]:
-    match position:
-        case At(offset):
-            return dict.fromkeys(bounds, offset)
-        case Last(count):
-            return {at: max(low, high - count) for at, (low, high) in bounds.items()}
-        case Since(timestamp_ms):
-            found = consumer.offsets(dict.fromkeys(bounds, timestamp_ms))
-            return {at: bounds[at][1] if offset < 0 else offset for at, offset in found.items()}
-        case "start":
-            return {at: low for at, (low, _) in bounds.items()}
-        case "end":
-            return {at: high for at, (_, high) in bounds.items()}

@@ -1,0 +1,32 @@
+"""A place in a log as an offset in each of its partitions."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from duramen.base.positions import At, Last, Position, Since
+from duramen.client.cluster import TopicPartition
+from duramen.client.consumer import Consumer
+
+__all__ = ["FOREVER", "Bounds", "places"]
+
+FOREVER: Final = 1 << 62
+"""The end of what is followed."""
+
+Bounds = Mapping[TopicPartition, tuple[int, int]]
+"""The first offset of each partition and the one after its last."""
+
+
+def places(consumer: Consumer, position: Position, bounds: Bounds) -> dict[TopicPartition, int]:
+    """The offset that `position` means in each partition; an offset is not checked. Raises what asking raises."""
+    match position:
+        case At(offset):
+            return dict.fromkeys(bounds, offset)
+        case Last(count):
+            return {at: max(start, end - count) for at, (start, end) in bounds.items()}
+        case Since(timestamp_ms):
+            found = consumer.offsets(dict.fromkeys(bounds, timestamp_ms))
+            return {at: found[at] if found[at] >= 0 else end for at, (_, end) in bounds.items()}
+        case "end":
+            return {at: end for at, (_, end) in bounds.items()}
+        case "start":
+            return {at: start for at, (start, _) in bounds.items()}
