@@ -53,7 +53,7 @@ class TestOutput:
         code, said = self._run(">/dev/full", words, node.http, PYTHONUNBUFFERED=unbuffered)
         assert code == 1
         assert said.startswith("duramen: ")
-        assert said.endswith("No space left on device\n")
+        assert said.endswith("No space left on device [system-failed]\n")
         assert said.count("\n") == 1
 
     @pytest.mark.parametrize("words", ["version", "--help", "serve"])
@@ -97,7 +97,7 @@ class TestWhatNobodyExpected:
     def test_is_one_line(self, broken: dict[str, str]) -> None:
         ended = run("version", also=broken)
         assert ended == (
-            1, "", "duramen: this is a bug in Duramen: RuntimeError: two lines; DURAMEN_TRACEBACK=1 shows where\n"
+            1, "", "duramen: this is a bug in Duramen: RuntimeError: two lines; DURAMEN_TRACEBACK=1 shows where [bug]\n"
         )  # fmt: skip
 
     def test_is_shown_whole_when_asked_for(self, broken: dict[str, str]) -> None:

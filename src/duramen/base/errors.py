@@ -13,6 +13,7 @@ __all__ = [
     "BatchTooLarge",
     "BodyTooLarge",
     "BodyTypeUnsupported",
+    "BugFound",
     "ClientClosed",
     "ConfigInvalid",
     "CoordinatorLoading",
@@ -61,10 +62,12 @@ __all__ = [
     "StreamExists",
     "StreamNotFound",
     "SubjectInvalid",
+    "SystemFailed",
     "TimestampInvalid",
     "UnknownLeaderEpoch",
     "UnknownMember",
     "UnsupportedFeature",
+    "UsageWrong",
 ]
 
 
@@ -98,6 +101,30 @@ class DependencyMissing(DuramenError):
     id = "dependency-missing"
     safe = "Nothing was started."
     remedy = "Install what the message names; `duramen doctor` says what else the machine lacks."
+
+
+class UsageWrong(DuramenError):
+    """A command was called in a way that it does not know."""
+
+    id = "usage"
+    safe = "Nothing was done."
+    remedy = "Look at the help that the message names."
+
+
+class SystemFailed(DuramenError):
+    """The operating system refused something that a command needs, such as a file or standard output."""
+
+    id = "system-failed"
+    safe = "What was acknowledged stays. The command ended where it was."
+    remedy = "Mend what the message names, and run the command again."
+
+
+class BugFound(DuramenError):
+    """Duramen did what nobody meant it to do."""
+
+    id = "bug"
+    safe = "What was acknowledged stays. The command ended where it was."
+    remedy = "Run it again with DURAMEN_TRACEBACK=1, and report what that prints."
 
 
 class DemoFailed(DuramenError):

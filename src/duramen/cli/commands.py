@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from duramen.base.errors import DuramenError, SettingInvalid
+from duramen.base.errors import BugFound, DuramenError, SettingInvalid, SystemFailed, UsageWrong
 from duramen.cli.standard import check_output, discard_output, why_output_failed
 
 __all__ = ["COMPLETION_VARIABLE", "NAME", "cli", "run"]
@@ -105,7 +105,7 @@ def _call() -> int:
         click.echo(error.format_message())
         return _WRONG_USAGE
     except click.ClickException as error:
-        _say(f"{_usage(error)} [usage]")
+        _say(f"{_usage(error)} [{UsageWrong.id}]")
         return _WRONG_USAGE
     return code if isinstance(code, int) else 0
 
@@ -144,14 +144,14 @@ def _say_failed(error: OSError) -> None:
         # Whoever read our output has gone: nothing to say, and nobody to say it to.
         return
     if output is not None:
-        _say(f"standard output cannot be written: {output.strerror}")
+        _say(f"standard output cannot be written: {output.strerror} [{SystemFailed.id}]")
     elif error.filename is not None:
-        _say(f"{os.fsdecode(error.filename)}: {error.strerror}")
+        _say(f"{os.fsdecode(error.filename)}: {error.strerror} [{SystemFailed.id}]")
     else:
-        _say(str(error.strerror or error))
+        _say(f"{error.strerror or error} [{SystemFailed.id}]")
 
 
 def _last_resort(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
     if issubclass(kind, Exception):
         said = " ".join(f"{kind.__name__}: {error}".split())
-        _say(f"this is a bug in Duramen: {said}; {_TRACEBACK}=1 shows where")
+        _say(f"this is a bug in Duramen: {said}; {_TRACEBACK}=1 shows where [{BugFound.id}]")
