@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import (
     MemberIdRequired,
-    NodeStopping,
+    NodeStarting,
     RequestInvalid,
     ServerUnreachable,
     SettingInvalid,
@@ -59,8 +59,8 @@ def test_a_path_that_cannot_be_asked_for() -> None:
 def test_errors_are_those_that_the_node_names() -> None:
     with pytest.raises(StreamNotFound, match=r"^there is no stream x$"):
         problem(404, b'{"type": "stream-not-found", "detail": "there is no stream x"}').answer()
-    with pytest.raises(NodeStopping, match="not ready: it starts"):
-        problem(503, b'{"type": "http", "detail": "it starts"}').answer()
+    with pytest.raises(NodeStarting, match="not ready: it starts"):
+        problem(503, b'{"type": "node-starting", "detail": "it starts"}').answer()
     with pytest.raises(RequestInvalid, match=r"^new$"):
         problem(400, b'{"type": "of-a-newer-version", "detail": "new"}').answer()
     with pytest.raises(MemberIdRequired):
