@@ -61,8 +61,9 @@ def test_throughput(tmp_path: Path, door: str) -> None:
 
 
 def test_targets(tmp_path: Path) -> None:
-    ran = _bench(tmp_path, "targets", "--rounds", "1", "--scale", "0.02", "--peer", "jetstream")
+    ran = _bench(tmp_path, "targets", "--rounds", "1", "--scale", "0.02", "--peer", "jetstream", "--format", "json")
     assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == _document(tmp_path / "duramen-bench" / "targets.json")
     outcomes = _document(tmp_path / "duramen-bench" / "targets.json")["targets"]
     verdicts = {outcome["target"]: outcome["met"] for outcome in outcomes}
     assert len(outcomes) == 21

@@ -57,6 +57,8 @@ def test_a_file_that_fits(duramen_alone: Run, tmp_path: Path) -> None:
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == f"fits.toml sets 3 of {len(BROKER)} settings, and all of them fit.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["fits.toml"]
+    ended = duramen_alone("config", "check", "fits.toml", "--format", "json")
+    assert (ended.code, json.loads(ended.out)) == (0, {"file": "fits.toml", "settings": 3, "faults": []})
 
 
 def test_every_fault_is_named(duramen_alone: Run, tmp_path: Path) -> None:
@@ -86,6 +88,10 @@ def test_every_fault_is_named(duramen_alone: Run, tmp_path: Path) -> None:
         assert line.startswith("duramen: ")
         assert line.endswith("[setting-invalid]")
         assert said in line
+    as_json = duramen_alone("config", "check", "wrong.toml", "--format", "json")
+    assert (as_json.code, as_json.err) == (2, "")
+    faults = json.loads(as_json.out)["faults"]
+    assert [f"duramen: {fault['message']} [{fault['id']}]" for fault in faults] == lines
 
 
 def test_what_is_no_file_of_settings(duramen_alone: Run, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What the commands of `duramen bench` do: set up, measure, print, write."""
 
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,14 +40,18 @@ def _field(output: Path, peers: Sequence[Peer], *, nats: bool) -> Iterator[Field
         yield field
 
 
-def _console() -> Console:
-    console = Console()
+def _console(*, as_json: bool) -> Console:
+    console = Console(stderr=as_json)
     # A table that goes to a file is not cut to the width of a terminal that is not there.
     return console if console.is_terminal else Console(width=_WIDE)
 
 
-def _show(console: Console, table: Table, *written: Path) -> None:
-    console.print(table)
+def _show(console: Console, table: Table, document: Path, *others: Path, as_json: bool) -> None:
+    written = (document, *others)
+    if as_json:
+        sys.stdout.write(document.read_text())
+    else:
+        console.print(table)
     console.print("written: " + ", ".join(map(str, written)), soft_wrap=True)
 
 
@@ -60,9 +65,11 @@ def latency(
     door: Door,
     durabilities: Sequence[str],
     peers: Sequence[Peer],
+    as_json: bool = False,
 ) -> None:
-    """Measure latency; prints a table, writes latency-DOOR.json and latency-DOOR.png."""
-    console, sizes, durabilities = _console(), list(dict.fromkeys(sizes)), list(dict.fromkeys(durabilities))
+    """Measure latency; prints a table, or JSON, writes latency-DOOR.json and latency-DOOR.png."""
+    console = _console(as_json=as_json)
+    sizes, durabilities = list(dict.fromkeys(sizes)), list(dict.fromkeys(durabilities))
     with _field(output, peers, nats=door == "nats") as field:
         contenders = field.all(durabilities, door)
         with Worker(console, latencies.steps(sizes, len(contenders), runs)) as worker:
@@ -71,7 +78,7 @@ def latency(
     settings = {"rate_hz": rate_hz, "duration_s": duration_s, "runs": runs}
     write_document(document, {"settings": settings, "latency": latency_document(cells)})
     plot_latency(cells, picture)
-    _show(console, latency_table(cells), document, picture)
+    _show(console, latency_table(cells), document, picture, as_json=as_json)
 
 
 def throughput(
@@ -84,9 +91,11 @@ def throughput(
     door: Door,
     durabilities: Sequence[str],
     peers: Sequence[Peer],
+    as_json: bool = False,
 ) -> None:
-    """Measure throughput; prints a table, writes throughput-DOOR.json."""
-    console, sizes, durabilities = _console(), list(dict.fromkeys(sizes)), list(dict.fromkeys(durabilities))
+    """Measure throughput; prints a table, or JSON, writes throughput-DOOR.json."""
+    console = _console(as_json=as_json)
+    sizes, durabilities = list(dict.fromkeys(sizes)), list(dict.fromkeys(durabilities))
     with _field(output, peers, nats=door == "nats") as field:
         systems = len(durabilities) + 2 * len(set(peers))
         with Worker(console, throughputs.steps(sizes, systems, runs)) as worker:
@@ -96,12 +105,12 @@ def throughput(
     document = output / f"throughput-{door}.json"
     settings = {"messages": messages, "bound_bytes": bound_bytes, "runs": runs}
     write_document(document, {"settings": settings, "throughput": throughput_document(cells)})
-    _show(console, throughput_table(cells), document)
+    _show(console, throughput_table(cells), document, as_json=as_json)
 
 
-def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort = FULL) -> None:
-    """Measure every target, that of Spark if asked; prints a table, writes targets.json."""
-    console = _console()
+def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort = FULL, as_json: bool = False) -> None:
+    """Measure every target, that of Spark if asked; prints a table, or JSON, writes targets.json."""
+    console = _console(as_json=as_json)
     scenarios = (process, concurrent, streaming, single)
     outcomes: list[Outcome] = []
     with Worker(console, int(spark) + sum(scenario.steps(effort) for scenario in scenarios)) as worker:
@@ -114,7 +123,7 @@ def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort 
         outcomes.append(_spark(output, worker, effort, peer="kafka" in peers) if spark else _no_spark())
     document = output / "targets.json"
     write_document(document, {"effort": effort._asdict(), "targets": targets_document(outcomes)})
-    _show(console, targets_table(outcomes), document)
+    _show(console, targets_table(outcomes), document, as_json=as_json)
 
 
 def _spark(output: Path, worker: Worker, effort: Effort, *, peer: bool) -> Outcome:
@@ -145,14 +154,15 @@ def everything(
     runs: int,
     peers: Sequence[Peer],
     spark: bool,
+    as_json: bool = False,
 ) -> None:
     """Latency and throughput through the Kafka door, then the targets."""
     latency(
         output, rate_hz=rate_hz, duration_s=duration_s, sizes=sizes, runs=runs, door="kafka",
-        durabilities=_DURABILITIES, peers=peers,
+        durabilities=_DURABILITIES, peers=peers, as_json=as_json,
     )  # fmt: skip
     throughput(
         output, messages=messages, bound_bytes=bound_bytes, sizes=sizes, runs=runs, door="kafka",
-        durabilities=_DURABILITIES, peers=peers,
+        durabilities=_DURABILITIES, peers=peers, as_json=as_json,
     )  # fmt: skip
-    targets(output, peers=peers, spark=spark)
+    targets(output, peers=peers, spark=spark, as_json=as_json)

@@ -10,6 +10,7 @@ import click
 
 from duramen.base.errors import DependencyMissing
 from duramen.base.units import parse_bytes
+from duramen.cli.output import JSON, format_option
 
 __all__ = ["command"]
 
@@ -58,6 +59,7 @@ def _together(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
 
 
 _common = _together(
+    format_option,
     click.option("--peer", "peers", multiple=True, type=click.Choice(["kafka", "jetstream"]),
                  help="Measure beside it, unsynced and synced, in the same run; may be repeated. kafka: Apache Kafka,"
                  " needs Java and Maven."),
@@ -129,12 +131,12 @@ def command() -> None:
 @_doors
 @_durabilities
 @_common
-def _latency(output: Path, **options: Any) -> None:
+def _latency(output: Path, format_: str, **options: Any) -> None:
     """Publish to acknowledgement at a fixed rate, counted from when each message was due."""
     _check(output)
     from duramen.bench.commands import latency
 
-    latency(output, **options)
+    latency(output, as_json=format_ == JSON, **options)
 
 
 @command.command("throughput", short_help="Publishing and reading many messages.")
@@ -144,12 +146,12 @@ def _latency(output: Path, **options: Any) -> None:
 @_doors
 @_durabilities
 @_common
-def _throughput(output: Path, **options: Any) -> None:
+def _throughput(output: Path, format_: str, **options: Any) -> None:
     """So many messages, until all are acknowledged, and until a subscriber has them all."""
     _check(output)
     from duramen.bench.commands import throughput
 
-    throughput(output, **options)
+    throughput(output, as_json=format_ == JSON, **options)
 
 
 _ROUNDS_HELP: Final = "Rounds in which the systems take turns."
@@ -161,13 +163,13 @@ _ROUNDS_HELP: Final = "Rounds in which the systems take turns."
               help="Longer or shorter than usual by this factor.")  # fmt: skip
 @_spark
 @_common
-def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, spark: bool) -> None:
+def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, spark: bool, format_: str) -> None:
     """Every target of the project: what was wanted, what was measured, whether it is met or by how much not."""
     _check(output, spark=spark)
     from duramen.bench.commands import targets
     from duramen.bench.scenarios.effort import scaled
 
-    targets(output, peers=peers, spark=spark, effort=scaled(rounds, scale))
+    targets(output, peers=peers, spark=spark, effort=scaled(rounds, scale), as_json=format_ == JSON)
 
 
 @command.command("all", short_help="All three, in a quarter of an hour.")
@@ -178,9 +180,9 @@ def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, sp
 @_runs(1)
 @_spark
 @_common
-def _all(output: Path, spark: bool, **options: Any) -> None:
+def _all(output: Path, spark: bool, format_: str, **options: Any) -> None:
     """Latency, throughput and targets, one after another, in about a quarter of an hour."""
     _check(output, spark=spark)
     from duramen.bench.commands import everything
 
-    everything(output, spark=spark, **options)
+    everything(output, spark=spark, as_json=format_ == JSON, **options)

@@ -79,7 +79,8 @@ def _described(settings: Settings, name: str) -> dict[str, object]:
 
 @command.command()
 @click.argument("file")
-def check(file: str) -> int:
+@format_option
+def check(file: str, format_: str) -> int:
     """Say whether `duramen serve --config FILE` would take FILE, without starting anything.
 
     Every fault is named, one a line. The environment counts, as it does for a node.
@@ -90,9 +91,12 @@ def check(file: str) -> int:
     from duramen.node.listening import contradictions
 
     faults += contradictions(settings)
-    for fault in faults:
-        click.echo(f"duramen: {fault} [{fault.id}]", err=True)
-    if faults:
-        return _WRONG
-    click.echo(f"{name} sets {len(values)} of {len(BROKER)} settings, and all of them fit.")
-    return 0
+    if format_ == JSON:
+        found = [{"id": fault.id, "message": str(fault)} for fault in faults]
+        print_json({"file": name, "settings": len(values), "faults": found})
+    elif faults:
+        for fault in faults:
+            click.echo(f"duramen: {fault} [{fault.id}]", err=True)
+    else:
+        click.echo(f"{name} sets {len(values)} of {len(BROKER)} settings, and all of them fit.")
+    return _WRONG if faults else 0
