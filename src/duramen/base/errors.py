@@ -305,7 +305,10 @@ class RecordsLost(DuramenError):
 
     id = "records-lost"
     safe = "What is still in the log is unharmed; what the message names is gone."
-    remedy = "Read with failOnDataLoss=false to go on with what there is, or lengthen retention.ms."
+    remedy = (
+        "Begin again at the start of what is left (in Spark: failOnDataLoss=false goes on there), and lengthen "
+        "retention.ms or read sooner."
+    )
 
 
 class OutOfOrderSequence(DuramenError):
