@@ -60,6 +60,7 @@ def test_configs(ask: Ask, stream_name: str) -> None:
     retention = configs["retention.ms"]
     assert (retention["value"], retention["source"], retention["default"]) == ("3600000", "stream", "604800000")
     assert (configs["segment.bytes"]["source"], configs["segment.bytes"]["without_effect"]) == ("default", None)
+    assert "implie" in configs["flush.messages"]["without_effect"]  # by durability=sync
     settings = {one["name"]: one for one in ask("GET", "/v1/configs")[1]["configs"]}
     assert settings.keys() == BROKER.keys()
     assert settings["group.initial.rebalance.delay.ms"]["source"] == "environment"

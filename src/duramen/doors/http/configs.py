@@ -23,7 +23,7 @@ def _config(entry: ConfigEntry) -> ConfigInfo:
         config_text(entry.synonyms[-1][1]) if setting.broker_default else config_text(setting.default),
         setting.doc,
         setting.dynamic,
-        setting.without_effect or None,
+        entry.without_effect or None,
     )
 
 
