@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Consumer as Librdkafka
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
+from tests.clients import until
 
 from duramen.base.errors import GroupIdInvalid, InconsistentProtocol, StreamNotFound
 from duramen.client import Admin, Cluster, Consumer, Member, TopicPartition
@@ -42,11 +43,26 @@ def partitions(member: Member) -> list[int]:
     return sorted(at.partition for at in member.assigned)
 
 
-def join_together(*members: Member) -> None:
-    """All at once: each waits for the others."""
-    threads = [threading.Thread(target=member.join) for member in members]
+def settle(*members: Member) -> None:
+    """Each joins as often as the others make it do so, until all are in one generation and have what it gave them."""
+    over = threading.Event()
+
+    def stay(member: Member) -> None:
+        while not over.is_set():
+            if not member.heartbeat():
+                member.join()
+
+    def settled() -> bool:
+        given = sorted(index for member in members for index in partitions(member))
+        return len({member.identity.number for member in members}) == 1 and given == [0, 1, 2]
+
+    threads = [threading.Thread(target=stay, args=[member]) for member in members]
     for thread in threads:
         thread.start()
+    try:
+        until(settled)
+    finally:
+        over.set()
     for thread in threads:
         thread.join(DEADLINE_S)
         assert not thread.is_alive()
@@ -105,10 +121,7 @@ def test_members_share_and_take_over(stream: str, new_member: Callable[[], Membe
 
 def test_more_members_than_partitions(new_member: Callable[[], Member]) -> None:
     members = [new_member() for _ in range(4)]
-    alive = [False]
-    while not all(alive):
-        join_together(*members)
-        alive = [member.heartbeat() for member in members]
+    settle(*members)
     assert sorted(len(member.assigned) for member in members) == [0, 1, 1, 1]
     assert sorted(index for member in members for index in partitions(member)) == [0, 1, 2]
 
