@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
+from http import HTTPStatus
 from http.client import HTTPConnection
 
 import psutil
@@ -187,7 +188,7 @@ class TestWhatIsNeverFinished:
             b"GET /healthz HTTP/1.1\r\nHost": b"",
             self.HEAD: b"HTTP/1.1 408 Request Timeout",
             self.HEAD + b"x" * 100_000: b"HTTP/1.1 408 Request Timeout",
-            self.HEAD + b"x" * 200_000: b"HTTP/1.1 413 Request Entity Too Large",
+            self.HEAD + b"x" * 200_000: f"HTTP/1.1 413 {HTTPStatus(413).phrase}".encode(),
             b"GET /healthz HTTP/1.1\r\nHost: localhost:PORT\r\n\r\n": b"HTTP/1.1 200 OK",
             self.HEAD.replace(b"POST /v1/streams", b"GET /healthz"): b"HTTP/1.1 200 OK",
         }
