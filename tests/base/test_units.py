@@ -1,7 +1,7 @@
 """Sizes and times as people write them."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from duramen.base.units import format_bytes, format_ms, parse_bytes, parse_ms
@@ -36,7 +36,13 @@ def test_whole_numbers_are_exact(number: int) -> None:
     assert parse_bytes(str(number)) == parse_ms(str(number)) == number
 
 
+@given(st.floats(0, 1e12))
+def test_no_duration_is_written_with_an_exponent(duration_ms: float) -> None:
+    assert "e+" not in format_ms(duration_ms)
+
+
 @given(st.integers(0, 1 << 60))
+@example(1_048_051_712)
 def test_what_is_written_for_people_is_near(count: int) -> None:
     assert abs(parse_bytes(format_bytes(count)) - count) <= count * 0.01
 

@@ -24,6 +24,7 @@ _BYTES = {
     "tib": 1024 * 1024 * MIB,
 }
 _MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_THREE_DIGITS = 999.5  # from here on a number is rounded to 1000
 _NUMBER = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
@@ -66,6 +67,11 @@ def parse_minutes(text: str) -> int:
     return minutes
 
 
+def _digits(number: float) -> str:
+    """Three of them, or all that a whole number has: never `1e+03`."""
+    return f"{number:.3g}" if abs(number) < _THREE_DIGITS else f"{number:.0f}"
+
+
 def format_bytes(count: int) -> str:
     """`count` bytes for people, with three digits at most: `1.5 MiB`."""
     if abs(count) < KIB:
@@ -73,14 +79,14 @@ def format_bytes(count: int) -> str:
     size = float(count)
     for unit in ("KiB", "MiB", "GiB", "TiB"):
         size /= 1024
-        if abs(size) < 1000 or unit == "TiB":
+        if abs(size) < _THREE_DIGITS or unit == "TiB":
             break
-    return f"{size:.3g} {unit}" if abs(size) < 1000 else f"{size:.0f} {unit}"
+    return f"{_digits(size)} {unit}"
 
 
 def format_ms(duration_ms: float) -> str:
     """A duration for people: `0.21 ms`, `12.5 s`, `3 d`."""
     for unit, factor in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if abs(duration_ms) >= factor:
-            return f"{duration_ms / factor:.3g} {unit}"
-    return f"{duration_ms:.3g} ms"
+            return f"{_digits(duration_ms / factor)} {unit}"
+    return f"{_digits(duration_ms)} ms"

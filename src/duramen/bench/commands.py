@@ -43,7 +43,7 @@ def _field(output: Path, peers: Sequence[Peer], *, nats: bool) -> Iterator[Field
 def _console(*, as_json: bool) -> Console:
     console = Console(stderr=as_json)
     # A table that goes to a file is not cut to the width of a terminal that is not there.
-    return console if console.is_terminal else Console(width=_WIDE)
+    return console if console.is_terminal else Console(width=_WIDE, stderr=as_json)
 
 
 def _show(console: Console, table: Table, document: Path, *others: Path, as_json: bool) -> None:
