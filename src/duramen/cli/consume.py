@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import click
 
-from duramen.base.errors import OffsetOutOfRange, StreamNotFound
 from duramen.base.positions import POSITION_FORMS, At, Position, parse_position
 from duramen.cli.names import GroupName, StreamName
 from duramen.cli.progress import Bar
@@ -18,7 +17,7 @@ from duramen.cli.reading import Chunk, Reader, Share
 from duramen.cli.records import FORMATS, TEXT, Printer, printer
 from duramen.cli.server import Server, find_stream, server_option
 from duramen.client import Cluster, Consumer, Member, Topic, TopicPartition
-from duramen.client.places import FOREVER, places
+from duramen.client.places import FOREVER, check_places, partitions_of, places
 
 __all__ = ["command"]
 
@@ -73,13 +72,6 @@ def _write_all(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _partitions(topic: Topic, partition: int | None) -> list[TopicPartition]:
-    """The partitions to read. Raises StreamNotFound."""
-    if partition is not None and partition not in topic.leaders:
-        raise StreamNotFound(f"stream {topic.name} has no partition {partition}; it has {len(topic.leaders)}")
-    return [TopicPartition(topic.name, index) for index in (topic.leaders if partition is None else [partition])]
-
-
 def _ends(
     consumer: Consumer, bounds: Mapping[TopicPartition, tuple[int, int]], until: Position, *, follow: bool
 ) -> dict[TopicPartition, int]:
@@ -94,13 +86,11 @@ def _read_alone(
     *, follow: bool,
 ) -> None:  # fmt: skip
     """Read each partition from `offset` on."""
-    wanted = _partitions(topic, partition)
+    wanted = partitions_of(topic, partition)
     reader = Reader(consumer, topic, follow=follow)
     bounds = consumer.bounds(wanted)
     firsts = places(consumer, offset, bounds)
-    for at, (start, end) in bounds.items():
-        if not start <= firsts[at] <= end:
-            raise OffsetOutOfRange(f"{at} has the offsets {start} to {end - 1}, not {firsts[at]}")
+    check_places(firsts, bounds)
     ends = _ends(consumer, bounds, until, follow=follow)
     output.bar.expect(sum(max(0, ends[at] - firsts[at]) for at in wanted))
     reader.read(firsts, ends)
@@ -120,7 +110,7 @@ def _read_for_group(
     """Read what the group gives this member of it, from where the group is."""
     consumer = Consumer(cluster)
     reader = Reader(consumer, topic, follow=follow)
-    ends = _ends(consumer, consumer.bounds(_partitions(topic, None)), until, follow=follow)
+    ends = _ends(consumer, consumer.bounds(partitions_of(topic, None)), until, follow=follow)
 
     def begin(assigned: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]) -> None:
         bounds = consumer.bounds(assigned)

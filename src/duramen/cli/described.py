@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 import click
 
@@ -13,6 +12,7 @@ from duramen.cli.output import print_table
 from duramen.cli.progress import Bar
 from duramen.cli.server import Server
 from duramen.cli.tables import plain
+from duramen.client.http import path_of
 
 __all__ = ["groups_reading", "lag_text", "print_stream"]
 
@@ -27,7 +27,7 @@ def groups_reading(server: Server, stream: str) -> list[dict[str, Any]]:
         for group_id in ids:
             bar.advance(1)
             try:
-                group = server.get(f"/v1/groups/{quote(group_id, safe='')}")
+                group = server.get(path_of("groups", group_id))
             except GroupNotFound:
                 continue
             offsets = [offset for offset in group["offsets"] if offset["stream"] == stream]

@@ -3,26 +3,23 @@
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 import click
 
 from duramen.base.positions import POSITION_FORMS, Since, parse_position
 from duramen.base.units import format_ms
 from duramen.cli.asking import check_askable, confirm, yes_option
+from duramen.cli.deleting import delete_all
 from duramen.cli.described import lag_text
 from duramen.cli.names import GroupName, StreamName
-from duramen.cli.output import JSON, format_option, print_json, print_json_line, print_table
+from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import Server, server_option
 from duramen.cli.tables import plain, table, terminal_width
+from duramen.client.http import path_of
 
 __all__ = ["command"]
 
 _GROUPS: Final = "/v1/groups"
-
-
-def _path(group_id: str) -> str:
-    return f"{_GROUPS}/{quote(group_id, safe='')}"
 
 
 def _position(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -68,7 +65,7 @@ def _number(value: int | None) -> str:
 @server_option
 def _describe(group: str, format_: str, server: Server) -> None:
     """Show the consumer group GROUP: its members, its offsets, and how far it is behind, in records and time."""
-    found = server.get(_path(group))
+    found = server.get(path_of("groups", group))
     if format_ == JSON:
         print_json(found)
         return
@@ -146,7 +143,7 @@ def _reset(
         wish["streams"] = list(streams)
     if partition is not None:
         wish["partition"] = partition
-    path = f"{_path(group)}/offsets"
+    path = f"{path_of('groups', group)}/offsets"
     if dry_run or not yes:
         planned = server.post(path, wish | {"dry_run": True})["offsets"]
         if dry_run or not planned:
@@ -190,13 +187,4 @@ def _delete(groups: Sequence[str], yes: bool, format_: str, server: Server) -> N
 
     JSON is a line for each that is deleted.
     """
-    check_askable(yes=yes)
-    for group in groups:
-        server.get(_path(group))
-    confirm(f"Delete {', '.join(plain(group) for group in groups)} with all committed offsets?", yes=yes)
-    for group in groups:
-        server.delete(_path(group))
-        if format_ == JSON:
-            print_json_line({"deleted": group})
-        else:
-            click.echo(f"Group {plain(group)} deleted.")
+    delete_all(server, "group", groups, "committed offsets", yes=yes, format_=format_)

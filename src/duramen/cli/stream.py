@@ -2,24 +2,21 @@
 
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import quote
 
 import click
 
 from duramen.base.units import format_bytes
-from duramen.cli.asking import check_askable, confirm, yes_option
+from duramen.cli.asking import yes_option
+from duramen.cli.deleting import delete_all
 from duramen.cli.described import groups_reading, print_stream
 from duramen.cli.names import StreamName
-from duramen.cli.output import JSON, format_option, print_json, print_json_line, print_table
+from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import Server, server_option
+from duramen.client.http import path_of
 
 __all__ = ["command"]
 
 _STREAMS: Final = "/v1/streams"
-
-
-def _path(name: str) -> str:
-    return f"{_STREAMS}/{quote(name, safe='')}"
 
 
 def _pairs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[str, str]:
@@ -124,7 +121,7 @@ def _list(internal: bool, format_: str, server: Server) -> None:
 @server_option
 def _describe(name: str, format_: str, server: Server) -> None:
     """Show the stream NAME: its partitions, what NATS could not bring it, and the groups that read it."""
-    stream = server.get(_path(name))
+    stream = server.get(path_of("streams", name))
     stream["groups"] = groups_reading(server, name)
     if format_ == JSON:
         print_json(stream)
@@ -144,7 +141,7 @@ def _alter(name: str, configs: dict[str, str], deleted: Sequence[str], format_: 
         raise click.UsageError("nothing to change; say --config KEY=VALUE or --delete-config KEY")
     if both := sorted(configs.keys() & set(deleted)):
         raise click.UsageError(f"{both[0]} is both set and deleted")
-    stream = server.patch(_path(name), {"config": {**configs, **dict.fromkeys(deleted)}})
+    stream = server.patch(path_of("streams", name), {"config": {**configs, **dict.fromkeys(deleted)}})
     if format_ == JSON:
         print_json(stream)
     else:
@@ -161,8 +158,8 @@ def _add_partitions(name: str, total: int, format_: str, server: Server) -> None
 
     Records stay where they are, but a key may go to another partition from now on.
     """
-    before = len(server.get(_path(name))["partitions"])
-    stream = server.patch(_path(name), {"partitions": total})
+    before = len(server.get(path_of("streams", name))["partitions"])
+    stream = server.patch(path_of("streams", name), {"partitions": total})
     if format_ == JSON:
         print_json(stream)
     elif total == before:
@@ -178,13 +175,4 @@ def _add_partitions(name: str, total: int, format_: str, server: Server) -> None
 @server_option
 def _delete(names: Sequence[str], yes: bool, format_: str, server: Server) -> None:
     """Delete streams with all their records. JSON is a line for each that is deleted."""
-    check_askable(yes=yes)
-    for name in names:
-        server.get(_path(name))
-    confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
-    for name in names:
-        server.delete(_path(name))
-        if format_ == JSON:
-            print_json_line({"deleted": name})
-        else:
-            click.echo(f"Stream {name} deleted.")
+    delete_all(server, "stream", names, "records", yes=yes, format_=format_)

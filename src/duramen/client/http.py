@@ -16,7 +16,7 @@ import h11
 from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid, ServerUnreachable, SettingInvalid
 
-__all__ = ["DEFAULT_SERVER", "HTTP_TIMEOUT_S", "RECEIVE_BYTES", "Exchange", "Server", "server_address"]
+__all__ = ["DEFAULT_SERVER", "HTTP_TIMEOUT_S", "RECEIVE_BYTES", "Exchange", "Server", "path_of", "server_address"]
 
 DEFAULT_SERVER: Final = "127.0.0.1:9644"
 HTTP_TIMEOUT_S: Final = 30.0
@@ -118,6 +118,11 @@ class Exchange:
 def server_address(server: str | None) -> str:
     """The address given, else that of the environment, else the default."""
     return server or os.environ.get("DURAMEN_SERVER") or DEFAULT_SERVER
+
+
+def path_of(collection: str, name: str) -> str:
+    """The path of a stream or a group, whatever characters its name has."""
+    return f"/v1/{collection}/{quote(name, safe='')}"
 
 
 def why(error: Exception) -> str:

@@ -3,17 +3,32 @@
 from collections.abc import Mapping
 from typing import Final
 
+from duramen.base.errors import OffsetOutOfRange, StreamNotFound
 from duramen.base.positions import At, Last, Position, Since
-from duramen.client.cluster import TopicPartition
+from duramen.client.cluster import Topic, TopicPartition
 from duramen.client.consumer import Consumer
 
-__all__ = ["FOREVER", "Bounds", "places"]
+__all__ = ["FOREVER", "Bounds", "check_places", "partitions_of", "places"]
 
 FOREVER: Final = 1 << 62
 """The end of what is followed."""
 
 Bounds = Mapping[TopicPartition, tuple[int, int]]
 """The first offset of each partition and the one after its last."""
+
+
+def partitions_of(topic: Topic, partition: int | None) -> list[TopicPartition]:
+    """That partition, or all. Raises StreamNotFound."""
+    if partition is not None and partition not in topic.leaders:
+        raise StreamNotFound(f"stream {topic.name} has no partition {partition}; it has {len(topic.leaders)}")
+    return [TopicPartition(topic.name, index) for index in (topic.leaders if partition is None else [partition])]
+
+
+def check_places(firsts: Mapping[TopicPartition, int], bounds: Bounds) -> None:
+    """Raise OffsetOutOfRange unless reading may begin at each of these offsets."""
+    for at, (start, end) in bounds.items():
+        if not start <= firsts[at] <= end:
+            raise OffsetOutOfRange(f"{at} has the offsets {start} to {end - 1}, not {firsts[at]}")
 
 
 def places(consumer: Consumer, position: Position, bounds: Bounds) -> dict[TopicPartition, int]:

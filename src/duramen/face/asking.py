@@ -5,8 +5,9 @@ A program is a generator that yields questions and is sent the JSON that comes b
 
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
+from duramen.client.http import path_of
 from duramen.face.values import (
     GroupDetails,
     GroupInfo,
@@ -49,10 +50,6 @@ class Question(NamedTuple):
 Program: TypeAlias = Generator[Question, Any, _T]
 
 
-def _path(collection: str, name: str) -> str:
-    return f"/v1/{collection}/{quote(name, safe='')}"
-
-
 def _listed(collection: str, type_: type[_T], **query: str) -> Program[list[_T]]:
     """Everything in a collection, however many pages it has."""
     found: list[_T] = []
@@ -91,7 +88,7 @@ def create_stream(
 
 def describe_stream(name: str) -> Program[StreamInfo]:
     """A stream."""
-    return value_of((yield Question("GET", _path("streams", name))), StreamInfo)
+    return value_of((yield Question("GET", path_of("streams", name))), StreamInfo)
 
 
 def alter_stream(
@@ -101,12 +98,12 @@ def alter_stream(
     change: dict[str, object] = {"config": dict(config or {})}
     if partitions is not None:
         change["partitions"] = partitions
-    return value_of((yield Question("PATCH", _path("streams", name), change)), StreamInfo)
+    return value_of((yield Question("PATCH", path_of("streams", name), change)), StreamInfo)
 
 
 def delete_stream(name: str) -> Program[None]:
     """Remove a stream."""
-    yield Question("DELETE", _path("streams", name))
+    yield Question("DELETE", path_of("streams", name))
 
 
 def list_groups() -> Program[list[GroupInfo]]:
@@ -116,7 +113,7 @@ def list_groups() -> Program[list[GroupInfo]]:
 
 def describe_group(group: str) -> Program[GroupDetails]:
     """A consumer group."""
-    return value_of((yield Question("GET", _path("groups", group))), GroupDetails)
+    return value_of((yield Question("GET", path_of("groups", group))), GroupDetails)
 
 
 def reset_group(
@@ -128,10 +125,10 @@ def reset_group(
         wish["streams"] = list(streams)
     if partition is not None:
         wish["partition"] = partition
-    answer = yield Question("POST", f"{_path('groups', group)}/offsets", wish)
+    answer = yield Question("POST", path_of("groups", group) + "/offsets", wish)
     return value_of(value_of(answer, dict[str, Any]).get("offsets"), list[OffsetChange])
 
 
 def delete_group(group: str) -> Program[None]:
     """Remove a consumer group."""
-    yield Question("DELETE", _path("groups", group))
+    yield Question("DELETE", path_of("groups", group))

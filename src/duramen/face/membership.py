@@ -11,7 +11,7 @@ from duramen.client.cluster import Cluster, TopicPartition
 from duramen.client.coordinator import Coordinator
 from duramen.client.group import Member
 from duramen.codec.kafka.versions import ApiKey
-from duramen.face.places import Span, partitions_of, spans
+from duramen.face.places import Span, find_stream, spans
 from duramen.face.reading import Reader, Wanted
 from duramen.face.records import Batch
 
@@ -43,7 +43,7 @@ class GroupReader(Reader):
         self.commit()
         if not self._member.heartbeat():
             if not self._ends:
-                partitions_of(self._consumer, self._wanted.stream, None)  # a stream that is not there is said at once
+                find_stream(self._cluster, self._wanted.stream)  # a stream that is not there is said at once
             self._member.join()
             self._spans = None
         return super().next()

@@ -1,17 +1,16 @@
 """Where reading begins and ends: what users say about it, as offsets of each partition."""
 
 import time
-from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeAlias
 
-from duramen.base.errors import OffsetOutOfRange, RequestInvalid, StreamNotFound
+from duramen.base.errors import RequestInvalid, StreamNotFound
 from duramen.base.positions import At, Last, Position, Since, parse_position
-from duramen.client.cluster import Cluster, TopicPartition
+from duramen.client.cluster import Cluster, Topic, TopicPartition
 from duramen.client.consumer import Consumer
-from duramen.client.places import FOREVER, places
+from duramen.client.places import FOREVER, check_places, places
 
-__all__ = ["Span", "Where", "find_stream", "parse_where", "partitions_of", "spans", "text_of"]
+__all__ = ["Span", "Where", "find_stream", "parse_where", "spans", "text_of"]
 
 Where: TypeAlias = str | int | datetime
 """start, end, an offset, -N for the last N of each partition, @TIME as the command line has it, or a datetime."""
@@ -50,20 +49,12 @@ def text_of(where: Where, name: str) -> str:
             return named
 
 
-def find_stream(cluster: Cluster, name: str) -> Collection[int]:
-    """A stream's partitions. Raises StreamNotFound saying how to make it."""
+def find_stream(cluster: Cluster, name: str) -> Topic:
+    """A stream by its name. Raises StreamNotFound saying how to make it."""
     try:
-        return cluster.topic(name).leaders.keys()
+        return cluster.topic(name)
     except StreamNotFound as error:
         raise StreamNotFound(f"{error}; client.streams.create({name!r}) makes one") from None
-
-
-def partitions_of(consumer: Consumer, stream: str, partition: int | None) -> list[TopicPartition]:
-    """That partition, or all. Raises StreamNotFound."""
-    there = list(find_stream(consumer.cluster, stream))
-    if partition is not None and partition not in there:
-        raise StreamNotFound(f"stream {stream} has no partition {partition}; it has {len(there)}")
-    return [TopicPartition(stream, index) for index in (there if partition is None else [partition])]
 
 
 def spans(
@@ -76,7 +67,5 @@ def spans(
     bounds = consumer.bounds(wanted)
     firsts = places(consumer, first, bounds)
     ends = dict.fromkeys(wanted, FOREVER) if end is None else places(consumer, end, bounds)
-    for at, (low, high) in bounds.items():
-        if not low <= firsts[at] <= high:
-            raise OffsetOutOfRange(f"{at} has the offsets {low} to {high - 1}, not {firsts[at]}")
+    check_places(firsts, bounds)
     return {at: Span(firsts[at], ends[at]) for at in wanted}

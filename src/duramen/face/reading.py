@@ -10,8 +10,9 @@ from duramen.client.cluster import Cluster, TopicPartition
 from duramen.client.consumer import Consumer
 from duramen.client.fetched import Fetched
 from duramen.client.interrupt import Interrupt
+from duramen.client.places import partitions_of
 from duramen.codec.batch import CONTROL, batches
-from duramen.face.places import Span, Where, parse_where, partitions_of, spans
+from duramen.face.places import Span, Where, find_stream, parse_where, spans
 from duramen.face.records import Batch
 
 __all__ = ["Reader", "Wanted", "wanted"]
@@ -82,7 +83,7 @@ class Reader:
         """Let the node know what is done with, for those who keep count."""
 
     def _begin(self) -> None:
-        partitions = partitions_of(self._consumer, self._wanted.stream, self._wanted.partition)
+        partitions = partitions_of(find_stream(self._cluster, self._wanted.stream), self._wanted.partition)
         self._start(spans(self._consumer, partitions, self._wanted.first, self._wanted.end))
 
     def _start(self, spans: dict[TopicPartition, Span]) -> None:

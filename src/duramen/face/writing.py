@@ -9,6 +9,7 @@ from typing import Final
 from duramen.base.errors import ClientClosed, DuramenError, RequestInvalid, StreamNotFound
 from duramen.client.cluster import Cluster, TopicPartition
 from duramen.client.interrupt import Interrupt
+from duramen.client.places import partitions_of
 from duramen.client.producer import Producer, Stretch
 from duramen.codec.compression import CODECS
 from duramen.face.places import find_stream
@@ -153,12 +154,12 @@ class Writer:
     def _check(self, stream: str, partitions: set[int]) -> None:
         if self._cluster is None:
             raise ClientClosed("the client was closed")
-        there = find_stream(self._cluster, stream)
-        if not partitions <= set(there):
+        topic = find_stream(self._cluster, stream)
+        if not partitions <= topic.leaders.keys():
             self._cluster.forget([stream])
-            there = find_stream(self._cluster, stream)
-        for partition in sorted(partitions - set(there)):
-            raise StreamNotFound(f"stream {stream} has no partition {partition}; it has {len(there)}")
+            topic = find_stream(self._cluster, stream)
+        for partition in sorted(partitions):
+            partitions_of(topic, partition)
 
     def _of(self, stretch: Stretch) -> list[_Slot]:
         start = (stretch.sequence - self._starts[stretch.at]) % _SEQUENCES
