@@ -2,7 +2,7 @@
 
 import pytest
 
-from duramen.testing.broker import ManualBroker
+from duramen.sim.broker import ManualBroker
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from duramen.base.errors import UnknownMember
 from duramen.broker.coordinator import CommitMember
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
-from duramen.testing.broker import Answer, ManualBroker
+from duramen.sim.broker import Answer, ManualBroker
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ from duramen.groups.records import (
     partition_for,
 )
 from duramen.groups.values import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
+from duramen.sim.broker import Answer, ManualBroker
 from duramen.storage.log import Log
-from duramen.testing.broker import Answer, ManualBroker
 
 SIMPLE = CommitMember("", None, -1)
 MINUTE_MS = 60_000

@@ -15,7 +15,7 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import Lane
 from duramen.broker.fetching import Fetched, Wanted
-from duramen.testing.broker import Answer, ManualBroker
+from duramen.sim.broker import Answer, ManualBroker
 
 LANES: tuple[Lane, ...] = ("sync", "disk", "read")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from duramen.broker.gaps import OpenGap
 from duramen.controller.decisions import Definition
 from duramen.controller.state import Gap
-from duramen.testing.broker import Answer, ManualBroker
+from duramen.sim.broker import Answer, ManualBroker
 
 _CAUSES = ("restart", "reconnect", "slow consumer")
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from duramen.broker.coordinator import CommitMember
 from duramen.broker.lag import lag_of
 from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.sim.broker import Answer, ManualBroker
 from duramen.storage.index import BLOCK_BYTES
 from duramen.storage.log import Log
-from duramen.testing.broker import Answer, ManualBroker
 
 _STRANGER = CommitMember("", None, -1)
 

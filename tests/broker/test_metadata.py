@@ -13,7 +13,7 @@ from duramen.base.errors import (
 from duramen.base.ids import shard_of
 from duramen.codec.batch import NewRecord, encode
 from duramen.controller.decisions import PRODUCER_ID_BLOCK, Definition
-from duramen.testing.broker import Answer, ManualBroker
+from duramen.sim.broker import Answer, ManualBroker
 
 
 def creating(hand: ManualBroker, name: str, partitions: int = 1, *, idempotent: bool = False) -> Answer[None]:

@@ -3,7 +3,7 @@
 import pytest
 
 from duramen.base.errors import LogDamaged
-from duramen.testing.broker import ManualBroker
+from duramen.sim.broker import ManualBroker
 
 METADATA = "logs/1/00000000000000000000.log"
 

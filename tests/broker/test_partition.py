@@ -25,7 +25,7 @@ from duramen.broker.partition import (
     Partition,
 )
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, seal
-from duramen.testing.broker import Answer, ManualBroker
+from duramen.sim.broker import Answer, ManualBroker
 
 
 def append(hand: ManualBroker, batch: bytearray, name: str = "a", partition: int = 0) -> Answer[int]:

@@ -8,7 +8,7 @@ from duramen.broker.coordinator import CommitMember
 from duramen.broker.resets import Move, Reset
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import JoinRequest, JoinResult
-from duramen.testing.broker import Answer, ManualBroker
+from duramen.sim.broker import Answer, ManualBroker
 
 _STRANGER = CommitMember("", None, -1)
 

@@ -6,7 +6,7 @@ from duramen.base.errors import GroupFull, MemberIdRequired
 from duramen.broker.coordinator import CommitMember, Leaving
 from duramen.broker.room import LARGEST_MEMBER_BYTES
 from duramen.groups.values import JoinRequest, JoinResult, SyncRequest, SyncResult
-from duramen.testing.broker import Answer, ManualBroker
+from duramen.sim.broker import Answer, ManualBroker
 
 _LIMIT = 128 << 20
 _ROOM = _LIMIT // 8

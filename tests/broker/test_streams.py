@@ -8,7 +8,7 @@ import pytest
 from duramen.base.errors import StreamNotFound
 from duramen.broker.streams import Stream
 from duramen.controller.decisions import Definition
-from duramen.testing.broker import Answer, ManualBroker
+from duramen.sim.broker import Answer, ManualBroker
 
 _MANY = 1000
 

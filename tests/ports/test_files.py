@@ -11,8 +11,8 @@ import pytest
 
 from duramen.base.ports import FileSystem
 from duramen.host import files as host_files
+from duramen.sim.disk import MemoryFileSystem
 from duramen.storage.io import write_all
-from duramen.testing.disk import MemoryFileSystem
 
 F_FULLFSYNC = 51
 LINUX_ONLY = ("RWF_NOWAIT", "fdatasync", "posix_fadvise", "posix_fallocate")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from duramen.base.ports import ViewStore
 from duramen.host.rocksdb import RocksViewStore
-from duramen.testing.views import MemoryViewStore
+from duramen.sim.views import MemoryViewStore
 
 
 @pytest.fixture(params=["rocksdb", "memory"])

@@ -8,7 +8,7 @@ import pytest
 
 from duramen.base.ports import Lane, Worker
 from duramen.host.worker import HostWorker
-from duramen.testing.clock import ManualWorker
+from duramen.sim.clock import ManualWorker
 
 
 class Harness(Protocol):

@@ -8,10 +8,10 @@ import pytest
 
 from duramen.base.errors import BatchTooLarge, DuramenError, NodeStopping, StorageFailed, StorageFull
 from duramen.codec.batch import NewRecord, check, encode
+from duramen.sim.disk import Interference
+from duramen.sim.store import StoreOnDoubles, expected_values
 from duramen.storage.log import LogConfig
 from duramen.storage.store import StoreLimits
-from duramen.testing.disk import Interference
-from duramen.testing.store import StoreOnDoubles, expected_values
 
 
 def fail(call: str, path_part: str, code: int) -> Interference:

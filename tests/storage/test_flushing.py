@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from duramen.base.ports import Lane
+from duramen.sim.store import Appended, StoreOnDoubles
 from duramen.storage.log import Log, LogConfig
 from duramen.storage.segment import Segment
 from duramen.storage.store import StoreLimits
-from duramen.testing.store import Appended, StoreOnDoubles
 
 LOGS = 2
 LANES: list[Lane] = ["sync", "disk"]

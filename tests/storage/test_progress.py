@@ -1,10 +1,10 @@
 """How far a recovery has got, in words."""
 
+from duramen.sim.store import StoreOnDoubles
 from duramen.storage.handles import Handles
 from duramen.storage.log import LogConfig
 from duramen.storage.progress import RecoveryProgress
 from duramen.storage.recovery import recover
-from duramen.testing.store import StoreOnDoubles
 
 
 def test_words() -> None:

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import LogDamaged, OffsetOutOfRange
 from duramen.codec.batch import Header, batches, records
+from duramen.sim.store import StoreOnDoubles
 from duramen.storage.index import BLOCK_BYTES
 from duramen.storage.log import Log, LogConfig
 from duramen.storage.reader import Blocked, Slice
 from duramen.storage.scanning import scan_log
 from duramen.storage.store import StoreLimits
-from duramen.testing.store import StoreOnDoubles
 
 ROOMY = StoreLimits(
     wal_file_bytes=1 << 20, wal_max_bytes=16 << 20, pending_bytes=8 << 20, copy_bytes=8 << 20, copy_interval_ms=1000

@@ -5,11 +5,11 @@ import random
 import pytest
 
 from duramen.base.errors import DirectoryUnusable, LogDamaged
+from duramen.sim.disk import Crashed, MemoryFileSystem
+from duramen.sim.store import Appended, StoreOnDoubles, expected_values
 from duramen.storage.frames import FRAME_HEADER_BYTES
 from duramen.storage.log import Log, LogConfig
 from duramen.storage.store import StoreLimits
-from duramen.testing.disk import Crashed, MemoryFileSystem
-from duramen.testing.store import Appended, StoreOnDoubles, expected_values
 
 ONE_WAL_FILE = StoreLimits(
     wal_file_bytes=1 << 20, wal_max_bytes=8 << 20, pending_bytes=1 << 20, copy_bytes=1 << 20, copy_interval_ms=1000

@@ -7,11 +7,11 @@ import pytest
 
 from duramen.base.ids import METADATA_LOG_ID, METADATA_STREAM_ID
 from duramen.codec.batch import header
+from duramen.sim.disk import Crashed
+from duramen.sim.store import Appended, StoreOnDoubles, expected_values
 from duramen.storage.frames import find_generation
 from duramen.storage.log import LogConfig, LogKey
 from duramen.storage.recovery import wal_salt
-from duramen.testing.disk import Crashed
-from duramen.testing.store import Appended, StoreOnDoubles, expected_values
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=4000)
 

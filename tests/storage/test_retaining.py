@@ -5,8 +5,8 @@ import random
 import pytest
 
 from duramen.base.errors import OffsetOutOfRange
+from duramen.sim.store import StoreOnDoubles, expected_values
 from duramen.storage.log import LogConfig
-from duramen.testing.store import StoreOnDoubles, expected_values
 
 SEGMENT = 5000
 

@@ -7,11 +7,11 @@ import random
 import pytest
 
 from duramen.base.errors import StorageFailed
+from duramen.sim.disk import Crashed, MemoryFileSystem
+from duramen.sim.store import Appended, StoreOnDoubles, expected_values
 from duramen.storage.log import LogConfig
 from duramen.storage.reader import Blocked, Slice
 from duramen.storage.store import StoreLimits
-from duramen.testing.disk import Crashed, MemoryFileSystem
-from duramen.testing.store import Appended, StoreOnDoubles, expected_values
 
 WIDE = StoreLimits(
     wal_file_bytes=256 << 10, wal_max_bytes=4 << 20, pending_bytes=4 << 20, copy_bytes=4 << 20, copy_interval_ms=1000

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from duramen.base.ports import Lane
+from duramen.sim.store import Appended, StoreOnDoubles, expected_values
 from duramen.storage.log import Log, LogConfig
 from duramen.storage.store import StoreLimits
-from duramen.testing.store import Appended, StoreOnDoubles, expected_values
 
 LOGS = 3
 LANES: list[Lane] = ["sync", "disk", "read"]

@@ -7,6 +7,7 @@ import fcntl
 import importlib.util
 import os
 import pty
+import queue
 import shutil
 import signal
 import socket
@@ -273,23 +274,22 @@ class TestTool:
 
 
 class TestWhere:
-    def test_two_at_once_wait_for_each_other(self, tool: Any, capfd: pytest.CaptureFixture[str]) -> None:
-        began = threading.Event()
+    def test_two_at_once_wait_for_each_other(self, tool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        said: queue.Queue[str] = queue.Queue()
+        monkeypatch.setattr(tool, "print", lambda line, **_: said.put(line), raising=False)
 
         def second() -> None:
-            began.set()
             with tool.turnstile():
-                pass
+                said.put("through")
 
         with (tool.ROOT / "tools" / "install.py").open("rb") as first:
             fcntl.flock(first, fcntl.LOCK_EX)
-            waiting = threading.Thread(target=second)
+            waiting = threading.Thread(target=second, daemon=True)
             waiting.start()
-            began.wait()
-            until(lambda: "waiting for another `make` that installs here" in capfd.readouterr().out)
-            assert waiting.is_alive()
+            assert said.get(timeout=60) == "waiting for another `make` that installs here"
+            assert said.empty()
+        assert said.get(timeout=60) == "through"
         waiting.join(60)
-        assert not waiting.is_alive()
 
     def test_under_sudo_the_owner_of_the_checkout_installs(self, tool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         became: list[str] = []

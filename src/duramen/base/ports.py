@@ -1,6 +1,6 @@
 """What the layers from storage to broker ask of the outside: files, workers, clocks, randomness, views.
 
-`host` implements these with the real thing, `duramen.testing` in memory; both pass tests/ports, one
+`host` implements these with the real thing, `duramen.sim` in memory; both pass tests/ports, one
 conformance suite a port.
 
 Calls marked *plain* cannot block for long and are made where the caller runs. Calls marked *blocking* may

@@ -1,6 +1,4 @@
-"""For tests: `node`, a real node for those of users, and for our own tests doubles of the ports.
-
-The doubles: a disk in memory that can lose, tear and fail; a clock and a worker moved by hand.
+"""For tests of users: `node`, a real node.
 
 >>> with duramen.testing.node() as node, duramen.connect(node.server) as client:
 ...     client.streams.create("flights").name

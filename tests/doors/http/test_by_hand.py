@@ -20,7 +20,7 @@ from duramen.doors.http.problems import PartlyStored, answer_to_partly_stored
 from duramen.doors.http.producing import produce
 from duramen.doors.http.reading import Reading
 from duramen.doors.http.types import Place, RecordInfo, RecordsQuery, RecordWish
-from duramen.testing.broker import ManualBroker
+from duramen.sim.broker import ManualBroker
 
 T = TypeVar("T")
 

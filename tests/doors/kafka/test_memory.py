@@ -7,7 +7,7 @@ from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
 from duramen.base.units import MIB
 from duramen.doors.kafka.memory import RequestMemory
-from duramen.testing.clock import ManualClock
+from duramen.sim.clock import ManualClock
 
 _LIMIT = 100
 

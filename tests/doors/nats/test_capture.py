@@ -23,14 +23,14 @@ from duramen.codec.partitioner import partition_of
 from duramen.controller.decisions import Definition
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.recall import recall
+from duramen.sim.clock import ManualClock, ManualWorker, SeededRandomness
+from duramen.sim.disk import MemoryFileSystem
+from duramen.sim.views import MemoryViewStore
 from duramen.storage.directory import open_directory
 from duramen.storage.handles import Handles
 from duramen.storage.recovery import recover
 from duramen.storage.scanning import scan_log
 from duramen.storage.store import Store, StoreLimits
-from duramen.testing.clock import ManualClock, ManualWorker, SeededRandomness
-from duramen.testing.disk import MemoryFileSystem
-from duramen.testing.views import MemoryViewStore
 
 _LIMITS = StoreLimits(wal_file_bytes=4 << 20, wal_max_bytes=32 << 20, pending_bytes=8 << 20, copy_bytes=1 << 20)
 

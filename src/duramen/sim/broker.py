@@ -17,15 +17,15 @@ from duramen.broker.fetching import Fetched, Fetcher, Wanted
 from duramen.broker.streams import Stream
 from duramen.codec.batch import NewRecord, Record, batches, encode, records
 from duramen.controller.decisions import Definition
+from duramen.sim.clock import ManualClock, ManualWorker, SeededRandomness
+from duramen.sim.disk import MemoryFileSystem
+from duramen.sim.views import MemoryViewStore
 from duramen.storage.directory import Directory, open_directory
 from duramen.storage.handles import Handles
 from duramen.storage.reader import Slice
 from duramen.storage.recovery import recover
 from duramen.storage.scanning import read_slice
 from duramen.storage.store import Store, StoreLimits
-from duramen.testing.clock import ManualClock, ManualWorker, SeededRandomness
-from duramen.testing.disk import MemoryFileSystem
-from duramen.testing.views import MemoryViewStore
 
 __all__ = ["Answer", "ManualBroker"]
 

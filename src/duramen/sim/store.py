@@ -9,6 +9,8 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.codec.batch import NewRecord, Record, batches, check, encode, records
+from duramen.sim.clock import ManualClock, ManualWorker, SeededRandomness
+from duramen.sim.disk import MemoryFileSystem
 from duramen.storage.directory import Directory, open_directory
 from duramen.storage.handles import Handles
 from duramen.storage.log import Log, LogConfig, LogKey
@@ -16,8 +18,6 @@ from duramen.storage.reader import Blocked, Slice
 from duramen.storage.recovery import Recovered, recover
 from duramen.storage.scanning import read_slice
 from duramen.storage.store import Store, StoreLimits
-from duramen.testing.clock import ManualClock, ManualWorker, SeededRandomness
-from duramen.testing.disk import MemoryFileSystem
 
 __all__ = ["SMALL", "Appended", "StoreOnDoubles"]
 
