@@ -1,4 +1,4 @@
-"""`duramen log`: what lies in the files of a log, read without a node."""
+"""`duramen log dump`: the record batches of a segment, read without a node."""
 
 import mmap
 import os
@@ -39,16 +39,11 @@ class SegmentUnreadable(DuramenError):
     remedy = "Name a .log file of a data directory; of a damaged one, a node serves what lies around the damage."
 
 
-@click.group("log")
-def command() -> None:
-    """Look into the files of a log."""
-
-
-@command.command("dump")
+@click.command("dump")
 @click.argument("segment", type=click.Path(path_type=Path))
 @click.option("--records", "with_records", is_flag=True, help="Print each batch's records too.")
 @format_option
-def _dump(segment: Path, with_records: bool, format_: str) -> None:
+def command(segment: Path, with_records: bool, format_: str) -> None:
     """Print the record batches of SEGMENT, a .log file of a data directory; ends with 1 where one is damaged.
 
     A running node may be writing to it: what is not copied into it yet is not shown. JSON is one batch a line.

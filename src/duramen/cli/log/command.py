@@ -1,0 +1,32 @@
+"""`duramen log`: names of its commands."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Final
+
+import click
+
+__all__ = ["command"]
+
+_COMMANDS: Final[Mapping[str, str]] = {
+    "dump": "duramen.cli.log.dump",
+}
+
+
+class _LogCommands(click.Group):
+    """A group whose members are imported on demand: each module has its own as `command`."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, _: click.Context, name: str) -> click.Command | None:
+        module = _COMMANDS.get(name)
+        if module is None:
+            return None
+        found: click.Command = importlib.import_module(module).command
+        return found
+
+
+@click.command("log", cls=_LogCommands)
+def command() -> None:
+    """Look into the files of a log."""
