@@ -178,7 +178,8 @@ class Checkpointer:
         if self._copier.running:
             self._copier.when_idle(lambda _: self._copy(finishing, again=again))
             return
-        position = self._wal.end
+        # A stop that is asked for later than this must not make a cycle clean that does not cover what came before it.
+        position, clean = self._wal.end, self._clean
         states = [_snapshot(log) for log in self._node.each_log() if log.written]
 
         def copied(error: OSError | None) -> None:
@@ -187,7 +188,7 @@ class Checkpointer:
                 return
             # Only now is the CRC of each last block known up to the position that its state stands at.
             entries = [_encode(snapshot) for snapshot in states if not snapshot.log.deleted]
-            self._sync(position, entries, finishing, again=again)
+            self._sync(position, entries, finishing, clean=clean, again=again)
 
         self._copier.copy(copied)
 
@@ -197,6 +198,7 @@ class Checkpointer:
         entries: list[_Entry],
         finishing: list[Callable[[OSError | None], None]],
         *,
+        clean: bool,
         again: bool,
     ) -> None:
         unsynced, self._copier.unsynced = self._copier.unsynced, {}
@@ -209,7 +211,7 @@ class Checkpointer:
             self._node.next_log_id,
             position,
             position >> 32,
-            self._clean,
+            clean,
             [msgspec.Raw(entry.raw) for entry in entries],
         )
 

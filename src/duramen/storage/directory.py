@@ -97,8 +97,8 @@ def make_directories(files: FileSystem) -> None:
 
 
 def _create(files: FileSystem, randomness: Randomness) -> UUID:
+    # Nothing before the name that says whose it is: a start that ends here must not leave a directory of nobody's.
     directory_id = new_directory_id(randomness.token(16))
-    make_directories(files)
     file = files.open(_META + ".new", create=True)
     file.truncate(0)
     write_all(file, [msgspec.json.encode(_Meta(FORMAT, str(directory_id)))], 0)

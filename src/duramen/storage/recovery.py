@@ -278,7 +278,8 @@ class _Recovery:
             self._lost_epoch = max(self._lost_epoch, decode_takeover(frame.payload)[0])
         if frame.type is FrameType.APPEND:
             self._lost_epoch = max(self._lost_epoch, header(frame.payload).leader_epoch)
-            if log_id not in self._headless:
+            # Where nothing is damaged the log was deleted while the checkpoint was made that does not know it.
+            if self._believing and log_id not in self._headless:
                 self._headless.add(log_id)
                 self._find(f"the write-ahead log holds batches of log {log_id}, whose beginning is lost; left out")
 

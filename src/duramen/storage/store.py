@@ -281,6 +281,8 @@ class Store:
         takeover = Takeover(epoch, self._node_id, log.end_offset)
         log.takeovers.add(takeover)
         log.introduced = self._wal.stage(FrameType.TAKEOVER, log.id, encode_takeover(*takeover))
+        if log.durability == "os":
+            self._wal.flush()  # before the batch, which is read as soon as it lies in its segment
 
     def _roll_if_due(self, log: Log, size: int, head: Header, next_offset: int) -> None:
         active, config = log.active, log.config
@@ -303,7 +305,7 @@ class Store:
 
     def _when_acknowledged(self, log: Log, base_offset: int, done: AppendDone) -> None:
         """`done` once what was appended at `base_offset` before is acknowledged."""
-        if base_offset < log.synced_offset:
+        if base_offset < log.synced_offset and log.introduced <= self._wal.synced:
             done(base_offset, None)
         else:
             self._wal.wait(self._wal.end, partial(_acknowledge, done, base_offset))
@@ -359,7 +361,10 @@ class Store:
             if segment.volatile:
                 segment.volatile = False
                 self._copier.add(log, segment.size - segment.copied)
-        self._upkeep.checkpointer.request(partial(self._switched, log))
+        # Both generations of the checkpoint have to know what only the segments hold: the WAL never had it.
+        request = self._upkeep.checkpointer.request
+        switched = partial(self._switched, log)
+        request(lambda failure: request(switched) if failure is None else switched(failure))
 
     def _switched(self, log: Log, failure: OSError | None) -> None:
         if log.deleted:

@@ -1,0 +1,308 @@
+"""Bugs to be planted in the real storage, one at a time: the simulator has to find each of them.
+
+A bug is a few wrong lines in the place of a function or a method. What it takes the place of has to be there still
+with the same parameters: where it has changed, planting fails, and whoever changed it says what the bug is now.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, NamedTuple
+
+from duramen.base.ports import Buffer, File, FileSystem
+from duramen.storage import checkpoint, checkpointer, copier, frames, recovery, rewriting, syncing, wal
+from duramen.storage.checkpoint import Checkpoint
+from duramen.storage.copier import SegmentWrite, Written
+from duramen.storage.frames import Frame
+from duramen.storage.log import Log
+from duramen.storage.planning.recovery import FileScan, Verdict
+from duramen.storage.producers import ProducerTable
+from duramen.storage.recovery import Recovered
+from duramen.storage.upkeep import Upkeep
+from duramen.storage.view import Change, View
+from duramen.storage.wal import Wal
+
+__all__ = ["BUGS", "Bug", "Place", "planted"]
+
+Original = Callable[..., Any]
+
+
+class Place(NamedTuple):
+    """Where a bug is planted: the attribute `name` of a class or a module, and what makes the wrong one of it."""
+
+    owner: Any
+    name: str
+    wrong: Callable[[Original], Original]
+
+
+class Bug(NamedTuple):
+    """`words` are those of issue 5; `planted` says what is done, where that is not plain from them."""
+
+    name: str
+    words: str
+    places: tuple[Place, ...]
+    planted: str = ""
+
+
+def _replace(place: Place) -> Callable[[], None]:
+    """Plant one wrong function; returns what puts the right one back. Raises ValueError where it is another now."""
+    right = inspect.getattr_static(place.owner, place.name, None)
+    where = f"{place.owner.__name__}.{place.name}"
+    if not inspect.isfunction(right):
+        raise ValueError(f"{where} is no function any more: plant the bug where its work is done now")
+    wrong = place.wrong(right)
+    known, planned = (list(inspect.signature(function).parameters) for function in (right, wrong))
+    if known != planned:
+        raise ValueError(f"{where} has the parameters {known}, and the bug was made for {planned}")
+    setattr(place.owner, place.name, wrong)
+    return lambda: setattr(place.owner, place.name, right)
+
+
+@contextmanager
+def planted(bug: Bug | None) -> Iterator[None]:
+    """Run with a bug planted; with none, as it is."""
+    with ExitStack() as undo:
+        for place in bug.places if bug is not None else ():
+            undo.callback(_replace(place))
+        yield
+
+
+class _Behind:
+    """A port that does everything as the one behind it; made for one call that is to be left out."""
+
+    def __init__(self, behind: object) -> None:
+        self._behind = behind
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._behind, name)
+
+
+class _NamesUnsynced(_Behind):
+    def sync_directory(self, path: str) -> None:
+        """Left out."""
+
+
+class _Deaf(_Behind):
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        """Left out."""
+        del position
+        return sum(map(len, buffers))
+
+
+# -- the write-ahead log ----------------------------------------------------------------------------
+
+
+def _acknowledge_written(right: Original) -> Original:
+    def flush(self: Wal) -> None:
+        right(self)
+        synced, self.synced = self.synced, self._written
+        self._release_waiting(None)
+        self.synced = synced
+
+    return flush
+
+
+def _capture_late(right: Original) -> Original:
+    def _sync_done(self: Wal, result: tuple[int, float] | BaseException) -> None:
+        right(self, result if isinstance(result, BaseException) else (self._written, result[1]))
+
+    return _sync_done
+
+
+def _sync_again(right: Original) -> Original:
+    def _sync_job(self: Wal) -> tuple[int, float]:
+        try:
+            found: tuple[int, float] = right(self)
+        except OSError:
+            found = right(self)
+        return found
+
+    return _sync_job
+
+
+def _release_copied(right: Original) -> Original:
+    def _copied(self: Upkeep) -> None:
+        if not self.copier.pending_bytes:
+            self._wal.release(self._wal.end)
+        right(self)
+
+    return _copied
+
+
+def _any_generation(right: Original) -> Original:
+    def _decode(buffer: memoryview, place: int, generation: int, salt: int, origin: int = 0) -> Frame | None:
+        at = place - origin + 8
+        found = right(buffer, place, int.from_bytes(buffer[at : at + 4], "big"), salt, origin)
+        return None if found is None else found._replace(generation=generation)
+
+    return _decode
+
+
+def _write_once(_: Original) -> Original:
+    def write_all(file: File, buffers: Sequence[Buffer], position: int) -> None:
+        file.write([b"".join(buffers)], position)
+
+    return write_all
+
+
+# -- recovery ---------------------------------------------------------------------------------------
+
+
+def _untrimmed(_: Original) -> Original:
+    def _trim(self: Any) -> None:
+        """Bytes beyond the checkpointed position stay."""
+
+    return _trim
+
+
+def _bytes_believed(right: Original) -> Original:
+    def write_segment(files: FileSystem, write: SegmentWrite) -> Written:
+        path, end = write.path, write.position + sum(map(len, write.buffers))
+        if not files.exists(path + ".log") or files.open(path + ".log").size() < end:
+            written: Written = right(files, write)
+            return written
+        file, index_file = files.open(path + ".log"), files.open(path + ".index", create=True)
+        believed: Written = right(files, write._replace(file=_Deaf(file), index_file=index_file))
+        return believed._replace(file=file)
+
+    return write_segment
+
+
+def _end_at_first_bad(right: Original) -> Original:
+    def judge(scans: Sequence[FileScan], replay: int) -> Verdict:
+        verdict: Verdict = right(scans, replay)
+        return Verdict(verdict.damage[0][0], ()) if verdict.damage else verdict
+
+    return judge
+
+
+def _forget_producers(right: Original) -> Original:
+    def run(self: Any) -> Recovered:
+        recovered: Recovered = right(self)
+        for log in recovered.logs.values():
+            log.producers = ProducerTable()
+        return recovered
+
+    return run
+
+
+def _same_epoch(right: Original) -> Original:
+    def run(self: Any) -> Recovered:
+        recovered: Recovered = right(self)
+        used = [log.takeovers.latest_epoch for log in recovered.logs.values()]
+        return recovered._replace(node_epoch=max(used, default=recovered.node_epoch))
+
+    return run
+
+
+def _leave_uncut(_: Original) -> Original:
+    def _cut(self: Any, log: Log, end_offset: int) -> None:
+        """The batches behind `end_offset` stay."""
+
+    return _cut
+
+
+def _leave_undeleted(_: Original) -> Original:
+    def _delete(self: Any, log: Log) -> None:
+        """The log stays, with everything in it."""
+
+    return _delete
+
+
+# -- checkpoints and views --------------------------------------------------------------------------
+
+
+def _name_unsynced(right: Original) -> Original:
+    def write_checkpoint(files: FileSystem, number: int, checkpoint: Checkpoint) -> None:
+        right(_NamesUnsynced(files), number, checkpoint)
+
+    return write_checkpoint
+
+
+def _position_first(right: Original) -> Original:
+    def apply(self: View, log: Log, next_offset: int, changes: Sequence[Change]) -> None:
+        right(self, log, next_offset, ())
+        right(self, log, next_offset, changes)
+
+    return apply
+
+
+BUGS: Final = (
+    Bug(
+        "acknowledge-before-sync",
+        "acknowledge before sync",
+        (Place(Wal, "flush", _acknowledge_written),),
+    ),
+    Bug(
+        "acknowledge-later-writes",
+        "acknowledge what was written after the sync began",
+        (Place(Wal, "_sync_done", _capture_late),),
+        "what is covered is noted when the sync has ended, not before it begins",
+    ),
+    Bug(
+        "retry-sync",
+        "retry a failed sync",
+        (Place(Wal, "_sync_job", _sync_again),),
+    ),
+    Bug(
+        "skip-directory-sync",
+        "skip the directory's sync after a rename",
+        (Place(checkpointer, "write_checkpoint", _name_unsynced), Place(recovery, "write_checkpoint", _name_unsynced)),
+    ),
+    Bug(
+        "recycle-before-sync",
+        "recycle a WAL file before its segments are synced",
+        (Place(Upkeep, "_copied", _release_copied),),
+        "files of the WAL are free once everything in them is copied",
+    ),
+    Bug(
+        "old-frames",
+        "take a recycled file's old frames for new",
+        (Place(frames, "_decode", _any_generation),),
+    ),
+    Bug(
+        "believe-unsynced-bytes",
+        "believe bytes of a segment beyond its synced position",
+        (
+            Place(recovery._Recovery, "_trim", _untrimmed),
+            Place(recovery, "write_segment", _bytes_believed),
+        ),
+        "recovery does not write again what a segment's file is long enough for",
+    ),
+    Bug(
+        "cut-at-first-bad",
+        "cut at the first bad CRC",
+        (Place(recovery, "judge", _end_at_first_bad),),
+    ),
+    Bug(
+        "drop-producers",
+        "drop producer state on restart",
+        (Place(recovery._Recovery, "run", _forget_producers),),
+    ),
+    Bug(
+        "reuse-epoch",
+        "reuse an epoch after a restart",
+        (Place(recovery._Recovery, "run", _same_epoch),),
+    ),
+    Bug(
+        "replay-truncated",
+        "replay a batch of a truncated log",
+        (Place(recovery._Recovery, "_cut", _leave_uncut),),
+    ),
+    Bug(
+        "replay-deleted",
+        "replay a batch of a deleted log",
+        (Place(recovery._Recovery, "_delete", _leave_undeleted),),
+    ),
+    Bug(
+        "position-before-rows",
+        "advance a view's position before its rows",
+        (Place(View, "apply", _position_first),),
+        "two batches where there is one: the position, then the rows",
+    ),
+    Bug(
+        "ignore-short-write",
+        "ignore a short write",
+        tuple(Place(module, "write_all", _write_once) for module in (checkpoint, copier, rewriting, syncing, wal)),
+    ),
+)

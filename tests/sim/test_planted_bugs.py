@@ -1,0 +1,238 @@
+"""Each planted bug breaks a promise: a short story goes well as it is, and badly with the bug.
+
+So a simulator that does not find one of them is too weak; see test_planted.py for the hunt.
+"""
+
+import errno
+import os
+import random
+from collections.abc import Callable
+
+import pytest
+from tests.sim.planted import BUGS, Bug, Place, planted
+
+from duramen.base.errors import DuramenError
+from duramen.sim.clock import ManualWorker
+from duramen.sim.store import SMALL, Appended, StoreOnDoubles, expected_values
+from duramen.sim.views import MemoryViewStore
+from duramen.storage.log import Log
+from duramen.storage.view import View
+
+Story = Callable[[], None]
+
+
+def bug_of(name: str) -> Bug:
+    return next(bug for bug in BUGS if bug.name == name)
+
+
+def kept(doubles: StoreOnDoubles, *appends: Appended) -> None:
+    """What was acknowledged is there, and nothing else but what was not answered."""
+    acknowledged = [append for append in appends if append.acknowledged]
+    content = doubles.values(doubles.log())
+    assert content[: len(acknowledged)] == expected_values(acknowledged)
+
+
+def cut(doubles: StoreOnDoubles, end_offset: int) -> None:
+    errors: list[DuramenError | None] = []
+    doubles.store.truncate(doubles.log(), end_offset, doubles.store.node_epoch, errors.append)
+    doubles.settle()
+    assert errors == [None]
+
+
+def power_goes_before_the_sync() -> None:
+    doubles = StoreOnDoubles()
+    append = doubles.append(doubles.log(), b"first")
+    doubles.worker.run_soon()
+    doubles.crash()
+    kept(doubles, append)
+
+
+def a_batch_comes_during_a_sync() -> None:
+    doubles = StoreOnDoubles()
+    first = doubles.append(doubles.log(), b"first")
+    doubles.worker.run_soon()
+    deliver = doubles.worker.start("sync")
+    second = doubles.append(doubles.log(), b"second")
+    doubles.worker.run_soon()
+    deliver()
+    doubles.crash()
+    kept(doubles, first, second)
+
+
+def a_sync_fails_once() -> None:
+    doubles = StoreOnDoubles()
+    append = doubles.append(doubles.log(), b"first")
+    failures = [True]
+
+    def interfere(call: str, path: str, size: int) -> int:
+        if call == "sync" and path.startswith("wal/") and failures:
+            failures.clear()
+            doubles.files.drop(path)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return size
+
+    doubles.files.interfere = interfere
+    doubles.settle()
+    doubles.files.interfere = None
+    doubles.crash()
+    kept(doubles, append)
+
+
+def power_goes_after_checkpoints() -> None:
+    doubles = StoreOnDoubles()
+    appends = []
+    for _ in range(30):
+        appends.append(doubles.append(doubles.log(), bytes(20_000)))
+        doubles.advance(61_000)
+    doubles.crash()
+    assert doubles.findings == []
+    kept(doubles, *appends)
+
+
+def power_goes_after_copies() -> None:
+    doubles = StoreOnDoubles(SMALL._replace(wal_max_bytes=4 << 20))
+    appends = []
+    for _ in range(20):
+        appends.append(doubles.append(doubles.log(), bytes(20_000)))
+        doubles.advance(1_500)
+    doubles.crash()
+    kept(doubles, *appends)
+
+
+def power_goes_as_soon_as_it_is_back() -> None:
+    doubles = StoreOnDoubles()
+    appends = [doubles.append(doubles.log(), b"first")]
+    doubles.append(doubles.log(), b"to be cut off")
+    doubles.settle()
+    cut(doubles, 1)
+    appends += [doubles.append(doubles.log(), bytes(30_000)) for _ in range(3)]
+    doubles.settle()
+    doubles.restart()
+    doubles.crash()
+    kept(doubles, *appends)
+
+
+def a_part_of_a_copy_survives() -> None:
+    for seed in range(10):
+        doubles = StoreOnDoubles()
+        append = doubles.append(doubles.log(), random.Random(seed).randbytes(20_000))
+        doubles.advance(1_500)
+        doubles.crash(random.Random(seed))
+        kept(doubles, append)
+
+
+def one_frame_is_bad() -> None:
+    doubles = StoreOnDoubles()
+    for number in range(4):
+        doubles.append(doubles.log(), bytes([number]) * 100)
+        doubles.settle()
+    place = bytes(doubles.files.open("wal/000000.wal").read(0, 64 << 10)).find(b"\1" * 100)
+    doubles.files.corrupt("wal/000000.wal", place)
+    doubles.kill()
+    assert doubles.values(doubles.log(), 2) == [b"\2" * 100, b"\3" * 100]
+
+
+def a_batch_comes_again_after_a_restart() -> None:
+    doubles = StoreOnDoubles()
+    first = doubles.append(doubles.log(), b"once", producer=(1, 0, 0))
+    doubles.settle()
+    doubles.crash()
+    again = doubles.append(doubles.log(), b"once", producer=(1, 0, 0))
+    doubles.settle()
+    assert again.base_offset == first.base_offset
+
+
+def the_node_starts_again() -> None:
+    doubles = StoreOnDoubles()
+    epoch = doubles.store.node_epoch
+    doubles.append(doubles.log(), b"first")
+    doubles.settle()
+    doubles.crash()
+    assert doubles.store.node_epoch > epoch
+
+
+def power_goes_after_a_cut() -> None:
+    doubles = StoreOnDoubles()
+    first = doubles.append(doubles.log(), b"first")
+    doubles.append(doubles.log(), b"to be cut off")
+    doubles.settle()
+    cut(doubles, 1)
+    second = doubles.append(doubles.log(), b"second")
+    doubles.settle()
+    doubles.crash()
+    kept(doubles, first, second)
+
+
+def power_goes_after_a_deletion() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log()
+    doubles.append(log, b"first")
+    doubles.settle()
+    doubles.store.delete(log)
+    doubles.settle()
+    doubles.crash()
+    assert doubles.store.log(log.key) is None
+
+
+def power_goes_between_two_batches_of_a_view() -> None:
+    doubles = StoreOnDoubles()
+    append = doubles.append(doubles.log(), b"first")
+    doubles.settle()
+    for jobs in range(3):
+        worker, rows = ManualWorker(), MemoryViewStore()
+        View(rows, worker).apply(doubles.log(), 1, [(b"\1row", b"first")])
+        for _ in range(jobs):
+            worker.step("disk")
+        view = View(rows, ManualWorker())
+        assert append.acknowledged
+        assert (view.get(b"\1row") is not None) == (view.position(doubles.log()) == 1)
+
+
+def a_write_is_short() -> None:
+    doubles = StoreOnDoubles()
+    doubles.files.interfere = shorten
+    append = doubles.append(doubles.log(), random.Random(1).randbytes(2_000))
+    doubles.settle()
+    doubles.crash()
+    kept(doubles, append)
+
+
+def shorten(call: str, path: str, size: int) -> int:
+    return size - 1_000 if call == "write" and path.startswith("wal/") and size > 1_000 else size
+
+
+STORIES: dict[str, Story] = {
+    "acknowledge-before-sync": power_goes_before_the_sync,
+    "acknowledge-later-writes": a_batch_comes_during_a_sync,
+    "retry-sync": a_sync_fails_once,
+    "skip-directory-sync": power_goes_after_checkpoints,
+    "recycle-before-sync": power_goes_after_copies,
+    "old-frames": power_goes_as_soon_as_it_is_back,
+    "believe-unsynced-bytes": a_part_of_a_copy_survives,
+    "cut-at-first-bad": one_frame_is_bad,
+    "drop-producers": a_batch_comes_again_after_a_restart,
+    "reuse-epoch": the_node_starts_again,
+    "replay-truncated": power_goes_after_a_cut,
+    "replay-deleted": power_goes_after_a_deletion,
+    "position-before-rows": power_goes_between_two_batches_of_a_view,
+    "ignore-short-write": a_write_is_short,
+}
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_breaks_a_promise(bug: Bug) -> None:
+    story = STORIES[bug.name]
+    story()
+    with planted(bug), pytest.raises((AssertionError, DuramenError)):
+        story()
+    story()
+
+
+def test_a_bug_is_not_planted_where_its_place_has_changed() -> None:
+    places = {
+        "gone": Place(Log, "rolled", lambda right: right),
+        "another": Place(Log, "roll", lambda _: shorten),
+    }
+    for name, place in places.items():
+        with pytest.raises(ValueError, match=r"Log\.roll"), planted(Bug(name, "", (place,))):
+            pass

@@ -1,0 +1,119 @@
+"""Crashes in windows that are open for a moment: in a first start, a stop, a deletion, the beginning of a log."""
+
+import random
+
+import pytest
+
+from duramen.sim.disk import Crashed, MemoryFileSystem
+from duramen.sim.store import StoreOnDoubles, expected_values
+from duramen.storage.log import LogConfig
+
+
+def first_start(crash_at: int) -> MemoryFileSystem | None:
+    """A disk on which the first start ended in the call of that number; None where it has fewer."""
+    files = MemoryFileSystem()
+    files.crash_at = crash_at
+    try:
+        StoreOnDoubles(files=files)
+    except Crashed:
+        return files
+    return None
+
+
+@pytest.mark.parametrize("survives", ["nothing unsynced", "a part", "every write"])
+def test_a_crash_in_every_call_of_the_first_start(survives: str) -> None:
+    call = 1
+    while (files := first_start(call)) is not None:
+        files.crash_at = None
+        if survives == "every write":
+            files.locks.clear()
+        else:
+            files.crash(random.Random(call) if survives == "a part" else None)
+        doubles = StoreOnDoubles(files=files)
+        append = doubles.append(doubles.log(), b"first")
+        doubles.settle()
+        assert append.acknowledged
+        call += 1
+    assert call > 15
+
+
+def test_a_crash_in_a_stop_that_came_during_a_checkpoint() -> None:
+    disk_jobs = 0
+    stopped: list[OSError | None] = []
+    while not stopped:
+        doubles = StoreOnDoubles()
+        appends = [doubles.append(doubles.log(), b"copied")]
+        doubles.settle()
+        doubles.clock.advance(60_000)
+        doubles.deadlines.fire(doubles.clock.monotonic_ms())
+        for value in (b"covered by the checkpoint", b"not covered"):
+            appends.append(doubles.append(doubles.log(), value))
+            doubles.worker.run_soon()
+            doubles.worker.step("sync")
+            if value == b"covered by the checkpoint":
+                doubles.worker.step("disk")  # the copy; now the checkpoint begins
+        assert all(append.acknowledged for append in appends)
+        stopped.clear()
+        doubles.store.stop(stopped.append)
+        doubles.worker.run_soon()
+        for _ in range(disk_jobs):
+            doubles.worker.step("disk")
+        doubles.crash()
+        assert doubles.values(doubles.log()) == expected_values(appends)
+        disk_jobs += 1
+    assert disk_jobs > 3
+
+
+def test_a_log_that_is_deleted_during_a_checkpoint_is_not_taken_for_a_lost_one() -> None:
+    doubles = StoreOnDoubles()
+    log, other = doubles.log(), doubles.log(1)
+    appends = [doubles.append(log, b"first"), doubles.append(other, b"copied")]
+    doubles.settle()
+    doubles.clock.advance(60_000)
+    doubles.deadlines.fire(doubles.clock.monotonic_ms())
+    appends.append(doubles.append(other, b"to be copied"))
+    doubles.worker.step("disk")  # the copy; now the checkpoint begins
+    doubles.append(log, b"behind the checkpoint")
+    doubles.worker.run_soon()
+    doubles.worker.step("sync")
+    doubles.store.delete(log)
+    doubles.settle()
+    doubles.crash()
+    assert doubles.findings == []
+    assert doubles.store.log(log.key) is None
+    assert doubles.values(doubles.log(1)) == expected_values(appends[1:])
+
+
+def test_what_is_read_of_a_log_with_durability_os_survives_the_process_from_its_first_batch_on() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, LogConfig(durability="os"))
+    first = doubles.append(log, b"first", producer=(1, 0, 0))
+    again = doubles.append(log, b"first", producer=(1, 0, 0))
+    assert doubles.values(log) == [b"first"]
+    assert not first.decided
+    assert not again.decided
+    doubles.kill()
+    assert doubles.values(doubles.log()) == [b"first"]
+    doubles.settle()
+
+
+@pytest.mark.parametrize("durability", ["os", "memory"])
+@pytest.mark.parametrize("checkpoints", range(3))
+def test_either_checkpoint_knows_what_a_log_held_before_its_durability_changed(
+    durability: str, checkpoints: int
+) -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, LogConfig(durability=durability))
+    appends = [doubles.append(log, b"before")]
+    doubles.settle()
+    doubles.log(0, LogConfig(durability="sync"))
+    appends.append(doubles.append(log, b"after"))
+    doubles.settle()
+    for _ in range(checkpoints):
+        appends.append(doubles.append(log, b"later"))
+        doubles.advance(61_000)
+    newest = max(path for path in doubles.files.paths() if path.startswith("checkpoint-"))
+    doubles.files.corrupt(newest, 20)
+    doubles.crash()
+    assert len(doubles.findings) == 1
+    assert doubles.values(doubles.log()) == expected_values(appends)
