@@ -387,6 +387,24 @@ def test_a_wal_file_is_recycled_only_when_its_batches_lie_synced_in_segments() -
         assert doubles.values(doubles.log())[: len(acknowledged)] == expected_values(acknowledged)
 
 
+@pytest.mark.parametrize("size", [0, 1, 64, 5000])
+def test_a_file_of_the_wal_that_a_crash_left_half_made_is_made_again(size: int) -> None:
+    files = MemoryFileSystem()
+    files.make_directory("wal")
+    files.open("wal/000000.wal", create=True).truncate(size)
+    files.sync_directory("")
+    files.sync_directory("wal")
+    files.open("duramen.json", create=True).write(
+        [b'{"format":1,"directory_id":"01900000-0000-7000-8000-000000000000"}'], 0
+    )
+    doubles = StoreOnDoubles(files=files)
+    appends = [doubles.append(doubles.log(), b"%d" % number) for number in range(20)]
+    doubles.settle()
+    assert all(append.acknowledged for append in appends)
+    doubles.kill()
+    assert doubles.values(doubles.log()) == expected_values(appends)
+
+
 def test_bytes_of_a_segment_beyond_its_synced_position_are_no_evidence() -> None:
     doubles = StoreOnDoubles()
     doubles.append(doubles.log(), b"synced")

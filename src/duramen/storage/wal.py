@@ -119,12 +119,13 @@ class Wal:
     def start(self, existing: list[tuple[int, File, int]], generation: int) -> None:
         """Begin with the WAL files there are, as (slot, file, capacity), all of them free, in `generation`.
 
-        Those that the bound has no room for go: it was larger before. Blocking: for the start of a node, before
-        anything is served. Raises OSError.
+        Those that the bound has no room for go: it was larger before. So do those smaller than a file is made: a crash
+        has left them half made, or files were smaller before. Blocking: for the start of a node, before anything is
+        served. Raises OSError.
         """
         self._generation = generation - 1
         for slot, file, capacity in existing:
-            if self._total_bytes + capacity > self._max_bytes:
+            if capacity < self._file_bytes or self._total_bytes + capacity > self._max_bytes:
                 file.close()
                 self._files.unlink(wal_path(slot))
                 continue
