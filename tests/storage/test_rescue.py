@@ -223,7 +223,7 @@ def test_a_crash_in_every_call_of_a_rescue(prefixes: tuple[str, ...]) -> None:
         files = kept_files(doubles)
         for path in files:
             doubles.files.open(path).sync()
-        for directory in ("", "wal", *{path.rpartition("/")[0] for path in files}):
+        for directory in ("", "wal", "logs", *{path.rpartition("/")[0] for path in files}):
             doubles.files.sync_directory(directory)
         lose(doubles, *prefixes)
         doubles.files.crash_at = doubles.files.calls + call

@@ -1,16 +1,23 @@
-"""The FileSystem port in memory: what was not synced can be lost, the last write torn, and any call made to fail."""
+"""The FileSystem port in memory: what was not synced can be lost, the last write torn, and any call made to fail.
+
+What a power cut leaves, as ext4 and XFS may leave it: of each file an arbitrary subset of the pages that were not
+synced, and a size between the synced one and the last; of each directory an arbitrary subset of the names made,
+renamed and removed in it since it was synced, a rename as one step. Nothing orders one against another.
+"""
 
 import errno
 import os
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from duramen.base.ports import Buffer
 
-__all__ = ["Crashed", "Interference", "MemoryFile", "MemoryFileSystem"]
+__all__ = ["PAGE_BYTES", "Crashed", "Interference", "MemoryFile", "MemoryFileSystem"]
 
 PAGE_BYTES: Final = 4096
+
+_SHARES: Final = (0.0, 0.2, 0.5, 0.8, 1.0)  # of what was not synced, how much a power cut leaves
 
 
 class Crashed(BaseException):
@@ -20,27 +27,47 @@ class Crashed(BaseException):
 class _Inode:
     """A file's bytes as the operating system shows them, and as the disk has them."""
 
+    __slots__ = ("data", "dirty", "disk", "forgotten")
+
     def __init__(self) -> None:
         self.data = bytearray()
         self.disk = bytearray()
-        self.dirty: set[int] = set()  # pages that differ from the disk's
+        self.dirty: set[int] = set()  # pages that the next sync writes
+        self.forgotten = False  # whether pages that differ from the disk's pass for clean
 
     def write(self, data: bytes, position: int) -> None:
-        end = position + len(data)
+        first, end = min(position, len(self.data)), position + len(data)
         if end > len(self.data):
             self.data.extend(bytes(end - len(self.data)))
         self.data[position:end] = data
-        self.dirty.update(range(position // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES))
+        self.dirty.update(range(first // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES))
 
     def resize(self, size: int) -> None:
+        first = min(size, len(self.data))
         if size < len(self.data):
             del self.data[size:]
         else:
             self.data.extend(bytes(size - len(self.data)))
-        self.dirty.add(size // PAGE_BYTES)
+        self.dirty.update(range(first // PAGE_BYTES, size // PAGE_BYTES + 1))
 
     def sync(self) -> None:
-        self.disk[:] = self.data
+        for page in sorted(self.dirty):
+            self._write_back(page)
+        self.dirty.clear()
+        size = len(self.data)
+        del self.disk[size:]
+        self.disk.extend(bytes(size - len(self.disk)))
+
+    def _write_back(self, page: int) -> None:
+        start = page * PAGE_BYTES
+        piece = self.data[start : start + PAGE_BYTES]
+        if len(self.disk) < start:
+            self.disk.extend(bytes(start - len(self.disk)))
+        self.disk[start : start + len(piece)] = piece
+
+    def forget(self) -> None:
+        """Unsynced pages are given up, but read as they were for as long as the machine runs."""
+        self.forgotten = True
         self.dirty.clear()
 
     def drop(self) -> None:
@@ -51,18 +78,45 @@ class _Inode:
             self.data[start : start + size] = self.disk[start : start + size].ljust(size, b"\0")
         self.dirty.clear()
 
-    def crash(self, keep: Callable[[int], bool]) -> None:
-        """Only synced pages survive, and of the others those that `keep` says."""
-        survived = bytearray(self.disk)
-        for page in sorted(self.dirty):
-            if keep(page):
-                start = page * PAGE_BYTES
-                piece = self.data[start : start + PAGE_BYTES]
-                if len(survived) < start:
-                    survived.extend(bytes(start - len(survived)))
-                survived[start : start + len(piece)] = piece
-        self.data, self.disk = survived, bytearray(survived)
+    def crash(self, seed: random.Random | None, share: float, torn: tuple[int, int] | None) -> None:
+        """Only synced pages survive, and that share of the others; of the range `torn` only a beginning."""
+        disk, size = self.disk, len(self.data)
+        if not self.dirty and not self.forgotten and len(disk) == size:
+            return
+        if seed is None or share == 0.0:
+            size = len(disk)
+        else:
+            before = bytes(disk)
+            for page in sorted(self.dirty):
+                if share == 1.0 or seed.random() < share:
+                    self._write_back(page)
+            if torn is not None:
+                cut = seed.randint(*torn)
+                old = before[cut : torn[1]].ljust(torn[1] - cut, b"\0")
+                disk[cut : torn[1]] = old[: max(0, len(disk) - cut)]
+            size = self._surviving_size(seed, len(before), size, share)
+        del disk[size:]
+        disk.extend(bytes(size - len(disk)))
+        self.data, self.forgotten = bytearray(disk), False
         self.dirty.clear()
+
+    @staticmethod
+    def _surviving_size(seed: random.Random, synced: int, last: int, share: float) -> int:
+        if synced == last or share == 1.0:
+            return last
+        fate = seed.random()
+        if last < synced or fate < 0.7:
+            return last if fate < 0.4 else synced
+        return seed.randint(synced, last)
+
+
+class _NameChange(NamedTuple):
+    """What was done to a directory and is not synced."""
+
+    kind: Literal["file", "no file", "directory", "no directory"]
+    path: str
+    inode: _Inode | None = None
+    instead_of: str = ""  # the old name of a rename
 
 
 class MemoryFile:
@@ -86,6 +140,7 @@ class MemoryFile:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._system.free_bytes -= max(0, position + allowed - len(self._inode.data))
         self._inode.write(data[:allowed], position)
+        self._system.last_write = (self._inode, position, position + allowed)
         self._system.after("write", self._path)
         return allowed
 
@@ -100,13 +155,21 @@ class MemoryFile:
         return bytes(self._inode.data[position : position + size])
 
     def sync(self) -> None:
-        self._system.called("sync", self._path, 0)
+        try:
+            self._system.called("sync", self._path, 0)
+        except OSError:
+            if self._system.failed_sync == "drop":
+                self._inode.drop()
+            elif self._system.failed_sync == "forget":
+                self._inode.forget()
+            raise
         self._inode.sync()
         self._system.after("sync", self._path)
 
     def truncate(self, size: int) -> None:
         self._system.called("truncate", self._path, size)
         self._inode.resize(size)
+        self._system.after("truncate", self._path)
 
     def allocate(self, size: int) -> None:
         self._system.called("allocate", self._path, size)
@@ -116,6 +179,7 @@ class MemoryFile:
         self._system.free_bytes -= grown
         if size > len(self._inode.data):
             self._inode.resize(size)
+        self._system.after("allocate", self._path)
 
     def size(self) -> int:
         return len(self._inode.data)
@@ -141,7 +205,8 @@ class MemoryFileSystem:
     """A directory tree in memory.
 
     `calls` counts the calls that reach the disk; `crash_at` raises `Crashed` in the call of that number, after it
-    took effect. `interfere` may fail calls. `cold` makes every cached read miss.
+    took effect. `interfere` may fail calls, `happened` is told of each that took effect. `cold` makes every cached
+    read miss. `failed_sync` says what becomes of the pages that a failed sync was to write.
     """
 
     def __init__(self) -> None:
@@ -149,12 +214,16 @@ class MemoryFileSystem:
         self._disk_files: dict[str, _Inode] = {}
         self._directories: set[str] = {""}
         self._disk_directories: set[str] = {""}
+        self._changes: dict[str, list[_NameChange]] = {}  # by directory
         self.locks: set[str] = set()
         self.free_bytes = 1 << 40
         self.cold = False
         self.calls = 0
         self.crash_at: int | None = None
         self.interfere: Interference | None = None
+        self.happened: Callable[[str, str], None] | None = None
+        self.failed_sync: Literal["keep", "drop", "forget"] = "keep"
+        self.last_write: tuple[_Inode, int, int] | None = None
 
     def called(self, call: str, path: str, size: int) -> int:
         """Account for a call before it takes effect; returns how much of a write may happen."""
@@ -165,6 +234,11 @@ class MemoryFileSystem:
         self.calls += 1
         if self.crash_at is not None and self.calls >= self.crash_at:
             raise Crashed(f"{call} {path}")
+        if self.happened is not None:
+            self.happened(call, path)
+
+    def _changed(self, change: _NameChange) -> None:
+        self._changes.setdefault(change.path.rpartition("/")[0], []).append(change)
 
     # -- the port -----------------------------------------------------------------------------------
 
@@ -177,6 +251,7 @@ class MemoryFileSystem:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             self.called("create", path, 0)
             inode = self._files[path] = _Inode()
+            self._changed(_NameChange("file", path, inode))
             self.after("create", path)
         return MemoryFile(self, inode, path, read_only=read_only)
 
@@ -197,39 +272,53 @@ class MemoryFileSystem:
     def make_directory(self, path: str) -> None:
         parts = path.split("/")
         for count in range(1, len(parts) + 1):
-            self._directories.add("/".join(parts[:count]))
+            name = "/".join(parts[:count])
+            if name not in self._directories:
+                self.called("make_directory", name, 0)
+                self._directories.add(name)
+                self._changed(_NameChange("directory", name))
+                self.after("make_directory", name)
 
     def rename(self, old: str, new: str) -> None:
         self.called("rename", old, 0)
         if old not in self._files:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
-        self._files[new] = self._files.pop(old)
+        inode = self._files[new] = self._files.pop(old)
+        self._changed(_NameChange("file", new, inode, old))
         self.after("rename", new)
 
     def unlink(self, path: str) -> None:
         if path in self._files:
             self.called("unlink", path, 0)
-            del self._files[path]
+            inode = self._files.pop(path)
+            self._changed(_NameChange("no file", path))
+            self.free_bytes += len(inode.data)
             self.after("unlink", path)
 
     def remove_directory(self, path: str) -> None:
         for name in [name for name in self._files if name.startswith(f"{path}/")]:
             self.unlink(name)
-        self._directories = {name for name in self._directories if name != path and not name.startswith(f"{path}/")}
+        gone = sorted(name for name in self._directories if name == path or name.startswith(f"{path}/"))
+        for name in reversed(gone):
+            self._directories.discard(name)
+            self._changed(_NameChange("no directory", name))
 
     def sync_directory(self, path: str) -> None:
         self.called("sync_directory", path, 0)
-        prefix = f"{path}/" if path else ""
-
-        def inside(name: str) -> bool:
-            return name.startswith(prefix) and "/" not in name.removeprefix(prefix) and name != path
-
-        for name in [name for name in self._disk_files if inside(name) and name not in self._files]:
-            del self._disk_files[name]
-        self._disk_files.update({name: inode for name, inode in self._files.items() if inside(name)})
-        self._disk_directories = {name for name in self._disk_directories if not inside(name)}
-        self._disk_directories |= {name for name in self._directories if inside(name)}
+        for change in self._changes.pop(path, ()):
+            self._apply(change)
         self.after("sync_directory", path)
+
+    def _apply(self, change: _NameChange) -> None:
+        if change.kind == "directory":
+            self._disk_directories.add(change.path)
+        elif change.kind == "no directory":
+            self._disk_directories.discard(change.path)
+        elif change.inode is None:
+            self._disk_files.pop(change.path, None)
+        else:
+            self._disk_files.pop(change.instead_of, None)
+            self._disk_files[change.path] = change.inode
 
     def lock(self, path: str) -> _MemoryLock | None:
         if path in self.locks:
@@ -241,24 +330,39 @@ class MemoryFileSystem:
 
     def crash(self, seed: random.Random | None = None) -> None:
         """Lose the power: of what was not synced nothing survives, or what `seed` draws, page by page, name by name."""
+        self.end_process()
+        names_share, pages_share, torn = 0.0, 0.0, None
+        if seed is not None:
+            names_share, pages_share = seed.choice(_SHARES), seed.choice(_SHARES)
+            torn = self.last_write if seed.random() < 0.5 else None
+        inodes = {id(inode): inode for inode in self._files.values()}
+        for inode in self._disk_files.values():
+            inodes.setdefault(id(inode), inode)
+        for inode in inodes.values():
+            inode.crash(seed, pages_share, torn[1:] if torn is not None and torn[0] is inode else None)
+        for changes in self._changes.values():
+            for change in changes:
+                if seed is not None and seed.random() < names_share:
+                    self._apply(change)
+        self._changes.clear()
+        self._prune()
+        self._files, self._directories = dict(self._disk_files), set(self._disk_directories)
+        self.last_write = None
+
+    def _prune(self) -> None:
+        """What lies in a directory whose own name did not survive is not found any more."""
+        for name in sorted(self._disk_directories):
+            if name and name.rpartition("/")[0] not in self._disk_directories:
+                self._disk_directories.discard(name)
+        for path in [path for path in self._disk_files if path.rpartition("/")[0] not in self._disk_directories]:
+            del self._disk_files[path]
+
+    def end_process(self) -> None:
+        """The process is killed: its locks go, what it wrote stays."""
         self.crash_at = None
         self.interfere = None
+        self.happened = None
         self.locks.clear()
-        names = set(self._files) | set(self._disk_files)
-        survived: dict[str, _Inode] = {}
-        for name in sorted(names):
-            now, synced = self._files.get(name), self._disk_files.get(name)
-            inode = now if seed is not None and now is not synced and seed.random() < 0.5 else synced
-            if inode is not None:
-                survived[name] = inode
-        directories = set(self._disk_directories)
-        for name in survived:
-            parts = name.split("/")
-            directories |= {"/".join(parts[:count]) for count in range(1, len(parts))}
-        for inode in {id(inode): inode for inode in (*self._files.values(), *self._disk_files.values())}.values():
-            inode.crash(lambda _: seed is not None and seed.random() < 0.5)
-        self._files, self._disk_files = survived, dict(survived)
-        self._directories, self._disk_directories = directories, set(directories)
 
     def drop(self, path: str) -> None:
         """What an operating system may do when a sync fails: give up a file's unsynced pages and call them clean."""
@@ -271,6 +375,16 @@ class MemoryFileSystem:
         for content in (inode.data, inode.disk):
             if position < len(content):
                 content[position] ^= flip
+
+    def content(self, path: str) -> bytes:
+        """A file's bytes, without a call that counts."""
+        return bytes(self._files[path].data)
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Give a file other bytes, in memory and on disk: cut, or as they were some time ago."""
+        inode = self._files[path]
+        inode.data, inode.disk = bytearray(content), bytearray(content)
+        inode.dirty.clear()
 
     def paths(self) -> list[str]:
         """Every file there is."""
