@@ -3,9 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.storage.frames import FRAME_HEADER_BYTES, Bad, Frame, FrameType, encode, find_generation, scan
+from duramen.sim.disk import MemoryFileSystem
+from duramen.storage import frames
+from duramen.storage.frames import FRAME_HEADER_BYTES, Bad, Frame, FrameType, encode, find_generation
 
 SALT = 77
+WINDOWS = (1, 7, 64, 1 << 20)
 PAYLOADS = st.lists(st.binary(max_size=60), min_size=1, max_size=8)
 
 
@@ -17,18 +20,31 @@ def file_of(payloads: list[bytes], generation: int, size: int = 0) -> bytes:
     return bytes(out).ljust(size, b"\0")
 
 
+def scan(content: bytes, generation: int, salt: int) -> list[Frame | Bad]:
+    """What is found, which is the same however much of the file is read at once."""
+    files = MemoryFileSystem()
+    files.make_directory("")
+    file = files.open("wal", create=True)
+    file.write([content], 0)
+    one, *others = (list(frames.scan(file, generation, salt, window_bytes=size)) for size in WINDOWS)
+    assert all(other == one for other in others)
+    return one
+
+
 def sound(content: bytes, generation: int) -> list[bytes]:
     return [bytes(item.payload) for item in scan(content, generation, SALT) if isinstance(item, Frame)]
 
 
 @given(PAYLOADS, st.integers(1, 2**32 - 1))
 def test_frames_are_found_in_order_with_what_they_carry(payloads: list[bytes], generation: int) -> None:
-    found = list(scan(file_of(payloads, generation), generation, SALT))
+    found = scan(file_of(payloads, generation), generation, SALT)
     assert all(isinstance(item, Frame) for item in found)
-    frames = [item for item in found if isinstance(item, Frame)]
-    assert [bytes(frame.payload) for frame in frames] == payloads
-    assert [frame.log_id for frame in frames] == [frame.vouched for frame in frames] == list(range(len(payloads)))
-    assert [frame.end for frame in frames[:-1]] == [frame.place for frame in frames[1:]]
+    sound_ones = [item for item in found if isinstance(item, Frame)]
+    assert [bytes(frame.payload) for frame in sound_ones] == payloads
+    assert (
+        [frame.log_id for frame in sound_ones] == [frame.vouched for frame in sound_ones] == list(range(len(payloads)))
+    )
+    assert [frame.end for frame in sound_ones[:-1]] == [frame.place for frame in sound_ones[1:]]
     assert find_generation(file_of(payloads, generation), SALT) == generation
 
 

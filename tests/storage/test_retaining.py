@@ -92,10 +92,15 @@ def test_memory_is_bounded_and_nothing_survives() -> None:
 
 @pytest.mark.parametrize("before", ["sync", "os", "memory"])
 @pytest.mark.parametrize("after", ["sync", "os", "memory"])
-def test_a_change_of_durability_takes_effect_at_a_roll_after_all_before_it_is_synced(before: str, after: str) -> None:
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_a_change_of_durability_takes_effect_at_a_roll_after_all_before_it_is_synced(
+    before: str, after: str, *, checkpointed: bool
+) -> None:
     doubles = StoreOnDoubles()
     first = [doubles.append(doubles.log(0, LogConfig(durability=before)), b"%d" % number) for number in range(20)]
     doubles.settle()
+    if checkpointed:
+        doubles.advance(60_000)  # a checkpoint
     log = doubles.log(0, LogConfig(durability=after))
     second = [doubles.append(log, b"%d" % number) for number in range(20, 40)]
     doubles.settle()

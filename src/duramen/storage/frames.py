@@ -13,7 +13,7 @@ A frame, big-endian:
     33  …       payload
 
 A *WAL position* is `generation << 32 | place`: one integer that orders all frames ever written.
-Pure functions on bytes; `walk` alone reads a file.
+Pure functions on bytes; `scan` and `walk` alone read a file.
 """
 
 import errno
@@ -34,6 +34,7 @@ _WINDOW_BYTES: Final = 1024 * 1024
 _HEADER = struct.Struct(">IIIIQBQ")
 _CRC = struct.Struct(">I")
 _COVERED = struct.Struct(">IIIQBQ")
+_MARK_AT: Final = 8  # where in a frame the generation stands
 
 
 class FrameType(IntEnum):
@@ -100,22 +101,53 @@ def _decode(buffer: memoryview, place: int, generation: int, salt: int, origin: 
     return Frame(generation, place, vouched, known, log_id, buffer[at + FRAME_HEADER_BYTES : end])
 
 
-def scan(buffer: Buffer, generation: int, salt: int) -> Iterator[Frame | Bad]:
-    """What a WAL file of that generation holds, in order of place; ends with the last sound frame or one Bad.
+class _Windows:
+    """A file read about a window at a time, so that a large one is never in memory as a whole."""
 
-    A Bad at the end that reaches to the end of the file is the unused rest, a torn tail, or both.
+    def __init__(self, file: File, end: int, window_bytes: int) -> None:
+        self._file = file
+        self._window_bytes = window_bytes
+        self._origin = 0
+        self._window = memoryview(b"")
+        self.end = end
+
+    def at(self, place: int, size: int) -> memoryview:
+        """`size` bytes at `place`; fewer where the file ends."""
+        size = min(size, self.end - place)
+        if not self._origin <= place <= place + size <= self._origin + len(self._window):
+            self._origin = place
+            self._window = memoryview(self._file.read(place, min(max(size, self._window_bytes), self.end - place)))
+        return self._window[place - self._origin : place - self._origin + size]
+
+    def frame(self, place: int, generation: int, salt: int) -> Frame | None:
+        """The sound frame at `place`."""
+        head = self.at(place, FRAME_HEADER_BYTES)
+        if len(head) < FRAME_HEADER_BYTES:
+            return None
+        _, size, found_generation, found_place, *_ = _HEADER.unpack(head)
+        if found_generation != generation or found_place != place or place + FRAME_HEADER_BYTES + size > self.end:
+            return None
+        return _decode(self.at(place, FRAME_HEADER_BYTES + size), place, generation, salt, place)
+
+
+def scan(
+    file: File, generation: int, salt: int, *, end: int | None = None, window_bytes: int = _WINDOW_BYTES
+) -> Iterator[Frame | Bad]:
+    """What a WAL file of that generation holds before the place `end`, in order of place.
+
+    Ends with the last sound frame or one Bad; a Bad that reaches to the end of the file is the unused rest, a torn
+    tail, or both. Blocking: reads `window_bytes` or a frame at once. Raises OSError.
     """
-    view = memoryview(buffer)
-    mark = generation.to_bytes(4, "big")
+    windows = _Windows(file, file.size() if end is None else min(end, file.size()), window_bytes)
     place = 0
-    while place < len(view):
-        frame = _decode(view, place, generation, salt)
+    while place < windows.end:
+        frame = windows.frame(place, generation, salt)
         if frame is not None:
             yield frame
             place = frame.end
             continue
-        following = _next_sound(buffer, view, place + 1, mark, generation, salt)
-        yield Bad(place, len(view) if following is None else following)
+        following = _next_sound(file, windows, place + 1, generation, salt, window_bytes)
+        yield Bad(place, windows.end if following is None else following)
         if following is None:
             return
         place = following
@@ -141,14 +173,20 @@ def walk(file: File, generation: int, start: int, end: int, salt: int) -> Iterat
         place = frame.end
 
 
-def _next_sound(buffer: Buffer, view: memoryview, first: int, mark: bytes, generation: int, salt: int) -> int | None:
-    haystack = buffer if isinstance(buffer, bytes | bytearray) else bytes(buffer)
-    at = first + 8
-    while (at := haystack.find(mark, at)) >= 0:
-        place = at - 8
-        if view[at + 4 : at + 8] == place.to_bytes(4, "big") and _decode(view, place, generation, salt) is not None:
-            return place
-        at += 1
+def _next_sound(file: File, windows: _Windows, first: int, generation: int, salt: int, window_bytes: int) -> int | None:
+    mark = generation.to_bytes(4, "big")
+    zeros = bytes(window_bytes + len(mark) - 1)
+    searched = first + _MARK_AT
+    while searched + len(mark) <= windows.end:
+        data = bytes(file.read(searched, min(len(zeros), windows.end - searched)))
+        # Most of what is searched was never written to: it is found to be zeros much faster than not to hold the mark.
+        at = -1 if data == zeros else data.find(mark)
+        while at >= 0:
+            place = searched + at - _MARK_AT
+            if windows.frame(place, generation, salt) is not None:
+                return place
+            at = data.find(mark, at + 1)
+        searched += window_bytes
     return None
 
 

@@ -5,7 +5,6 @@ lane and what to do with its result; then the same call is made again. Every 64 
 checked against the index's CRC before a byte of it is served; bytes still in memory need no check.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -50,7 +49,7 @@ class Windows:
     __slots__ = ("_windows",)
 
     def __init__(self) -> None:
-        self._windows: deque[tuple[Segment, int, Buffer]] = deque(maxlen=_WINDOWS)
+        self._windows: list[tuple[Segment, int, Buffer]] = []  # not a deque: empty ones of many logs take much memory
 
     def find(self, segment: Segment, position: int, size: int) -> memoryview | None:
         """The bytes at `position`, if they were read. Raises LogDamaged where the file ends before them."""
@@ -63,7 +62,7 @@ class Windows:
 
     def put(self, segment: Segment, position: int, window: Buffer) -> None:
         """Keep what was read at `position`; the oldest goes."""
-        self._windows.append((segment, position, window))
+        self._windows = [*self._windows[1 - _WINDOWS :], (segment, position, window)]
 
     def clear(self) -> None:
         """The plan is made."""

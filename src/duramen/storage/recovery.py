@@ -178,6 +178,7 @@ class _Recovery:
             self._next_log_id = checkpoint.next_log_id
             for raw in checkpoint.logs:
                 log = Log.restore(msgspec.msgpack.decode(raw, type=LogState), self._handles)
+                log.saved = (log.version, bytes(raw))
                 self._logs[log.id] = log
             if at and checkpoint.clean:
                 # The WAL says what came after it: a clean stop followed by another start is not the end.
@@ -196,12 +197,18 @@ class _Recovery:
             position(generation, 0),
             generation,
             clean=False,
-            logs=[msgspec.Raw(msgspec.msgpack.encode(log.state())) for log in self._logs.values()],
+            logs=[msgspec.Raw(self._entry(log)) for log in self._logs.values()],
         )
         # Both generations, because every WAL file is free for recycling from here on.
         for number in (newest + 1, newest + 2):
             write_checkpoint(self._files, number, checkpoint)
         return newest + 2
+
+    def _entry(self, log: Log) -> bytes:
+        """The checkpoint's entry of a log: the one it had where nothing was found that changes it."""
+        if log.saved is None or log.saved[0] != log.version or self._believing or log.durability != "sync":
+            log.saved = (log.version, msgspec.msgpack.encode(log.state()))
+        return log.saved[1]
 
     # -- the WAL ------------------------------------------------------------------------------------
 
@@ -236,7 +243,7 @@ class _Recovery:
             if position(file.generation, 0) >= verdict.end:
                 break
             before = self._progress.replayed_bytes - start
-            for item in scan(file.file.read(0, file.file.size()), file.generation, self._salt):
+            for item in scan(file.file, file.generation, self._salt, end=file.scan.end):
                 if isinstance(item, Bad):
                     continue
                 at = position(item.generation, item.place)

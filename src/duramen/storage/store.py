@@ -357,6 +357,7 @@ class Store:
         """Change the log's durability at a roll, after everything before it is synced; appends wait for it."""
         log = append.log
         self._held[log] = deque([append])
+        log.version += 1  # what is volatile no more belongs into the next checkpoint
         for segment in log.segments:
             if segment.volatile:
                 segment.volatile = False

@@ -60,7 +60,7 @@ def _scan_file(slot: int, file: File, generation: int, salt: int) -> FoundFile:
     end = vouched = 0
     previous_end = -1
     bad: list[Bad] = []
-    for item in scan(file.read(0, file.size()), generation, salt):
+    for item in scan(file, generation, salt):
         if isinstance(item, Bad):
             bad.append(item)
             continue
