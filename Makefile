@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long lint format bench docs reference wheel lock clean
+.PHONY: help install demo test test-long sim lint format bench docs reference wheel lock clean
 # Modules of other places have no business in .venv.
 unexport PYTHONPATH PYTHONHOME
 
@@ -25,6 +25,9 @@ test: install  ## every test that `main` has to pass (under 25 minutes on 2 core
 test-long: install  ## the tests that take longer
 	@$(BIN)/python tools/kcat.py
 	@$(BIN)/python -m pytest -m long $(TESTS)
+
+sim: install  ## crash the storage on a simulated disk (SEEDS=1000, SEEDS=FROM-TO, or SEED=N for one run again)
+	@$(BIN)/python -m duramen.sim $(if $(SEED),--seed $(SEED) --trace $(or $(TRACE),-),--seeds $(or $(SEEDS),1000))
 
 lint: install  ## ruff, mypy --strict, the layers, and whether the generated pages are up to date
 	@$(BIN)/ruff check .

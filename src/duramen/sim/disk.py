@@ -137,7 +137,7 @@ class MemoryFile:
         if grown > self._system.free_bytes:
             allowed = min(allowed, len(data) - grown + self._system.free_bytes)
             if allowed <= 0:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                raise self._system.full("write", self._path)
         self._system.free_bytes -= max(0, position + allowed - len(self._inode.data))
         self._inode.write(data[:allowed], position)
         self._system.last_write = (self._inode, position, position + allowed)
@@ -175,7 +175,7 @@ class MemoryFile:
         self._system.called("allocate", self._path, size)
         grown = max(0, size - len(self._inode.data))
         if grown > self._system.free_bytes:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise self._system.full("allocate", self._path)
         self._system.free_bytes -= grown
         if size > len(self._inode.data):
             self._inode.resize(size)
@@ -205,8 +205,9 @@ class MemoryFileSystem:
     """A directory tree in memory.
 
     `calls` counts the calls that reach the disk; `crash_at` raises `Crashed` in the call of that number, after it
-    took effect. `interfere` may fail calls, `happened` is told of each that took effect. `cold` makes every cached
-    read miss. `failed_sync` says what becomes of the pages that a failed sync was to write.
+    took effect. `interfere` may fail calls, `happened` is told of each that took effect, `found_full` of those that
+    found no space. `cold` makes every cached read miss. `failed_sync` says what becomes of the pages that a failed sync
+    was to write.
     """
 
     def __init__(self) -> None:
@@ -222,6 +223,7 @@ class MemoryFileSystem:
         self.crash_at: int | None = None
         self.interfere: Interference | None = None
         self.happened: Callable[[str, str], None] | None = None
+        self.found_full: Callable[[str, str], None] | None = None
         self.failed_sync: Literal["keep", "drop", "forget"] = "keep"
         self.last_write: tuple[_Inode, int, int] | None = None
 
@@ -236,6 +238,12 @@ class MemoryFileSystem:
             raise Crashed(f"{call} {path}")
         if self.happened is not None:
             self.happened(call, path)
+
+    def full(self, call: str, path: str) -> OSError:
+        """What a call raises that needs more space than there is."""
+        if self.found_full is not None:
+            self.found_full(call, path)
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _changed(self, change: _NameChange) -> None:
         self._changes.setdefault(change.path.rpartition("/")[0], []).append(change)
@@ -362,6 +370,7 @@ class MemoryFileSystem:
         self.crash_at = None
         self.interfere = None
         self.happened = None
+        self.found_full = None
         self.locks.clear()
 
     def drop(self, path: str) -> None:

@@ -1,0 +1,146 @@
+"""What must be true of a node: its streams with the history of each log, and the offsets that groups have stored."""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from duramen.broker.broker import Broker
+from duramen.broker.streams import Stream
+from duramen.groups.records import OffsetKey
+from duramen.sim.history import End, History, LogFacts
+from duramen.sim.trace import BrokenPromise
+from duramen.storage.log import Log
+
+__all__ = ["Checker", "CommittedModel", "StreamModel", "facts"]
+
+
+def facts(log: Log) -> LogFacts:
+    """What a log says of itself now."""
+    return LogFacts(log.start_offset, log.high_watermark, log.durability)
+
+
+class StreamModel:
+    """A stream that was asked for. `state` says how far its creation or deletion has come."""
+
+    def __init__(self, name: str, partitions: int, boot: int) -> None:
+        self.name = name
+        self.partitions = partitions
+        self.state = "creating"  # creating, there, deleting, deleted
+        self.id: UUID | None = None
+        self.histories = [History(name, index, boot) for index in range(partitions)]
+
+
+class CommittedModel:
+    """The offset of one group, partition and stream: what was acknowledged last, and what was asked since."""
+
+    def __init__(self) -> None:
+        self.known: set[int | None] = {None}  # any of these may be stored
+        self.asked: list[int] = []  # commits that were not answered, in their order
+
+    def ask(self, offset: int) -> None:
+        """A commit is sent."""
+        self.asked.append(offset)
+
+    def acknowledged(self, offset: int) -> None:
+        """The oldest commit under way was stored; those before it are no matter any more."""
+        self.known = {offset}
+        self.asked.remove(offset)
+
+    def failed(self, offset: int) -> None:
+        """It was answered with an error: it may be stored, or not."""
+        self.asked.remove(offset)
+        self.known.add(offset)
+
+    def restarted(self) -> None:
+        """Nobody will answer what was asked."""
+        self.known.update(self.asked)
+        self.asked.clear()
+
+
+class Checker:
+    """Everything that was promised so far."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, StreamModel] = {}
+        self.committed: dict[OffsetKey, CommittedModel] = {}
+        self.deleted: set[UUID] = set()
+        self.producer_ids: set[int] = set()
+        self.epoch = -1
+        self.boot = 0
+
+    def started(self, broker: Broker, end: End) -> None:
+        """A node has started on what an end like that has left. Raises BrokenPromise."""
+        epoch = broker.store.node_epoch
+        if epoch <= self.epoch:
+            raise BrokenPromise(f"the node's epoch was {self.epoch}; it is {epoch} after a restart")
+        self.epoch = epoch
+        self.boot += 1
+        for model in list(self.streams.values()):
+            self._stream_started(broker, model, end)
+        for name in broker.streams.by_name:
+            if name not in self.streams and not name.startswith("__"):
+                raise BrokenPromise(f"the stream {name} is there, and nobody has made it or it was deleted")
+        self._logs_of_deleted(broker)
+        for key, committed in self.committed.items():
+            committed.restarted()
+            committed.known = {self._committed_found(broker, key, committed)}
+
+    def _stream_started(self, broker: Broker, model: StreamModel, end: End) -> None:
+        stream = broker.streams.find(model.name)
+        if stream is None or (model.id is not None and stream.id != model.id):
+            if model.state not in ("creating", "deleting"):
+                raise BrokenPromise(f"the stream {model.name} is gone after a {end}")
+            self.gone(model)
+            return
+        if model.state == "deleting":
+            for history in model.histories:
+                history.deleting = False
+        model.state, model.id = "there", stream.id
+        for history in model.histories:
+            history.started(self.boot, end, facts(stream.partitions[history.partition].log))
+
+    def gone(self, model: StreamModel) -> None:
+        """The stream is not there any more, or never was."""
+        self.streams.pop(model.name, None)
+        if model.id is not None:
+            self.deleted.add(model.id)
+        for key in [key for key in self.committed if key.topic == model.name]:
+            del self.committed[key]
+
+    def _logs_of_deleted(self, broker: Broker) -> None:
+        for log in broker.store.each_log():
+            if log.key.stream_id in self.deleted:
+                raise BrokenPromise(f"{log.directory} of a deleted stream is there again")
+
+    def _committed_found(self, broker: Broker, key: OffsetKey, model: CommittedModel) -> int | None:
+        stored = broker.groups.committed(key)
+        found = None if stored is None else stored.offset
+        if found not in model.known:
+            raise BrokenPromise(f"group {key.group} has the offset {found} of {key.topic}; it was one of {model.known}")
+        return found
+
+    def check_committed(self, broker: Broker, key: OffsetKey) -> None:
+        """What a group reads of its own offset. Raises BrokenPromise."""
+        model = self.committed.get(key)
+        if model is not None and not model.asked:
+            self._committed_found(broker, key, model)
+
+    def history(self, stream: Stream, partition: int) -> History:
+        """What is known of a partition of a stream that is there."""
+        return self.streams[stream.name].histories[partition]
+
+    def _logs(self, broker: Broker) -> Iterator[tuple[History, Log]]:
+        for model in self.streams.values():
+            stream = broker.streams.find(model.name)
+            if stream is not None and stream.id == model.id:
+                for history in model.histories:
+                    yield history, stream.partitions[history.partition].log
+
+    def stopped(self, broker: Broker) -> None:
+        """A node has stopped in good order."""
+        for history, log in self._logs(broker):
+            history.stopped(facts(log))
+
+    def ended(self, broker: Broker) -> None:
+        """A process has ended in any way: a restart lets nothing more go than was let go before it."""
+        for history, log in self._logs(broker):
+            history.start_asked = max(history.start_asked, log.start_offset)

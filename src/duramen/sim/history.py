@@ -1,0 +1,221 @@
+"""What must be true of one log, whatever happens to it: a model that is told what was asked, answered and read.
+
+Offsets below `must_outlive` survive an end of the process of that kind. A batch that was acknowledged, or that a
+reader saw, has its offset for good; one that a crash took away, that was refused or cut off never comes (back).
+"""
+
+import random
+from typing import Final, Literal, NamedTuple
+
+from duramen.codec.batch import batches
+from duramen.sim.trace import BrokenPromise
+
+__all__ = ["End", "History", "LogFacts", "Sent"]
+
+End = Literal["power loss", "kill", "stop"]
+
+_OUTLIVES: Final[dict[str, tuple[End, ...]]] = {
+    "sync": ("power loss", "kill", "stop"), "os": ("kill", "stop"), "memory": (),
+}  # fmt: skip
+
+IDENTITY_START: Final = 16  # of a batch: offset, length and epoch before it are the broker's
+
+
+class Sent:
+    """A batch that was sent, once or several times."""
+
+    __slots__ = ("base_offset", "body", "boots", "data", "epoch", "fate", "number", "records", "sendings", "sequence")
+
+    def __init__(self, number: int, data: bytes, records: int, sequence: int = -1) -> None:
+        """`sequence` is its first, where a producer is idempotent."""
+        self.number = number
+        self.data = data
+        self.body = data[IDENTITY_START:]
+        self.records = records
+        self.sequence = sequence
+        self.sendings = 0
+        self.boots: set[int] = set()  # the processes it was sent to
+        self.base_offset: int | None = None  # once it was acknowledged or seen
+        self.epoch = -1
+        self.fate: Literal["open", "acknowledged", "refused", "gone"] = "open"
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after its last."""
+        return (self.base_offset or 0) + self.records
+
+
+class LogFacts(NamedTuple):
+    """What a log says of itself."""
+
+    start_offset: int
+    high_watermark: int
+    durability: str
+
+
+class History:
+    """One log, from its stream's creation to its deletion."""
+
+    def __init__(self, name: str, partition: int, boot: int) -> None:
+        """`boot` is the number of the process that made it."""
+        self.name = name
+        self.partition = partition
+        self.must_outlive: dict[End, int] = {"power loss": 0, "kill": 0, "stop": 0}
+        self.start_bound = 0  # a start at least here is durable
+        self.start_asked = 0  # no retention has gone beyond
+        self.in_memory = False  # whether records that only memory has were in it since the process began
+        self.cut_to: int | None = None  # a cut that was asked for and not answered
+        self.cutting = False
+        self.deleting = False
+        self.reading = 0  # reads under way
+        self.spoiled = False  # a cut failed half way: nothing is known any more
+        self._by_body: dict[bytes, Sent] = {}
+        self._at: dict[int, Sent] = {}
+        self._ends: list[tuple[int, int]] = [(boot, 0)]  # where the log ended when each process began
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.partition}"
+
+    def _broken(self, words: str) -> BrokenPromise:
+        return BrokenPromise(f"{self}: {words}")
+
+    # -- appends ------------------------------------------------------------------------------------
+
+    def send(self, sent: Sent, boot: int) -> None:
+        """The batch is handed to the process `boot`."""
+        self._by_body[sent.body] = sent
+        sent.boots.add(boot)
+        sent.sendings += 1
+        if sent.fate in ("gone", "refused"):
+            sent.fate = "open"
+
+    def acknowledged(self, sent: Sent, base_offset: int, durability: str) -> None:
+        """It was acknowledged, while the log had this durability."""
+        if self.spoiled:
+            return
+        if sent.base_offset is not None and sent.base_offset != base_offset:
+            raise self._broken(
+                f"batch {sent.number} is at offset {sent.base_offset} and was acknowledged at {base_offset}"
+            )
+        self._place(sent, base_offset)
+        sent.fate = "acknowledged"
+        self.visible(sent.next_offset, durability)
+
+    def refused(self, sent: Sent) -> None:
+        """It was refused for good: where it was sent but once, it is nowhere."""
+        if sent.fate == "open" and sent.sendings == 1 and sent.base_offset is None:
+            sent.fate = "refused"
+
+    def visible(self, offset: int, durability: str) -> None:
+        """Everything below `offset` was acknowledged or seen."""
+        outlives = _OUTLIVES[durability]
+        self.in_memory = self.in_memory or not outlives
+        for end in outlives:
+            self.must_outlive[end] = max(self.must_outlive[end], offset)
+
+    def _place(self, sent: Sent, base_offset: int) -> None:
+        there = self._at.get(base_offset)
+        if there is not None and there is not sent:
+            raise self._broken(f"offset {base_offset} had batch {there.number} and has batch {sent.number} now")
+        if sent.base_offset not in (None, base_offset):
+            raise self._broken(f"batch {sent.number} is stored twice, at {sent.base_offset} and {base_offset}")
+        if sent.fate in ("refused", "gone"):
+            raise self._broken(f"batch {sent.number} was {sent.fate} and is at offset {base_offset} now")
+        self._at[base_offset] = sent
+        sent.base_offset = base_offset
+
+    # -- reads --------------------------------------------------------------------------------------
+
+    def read(self, offset: int, data: bytes) -> int:
+        """A reader who asked for `offset` got these bytes; returns the offset after them."""
+        expected, epoch = -1, -1
+        end = 0
+        if self.spoiled:
+            return offset
+        for position, found in batches(data):
+            end = position + found.size
+            if expected < 0 and not found.base_offset <= offset < found.next_offset:
+                raise self._broken(f"a read of {offset} got offsets {found.base_offset} to {found.next_offset - 1}")
+            if expected >= 0 and found.base_offset != expected:
+                raise self._broken(f"offset {found.base_offset} follows {expected - 1}")
+            if found.leader_epoch < epoch:
+                raise self._broken(f"epoch {found.leader_epoch} at offset {found.base_offset} follows {epoch}")
+            expected, epoch = found.next_offset, found.leader_epoch
+            self._see(data[position + IDENTITY_START : end], found.base_offset, found.leader_epoch)
+        if end != len(data) or expected < 0:
+            raise self._broken(f"a read of {offset} got {len(data)} bytes, {end} of them whole batches")
+        return expected
+
+    def _see(self, body: bytes, base_offset: int, epoch: int) -> None:
+        sent = self._by_body.get(body)
+        if sent is None:
+            raise self._broken(f"the bytes at offset {base_offset} were never sent to it")
+        self._place(sent, base_offset)
+        if sent.epoch not in (-1, epoch):
+            raise self._broken(f"batch {sent.number} had the epoch {sent.epoch} and has {epoch} now")
+        sent.epoch = epoch
+        boot = next(boot for boot, end in reversed(self._ends) if end <= base_offset)
+        if boot not in sent.boots:
+            raise self._broken(
+                f"batch {sent.number} at offset {base_offset} was sent to processes {sorted(sent.boots)};"
+                f" the one that wrote there was {boot}"
+            )
+
+    # -- the end of a process -----------------------------------------------------------------------
+
+    def stopped(self, facts: LogFacts) -> None:
+        """The process stopped in good order, and left the log like this."""
+        if facts.durability != "memory" and not self.in_memory:
+            self.must_outlive = dict.fromkeys(self.must_outlive, facts.high_watermark)
+            self.start_bound = facts.start_offset
+
+    def started(self, boot: int, end: End, facts: LogFacts) -> None:
+        """A process began on what that end of the one before has left."""
+        if self.spoiled:
+            return
+        bound, high_watermark = self.must_outlive[end], facts.high_watermark
+        if self.cut_to is not None and high_watermark == self.cut_to:
+            bound = min(bound, self.cut_to)
+        if high_watermark < bound:
+            raise self._broken(f"everything below {bound} was promised; after a {end} it ends at {high_watermark}")
+        if facts.start_offset < self.start_bound:
+            raise self._broken(f"its start was {self.start_bound}; after a {end} it is {facts.start_offset}")
+        if facts.start_offset > self.start_asked and not self.in_memory:
+            raise self._broken(f"it starts at {facts.start_offset}; nothing was let go from {self.start_asked} on")
+        self._forget_from(high_watermark)
+        self.must_outlive = dict.fromkeys(self.must_outlive, high_watermark)
+        self._ends = [(number, min(at, high_watermark)) for number, at in self._ends] + [(boot, high_watermark)]
+        self.start_bound = self.start_asked = facts.start_offset
+        self.in_memory = facts.durability == "memory"
+        self.cut_to, self.cutting, self.reading = None, False, 0
+
+    def _forget_from(self, offset: int) -> None:
+        for base_offset in [at for at in self._at if at >= offset]:
+            sent = self._at.pop(base_offset)
+            sent.fate, sent.base_offset = "gone", None
+
+    def some_offset(self, chance: random.Random, start_offset: int) -> int | None:
+        """An offset at or after `start_offset` of a batch that is known."""
+        known = [at for at in self._at if at >= start_offset]
+        if not known:
+            return None
+        base_offset = chance.choice(sorted(known))
+        return chance.randrange(base_offset, self._at[base_offset].next_offset)
+
+    # -- letting go ---------------------------------------------------------------------------------
+
+    def cut_begins(self, end_offset: int) -> None:
+        """A cut to `end_offset` is asked for; a batch that reaches beyond goes whole."""
+        straddling = (at for at, sent in self._at.items() if at < end_offset < sent.next_offset)
+        self.cut_to, self.cutting = next(straddling, end_offset), True
+
+    def cut(self, facts: LogFacts) -> None:
+        """It was cut."""
+        if facts.high_watermark != self.cut_to:
+            raise self._broken(f"it was cut to {self.cut_to} and ends at {facts.high_watermark}")
+        self._forget_from(facts.high_watermark)
+        for end, bound in self.must_outlive.items():
+            self.must_outlive[end] = min(bound, facts.high_watermark)
+        self._ends = [(number, min(at, facts.high_watermark)) for number, at in self._ends]
+        self.start_bound = min(self.start_bound, facts.start_offset)
+        self.cut_to, self.cutting = None, False

@@ -1,0 +1,52 @@
+"""Producers of a simulated run: batches, plain and idempotent, and their repetitions as a client makes them."""
+
+import random
+from typing import Final
+
+from duramen.codec.batch import NewRecord, encode
+from duramen.sim.history import History, Sent
+
+__all__ = ["REMEMBERED", "Producer", "new_batch"]
+
+REMEMBERED: Final = 5  # batches that may be under way, and that a repetition finds (KIP-98)
+
+
+def new_batch(chance: random.Random, number: int, now_ms: int, size: int, producer: "Producer | None" = None) -> Sent:
+    """A batch of one to four records, `size` bytes or so in all, that no other batch is like."""
+    count = chance.choice((1, 1, 2, 4))
+    records = [
+        NewRecord(now_ms, b"%d" % chance.randrange(8), b"%d/%d " % (number, index) + chance.randbytes(size // count))
+        for index in range(count)
+    ]
+    if producer is None:
+        return Sent(number, bytes(encode(records)), count)
+    sequence = producer.next_sequence
+    data = encode(records, producer_id=producer.id, producer_epoch=0, base_sequence=sequence)
+    return Sent(number, bytes(data), count, sequence)
+
+
+class Producer:
+    """An idempotent producer of one partition."""
+
+    def __init__(self, id_: int, history: History) -> None:
+        self.id = id_
+        self.history = history
+        self.next_sequence = 0
+        self.unanswered: list[Sent] = []  # in the order of their sequences
+        self.answered: list[Sent] = []  # the last of them
+        self.sure = True  # whether a sequence out of order would be the broker's mistake
+
+    def sent(self, batch: Sent) -> None:
+        """The next batch is sent."""
+        self.next_sequence += batch.records
+        self.unanswered.append(batch)
+
+    def acknowledged(self, batch: Sent) -> None:
+        """A batch, or a repetition of one, was acknowledged."""
+        if batch in self.unanswered:
+            self.unanswered.remove(batch)
+            self.answered = [*self.answered, batch][-REMEMBERED:]
+
+    def repeatable(self) -> list[Sent]:
+        """What the broker has to know if it is sent again."""
+        return sorted(self.answered + self.unanswered, key=lambda batch: batch.sequence)[-REMEMBERED:]

@@ -1,0 +1,243 @@
+"""One run: a node on the simulated disk under a seed, ended and started again until it has been through enough.
+
+The real directory, recovery, store, broker and groups; the ports are the disk, the scheduler's worker and clock, a
+map for the view of offsets, and the seed for chance.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from duramen.base.catalogue import BROKER
+from duramen.base.errors import DuramenError
+from duramen.base.metrics import Metrics
+from duramen.base.settings import Settings
+from duramen.broker.broker import Broker, Ports
+from duramen.sim.checker import Checker
+from duramen.sim.clock import SeededRandomness
+from duramen.sim.disk import Crashed, MemoryFileSystem
+from duramen.sim.faults import FaultPlan, Profile
+from duramen.sim.history import End
+from duramen.sim.scheduler import SeededWorker, VirtualClock
+from duramen.sim.trace import BrokenPromise, Trace
+from duramen.sim.views import MemoryViewStore
+from duramen.sim.workload import Workload
+from duramen.storage.directory import open_directory
+from duramen.storage.handles import Handles
+from duramen.storage.recovery import recover
+from duramen.storage.store import Store, StoreLimits
+
+__all__ = ["PROFILES", "Outcome", "World"]
+
+PROFILES: Final = (
+    Profile("kill", ("kill",)),
+    Profile("power", ("power loss", "kill")),
+    Profile("power", ("power loss",)),
+    Profile(
+        "faults", ("power loss", "kill"), 200,
+        ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.02,
+    ),
+    Profile("full", ("power loss", "kill"), 200, ("disk full", "short write", "slow"), 0.03),
+    Profile("slow", ("power loss", "kill"), 120, ("slow",), 0.1),
+)  # fmt: skip
+
+_LIMITS: Final = (
+    StoreLimits(8 << 10, 64 << 10, 16 << 10, 2 << 10, 20),
+    StoreLimits(16 << 10, 128 << 10, 32 << 10, 8 << 10, 50),
+    StoreLimits(64 << 10, 1 << 20, 256 << 10, 32 << 10, 1000),
+)
+_SETTINGS: Final = Settings(
+    BROKER,
+    options={
+        "group.initial.rebalance.delay.ms": 0,
+        "offsets.topic.num.partitions": 2,
+        "log.retention.check.interval.ms": 250,
+    },
+)
+_ENDS: Final = 12  # of processes, in a run
+_PATIENCE_MS: Final = 600_000
+
+
+class Outcome(NamedTuple):
+    """What came of a run: `broken` is empty where every promise was kept."""
+
+    seed: int
+    broken: str
+    trace: list[str]
+    crashes: int
+    counts: Counter[tuple[str, str]]
+
+
+class World:
+    """A node and its disk. `run` is all there is to do."""
+
+    def __init__(self, seed: int, write: Callable[[str], object] | None = None) -> None:
+        """`write` gets each line of the trace."""
+        self.seed = seed
+        chance = random.Random(f"{seed}/world")
+        self.profile = chance.choice(PROFILES)
+        self._limits = chance.choice(_LIMITS)
+        self._open_segments = chance.choice((1, 3, 64))
+        self._chance = chance
+        self._schedule = random.Random(f"{seed}/schedule")
+        self.clock = VirtualClock()
+        self.trace = Trace(self.clock, write)
+        self.disk = MemoryFileSystem()
+        self.views = MemoryViewStore()
+        self.faults = FaultPlan(random.Random(f"{seed}/faults"), self.profile, self.disk, self.trace)
+        self.checker = Checker()
+        self.workload = Workload(random.Random(f"{seed}/workload"), self.checker, self.faults, self.clock, self.trace)
+        self.crashes = 0
+        self._end: End = "stop"
+        self._randomness = SeededRandomness(seed)
+
+    def run(self) -> Outcome:
+        """Live through it all."""
+        self.trace("seed %d, profile %s, WAL files of %d bytes", self.seed, self.profile.name, self._limits[0])
+        broken = ""
+        try:
+            for _ in range(_ENDS):
+                self._process()
+            self._last_process()
+        except BrokenPromise as promise:
+            broken = str(promise)
+            self.trace("BROKEN: %s", broken)
+        return Outcome(self.seed, broken, self.trace.last(), self.crashes, self.faults.counts)
+
+    # -- a process ----------------------------------------------------------------------------------
+
+    def _process(self) -> None:
+        """From one start to its end, whatever that is."""
+        self.worker = SeededWorker(self.clock, self._schedule, self._unexpected, self._began)
+        self.faults.arm(self.worker)
+        broker: Broker | None = None
+        try:
+            broker = self._boot()
+            if broker is not None:
+                self.workload.begin(broker, self.worker)
+                while not self.workload.over:
+                    self._turn()
+                if not self.profile.ends or self._chance.random() < 0.5:
+                    broker = self._stop(broker)
+        except Crashed as crashed:
+            self.trace("crashed: %s", crashed)
+        self._over(broker)
+
+    def _over(self, broker: Broker | None) -> None:
+        """The process is not there any more; `broker` is None where it was stopped in good order, or never there."""
+        self.faults.disarm()
+        end = self.faults.end
+        if broker is not None:
+            self.checker.ended(broker)
+            end = end or self._chance.choice(self.profile.ends or ("kill",))
+        if end is None:
+            self.disk.end_process()
+            self._end = self._worse("stop" if self._stopped else "kill")
+            return
+        self.crashes += 1
+        self._end = self._worse(end)
+        self.trace("the process ends by a %s", end)
+        if end == "power loss":
+            self.disk.crash(self._schedule)
+            self.views.crash(self._schedule)
+        else:
+            self.disk.end_process()
+
+    def _worse(self, end: End) -> End:
+        """What the checker has to believe that happened since a node was up the last time."""
+        return max((self._end, end), key=("stop", "kill", "power loss").index)
+
+    def _last_process(self) -> None:
+        """Once more without a fault: everything is there and can be read."""
+        self.worker = SeededWorker(self.clock, self._schedule, self._unexpected, self._began)
+        self.disk.cold = False
+        broker = self._boot()
+        if broker is None:
+            raise BrokenPromise("the node does not start although nothing fails any more")
+        self.workload.begin(broker, self.worker, quiet=True)
+        while not self.workload.over:
+            self._turn()
+        if self._stop(broker) is not None:
+            raise BrokenPromise("the node does not stop although nothing fails any more")
+
+    # -- starting and stopping ----------------------------------------------------------------------
+
+    def _boot(self) -> Broker | None:
+        """Start the node; None where the disk does not let it, which must be a fault's doing."""
+        self._stopped = False
+        self.faults.starting = True
+        failed = self.faults.failed
+        try:
+            broker = self._started()
+        except (DuramenError, OSError) as error:
+            self.trace("the node does not start: %s", error)
+            if self.faults.failed == failed:
+                raise BrokenPromise(f"the node does not start: {error}") from error
+            return None
+        finally:
+            self.faults.starting = False
+        self.trace("process %d has started in epoch %d, after a %s", self.checker.boot + 1,
+                   broker.store.node_epoch, self._end)  # fmt: skip
+        self.checker.started(broker, self._end)
+        self._end = "stop"
+        return broker
+
+    def _started(self) -> Broker:
+        directory = open_directory(self.disk, self._randomness, "the simulated disk")
+        handles = Handles(self.disk, self._open_segments)
+        try:
+            recovered = recover(self.disk, directory.id, handles, self._report)
+            metrics = Metrics()
+            store = Store(
+                self.disk, self.worker, self.clock, self.worker.deadlines, metrics, directory, recovered, handles,
+                node_id=1, limits=self._limits,
+            )  # fmt: skip
+        except (AssertionError, ValueError, LookupError, TypeError, StopIteration) as error:
+            raise self._unexpected(error) from error
+        ports = Ports(self.worker, self.clock, self._randomness, self.views)
+        broker = Broker(
+            ports, self.worker.deadlines, store, _SETTINGS, metrics, directory_id=str(directory.id),
+            report=self._report,
+        )  # fmt: skip
+        outcome: list[DuramenError | None] = []
+        broker.start(outcome.append)
+        self._until(lambda: bool(outcome), "start")
+        if outcome[0] is not None:
+            raise outcome[0]
+        return broker
+
+    def _stop(self, broker: Broker) -> Broker | None:
+        """Stop in good order; None where that went well."""
+        outcome: list[OSError | None] = []
+        broker.stop(outcome.append)
+        self._until(lambda: bool(outcome), "stop")
+        self.checker.ended(broker)
+        if outcome[0] is not None:
+            self.trace("stopping failed: %s", outcome[0])
+            return broker
+        self.trace("stopped")
+        self.checker.stopped(broker)
+        self._stopped = True
+        return None
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        limit_ms = self.clock.monotonic_ms() + _PATIENCE_MS
+        while not condition():
+            if not self.worker.turn() or self.clock.monotonic_ms() > limit_ms:
+                raise BrokenPromise(f"the node does not {what}: nothing is left to happen")
+
+    def _turn(self) -> None:
+        if not self.worker.turn():
+            raise BrokenPromise("nothing is left to happen")
+
+    # -- what is told -------------------------------------------------------------------------------
+
+    def _unexpected(self, error: BaseException) -> BaseException:
+        return BrokenPromise(f"{type(error).__name__} where none may be: {error}")
+
+    def _report(self, finding: str) -> None:
+        self.trace("reported: %s", finding)
+
+    def _began(self, lane: str, job: Callable[[], object]) -> None:
+        self.trace("%s: %s", lane, getattr(getattr(job, "func", job), "__qualname__", ""))
