@@ -90,6 +90,7 @@ class Broker:
         self.settings = settings
         self.metrics = metrics
         self.store = store
+        self.store.compactor.report = report
         self.node_id = settings.integer("node.id")
         self._largest_size = settings.integer("memory.limit.bytes") // _PARTITIONS_SHARE // _PARTITION_BYTES
         self.streams = Streams(store, settings, ports.clock, metrics)
@@ -152,6 +153,7 @@ class Broker:
             return
         self.groups.restore(lambda name: self.streams.find(name) is not None)
         self._every("log.retention.check.interval.ms", self._enforce_retention)
+        self._every("log.cleaner.backoff.ms", self.store.compact)
         self._every("offsets.retention.check.interval.ms", self.groups.expire)
         if self._metadata.state.nodes.get(self.node_id) == self._directory_id:
             done(None)

@@ -1,13 +1,17 @@
 """The config of a stream as it is in force: its own values over the broker's defaults, each with its source."""
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from duramen.base.catalogue import STREAM
 from duramen.base.settings import Setting, Settings, Value, check
 from duramen.storage.log import LogConfig
+from duramen.storage.planning.compaction import CompactionLimits, Rules
 
-__all__ = ["ConfigEntry", "ConfigSource", "StreamConfig", "broker_entries"]
+__all__ = ["ConfigEntry", "ConfigSource", "StreamConfig", "broker_entries", "compaction_limits"]
+
+_KEYS_SHARE: Final = 8  # compaction's table of keys may take an eighth of memory.limit.bytes
+_LEAST_LOAD_FACTOR: Final = 0.1
 
 ConfigSource = Literal["stream", "broker", "default"]
 
@@ -61,17 +65,28 @@ class StreamConfig:
 
     def log_config(self) -> LogConfig:
         """What storage has to know."""
-        deletes = "delete" in self.text("cleanup.policy")
+        policy = self.text("cleanup.policy")
+        deletes, compacts = "delete" in policy, "compact" in policy
+        segment_ms = self.integer("segment.ms")
+        if compacts:
+            segment_ms = min(segment_ms, self.integer("max.compaction.lag.ms"))  # as Kafka: the active one waits too
         return LogConfig(
             self.text("durability"),
             self.integer("segment.bytes"),
-            self.integer("segment.ms"),
+            segment_ms,
             self.integer("retention.ms") if deletes else -1,
             self.integer("retention.bytes") if deletes else -1,
             self.integer("retention.records") if deletes else -1,
             self.integer("memory.max.bytes"),
             self.integer("flush.messages"),
             self.integer("flush.ms"),
+            compacts,
+            Rules(
+                float(self._values["min.cleanable.dirty.ratio"]),
+                self.integer("min.compaction.lag.ms"),
+                self.integer("max.compaction.lag.ms"),
+                self.integer("delete.retention.ms"),
+            ),
         )
 
     def entries(self) -> list[ConfigEntry]:
@@ -101,3 +116,13 @@ def broker_entries(settings: Settings) -> list[ConfigEntry]:
         synonyms = ((name, settings[name], source),)
         entries.append(ConfigEntry(setting, settings[name], source, synonyms, setting.without_effect))
     return entries
+
+
+def compaction_limits(settings: Settings) -> CompactionLimits:
+    """The bounds of compaction that the broker's settings give."""
+    return CompactionLimits(
+        settings.flag("log.cleaner.enable"),
+        min(settings.integer("log.cleaner.dedupe.buffer.size"), settings.integer("memory.limit.bytes") // _KEYS_SHARE),
+        max(_LEAST_LOAD_FACTOR, float(settings["log.cleaner.io.buffer.load.factor"])),
+        settings.integer("log.cleaner.io.max.bytes.per.second"),
+    )

@@ -36,8 +36,10 @@ __all__ = [
     "CODEC_MASK",
     "CONTROL",
     "CRC_START",
+    "DELETE_HORIZON",
     "HEADER_BYTES",
     "LENGTH_END",
+    "MAX_DECOMPRESSED_BYTES",
     "TRANSACTIONAL",
     "Header",
     "Headers",
@@ -62,6 +64,7 @@ LARGEST_CODEC: Final = len(CODECS) - 1
 APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
 
 MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 _SMALLEST_RECORD_BYTES = 7
@@ -106,8 +109,16 @@ class Header(NamedTuple):
 
     @property
     def first_timestamp(self) -> int:
-        """The timestamp of its first record: the broker's where that is the one that counts."""
-        return self.max_timestamp if self.attributes & APPEND_TIME else self.base_timestamp
+        """The timestamp of its first record: the broker's where that is the one that counts.
+
+        Where the base timestamp is a delete horizon (KIP-534) the largest stands for it.
+        """
+        return self.max_timestamp if self.attributes & (APPEND_TIME | DELETE_HORIZON) else self.base_timestamp
+
+    @property
+    def delete_horizon_ms(self) -> int:
+        """When its tombstones may go, in ms since 1970; -1 where no compaction has seen them yet (KIP-534)."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else -1
 
 
 class Record(NamedTuple):
@@ -174,6 +185,8 @@ def _problem(found: Header) -> str:
         return "clients may not write control batches"
     if attributes & APPEND_TIME:
         return "only the broker gives records the time of the append"
+    if attributes & DELETE_HORIZON:
+        return "only compaction gives a batch a delete horizon"
     if found.producer_id >= 0 and (found.producer_epoch < 0 or found.base_sequence < 0):
         return f"producer {found.producer_id} has no epoch or no sequence"
     return ""

@@ -15,6 +15,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.base.units import MIB
 from duramen.broker.broker import Broker, Ports
+from duramen.broker.configs import compaction_limits
 from duramen.doors.completion import completion, outcome
 from duramen.doors.http.door import HttpDoor
 from duramen.doors.kafka.door import KafkaDoor
@@ -133,6 +134,7 @@ class Node:
                 pending_bytes=pending,
                 copy_bytes=min(self.settings.integer("wal.copy.bytes"), pending // 2),
                 copy_interval_ms=self.settings.integer("wal.copy.interval.ms"),
+                compaction=compaction_limits(self.settings),
             ),
         )  # fmt: skip
 

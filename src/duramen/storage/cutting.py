@@ -51,7 +51,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
 
 
 def _rewalk(files: FileSystem, segment: Segment, end_offset: int, producers: ProducerTable) -> tuple[Segment, int]:
-    rest, next_offset = Segment(segment.path, segment.base_offset), segment.base_offset
+    rest, next_offset = Segment(segment.path, segment.base_offset, segment.generation), segment.base_offset
     index = rest.index = SegmentIndex()
     if segment.size:
         file = files.open(segment.path + ".log")
@@ -77,6 +77,8 @@ def apply_cut(log: Log, cut: Cut) -> None:
     log.end_offset = end_offset
     log.synced_offset = min(log.synced_offset, end_offset)
     log.start_offset = min(log.start_offset, end_offset)
+    log.cleaned_offset = min(log.cleaned_offset, end_offset)
+    log.dirty_offset = min(log.dirty_offset, end_offset)
     log.takeovers.cut(end_offset)
     log.producers = cut.producers
     log.damage = [(first, min(last, end_offset - 1)) for first, last in log.damage if first < end_offset]

@@ -1,6 +1,7 @@
 """Which segments have their files open: the most recently used ones, so that the number is bounded."""
 
 from collections import OrderedDict
+from contextlib import suppress
 
 from duramen.base.errors import LogDamaged
 from duramen.base.ports import File, FileSystem
@@ -25,7 +26,8 @@ class Handles:
     def open(self, segment: Segment) -> File | None:
         """The segment's file; None where all of it is in memory. Raises LogDamaged where it is missing."""
         if segment.file is not None:
-            self._open.move_to_end(segment)
+            if segment in self._open:
+                self._open.move_to_end(segment)
             return segment.file
         if segment.copied == 0:
             return None
@@ -52,3 +54,12 @@ class Handles:
         """Let a segment's files go; it is deleted."""
         if self._open.pop(segment, 0) is None:
             segment.file = segment.index_file = None
+
+    def retire(self, segment: Segment) -> None:
+        """The segment's files are to be removed: they stay open for as long as somebody reads it.
+
+        A slice that was planned while its bytes were in memory opens the file only when they are asked for.
+        """
+        with suppress(LogDamaged, OSError):
+            self.open(segment)
+        self._open.pop(segment, None)

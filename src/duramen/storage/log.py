@@ -13,6 +13,7 @@ from duramen.base.ids import LogId
 from duramen.base.ports import File
 from duramen.codec.batch import Header
 from duramen.storage.handles import Handles
+from duramen.storage.planning.compaction import Rules
 from duramen.storage.producers import ProducerRow, ProducerTable
 from duramen.storage.reader import Blocked, End, Slice, Walk, Windows, find_end, find_start, open_index
 from duramen.storage.segment import Segment, SegmentState, TailState, segment_name
@@ -46,10 +47,15 @@ class LogConfig(NamedTuple):
     memory_max_bytes: int = 16 << 20
     flush_messages: int = NEVER
     flush_ms: int = NEVER
+    compact: bool = False
+    compaction: Rules = Rules()
 
 
 class LogState(msgspec.Struct, array_like=True, frozen=True):
-    """What the checkpoint keeps of a log. `end_offset` is the first offset not in `segments`."""
+    """What the checkpoint keeps of a log. `end_offset` is the first offset not in `segments`.
+
+    `obsolete` are base offset and generation of files that compaction has written again and that may still be there.
+    """
 
     id: int
     stream_id: bytes
@@ -62,6 +68,9 @@ class LogState(msgspec.Struct, array_like=True, frozen=True):
     takeovers: list[tuple[int, int, int]]
     producers: list[ProducerRow]
     damage: list[tuple[int, int]]
+    cleaned_offset: int = 0
+    dirty_offset: int = 0
+    obsolete: list[tuple[int, int]] = []
 
 
 def log_directory(log_id: int) -> str:
@@ -75,10 +84,12 @@ class Log:
     __slots__ = (
         "_hints",
         "_windows",
+        "cleaned_offset",
         "config",
         "damage",
         "deleted",
         "directory",
+        "dirty_offset",
         "durability",
         "end_offset",
         "failed",
@@ -86,6 +97,7 @@ class Log:
         "id",
         "introduced",
         "key",
+        "obsolete",
         "on_advance",
         "producers",
         "saved",
@@ -112,6 +124,9 @@ class Log:
         self.segments: list[Segment] = [Segment(f"{self.directory}/{segment_name(0)}", 0)]
         self.damage: list[tuple[int, int]] = []  # offset ranges that recovery could not bring back
         self.segments[0].volatile = config.durability == "memory"
+        self.cleaned_offset = 0  # below it compaction may have left gaps between offsets
+        self.dirty_offset = 0  # where compaction has to look at keys next
+        self.obsolete: list[tuple[int, int]] = []  # base offset and generation of files that nobody reads any more
         self.deleted = False
         self.failed = ""  # why this log takes no writes (durability=os after a failed sync)
         self.version = 0  # grows with every change of what `state` says
@@ -132,10 +147,15 @@ class Log:
         log.takeovers = TakeoverTable(state.takeovers)
         log.producers = ProducerTable(state.producers)
         log.damage = list(state.damage)
+        log.cleaned_offset = state.cleaned_offset
+        log.dirty_offset = state.dirty_offset
+        log.obsolete = list(state.obsolete)
         last = len(state.segments) - 1
         log.segments = [
             Segment.restore(
-                f"{log.directory}/{segment_name(segment.base_offset)}", segment, state.tail if at == last else None
+                f"{log.directory}/{segment_name(segment.base_offset, segment.generation)}",
+                segment,
+                state.tail if at == last else None,
             )
             for at, segment in enumerate(state.segments)
         ]
@@ -168,6 +188,9 @@ class Log:
             self.takeovers.rows(),
             [] if self.durability == "memory" else self.producers.rows(),
             self.damage,
+            self.cleaned_offset,
+            self.dirty_offset,
+            self.obsolete,
         )
 
     # -- the store's side ---------------------------------------------------------------------------
@@ -231,6 +254,14 @@ class Log:
         if dropped:
             self.forget_hints()
         return dropped
+
+    def swap(self, old: list[Segment], new: Segment) -> None:
+        """Put the compacted segment `new` in the place of those it was made of, which lie one after another."""
+        at = self.segments.index(old[0])
+        self.segments[at : at + len(old)] = [new]
+        self.obsolete = self.obsolete + [(segment.base_offset, segment.generation) for segment in old]
+        self.version += 1
+        self.forget_hints()
 
     def forget_hints(self) -> None:
         """Positions and bytes known from earlier reads may not be right any more."""
@@ -394,9 +425,10 @@ class Log:
             if file is not None and (segment.index is None or segment.index.first):
                 return open_index(segment, file)
             position = self._batch_from_time(segment, file, timestamp)
-            if position is None or isinstance(position, Blocked):
+            if isinstance(position, Blocked):
                 return position
-            return self._slice(segment, position, self.high_watermark, 1)
+            if position is not None:
+                return self._slice(segment, position, self.high_watermark, 1)
         return None
 
     def _batch_from_time(self, segment: Segment, file: File | None, timestamp: int) -> int | Blocked | None:
@@ -405,7 +437,7 @@ class Log:
             found = Walk(segment, file, self._windows).header(position)
             if isinstance(found, Blocked):
                 return found
-            if found.max_timestamp >= timestamp:
+            if found.max_timestamp >= timestamp and found.records:
                 return position
             position += found.size
         return segment.pending_from_time(position, timestamp)

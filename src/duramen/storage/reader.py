@@ -257,11 +257,12 @@ def examine(segment: Segment, file: File, index: SegmentIndex, block: int) -> Bl
     entry = index.last_start(block << BLOCK_SHIFT)
     start = entry.position if entry is not None else 0
     low, stop = block << BLOCK_SHIFT, min((block + 1) << BLOCK_SHIFT, segment.copied)
+    dense = not segment.generation
     resume = index.start_after(stop, segment.copied)
     replaced = segment.replaced
 
     def job() -> list[tuple[int, int]]:
-        return _damaged_batches(file, start, low, stop, resume)
+        return _damaged_batches(file, start, low, stop, resume, dense=dense)
 
     def apply(found: list[tuple[int, int]]) -> None:
         if segment.replaced != replaced:
@@ -272,10 +273,12 @@ def examine(segment: Segment, file: File, index: SegmentIndex, block: int) -> Bl
     return Blocked(job, apply)
 
 
-def _damaged_batches(file: File, start: int, low: int, stop: int, resume: int) -> list[tuple[int, int]]:
+def _damaged_batches(
+    file: File, start: int, low: int, stop: int, resume: int, *, dense: bool
+) -> list[tuple[int, int]]:  # fmt: skip
     """Ranges of damaged batches among those that start in `start` to `stop`; from a bad length on, up to `resume`.
 
-    The block that does not match its CRC is `low` to `stop`.
+    The block that does not match its CRC is `low` to `stop`. Unless `dense`, offsets may be missing between batches.
     """
     damage: list[tuple[int, int]] = []
     position, expected = start, -1
@@ -286,7 +289,7 @@ def _damaged_batches(file: File, start: int, low: int, stop: int, resume: int) -
             return [*damage, (position, resume)]
         body = file.read(position, found.size)
         sound = len(body) == found.size and crc32c(memoryview(body)[CRC_START:]) == found.crc
-        if not sound or (expected >= 0 and found.base_offset != expected):
+        if not sound or (expected >= 0 and (found.base_offset < expected or (dense and found.base_offset > expected))):
             damage.append((position, position + found.size))
         expected = found.next_offset if sound else -1
         position += found.size

@@ -28,7 +28,7 @@ from duramen.storage.reader import walk_batches
 from duramen.storage.records import LogChange, decode_change, decode_created, decode_takeover, decode_truncate
 from duramen.storage.rescue import Rescue, adopt, is_unclaimed, log_ids
 from duramen.storage.rewriting import NEW_ENDING
-from duramen.storage.segment import LARGEST_SEGMENT_BYTES, Segment
+from duramen.storage.segment import LARGEST_SEGMENT_BYTES, Segment, parse_segment_name
 from duramen.storage.syncing import plan_sync, sync_segments, synced, write_index
 from duramen.storage.takeovers import Takeover
 from duramen.storage.wal import WAL_DIRECTORY, wal_path
@@ -395,9 +395,11 @@ class _Recovery:
                 continue
             known = {segment.path.rpartition("/")[2] for segment in log.segments if segment.size}
             for name in self._files.names(log.directory):
-                stem, _, ending = name.partition(".")
-                unknown = ending in ("log", "index") and stem not in known and log.durability != "os"
-                if unknown or name.endswith(NEW_ENDING):
+                stem, _, ending = name.rpartition(".")
+                place = parse_segment_name(stem)
+                unknown = ending in ("log", "index") and place is not None and stem not in known
+                # Of durability=os what no checkpoint knows is perhaps the newest; compaction writes nothing of that.
+                if (unknown and (log.durability != "os" or (place and place[1]))) or name.endswith(NEW_ENDING):
                     self._files.unlink(f"{log.directory}/{name}")
 
     def _trim_segment(self, log: Log) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Final
 
 from duramen.base.errors import DuramenError, StorageFailed
 from duramen.base.ports import FileSystem, Worker
@@ -18,6 +19,9 @@ from duramen.storage.upkeep import Upkeep, trouble
 __all__ = ["Removal"]
 
 Done = Callable[[DuramenError | None], None]
+
+_RETIRED: Final = 16
+"""So many of the newest segments let go at once stay open while they are read: a slice may not have opened them yet."""
 
 
 class Removal:
@@ -59,7 +63,7 @@ class Removal:
         config = log.config
         ends = [segment.base_offset for segment in log.segments[1:]] + [log.end_offset]
         facts = [
-            SegmentFacts(segment.base_offset, end, segment.size, segment.max_timestamp)
+            SegmentFacts(segment.base_offset, end, segment.size, _newest_ms(segment))
             for segment, end in zip(log.segments, ends, strict=True)
         ]
         # A segment that still waits for its copy goes another time: the copy comes within a second.
@@ -76,7 +80,10 @@ class Removal:
             log.roll()
         dropped = log.drop_before(offset)
         log.version += 1
-        self._forget(dropped)
+        self._forget(dropped[:-_RETIRED])
+        for segment in dropped[-_RETIRED:]:
+            self._upkeep.copier.unsynced.pop(segment, None)
+            self._handles.retire(segment)
         if not log.written:
             return
         paths = [segment.path + ending for segment in dropped for ending in (".log", ".index")]
@@ -133,3 +140,8 @@ class Removal:
         frame = encode_truncate(end_offset, epoch)
         hold = self._upkeep.checkpointer.hold
         self._notes.write(FrameType.TRUNCATE, log, frame, durable, staged=lambda: holds.append(hold()))
+
+
+def _newest_ms(segment: Segment) -> int:
+    """The timestamp of the newest record; one that compaction left no record of is as old as can be."""
+    return 0 if segment.generation and segment.max_timestamp < 0 else segment.max_timestamp

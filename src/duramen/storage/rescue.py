@@ -15,7 +15,7 @@ from duramen.storage.index import INDEX_HEADER_BYTES, IndexHeader, cover, read_h
 from duramen.storage.io import write_all
 from duramen.storage.log import LOGS_DIRECTORY, Log, LogConfig, LogKey, log_directory
 from duramen.storage.reader import walk_batches
-from duramen.storage.segment import Segment, segment_name
+from duramen.storage.segment import Segment, parse_segment_name, segment_name
 from duramen.storage.takeovers import Takeover
 
 __all__ = ["Rescue", "adopt", "is_unclaimed", "log_ids"]
@@ -83,27 +83,34 @@ class Rescue:
             return None
         log = Log(log_id, key, LogConfig(), self._handles)
         log.written = True
-        log.segments = [Segment(f"{log.directory}/{segment_name(bases[0])}", bases[0])]
-        log.start_offset = log.end_offset = log.synced_offset = bases[0]
+        log.segments = [self._segment(log, *bases[0])]
+        log.start_offset = log.end_offset = log.synced_offset = bases[0][0]
         self.read_on(log)
         return log
+
+    @staticmethod
+    def _segment(log: Log, base: int, generation: int) -> Segment:
+        if generation:
+            log.cleaned_offset = base  # at least: compaction looks at what follows once more
+        return Segment(f"{log.directory}/{segment_name(base, generation)}", base, generation)
 
     def read_on(self, log: Log) -> None:
         """Take over the batches in the log's files that lie behind what is known of it. Raises OSError."""
         if log.active.volatile:
             return
         unsound = self._read_segment(log)
-        for base in self._bases(log.id):
+        for base, generation in self._bases(log.id):
             if base <= log.active.base_offset:
                 continue
             if base < log.end_offset:
-                self._set_aside(f"{log.directory}/{segment_name(base)}.log")
+                self._set_aside(f"{log.directory}/{segment_name(base, generation)}.log")
                 continue
             if base > log.end_offset:
                 log.damage.append((log.end_offset, base - 1))
                 self._find(f"log {log.id}: offsets {log.end_offset} to {base - 1} are missing")
                 log.end_offset = log.synced_offset = base
             self._begin_segment(log, unsound=unsound)
+            log.segments[-1] = self._segment(log, base, generation)
             unsound = self._read_segment(log)
         if unsound:
             self._begin_segment(log, unsound=True)
@@ -152,28 +159,29 @@ class Rescue:
         return read_header(index.read(0, INDEX_HEADER_BYTES))
 
     def _key(self, log_id: LogId) -> LogKey | None:
-        for base in self._bases(log_id):
-            path = f"{log_directory(log_id)}/{segment_name(base)}.index"
+        for base, generation in self._bases(log_id):
+            path = f"{log_directory(log_id)}/{segment_name(base, generation)}.index"
             if self._files.exists(path):
                 found = self._header(self._files.open(path))
                 if found is not None and found.log_id == log_id:
                     return LogKey(found.stream_id, found.partition)
         return None
 
-    def _bases(self, log_id: LogId) -> list[int]:
+    def _bases(self, log_id: LogId) -> list[tuple[int, int]]:
+        """Base offset and generation of each segment; of several generations the newest, which is whole."""
         directory = log_directory(log_id)
         if not self._files.exists(directory):
             return []
         stems = (name.removesuffix(".log") for name in self._files.names(directory) if name.endswith(".log"))
-        return sorted(int(stem) for stem in stems if stem.isdigit())
+        return sorted(dict(sorted(place for stem in stems if (place := parse_segment_name(stem)))).items())
 
     # -- what makes no sense ------------------------------------------------------------------------
 
     def keep(self, log_id: LogId) -> None:
         """Mark the directory of a log that nobody knows, so that no later start takes it for a deleted log's."""
         directory = log_directory(log_id)
-        for base in self._bases(log_id):
-            file = self._files.open(f"{directory}/{segment_name(base)}.log", read_only=True)
+        for base, generation in self._bases(log_id):
+            file = self._files.open(f"{directory}/{segment_name(base, generation)}.log", read_only=True)
             for _, found, _ in walk_batches(file, 0, file.size(), base):
                 self._note_epoch(found)
         self._files.open(f"{directory}/{_UNCLAIMED}", create=True)

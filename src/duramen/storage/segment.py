@@ -11,19 +11,20 @@ from duramen.base.ports import Buffer, File
 from duramen.codec.batch import Header, header
 from duramen.storage.index import BLOCK_SHIFT, Entry, SegmentIndex
 
-__all__ = ["LARGEST_SEGMENT_BYTES", "Segment", "SegmentState", "TailState", "segment_name"]
+__all__ = ["LARGEST_SEGMENT_BYTES", "Segment", "SegmentState", "TailState", "parse_segment_name", "segment_name"]
 
 LARGEST_SEGMENT_BYTES: Final = (1 << 31) - 1
 LARGEST_OFFSET_DELTA: Final = (1 << 31) - 1
 
 
 class SegmentState(NamedTuple):
-    """What the checkpoint keeps of every segment."""
+    """What the checkpoint keeps of every segment; `generation` is how often compaction has written it."""
 
     base_offset: int
     size: int
     first_timestamp: int
     max_timestamp: int
+    generation: int = 0
 
 
 class TailState(NamedTuple):
@@ -35,9 +36,20 @@ class TailState(NamedTuple):
     crc: int = 0
 
 
-def segment_name(base_offset: int) -> str:
-    """The file name of a segment, without its ending: the offset in 20 digits, as Kafka names them."""
-    return f"{base_offset:020d}"
+def segment_name(base_offset: int, generation: int = 0) -> str:
+    """The file name of a segment, without its ending: the offset in 20 digits, as Kafka names them.
+
+    One that compaction has written has its generation behind a dot.
+    """
+    return f"{base_offset:020d}.{generation}" if generation else f"{base_offset:020d}"
+
+
+def parse_segment_name(stem: str) -> tuple[int, int] | None:
+    """The base offset and the generation that a file name without its ending says; None where it says none."""
+    base, dot, generation = stem.partition(".")
+    if not (base.isascii() and base.isdigit()) or (dot and not (generation.isascii() and generation.isdigit())):
+        return None
+    return int(base), int(generation) if dot else 0
 
 
 class Segment:
@@ -53,6 +65,7 @@ class Segment:
         "examined",
         "file",
         "first_timestamp",
+        "generation",
         "index",
         "index_file",
         "max_timestamp",
@@ -60,15 +73,17 @@ class Segment:
         "pending",
         "replaced",
         "size",
+        "spoiled",
         "suspect",
         "synced",
         "volatile",
     )
 
-    def __init__(self, path: str, base_offset: int) -> None:
+    def __init__(self, path: str, base_offset: int, generation: int = 0) -> None:
         """An empty segment of a log; `path` is its files' path without their endings."""
         self.path = path
         self.base_offset = base_offset
+        self.generation = generation  # how often compaction has written it: above 0 there are gaps between offsets
         self.size = 0
         self.copied = 0
         self.synced = 0
@@ -77,6 +92,7 @@ class Segment:
         self.closed = False
         self.volatile = False  # durability=memory: never copied to a file
         self.suspect = False  # its last sync failed: of the file's bytes those after `synced` are not trusted
+        self.spoiled = False  # compaction could not read all of it, and leaves it as it is
         self.replaced = 0  # how many times its files were replaced by others with the same bytes
         self.file: File | None = None
         self.index_file: File | None = None
@@ -95,7 +111,7 @@ class Segment:
 
         `tail` is given for the last one, so that appends can go on without reading anything.
         """
-        segment = cls(path, state.base_offset)
+        segment = cls(path, state.base_offset, state.generation)
         segment.size = segment.copied = segment.synced = state.size
         segment.first_timestamp = state.first_timestamp
         segment.max_timestamp = state.max_timestamp
@@ -108,7 +124,7 @@ class Segment:
 
     def state(self) -> SegmentState:
         """What the checkpoint has to keep of it as it is now."""
-        return SegmentState(self.base_offset, self.size, self.first_timestamp, self.max_timestamp)
+        return SegmentState(self.base_offset, self.size, self.first_timestamp, self.max_timestamp, self.generation)
 
     def tail(self) -> TailState:
         """The block that is not whole yet; its CRC covers only what has reached the file."""

@@ -23,6 +23,7 @@ from duramen.base.ids import LogId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header, stamp
+from duramen.storage.compacting import Compactor
 from duramen.storage.directory import Directory
 from duramen.storage.flushing import Flusher
 from duramen.storage.frames import FrameType
@@ -104,6 +105,9 @@ class Store:
         self._notes = Notes(self._wal, worker, clock, deadlines, self._flush_soon)
         self._flusher = Flusher(files, worker, clock, deadlines, self._copier, segment_failed)
         self._removal = Removal(files, worker, handles, self._upkeep, self._notes)
+        self.compactor = Compactor(
+            files, worker, clock, deadlines, handles, metrics, self._upkeep, limits.compaction
+        )  # fmt: skip
         self._waiting_gauge = metrics.counter("duramen_append_waiting")
         self._full_gauge = metrics.counter("duramen_storage_full")
         self._wal_full = metrics.counter("duramen_wal_full_total")
@@ -392,9 +396,24 @@ class Store:
     # -- letting go ---------------------------------------------------------------------------------
 
     def enforce_retention(self, now_ms: int) -> None:
-        """Let go what the logs' retention settings say, in logs that nobody touches too."""
+        """Let go what the logs' retention settings say, in logs that nobody touches too.
+
+        There the active segment is closed once it is older than segment.ms, so that it can be let go or compacted.
+        """
         for log in list(self._logs.values()):
+            if log.active.size and 0 <= log.active.first_timestamp < now_ms - log.config.segment_ms:
+                self._roll_untouched(log)
             self._removal.enforce_retention(log, now_ms)
+
+    def _roll_untouched(self, log: Log) -> None:
+        if not log.failed and self._wal.failed is None and self._wal.room(FRAME_ROOM):
+            self._roll(log)
+            log.version += 1
+            self._flush_soon()
+
+    def compact(self) -> None:
+        """Compact the logs that are dirty enough, unless that is under way."""
+        self.compactor.look(self.each_log)
 
     def move_start(self, log: Log, offset: int) -> None:
         """Let go of everything before `offset`, which has all been copied; files go once that is durable."""
@@ -446,6 +465,7 @@ class Store:
     def stop(self, done: Callable[[OSError | None], None]) -> None:
         """Take no more appends, finish those taken, and write a clean checkpoint."""
         self._stopping = True
+        self.compactor.stop()
         self._drain()
         self.flush()
         if self._wal.failed is not None:

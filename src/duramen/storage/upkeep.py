@@ -16,6 +16,7 @@ from duramen.storage.copier import Copier
 from duramen.storage.handles import Handles
 from duramen.storage.io import is_full
 from duramen.storage.log import Log
+from duramen.storage.planning.compaction import CompactionLimits
 from duramen.storage.rewriting import Rewriter
 from duramen.storage.wal import Wal
 
@@ -33,6 +34,7 @@ class StoreLimits(NamedTuple):
     pending_bytes: int = 128 << 20
     copy_bytes: int = 8 << 20
     copy_interval_ms: int = 1000
+    compaction: CompactionLimits = CompactionLimits()
 
 
 def trouble(what: str, error: OSError) -> DuramenError:

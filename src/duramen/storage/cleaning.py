@@ -1,0 +1,59 @@
+"""The two passes of compaction over a segment's batches, for jobs: entering their keys, and writing what stays.
+
+Each call takes a bounded number of bytes. Nothing is touched but what was handed over.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from duramen.codec.batch import CONTROL, Header, header
+from duramen.codec.filtering import body, marker_type, rebuild, spans
+from duramen.storage.offsetmap import OffsetMap
+from duramen.storage.planning.compaction import Cleaner, Transactions
+from duramen.storage.rewritten import Source, Target
+
+__all__ = ["rewrite", "survey"]
+
+_STEP_BYTES: Final = 128 * 1024
+
+
+def _decoded(source: Source) -> Iterator[tuple[Header, bytes, bytes]]:
+    for head, whole in source.take(_STEP_BYTES):
+        yield head, whole, body(whole, head)
+
+
+def survey(source: Source, table: OffsetMap, transactions: Transactions, start: int) -> bool:
+    """Enter the keys of the next batches; says whether the table is full."""
+    for head, _, data in _decoded(source):
+        if head.attributes & CONTROL:
+            transactions.ends(head, marker_type(data))
+        elif not transactions.discards(head):
+            base = head.base_offset
+            for span in spans(data, head.records):
+                if span.key is not None and base + span.offset_delta >= start:
+                    if table.full and table.newest(span.key) < 0:
+                        table.latest = base + span.offset_delta - 1
+                        return True
+                    table.put(span.key, base + span.offset_delta)
+        table.latest = max(table.latest, head.next_offset - 1)
+    return False
+
+
+def rewrite(source: Source, target: Target, cleaner: Cleaner, *, last: bool) -> bool:
+    """Write what stays of the next batches; says whether anything was left out or changed."""
+    changed = False
+    taken = list(_decoded(source))
+    for at, (head, whole, data) in enumerate(taken):
+        records = list(spans(data, head.records))
+        marker = marker_type(data) if head.attributes & CONTROL else None
+        ends = last and not source.left and at == len(taken) - 1
+        verdict = cleaner.judge(head, records, marker, last=ends)
+        if verdict.gone:
+            changed = True
+        elif len(verdict.kept) == len(records) and verdict.delete_horizon_ms < 0:
+            target.add(whole, head)
+        else:
+            changed = True
+            built = rebuild(head, data, verdict.kept, verdict.delete_horizon_ms)
+            target.add(built, header(built))
+    return changed

@@ -1,0 +1,68 @@
+"""The newest offset of each key, in a table of fixed size, whatever the keys are. Pure.
+
+24 bytes a slot, as in Kafka: 16 of the key's BLAKE2b hash and 8 of the offset, in three flat arrays of integers, open
+addressing with double hashing. Two keys of the same 128-bit hash would be taken for one; nobody has seen that happen.
+"""
+
+from array import array
+from hashlib import blake2b
+from typing import Final
+
+__all__ = ["SLOT_BYTES", "OffsetMap"]
+
+SLOT_BYTES: Final = 24
+_FEWEST_SLOTS: Final = 11
+
+
+class OffsetMap:
+    """Offsets by key: `put` in the order of offsets, then `newest`. Takes `capacity` keys."""
+
+    __slots__ = ("_high", "_low", "_offsets", "_slots", "capacity", "count", "latest")
+
+    def __init__(self, size_bytes: int, load_factor: float) -> None:
+        """A table of at most `size_bytes`, of whose slots the part `load_factor` (0 to 1) is used."""
+        self._slots = _prime_up_to(max(_FEWEST_SLOTS, size_bytes // SLOT_BYTES))
+        self.capacity = min(self._slots - 1, max(1, int(self._slots * load_factor)))
+        self._high = array("Q", bytes(8 * self._slots))
+        self._low = array("Q", bytes(8 * self._slots))
+        self._offsets = array("Q", bytes(8 * self._slots))  # one more than the offset; 0 where the slot is free
+        self.count = 0
+        self.latest = -1  # the last offset that was put
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for another key."""
+        return self.count >= self.capacity
+
+    def put(self, key: bytes, offset: int) -> None:
+        """`offset` is the newest of `key`; ValueError where there is no room for it."""
+        slot, high, low = self._find(key)
+        if not self._offsets[slot]:
+            if self.count >= self.capacity:
+                raise ValueError("the table is full")
+            self.count += 1
+            self._high[slot], self._low[slot] = high, low
+        self._offsets[slot] = offset + 1
+        self.latest = offset
+
+    def newest(self, key: bytes) -> int:
+        """The newest offset of `key`; -1 where it was never put."""
+        return self._offsets[self._find(key)[0]] - 1
+
+    def _find(self, key: bytes) -> tuple[int, int, int]:
+        digest = blake2b(key, digest_size=16).digest()
+        high, low = int.from_bytes(digest[:8]), int.from_bytes(digest[8:])
+        slots, offsets, highs = self._slots, self._offsets, self._high
+        slot = high % slots
+        step = 0
+        while offsets[slot] and (highs[slot] != high or self._low[slot] != low):
+            step = step or 1 + low % (slots - 1)
+            slot = (slot + step) % slots
+        return slot, high, low
+
+
+def _prime_up_to(number: int) -> int:
+    """The largest prime that is not larger: any step below it visits every slot."""
+    while any(number % divisor == 0 for divisor in range(2, int(number**0.5) + 1)):
+        number -= 1
+    return number

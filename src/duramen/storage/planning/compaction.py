@@ -1,0 +1,246 @@
+"""What compaction by key looks at, in which log first, and which records stay. Pure.
+
+The rules are Kafka's (LogCleaner, KIP-58, KIP-354, KIP-534): https://kafka.apache.org/documentation/#compaction
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header
+from duramen.codec.filtering import Span
+
+__all__ = [
+    "Aborted",
+    "Cleanable",
+    "Cleaner",
+    "CompactionLimits",
+    "Newest",
+    "Rules",
+    "SegmentFacts",
+    "Transactions",
+    "Verdict",
+    "cleanable",
+    "groups",
+]
+
+_ABORT: Final = 0
+_COMMIT: Final = 1
+_LARGEST_OFFSET_DELTA: Final = (1 << 31) - 1
+
+
+class SegmentFacts(NamedTuple):
+    """What compaction looks at of a segment; `end_offset` is where the next one begins, times are ms since 1970.
+
+    `settled`: closed, and everything of it is synced in its file. `sound`: no damage in it is known.
+    """
+
+    base_offset: int
+    end_offset: int
+    size: int
+    first_timestamp: int
+    max_timestamp: int
+    settled: bool = True
+    sound: bool = True
+
+
+class Rules(NamedTuple):
+    """A stream's config: min.cleanable.dirty.ratio, {min,max}.compaction.lag.ms, delete.retention.ms."""
+
+    min_dirty_ratio: float = 0.5
+    min_lag_ms: int = 0
+    max_lag_ms: int = (1 << 63) - 1
+    delete_retention_ms: int = 86_400_000
+
+
+class CompactionLimits(NamedTuple):
+    """Bounds of compaction: of the table of keys, of the bytes read and written in a second; 0 bytes a second: none."""
+
+    enabled: bool = True
+    buffer_bytes: int = 64 << 20
+    load_factor: float = 0.9
+    bytes_per_second: int = 0
+
+
+class Cleanable(NamedTuple):
+    """What of a log may be compacted: the dirty offsets `start` to `end` (exclusive), and how much it matters.
+
+    `ratio` is dirty bytes by all bytes before `end`; `overdue` says that a record waits longer than the rules allow.
+    """
+
+    start: int
+    end: int
+    dirty_bytes: int
+    ratio: float
+    overdue: bool
+
+    @property
+    def urgency(self) -> tuple[bool, float, int]:
+        """The largest goes first: the overdue before the others, then the dirtiest."""
+        return self.overdue, self.ratio, self.dirty_bytes
+
+
+def cleanable(
+    segments: Sequence[SegmentFacts], cleaned_offset: int, bound: int, rules: Rules, now_ms: int
+) -> Cleanable | None:
+    """What of a log is dirty and may be compacted now; None where nothing is, or not enough of it.
+
+    `segments` are in order and do not hold the active one; `bound` is min(high watermark, last stable offset).
+    """
+    start = max(cleaned_offset, segments[0].base_offset) if segments else cleaned_offset
+    end, clean_bytes, dirty_bytes, earliest = start, 0, 0, -1
+    for segment in segments:
+        young = rules.min_lag_ms > 0 and segment.max_timestamp > now_ms - rules.min_lag_ms
+        if segment.end_offset <= start:
+            clean_bytes += segment.size
+            continue
+        if not segment.settled or segment.end_offset > bound or young:
+            break
+        end = segment.end_offset
+        dirty_bytes += segment.size
+        if segment.first_timestamp >= 0 and (earliest < 0 or segment.first_timestamp < earliest):
+            earliest = segment.first_timestamp
+    if end <= start or not dirty_bytes:
+        return None
+    overdue = earliest >= 0 and earliest < now_ms - max(rules.max_lag_ms, rules.min_lag_ms)
+    found = Cleanable(start, end, dirty_bytes, dirty_bytes / (clean_bytes + dirty_bytes), overdue)
+    return found if overdue or found.ratio > rules.min_dirty_ratio else None
+
+
+def groups(segments: Sequence[SegmentFacts], end: int, segment_bytes: int) -> list[list[int]]:
+    """Which segments that begin before `end` become one: indices, in order, together at most `segment_bytes`.
+
+    One that is not sound stays what it is. Only what is compacted may be in a group with others.
+    """
+    found: list[list[int]] = []
+    size = 0
+    for at, segment in enumerate(segments):
+        if segment.base_offset >= end or not segment.settled:
+            break
+        if not segment.sound:
+            size = -1
+            continue
+        joins = (
+            size >= 0
+            and bool(found)
+            and size + segment.size <= segment_bytes
+            and segment.end_offset - segments[found[-1][0]].base_offset <= _LARGEST_OFFSET_DELTA
+        )
+        if joins:
+            found[-1].append(at)
+            size += segment.size
+        else:
+            found.append([at])
+            size = segment.size
+    return found
+
+
+class Aborted(NamedTuple):
+    """An aborted transaction: its producer, and the offsets of its first record and its marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class Transactions:
+    """Which batches belong to aborted transactions, and which markers nothing is left of; batches go by in order."""
+
+    def __init__(self, aborted: Iterable[Aborted] = ()) -> None:
+        self._ahead = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
+        self._aborting: dict[int, bool] = {}  # by producer: whether a batch of the transaction was seen
+        self._committing: set[int] = set()
+
+    def discards(self, head: Header) -> bool:
+        """Whether a data batch is part of an aborted transaction."""
+        self._begin(head)
+        if not head.attributes & TRANSACTIONAL:
+            return False
+        if head.producer_id in self._aborting:
+            self._aborting[head.producer_id] = True
+            return True
+        self._committing.add(head.producer_id)
+        return False
+
+    def ends(self, head: Header, marker: int | None) -> bool:
+        """Whether nothing is left of the transaction that a control batch ends; `marker` is its type."""
+        self._begin(head)
+        if marker == _ABORT:
+            return not self._aborting.pop(head.producer_id, False)
+        if marker == _COMMIT:
+            left = head.producer_id in self._committing
+            self._committing.discard(head.producer_id)
+            return not left
+        return marker is None
+
+    def _begin(self, head: Header) -> None:
+        while self._ahead and self._ahead[-1].first_offset < head.next_offset:
+            self._aborting.setdefault(self._ahead.pop().producer_id, False)
+
+
+class Newest(Protocol):
+    """The newest offset of each key that was looked at; `latest` is the last offset looked at."""
+
+    latest: int
+
+    def newest(self, key: bytes) -> int:
+        """-1 where the key was not seen."""
+
+
+class Verdict(NamedTuple):
+    """What becomes of a batch: gone, or the records `kept` and a new delete horizon (ms; -1: as it was)."""
+
+    gone: bool
+    kept: list[Span]
+    delete_horizon_ms: int = -1
+
+
+class Cleaner:
+    """Decides record by record, for one round over one log. Batches come in the order of their offsets."""
+
+    def __init__(
+        self,
+        newest: Newest,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        transactions: Transactions,
+        last_batches: Mapping[int, int],
+        keep_tombstones: bool = False,
+    ) -> None:
+        """`last_batches`: the base offset of the last batch of each producer that is known. They stay, if empty.
+
+        `keep_tombstones` where a segment before could not be compacted: what they delete may be left in it.
+        """
+        self._newest = newest
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + delete_retention_ms
+        self._transactions = transactions
+        self._last_batches = last_batches
+        self._keep_tombstones = keep_tombstones
+
+    def judge(self, head: Header, records: Sequence[Span], marker: int | None, *, last: bool) -> Verdict:
+        """What becomes of a batch. `last` is the last of its segment: it stays, so that the end is known."""
+        expired = 0 <= head.delete_horizon_ms <= self._now_ms and not self._keep_tombstones
+        stays = last or self._last_batches.get(head.producer_id) == head.base_offset
+        if head.attributes & CONTROL:
+            ended = self._transactions.ends(head, marker)
+            if ended and expired:
+                return Verdict(not stays, [])
+            return Verdict(gone=False, kept=list(records), delete_horizon_ms=self._new_horizon(head, wanted=ended))
+        if self._transactions.discards(head):
+            return Verdict(not stays, [])
+        kept = [span for span in records if self._keeps(head, span, expired=expired)]
+        seen = head.next_offset - 1 <= self._newest.latest
+        wanted = seen and any(span.tombstone for span in kept)
+        return Verdict(not kept and not stays, kept, self._new_horizon(head, wanted=wanted))
+
+    def _new_horizon(self, head: Header, *, wanted: bool) -> int:
+        return self._horizon_ms if wanted and head.delete_horizon_ms < 0 else -1
+
+    def _keeps(self, head: Header, span: Span, *, expired: bool) -> bool:
+        offset = head.base_offset + span.offset_delta
+        if offset > self._newest.latest:
+            return True
+        if span.key is None:
+            return False  # nobody can ask for it by key; appends without one are refused
+        return offset >= self._newest.newest(span.key) and not (span.tombstone and expired)
