@@ -55,3 +55,8 @@ def test_frames_that_vouch_for_more_than_there_is_name_it_damage() -> None:
 def test_what_lies_before_the_replay_position_does_not_matter() -> None:
     scan = FileScan(2, 900, (Bad(100, 200),), position(2, 800), position(1, 77))
     assert judge([FileScan(1, 50, (), 0, 0), scan], position(2, 200)) == (position(2, 900), ())
+
+
+def test_a_bad_range_across_the_replay_position_is_cut_there_and_no_damage() -> None:
+    scan = FileScan(1, 900, (Bad(61, 900),), position(1, 0), 0)
+    assert judge([scan], position(1, 500)) == (position(1, 500), ())

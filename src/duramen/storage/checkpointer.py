@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.ports import FileSystem, Worker
 from duramen.storage.checkpoint import Checkpoint, write_checkpoint
@@ -188,9 +189,35 @@ class Checkpointer:
                 return
             # Only now is the CRC of each last block known up to the position that its state stands at.
             entries = [_encode(snapshot) for snapshot in states if not snapshot.log.deleted]
-            self._sync(position, entries, finishing, clean=clean, again=again)
+
+            def logged(failed: DuramenError | None) -> None:
+                self._logged(
+                    failed, partial(self._sync, position, entries, finishing, clean=clean, again=again), finishing
+                )
+
+            # A checkpoint beyond what is synced of the WAL would miss files and frames of it after a loss of power.
+            self._wal.wait(position, logged)
+            self._wal.flush()
 
         self._copier.copy(copied)
+
+    def _logged(
+        self,
+        failed: DuramenError | None,
+        sync: Callable[[], None],
+        finishing: list[Callable[[OSError | None], None]],
+    ) -> None:
+        """The WAL is synced as far as the states stand; a sync for `flush.ms` may have found a bad segment since."""
+        if failed is not None:
+            self._finish(finishing, OSError(str(failed)))
+        elif self._copier.running:
+            self._copier.when_idle(lambda _: self._logged(None, sync, finishing))
+        elif any(segment.suspect for segment in self._copier.unsynced):
+            self._again = True
+            self._waiting = dict.fromkeys(finishing) | self._waiting
+            self._finish([], None)
+        else:
+            sync()
 
     def _sync(
         self,

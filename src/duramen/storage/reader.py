@@ -162,7 +162,12 @@ def find_end(
 def _walk_end(walk: Walk, start: int, limit: int, target: int) -> End | Blocked:
     end = End(start, 0)
     while end.position < limit:
-        found = walk.header(end.position)
+        try:
+            found = walk.header(end.position)
+        except LogDamaged:
+            if end.position == start:
+                raise
+            break  # what is sound before it is served
         if isinstance(found, Blocked):
             return found
         following = end.position + found.size
@@ -207,11 +212,7 @@ class Slice:
             return buffers
         low = start & ~(BLOCK_BYTES - 1)
         end = min(self.end, segment.copied, max(start + max_bytes & ~(BLOCK_BYTES - 1), low + BLOCK_BYTES))
-        for damaged_start, damaged_end in segment.damage:
-            if damaged_start <= start < damaged_end:
-                raise LogDamaged(f"{segment.path}.log: bytes {damaged_start} to {damaged_end} are damaged")
-            if start < damaged_start < end:
-                end = damaged_start
+        end = self._before_damage(start, end)
         if self._replaced != segment.replaced:
             # The same bytes lie in another file now, and the old one may have lost some.
             self._replaced, self._file, self._supplied = segment.replaced, None, None
@@ -231,16 +232,25 @@ class Slice:
             at = (block << BLOCK_SHIFT) - low
             if block not in segment.examined and crc32c(view[at : at + BLOCK_BYTES]) != index.crc(block):
                 return examine(segment, file, index, block)
+        if low + len(view) < end:
+            # Of a file that was cut short what is left has been looked at batch by batch.
+            segment.damage.append((low + len(view), segment.copied))
+            raise LogDamaged(f"{segment.path}.log ends at byte {low + len(view)} and should reach {segment.copied}")
         self.position = end
         return [view[start - low : end - low]]
+
+    def _before_damage(self, start: int, end: int) -> int:
+        segment = self._segment
+        for damaged_start, damaged_end in segment.damage:
+            if damaged_start <= start < damaged_end:
+                raise LogDamaged(f"{segment.path}.log: bytes {damaged_start} to {damaged_end} are damaged")
+            if start < damaged_start < end:
+                end = damaged_start
+        return end
 
     def _read(self, file: File, low: int, high: int) -> Buffer | Blocked:
         supplied, self._supplied = self._supplied, None
         if supplied is not None and supplied[:2] == (low, high):
-            if len(supplied[2]) < high - low:
-                segment, end = self._segment, low + len(supplied[2])
-                segment.damage.append((end, segment.copied))
-                raise LogDamaged(f"{segment.path}.log ends at byte {end} and should reach {segment.copied}")
             return supplied[2]
         cached = file.read_cached(low, high - low)
         if cached is not None:

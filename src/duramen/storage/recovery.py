@@ -442,22 +442,38 @@ class _Recovery:
                 while self._read_on_segment(log, start_offset):
                     log.roll()
                 self._drop(log, start_offset)
+                self._give_up_behind(log)
                 self._unsynced[log.active] = log
                 self._note_found(log)
 
+    def _give_up_behind(self, log: Log) -> None:
+        """What a loss of power left behind the log's new end is no part of it, and must never become one again."""
+        self._lost_epoch = max(self._lost_epoch, log.takeovers.latest_epoch)
+        log.takeovers.cut(log.end_offset + 1)
+        if self._believing or not self._files.exists(log.directory):
+            return
+        names = [name.partition(".") for name in self._files.names(log.directory)]
+        behind = [name for name in names if name[2] in ("log", "index") and int(name[0]) > log.active.base_offset]
+        for name in behind:
+            self._files.unlink(f"{log.directory}/{''.join(name)}")
+        if behind:
+            self._files.sync_directory(log.directory)
+
     def _read_on_segment(self, log: Log, start_offset: int) -> bool:
         """Read the active segment's file on; says whether another segment follows."""
-        segment, epoch = log.active, log.takeovers.latest_epoch
+        segment = log.active
         path = segment.path + ".log"
         if self._files.exists(path):
             file = self._files.open(path)
             size = file.size()
             for _, found, whole in walk_batches(file, segment.size, size, log.end_offset):
-                if found.base_offset != log.end_offset or not 0 <= found.leader_epoch <= epoch:
+                epoch = log.takeovers.epoch_at(found.base_offset)
+                if found.base_offset != log.end_offset or found.leader_epoch != epoch:
                     break
                 adopt(log, found, whole)
             if segment.size < size:
                 file.truncate(segment.size)
+                file.sync()  # also where nothing is left that would be synced later
         if log.end_offset < start_offset:
             # Retention had let these files go already.
             log.end_offset = log.synced_offset = start_offset

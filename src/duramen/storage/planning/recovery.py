@@ -39,11 +39,12 @@ def judge(scans: Sequence[FileScan], replay: int) -> Verdict:
     for start, end in _bad_ranges(needed, replay):
         if end <= replay:
             continue
+        begin = max(start, replay)  # the checkpoint may stand beyond what was synced here: its segments were
         if end > vouched:
-            if start < vouched:
-                damage.append((start, vouched))
-            return Verdict(max(start, vouched), tuple(damage))
-        damage.append((max(start, replay), end))
+            if begin < vouched:
+                damage.append((begin, vouched))
+            return Verdict(max(begin, vouched), tuple(damage))
+        damage.append((begin, end))
     last = needed[-1]
     return Verdict(max(vouched, position(last.generation, last.end)), tuple(damage))
 
