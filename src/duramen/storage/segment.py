@@ -11,7 +11,15 @@ from duramen.base.ports import Buffer, File
 from duramen.codec.batch import Header, header
 from duramen.storage.index import BLOCK_SHIFT, Entry, SegmentIndex
 
-__all__ = ["LARGEST_SEGMENT_BYTES", "Segment", "SegmentState", "TailState", "parse_segment_name", "segment_name"]
+__all__ = [
+    "LARGEST_OFFSET_DELTA",
+    "LARGEST_SEGMENT_BYTES",
+    "Segment",
+    "SegmentState",
+    "TailState",
+    "parse_segment_name",
+    "segment_name",
+]
 
 LARGEST_SEGMENT_BYTES: Final = (1 << 31) - 1
 LARGEST_OFFSET_DELTA: Final = (1 << 31) - 1

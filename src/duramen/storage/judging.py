@@ -1,0 +1,158 @@
+"""Batches that follow one another: whether their offsets and epochs do, and what is lost with those that are damaged.
+
+Pure. Where an offset does not follow, the batches around it say whether it is wrong or records are missing.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from duramen.codec.batch import Header
+from duramen.storage.segment import LARGEST_OFFSET_DELTA
+from duramen.storage.spans import Cause, Span
+
+__all__ = ["Damage", "Expected", "Judge", "merged"]
+
+
+class Damage(NamedTuple):
+    """Bytes `start` up to `end` of a segment's file that hold no sound batch, and the offsets that are lost with them.
+
+    `last_offset` is -1 where nothing says how far they go. Where records are missing and no bytes are, `start` is
+    `end`.
+    """
+
+    start: int
+    end: int
+    first_offset: int
+    last_offset: int
+    cause: Cause
+
+    def __str__(self) -> str:
+        offsets = f"{self.first_offset} to {self.last_offset}" if self.last_offset >= 0 else f"{self.first_offset} on"
+        return f"bytes {self.start} to {self.end} (offsets {offsets}): {self.cause.words}"
+
+
+class Expected(NamedTuple):
+    """What is known of a segment beside its file.
+
+    Size in bytes; offsets from `base_offset` up to `end_offset`, -1 where that is not known. Below `gaps_below` records
+    may be missing because compaction took them, and in the ranges `lost` because they were lost before. `epoch_at`
+    gives the leader epoch of an offset, -1 where it is not known; without it epochs only must not go back.
+    """
+
+    size: int
+    base_offset: int
+    end_offset: int = -1
+    gaps_below: int = 0
+    lost: Sequence[tuple[int, int]] = ()
+    epoch_at: Callable[[int], int] | None = None
+
+
+class Judge:
+    """Is shown a segment's spans in order, as many at a time as one likes; `found` is what is damaged."""
+
+    def __init__(self, expected: Expected, next_offset: int, *, covered: bool) -> None:
+        """`next_offset` is the one that the first span begins with, or what is missing before it.
+
+        `covered`: an index has CRCs of the epochs too, so that they need not be compared with one another.
+        """
+        self.found: list[Damage] = []
+        self.next_offset = next_offset
+        self._expected = expected
+        self._covered = covered
+        self._epoch = -1
+        largest = expected.base_offset + LARGEST_OFFSET_DELTA
+        self._limit = largest if expected.end_offset < 0 else min(largest, expected.end_offset)
+
+    def show(self, spans: Sequence[Span], following: int) -> list[int]:
+        """These come next; behind them the offset `following` follows, -1 where that is not known.
+
+        Returns the offset that follows each.
+        """
+        offsets = []
+        for at, span in enumerate(spans):
+            after = spans[at + 1] if at + 1 < len(spans) else None
+            head = after.head if after is not None and after.cause is None else None
+            ahead = following if after is None else head.base_offset if head is not None else -1
+            cause = span.cause if span.head is None or span.cause is not None else self._cause(span.head, head, ahead)
+            if cause is None and span.head is not None:
+                self._sound(span, span.head)
+            else:
+                self._damaged(span, cause or Cause.HEADER, ahead)
+            offsets.append(self.next_offset)
+        return offsets
+
+    def end(self, size: int) -> None:
+        """The segment ends here, at `size` bytes."""
+        end_offset = self._expected.end_offset
+        open_end = bool(self.found) and self.found[-1].last_offset < 0
+        if end_offset > self.next_offset and not open_end and not self._may_be_missing(end_offset - 1):
+            self.found.append(Damage(size, size, self.next_offset, end_offset - 1, Cause.MISSING))
+            self.next_offset = end_offset
+
+    def _sound(self, span: Span, head: Header) -> None:
+        before = self.found[-1] if self.found else None
+        if before is not None and before.last_offset < 0 and before.end == span.start:
+            self.found[-1] = before._replace(last_offset=head.base_offset - 1)
+        elif head.base_offset > self.next_offset and not self._may_be_missing(head.base_offset - 1):
+            self.found.append(Damage(span.start, span.start, self.next_offset, head.base_offset - 1, Cause.MISSING))
+        self.next_offset, self._epoch = head.next_offset, head.leader_epoch
+
+    def _damaged(self, span: Span, cause: Cause, ahead: int) -> None:
+        head = span.head
+        after = -1
+        if ahead > self.next_offset:
+            after = ahead
+        elif head is not None and head.base_offset == self.next_offset and head.size == span.end - span.start:
+            after = head.next_offset
+        self.found.append(Damage(span.start, span.end, self.next_offset, max(after - 1, -1), cause))
+        self.next_offset = max(self.next_offset, after)
+
+    def _may_be_missing(self, last_offset: int) -> bool:
+        first = self.next_offset
+        return first < self._expected.gaps_below or any(
+            start <= first and last_offset <= end for start, end in self._expected.lost
+        )
+
+    def _cause(self, head: Header, following: Header | None, ahead: int) -> Cause | None:
+        """What is wrong with a batch that matches its CRC; `following` is the sound one behind it, at `ahead`."""
+        low, next_offset = self.next_offset, head.next_offset
+        follows_me = ahead < 0 or next_offset <= ahead
+        if not low <= head.base_offset < self._limit or (not follows_me and ahead >= low and head.base_offset != low):
+            return Cause.OFFSET
+        if head.base_offset > low and ahead == low + next_offset - head.base_offset:
+            return Cause.OFFSET  # what follows says that nothing is missing here
+        return self._epoch_cause(head, following)
+
+    def _epoch_cause(self, head: Header, following: Header | None) -> Cause | None:
+        epoch_at = self._expected.epoch_at
+        right = epoch_at(head.base_offset) if epoch_at is not None else -1
+        if right >= 0:
+            return None if head.leader_epoch == right else Cause.EPOCH
+        if self._covered or following is None:
+            return Cause.EPOCH if not self._covered and head.leader_epoch < self._epoch else None
+        before, after = self._epoch, following.leader_epoch
+        return Cause.EPOCH if before <= after and not before <= head.leader_epoch <= after else None
+
+
+def merged(found: Iterable[Damage]) -> list[Damage]:
+    """The same ranges in order of position, those that overlap as one."""
+    kept: list[Damage] = []
+    for damage in sorted(set(found), key=_order):
+        before = kept[-1] if kept else None
+        if before is None or not _is_one(before, damage):
+            kept.append(damage)
+            continue
+        stronger = damage if damage.cause is Cause.CUT_SHORT or before.cause is Cause.MISSING else before
+        last = damage.last_offset if damage.end >= before.end else before.last_offset
+        kept[-1] = Damage(before.start, max(before.end, damage.end), before.first_offset, last, stronger.cause)
+    return kept
+
+
+def _order(damage: Damage) -> tuple[int, int, bool, str]:
+    # Of two causes the one that says more comes first: that of a whole block comes with every other.
+    return damage.start, damage.end, damage.cause is Cause.BLOCK_CRC, damage.cause.id
+
+
+def _is_one(before: Damage, damage: Damage) -> bool:
+    goes_on = before.last_offset < 0 and damage.start == before.end
+    return damage.start < before.end or damage.start == before.start or goes_on
