@@ -102,6 +102,18 @@ def test_what_was_just_written_is_cached_or_said_not_to_be(files: FileSystem) ->
     assert file.read_cached(0, 4) is None
 
 
+def test_what_memory_may_forget_is_read_as_before(files: FileSystem) -> None:
+    file = files.open("data", create=True)
+    content = b"0123456789abcdef" * 4096
+    write_all(file, [content], 0)
+    file.forget(0, len(content))  # on its way to the disk
+    assert bytes(file.read(0, len(content))) == content
+    file.sync()
+    file.forget(4096, 8192)
+    file.forget(len(content), 1 << 20)  # beyond the end
+    assert bytes(file.read(0, len(content))) == content
+
+
 def test_truncate_cuts_and_extends(files: FileSystem) -> None:
     file = files.open("data", create=True)
     file.write([b"abcdef"], 0)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import LogDamaged, OffsetOutOfRange
 from duramen.codec.batch import Header, batches, records
+from duramen.sim.disk import MemoryFile
 from duramen.sim.store import StoreOnDoubles
 from duramen.storage.index import BLOCK_BYTES
 from duramen.storage.log import Log, LogConfig
@@ -33,6 +34,30 @@ def filled(sizes: list[int], *, cold: bool = False, segment_bytes: int = 1 << 30
             doubles.advance(1000)
     doubles.settle()
     return doubles
+
+
+@pytest.mark.parametrize("cold", [True, False])
+def test_memory_need_not_keep_what_came_from_the_disk_far_behind_the_tail(
+    monkeypatch: pytest.MonkeyPatch, *, cold: bool
+) -> None:
+    forgotten: dict[str, set[int]] = {}
+
+    def forget(file: MemoryFile, position: int, size: int) -> None:
+        assert position % BLOCK_BYTES == size % BLOCK_BYTES == 0
+        blocks = range(position // BLOCK_BYTES, (position + size) // BLOCK_BYTES)
+        forgotten.setdefault(file._path, set()).update(blocks)
+
+    monkeypatch.setattr(MemoryFile, "forget", forget)
+    doubles = filled([50_000] * 40, segment_bytes=500_000)
+    doubles.stop()
+    doubles.boot()
+    log = doubles.log()
+    doubles.files.cold = cold
+    assert len(doubles.values(log)) == 40
+    closed = log.segments[:-1]
+    assert len(closed) > 2
+    expected = {f"{one.path}.log": set(range(one.size // BLOCK_BYTES)) for one in closed} if cold else {}
+    assert forgotten == expected  # and nothing of the active segment
 
 
 SIZES = st.lists(st.one_of(st.integers(0, 300), st.integers(20_000, 90_000)), min_size=1, max_size=25)

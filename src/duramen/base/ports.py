@@ -33,6 +33,9 @@ class File(Protocol):
     def read(self, position: int, size: int) -> Buffer:
         """Blocking: the bytes at `position`; short only at the end of the file."""
 
+    def forget(self, position: int, size: int) -> None:
+        """Plain: memory need not keep these bytes for reading them again; a hint. Nothing is lost."""
+
     def sync(self) -> None:
         """Blocking: everything written before this call, and the size, is on disk when it returns (fdatasync)."""
 

@@ -1,7 +1,8 @@
 """The FileSystem port on a real directory: Linux, and macOS for development.
 
-macOS has no preadv2(RWF_NOWAIT), fdatasync or posix_fallocate: nothing is read from memory without a thread, files
-are not preallocated but only made as long, and a sync is fcntl(F_FULLFSYNC), see fcntl(2) and fsync(2) there.
+macOS has no preadv2(RWF_NOWAIT), fdatasync, posix_fallocate or posix_fadvise: nothing is read from memory without a
+thread, files are not preallocated but only made as long, memory keeps what it likes, and a sync is
+fcntl(F_FULLFSYNC), see fcntl(2) and fsync(2) there.
 """
 
 import contextlib
@@ -74,6 +75,11 @@ class HostFile:
         while (got := sum(map(len, parts))) < size and (data := os.pread(self._fd, size - got, position + got)):
             parts.append(data)
         return b"".join(parts)
+
+    def forget(self, position: int, size: int) -> None:
+        # Pages that are not on disk yet stay: posix_fadvise(2).
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_DONTNEED)
 
     def sync(self) -> None:
         _sync(self._fd, _datasync)

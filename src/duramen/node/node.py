@@ -20,6 +20,7 @@ from duramen.doors.completion import completion, outcome
 from duramen.doors.http.door import HttpDoor
 from duramen.doors.kafka.door import KafkaDoor
 from duramen.host.clock import HostClock, HostRandomness
+from duramen.host.descriptors import allow_descriptors
 from duramen.host.files import HostFileSystem
 from duramen.host.memory import return_large_blocks
 from duramen.host.rocksdb import RocksViewStore
@@ -40,6 +41,7 @@ __all__ = ["Node"]
 _log = logging.getLogger("duramen.node")
 
 _OPEN_SEGMENTS: Final = 512
+_DESCRIPTORS_A_SEGMENT: Final = 4  # its two files; and as much again for connections and what jobs have open
 _WAL_FILES: Final = 4  # at least so many: while some are copied into segments, others take appends
 _SMALL_MEMORY_BYTES: Final = 256 * MIB  # below this, what is resident counts for more than speed
 _SWITCH_INTERVAL_S: Final = 0.0002
@@ -117,7 +119,7 @@ class Node:
         self._measuring.start()
 
     async def _open_store(self, files: HostFileSystem, directory: Directory) -> Store:
-        handles = Handles(files, _OPEN_SEGMENTS)
+        handles = Handles(files, min(_OPEN_SEGMENTS, allow_descriptors() // _DESCRIPTORS_A_SEGMENT))
         loop = asyncio.get_running_loop()
         started = time.perf_counter()
         self._recovery = loop.run_in_executor(None, recover, files, directory.id, handles, _report, self._progress)

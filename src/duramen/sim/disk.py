@@ -154,6 +154,9 @@ class MemoryFile:
         self._system.called("read", self._path, size)
         return bytes(self._inode.data[position : position + size])
 
+    def forget(self, position: int, size: int) -> None:
+        pass
+
     def sync(self) -> None:
         try:
             self._system.called("sync", self._path, 0)

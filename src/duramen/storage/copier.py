@@ -4,7 +4,7 @@ One job at a time, in the worker's `disk` lane. What was copied is not synced; t
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, File, FileSystem, Worker
@@ -17,6 +17,7 @@ from duramen.storage.segment import Segment
 __all__ = ["Copier", "SegmentWrite", "Written", "plan_writes", "take_over", "write_segment"]
 
 _JOIN_BYTES = 256 * 1024
+_LEFT_OPEN: Final = 64
 
 T = TypeVar("T")
 
@@ -36,11 +37,11 @@ class SegmentWrite(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What came of it: the files, and the CRCs of the blocks that it completed and began."""
+    """What came of it: the files, if they were left open, and the CRCs of the blocks that it completed and began."""
 
     write: SegmentWrite
-    file: File
-    index_file: File
+    file: File | None
+    index_file: File | None
     end: int
     crcs: list[int]
     tail_crc: int
@@ -83,6 +84,30 @@ def write_segment(files: FileSystem, write: SegmentWrite) -> Written:
     return Written(write, file, index_file, position, crcs, tail_crc)
 
 
+def _write_all(files: FileSystem, writes: list[SegmentWrite]) -> list[Written]:
+    """Write them one after another; of the files that had to be opened, only a few are left open."""
+    result: list[Written] = []
+    opened = 0
+    for write in writes:
+        if write.log.deleted:
+            continue
+        written = write_segment(files, write)
+        if write.file is None:
+            opened += 1
+            if opened > _LEFT_OPEN:
+                # Ten thousand logs may have something to be copied; so many files a process cannot have open.
+                written = _closed(written)
+        result.append(written)
+    return result
+
+
+def _closed(written: Written) -> Written:
+    for file in (written.file, written.index_file):
+        if file is not None:
+            file.close()
+    return written._replace(file=None, index_file=None)
+
+
 def _plan_write(log: Log, segment: Segment, buffers: list[Buffer]) -> SegmentWrite:
     return SegmentWrite(
         log,
@@ -109,7 +134,8 @@ def plan_writes(log: Log) -> list[SegmentWrite]:
 def take_over(handles: Handles, written: Written) -> int:
     """Note what was written; returns how many bytes of memory that freed."""
     log, segment = written.write.log, written.write.segment
-    handles.keep(segment, written.file, written.index_file)
+    if written.file is not None:
+        handles.keep(segment, written.file, written.index_file)
     freed = segment.copied_to(written.end, written.crcs, written.tail_crc)
     log.close_index(segment)
     return freed
@@ -205,7 +231,7 @@ class Copier:
         files = self._files
 
         def job() -> list[Written]:
-            return [write_segment(files, write) for write in writes if not write.log.deleted]
+            return _write_all(files, writes)
 
         def done(result: list[Written] | BaseException) -> None:
             self._done(writes, result, after)

@@ -124,10 +124,8 @@ class _Windows:
         head = self.at(place, FRAME_HEADER_BYTES)
         if len(head) < FRAME_HEADER_BYTES:
             return None
-        _, size, found_generation, found_place, *_ = _HEADER.unpack(head)
-        if found_generation != generation or found_place != place or place + FRAME_HEADER_BYTES + size > self.end:
-            return None
-        return _decode(self.at(place, FRAME_HEADER_BYTES + size), place, generation, salt, place)
+        size = FRAME_HEADER_BYTES + _HEADER.unpack(head)[1]
+        return None if place + size > self.end else _decode(self.at(place, size), place, generation, salt, place)
 
 
 def scan(

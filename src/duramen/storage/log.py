@@ -15,7 +15,7 @@ from duramen.codec.batch import Header
 from duramen.storage.handles import Handles
 from duramen.storage.planning.compaction import Rules
 from duramen.storage.producers import ProducerRow, ProducerTable
-from duramen.storage.reader import Blocked, End, Slice, Walk, Windows, find_end, find_start, open_index
+from duramen.storage.reader import Blocked, End, Slice, Trail, Walk, Windows, find_end, find_start, open_index
 from duramen.storage.segment import Segment, SegmentState, TailState, segment_name
 from duramen.storage.takeovers import TakeoverTable
 
@@ -134,7 +134,7 @@ class Log:
         self.written = False  # whether the log has a LOG_CREATED frame or a checkpoint entry
         self.introduced = 0  # the WAL position after the frames that introduced its newest epoch
         self.on_advance: Callable[[], None] | None = None
-        self._hints: dict[int, tuple[Segment, int]] = {}
+        self._hints: dict[int, tuple[Segment, int, Trail]] = {}
         self._windows = Windows()
 
     @classmethod
@@ -333,10 +333,13 @@ class Log:
 
     def _plan_read(self, offset: int, limit_offset: int, max_bytes: int) -> Slice | Blocked | None:
         found = self._find(offset)
-        return found if isinstance(found, Blocked) else self._slice(*found, limit_offset, max_bytes)
+        if isinstance(found, Blocked):
+            return found
+        hint = self._hints.get(offset)
+        return self._slice(*found, limit_offset, max_bytes, Trail() if hint is None else hint[2])
 
     def _find(self, offset: int) -> tuple[Segment, int] | Blocked:
-        segment, start = self._hints.get(offset, (None, 0))
+        segment, start, _ = self._hints.get(offset, (None, 0, None))
         if segment is not None and start < segment.size:
             return segment, start
         segment = self.segments[self._segment_at(offset)]
@@ -375,7 +378,9 @@ class Log:
         known = segment.first_timestamp if entry is None else entry.max_timestamp
         return segment.first_timestamp if known < 0 else known
 
-    def _slice(self, segment: Segment, start: int, limit_offset: int, max_bytes: int) -> Slice | Blocked | None:
+    def _slice(
+        self, segment: Segment, start: int, limit_offset: int, max_bytes: int, trail: Trail
+    ) -> Slice | Blocked | None:
         limit = self._limit(segment, limit_offset)
         if isinstance(limit, Blocked):
             return limit
@@ -392,15 +397,15 @@ class Log:
         if stop <= start:
             return None
         if stop != end.position:
-            return Slice(segment, file, start, stop, -1, self.handles)
-        self._remember(end.next_offset, segment, stop)
-        return Slice(segment, file, start, stop, end.next_offset, self.handles)
+            return Slice(segment, file, start, stop, -1, self.handles, trail)
+        self._remember(end.next_offset, segment, stop, trail)
+        return Slice(segment, file, start, stop, end.next_offset, self.handles, trail)
 
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+    def _remember(self, offset: int, segment: Segment, position: int, trail: Trail) -> None:
         # A consumer's next fetch mostly begins where the last one ended: it needs no search.
         if len(self._hints) >= _HINTS:
             del self._hints[next(iter(self._hints))]
-        self._hints[offset] = (segment, position)
+        self._hints[offset] = (segment, position, trail)
 
     def _segment_at(self, offset: int) -> int:
         return max(0, bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1)
@@ -428,7 +433,7 @@ class Log:
             if isinstance(position, Blocked):
                 return position
             if position is not None:
-                return self._slice(segment, position, self.high_watermark, 1)
+                return self._slice(segment, position, self.high_watermark, 1, Trail())
         return None
 
     def _batch_from_time(self, segment: Segment, file: File | None, timestamp: int) -> int | Blocked | None:

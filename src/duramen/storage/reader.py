@@ -26,10 +26,22 @@ from duramen.storage.index import (
 )
 from duramen.storage.segment import Segment
 
-__all__ = ["Blocked", "End", "Slice", "Walk", "Windows", "find_end", "find_start", "open_index", "walk_batches"]
+__all__ = [
+    "Blocked",
+    "End",
+    "Slice",
+    "Trail",
+    "Walk",
+    "Windows",
+    "find_end",
+    "find_start",
+    "open_index",
+    "walk_batches",
+]
 
 _WINDOW_BYTES: Final = BLOCK_BYTES
 _WINDOWS: Final = 4
+_TAIL_BYTES: Final = 64 * 1024 * 1024  # of the active segment: stays in memory, for whoever follows closely
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +189,15 @@ def _walk_end(walk: Walk, start: int, limit: int, target: int) -> End | Blocked:
     return end
 
 
+class Trail:
+    """One reader's way through a log, from slice to slice: `cold` once it had to wait for the disk."""
+
+    __slots__ = ("cold",)
+
+    def __init__(self) -> None:
+        self.cold = False
+
+
 class Slice:
     """Whole batches of one segment, to be sent piece by piece.
 
@@ -185,14 +206,22 @@ class Slice:
     `next_offset` is the one that follows its last batch; -1 where that is not known, because damage follows.
     """
 
-    __slots__ = ("_file", "_handles", "_replaced", "_segment", "_supplied", "end", "next_offset", "position")
+    __slots__ = ("_file", "_handles", "_replaced", "_segment", "_supplied", "_trail", "end", "next_offset", "position")
 
     def __init__(
-        self, segment: Segment, file: File | None, position: int, end: int, next_offset: int, handles: Handles
+        self,
+        segment: Segment,
+        file: File | None,
+        position: int,
+        end: int,
+        next_offset: int,
+        handles: Handles,
+        trail: Trail,
     ) -> None:
         self._segment = segment
         self._file = file
         self._handles = handles
+        self._trail = trail
         self._replaced = segment.replaced
         self._supplied: tuple[int, int, Buffer] | None = None
         self.position = position
@@ -237,6 +266,7 @@ class Slice:
             segment.damage.append((low + len(view), segment.copied))
             raise LogDamaged(f"{segment.path}.log ends at byte {low + len(view)} and should reach {segment.copied}")
         self.position = end
+        self._leave(file, low, end)
         return [view[start - low : end - low]]
 
     def _before_damage(self, start: int, end: int) -> int:
@@ -248,6 +278,13 @@ class Slice:
                 end = damaged_start
         return end
 
+    def _leave(self, file: File, low: int, end: int) -> None:
+        """What had to come from the disk does not push out of memory what others need there: the tails of the logs."""
+        end &= ~(BLOCK_BYTES - 1)  # what follows begins in this block
+        segment = self._segment
+        if self._trail.cold and end > low and (segment.closed or segment.copied - end > _TAIL_BYTES):
+            file.forget(low, end - low)
+
     def _read(self, file: File, low: int, high: int) -> Buffer | Blocked:
         supplied, self._supplied = self._supplied, None
         if supplied is not None and supplied[:2] == (low, high):
@@ -255,6 +292,7 @@ class Slice:
         cached = file.read_cached(low, high - low)
         if cached is not None:
             return cached
+        self._trail.cold = True
 
         def apply(result: Buffer) -> None:
             self._supplied = (low, high, result)
