@@ -42,7 +42,7 @@ def test_the_python_client(new_node: Callable[..., NodeProcess]) -> None:
     assert example("python_asyncio.py", node.http) == ["100 records read, 4950 in sum"]
 
 
-def test_a_node_in_tests() -> None:
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "test_with_node.py")]
+def test_a_broker_in_tests() -> None:
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "test_with_broker.py")]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout

@@ -17,6 +17,7 @@ import duramen
 from duramen import errors
 from duramen.face import client as sync
 from duramen.face import values
+from duramen.testing import Broker
 
 MODULES = (duramen, duramen.aio, duramen.errors, duramen.testing)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -64,17 +65,20 @@ async def run(example: doctest.Example, names: dict[str, Any]) -> str:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with duramen.testing.node() as node:
-        yield node.server
+def broker() -> Iterator[Broker]:
+    with duramen.testing.broker() as broker:
+        yield broker
 
 
 @pytest.mark.parametrize("name", [name for name, examples in EXAMPLES.items() if examples])
-def test_it_does_what_it_says(name: str, server: str) -> None:
+def test_it_does_what_it_says(name: str, broker: Broker) -> None:
+    server = broker.http_url.removeprefix("http://")
+
     async def check() -> None:
         client: Any = await duramen.aio.connect(server) if name.startswith("duramen.aio") else duramen.connect(server)
         names = {one: getattr(duramen, one) for one in duramen.__all__} | vars(values)
         names |= {"duramen": duramen, "asyncio": asyncio, "client": client, "server": server}
+        names["broker"] = broker
         try:
             for example in EXAMPLES[name]:
                 got = await run(example, names)

@@ -42,14 +42,14 @@ class Reader:
     leaves = False
     """Whether `close` talks to the node, and may take some seconds."""
 
-    def __init__(self, kafka: str, wanted: Wanted, *, timeout_s: float) -> None:
+    def __init__(self, kafka: str, wanted: Wanted, *, timeout_s: float, client_id: str = "duramen-python") -> None:
         """`kafka` is the address of the Kafka door."""
         self.interrupt = Interrupt()
         """Set from any thread, it ends what is under way here with ClientClosed."""
         self.done = False
         """Whether everything that was wanted has been read."""
         self._wanted = wanted
-        self._cluster = Cluster(kafka, client_id="duramen-python", timeout_s=timeout_s, interrupt=self.interrupt)
+        self._cluster = Cluster(kafka, client_id=client_id, timeout_s=timeout_s, interrupt=self.interrupt)
         self._consumer = Consumer(self._cluster)
         self._spans: dict[TopicPartition, Span] | None = None
         self._positions: dict[TopicPartition, int] = {}

@@ -46,9 +46,10 @@ def _http(settings: Settings) -> tuple[Address, ...]:
 
 
 def _allowed_hosts(settings: Settings) -> None:
-    from duramen.doors.http.hosts import Hosts  # a web framework comes with it: only who needs it waits for that
+    if settings.text("http.allowed.hosts").strip():
+        from duramen.doors.http.hosts import Hosts  # a web framework comes with it: only who needs it waits for that
 
-    Hosts(settings)
+        Hosts(settings)
 
 
 def _nats(settings: Settings) -> Address | ServerAddress | None:

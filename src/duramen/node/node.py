@@ -7,7 +7,8 @@ import logging
 import sys
 import time
 from base64 import urlsafe_b64encode
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.memory import memory_share_bytes
@@ -17,24 +18,28 @@ from duramen.base.units import MIB
 from duramen.broker.broker import Broker, Ports
 from duramen.broker.configs import compaction_limits
 from duramen.doors.completion import completion, outcome
-from duramen.doors.http.door import HttpDoor
 from duramen.doors.kafka.door import KafkaDoor
+from duramen.doors.kafka.faults import Faults
+from duramen.doors.nats.address import ServerAddress
 from duramen.host.clock import HostClock, HostRandomness
 from duramen.host.descriptors import allow_descriptors
 from duramen.host.files import HostFileSystem
 from duramen.host.memory import return_large_blocks
 from duramen.host.rocksdb import RocksViewStore
 from duramen.host.worker import HostWorker
-from duramen.node.addresses import bind_all
+from duramen.node.addresses import Address, bind_all
 from duramen.node.banner import banner
+from duramen.node.http import HttpSide
 from duramen.node.listening import data_dir, listening
 from duramen.node.measuring import Measuring
-from duramen.node.nats import NatsSide
 from duramen.storage.directory import Directory, open_directory
 from duramen.storage.handles import Handles
 from duramen.storage.progress import RecoveryProgress
 from duramen.storage.recovery import Recovered, recover
 from duramen.storage.store import Store, StoreLimits
+
+if TYPE_CHECKING:
+    from duramen.node.nats import NatsSide
 
 __all__ = ["Node"]
 
@@ -52,9 +57,10 @@ _RUN: Final = "run"
 class Node:
     """One node of settings. `start` ends when every door takes requests, `stop` when everything is on disk."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Check the settings against each other. Raises SettingInvalid."""
+    def __init__(self, settings: Settings, faults: Faults | None = None) -> None:
+        """Check the settings against each other; with `faults` it is a test's own node. Raises SettingInvalid."""
         self.settings = settings
+        self._faults = faults
         self.addresses: dict[str, str] = {}
         self.data_dir = data_dir(settings)
         self._metrics = Metrics()
@@ -68,13 +74,11 @@ class Node:
         self._views: RocksViewStore | None = None
         self._broker: Broker | None = None
         self._kafka: KafkaDoor | None = None
-        self._http: HttpDoor | None = None
+        self._http: HttpSide | None = None
         self._progress = RecoveryProgress()
         self._listening = listening(settings)
         place = self._listening.nats
-        self._nats: NatsSide | None = None
-        if place is not None:
-            self._nats = NatsSide(place, self.data_dir / _RUN, HostRandomness(), self._metrics)
+        self._nats = None if place is None else _nats_side(place, self.data_dir / _RUN, self._metrics)
 
     # -- starting -----------------------------------------------------------------------------------
 
@@ -94,7 +98,9 @@ class Node:
             await self._nats.launch()
         self._deadlines.on_earlier = self._schedule
         self._worker = HostWorker(loop)
-        self._http = HttpDoor(self._metrics, self.addresses, self.settings, self._progress.words)
+        self._http = HttpSide(
+            self._metrics, self.addresses, self.settings, self._progress.words, on_demand=self._faults is not None
+        )
         self.addresses["http"] = await self._http.start(http_sockets)
         store = await self._open_store(files, self._directory)
         self._progress.begin("reading streams and groups")
@@ -104,6 +110,7 @@ class Node:
         self._kafka = KafkaDoor(
             self._broker, self._clock, self._deadlines,
             cluster_id=cluster_id, advertise=self.settings.text("kafka.advertise"),
+            faults=self._faults,
         )  # fmt: skip
         self.addresses["kafka"] = await self._kafka.start(kafka_sockets)
         self._progress.begin("opening the doors")
@@ -184,6 +191,10 @@ class Node:
         """Why not every door takes requests; empty where they do."""
         return self._nats.problem() if self._nats is not None else ""
 
+    def drop_connections(self) -> int:
+        """Break all connections to the Kafka door; returns how many there were."""
+        return self._kafka.drop_connections() if self._kafka is not None else 0
+
     # -- time ---------------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
@@ -227,6 +238,12 @@ class Node:
             await asyncio.gather(self._recovery, return_exceptions=True)
         if self._directory is not None:
             self._directory.lock.release()
+
+
+def _nats_side(place: Address | ServerAddress, run_directory: Path, metrics: Metrics) -> "NatsSide":
+    from duramen.node.nats import NatsSide  # only who needs it waits for it
+
+    return NatsSide(place, run_directory, HostRandomness(), metrics)
 
 
 def _report(message: str) -> None:

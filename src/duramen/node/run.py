@@ -5,14 +5,25 @@ import logging
 import os
 import signal
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from duramen.base.errors import DirectoryUnusable, DuramenError
 from duramen.base.settings import Settings
+from duramen.doors.kafka.faults import Faults
 from duramen.node.logs import configure
 from duramen.node.node import Node
 
-__all__ = ["run"]
+__all__ = ["Rehearsal", "run"]
+
+
+class Rehearsal(Protocol):
+    """What a test has of its own node beside its doors."""
+
+    faults: Faults
+
+    async def begin(self, node: Node, stop: Callable[[], None]) -> None:
+        """The node is about to start; `stop` tells it to stop, as a signal does."""
+
 
 _log = logging.getLogger("duramen.node")
 
@@ -21,15 +32,17 @@ _FAILED: Final = 1
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(settings: Settings, say: Callable[[str], None]) -> int:
+def run(settings: Settings, say: Callable[[str], None], rehearsal: Rehearsal | None = None) -> int:
     """Run a node until it is told to stop; `say` gets the banner. Returns 0 stopped as asked, 1 failed.
+
+    With a `rehearsal` it is a test's own node.
 
     Raises SettingInvalid for settings that contradict each other, DuramenError where it could not start.
     """
     configure(settings.text("logging.level"), settings.text("logging.format"))
-    node = Node(settings)
+    node = Node(settings, rehearsal.faults if rehearsal is not None else None)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_run(node, say))
+        return runner.run(_run(node, say, rehearsal))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -40,7 +53,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _run(node: Node, say: Callable[[str], None]) -> int:
+async def _run(node: Node, say: Callable[[str], None], rehearsal: Rehearsal | None) -> int:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_unexpected)
     told = asyncio.Event()
@@ -51,6 +64,8 @@ async def _run(node: Node, say: Callable[[str], None]) -> int:
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, tell)
+    if rehearsal is not None:
+        await rehearsal.begin(node, told.set)
     code = await _until_told(node, say, told, twice)
     _leave_when_told(loop, code)
     return code

@@ -1,29 +1,43 @@
-"""For tests of users: `node`, a real node.
+"""For tests of users: `broker`, a real broker that is ready in a blink. pytest has it as the fixture `duramen_broker`.
 
->>> with duramen.testing.node() as node, duramen.connect(node.server) as client:
-...     client.streams.create("flights").name
-'flights'
+>>> with duramen.testing.broker() as broker, duramen.connect(broker.http_url) as client:
+...     client.produce(broker.create_stream("flights"), ["a"])
+[Place(partition=0, offset=0)]
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from duramen.testing.process import Node
+    from duramen.testing.faults import BrokerFaults
+    from duramen.testing.handle import Broker
 
-__all__ = ["node"]
+__all__ = ["Broker", "BrokerFaults", "broker"]
 
 
-def node(settings: Mapping[str, object] | None = None, *, nats: bool = False) -> "Node":
-    """A real node, for a `with` block: on free ports of this machine, with its data in a temporary directory.
+def broker(settings: Mapping[str, object] | None = None, *, nats: bool = False) -> "Broker":
+    """A real broker, for a `with` or `async with` block: on free ports, with its data in a temporary directory.
 
-    `settings` by their dotted names; with `nats`, an embedded NATS server too. Raises ServerUnreachable, with the end
-    of its log, where it does not start.
+    `settings` by their dotted names; with `nats`, a NATS server too. Nothing of the environment is read. Raises
+    SettingInvalid, or ServerUnreachable with the end of its log, where it does not start.
 
-    >>> with duramen.testing.node({"num.partitions": 3}) as node, duramen.connect(node.server) as client:
-    ...     len(client.streams.create("flights").partitions)
-    3
+    >>> with duramen.testing.broker({"auto.create.topics.enable": False}) as broker:
+    ...     broker.create_stream("flights", partitions=3)
+    'flights'
     """
-    from duramen.testing.process import Node
+    from duramen.testing.handle import Broker
 
-    return Node(settings, nats=nats)
+    return Broker(settings, nats=nats)
+
+
+def __getattr__(name: str) -> object:
+    # Found when they are first used: pytest's plugin imports this for everybody.
+    if name == "Broker":
+        from duramen.testing.handle import Broker
+
+        return Broker
+    if name == "BrokerFaults":
+        from duramen.testing.faults import BrokerFaults
+
+        return BrokerFaults
+    raise AttributeError(f"module 'duramen.testing' has no attribute {name!r}")

@@ -1,68 +1,121 @@
-"""A real node for the tests of users, in a process of its own."""
+"""The other end of `testing.child`: its process, started and waited for, asked, killed."""
 
-import tempfile
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Final
 
-from duramen.base.errors import ServerUnreachable
-from duramen.node.process import NodeProcess
+from duramen.base.errors import DuramenError, ServerUnreachable, SettingInvalid
 
-__all__ = ["Node"]
+__all__ = ["ChildProcess"]
+
+_START_S: Final = 60.0
+_ANSWER_S: Final = 30.0
+_STOP_S: Final = 10.0
+_PROGRAM: Final = "from duramen.testing.child import main; main()"
+_PIECE_BYTES: Final = 65536
 
 
-class Node:
-    """A node that runs while its `with` block does; its data goes with it. Made by `duramen.testing.node`."""
+class ChildProcess:
+    """One run of a broker, from `start` to `kill` or `stop`. Its log goes to a file, behind what is there."""
 
-    def __init__(self, settings: Mapping[str, object] | None = None, *, nats: bool = False) -> None:
-        """It starts with the `with` block."""
-        self._settings: dict[str, object] = {
-            "group.initial.rebalance.delay.ms": 0,
-            "nats.server": "embedded" if nats else "off",
-            **(settings or {}),
-        }
-        self._process: NodeProcess | None = None
-        self._stack = ExitStack()
+    def __init__(self, log_path: Path) -> None:
+        self._log_path = log_path
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        self._lock = threading.Lock()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="duramen-"))
-            self._process = stack.enter_context(NodeProcess(Path(directory) / "data", self._settings))
-            self._stack = stack.pop_all()
-        return self
+    def start(self, node: Mapping[str, object], settings: Mapping[str, object]) -> dict[str, str]:
+        """Start it and wait until its doors take requests; returns their addresses.
 
-    def __exit__(self, *_: object) -> None:
-        self._process = None
-        self._stack.close()
-
-    def _running(self) -> NodeProcess:
-        if self._process is None:
-            raise ServerUnreachable("the node does not run: use it within `with duramen.testing.node() as node:`")
-        return self._process
-
-    @property
-    def server(self) -> str:
-        """The HTTP address: what `duramen.connect` takes."""
-        return self._running().http
-
-    @property
-    def kafka(self) -> str:
-        """The address for Kafka clients: their bootstrap.servers."""
-        return self._running().kafka
+        `node` has settings that the user may overrule. Raises SettingInvalid, or ServerUnreachable with its log.
+        """
+        with self._log_path.open("ab") as log:
+            # A session of its own: Ctrl-C is for the tests, which end it.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=self._log_path.parent,
+                start_new_session=True, bufsize=0,
+            )  # fmt: skip
+        given = {"node": {name: value for name, value in node.items() if name not in settings}, "settings": settings}
+        try:
+            answer = self._ask(given, _START_S)
+            if "error" in answer:
+                raise (SettingInvalid if answer["error"] == SettingInvalid.id else ServerUnreachable)(answer["message"])
+        except DuramenError:
+            self.kill()
+            raise
+        addresses: dict[str, str] = answer["addresses"]
+        return addresses
 
     @property
-    def nats(self) -> str:
-        """The address for NATS clients, where the node was made with `nats`."""
-        return self._running().nats
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def ask(self, order: Mapping[str, object]) -> dict[str, Any]:
+        """Let it do something; returns its answer once that is done. Raises ServerUnreachable where it has ended."""
+        with self._lock:
+            return self._ask(order, _ANSWER_S)
+
+    def _ask(self, order: Mapping[str, object], timeout_s: float) -> dict[str, Any]:
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise ServerUnreachable("the broker does not run: restart() starts it again")
+        try:
+            process.stdin.write(json.dumps(order, default=str).encode() + b"\n")
+            line = self._line(process.stdout.fileno(), time.monotonic() + timeout_s)
+        except BrokenPipeError:
+            line = b""
+        if not line:
+            raise ServerUnreachable(f"the broker ended or does not answer:\n{self._end_of_log()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _line(self, output: int, deadline: float) -> bytes:
+        """The next line; empty where none comes."""
+        while b"\n" not in self._rest:
+            waiting = select.poll()
+            waiting.register(output, select.POLLIN)
+            if not waiting.poll(max(0.0, 1000 * (deadline - time.monotonic()))):
+                return b""
+            data = os.read(output, _PIECE_BYTES)
+            if not data:
+                return b""
+            self._rest += data
+        line, self._rest = self._rest.split(b"\n", 1)
+        return line
+
+    def _end_of_log(self) -> str:
+        return self._log_path.read_text(errors="replace")[-2000:]
 
     def kill(self) -> None:
-        """Kill -9, to see what your code makes of it."""
-        self._running().kill()
+        """Kill -9, and wait until it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._wait(self._process)
 
-    def restart(self) -> None:
-        """Start it again with the same data, at the same addresses."""
-        process = self._running()
-        if process.running:
-            process.stop()
-        process.restart()
+    def stop(self) -> None:
+        """Let it drain and end; it is killed where that takes too long."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            self._wait(self._process)
+
+    def _wait(self, process: "subprocess.Popen[bytes]") -> None:
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process = None
+        self._rest = b""

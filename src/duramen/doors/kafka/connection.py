@@ -257,6 +257,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Close the connection for what the client did; nothing acknowledged is touched by it."""
         _log.warning("connection from %s closed: %s", self.peer_host or "?", why)
         self._door.bad_requests.value += 1
+        self.abort()
+
+    def abort(self) -> None:
+        """Break the connection off: what was not sent yet is lost."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,8 +18,10 @@ from duramen.codec.kafka.messages import RESPONSES
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.doors.kafka import configs, fetch, groups, metadata, offsets, produce, topics
 from duramen.doors.kafka.connection import KafkaConnection
-from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.context import Context, Handler
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.faults import Faults
+from duramen.doors.kafka.injecting import Injector
 from duramen.doors.kafka.measuring import Measuring
 from duramen.doors.kafka.memory import RequestMemory
 
@@ -34,8 +36,6 @@ _UNANSWERED_SHARE: Final = 4  # one connection's requests may hold a quarter of 
 _PIECES_SHARE: Final = 2  # pieces of answers that sockets do not take may hold half of what requests may
 _SMALLEST_PIECE: Final = 8 * 1024
 _LARGEST_PIECE: Final = 128 * 1024
-
-Handler = Callable[[Context, Exchange], None]
 
 _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.PRODUCE: produce.handle_produce,
@@ -67,8 +67,11 @@ _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
 class KafkaDoor:
     """A listening socket and its connections."""
 
-    def __init__(self, broker: Broker, clock: Clock, deadlines: Deadlines, *, cluster_id: str, advertise: str) -> None:
-        """`advertise` is the HOST:PORT clients are told; empty: where it listens."""
+    def __init__(
+        self, broker: Broker, clock: Clock, deadlines: Deadlines, *, cluster_id: str, advertise: str,
+        faults: Faults | None = None,
+    ) -> None:  # fmt: skip
+        """`advertise` is the HOST:PORT clients are told; empty: where it listens. `faults` are what a test asks for."""
         settings, metrics = broker.settings, broker.metrics
         self.broker = broker
         self.clock = clock
@@ -91,6 +94,7 @@ class KafkaDoor:
         }
         self._damaged = metrics.counter("duramen_damaged_ranges_total")
         self._servers: list[asyncio.Server] = []
+        self._injector = Injector(faults, clock, deadlines) if faults is not None else None
 
     async def start(self, listeners: Sequence[socket.socket]) -> str:
         """Take connections from bound sockets; returns the address of the first. Raises OSError.
@@ -114,6 +118,13 @@ class KafkaDoor:
             server.close()
         for connection in list(self._connections):
             connection.close()
+
+    def drop_connections(self) -> int:
+        """Break all connections there are, whatever they wait for; returns how many."""
+        connections = list(self._connections)
+        for connection in connections:
+            connection.abort()
+        return len(connections)
 
     def opened(self, connection: KafkaConnection) -> None:
         """A connection is there."""
@@ -157,12 +168,18 @@ class KafkaDoor:
             self._refuse_version(exchange)
             return
         self._measuring.came(api.key)
-        _HANDLERS[api.key](context, exchange)
+        handler = _HANDLERS[api.key]
+        if self._injector is None:
+            handler(context, exchange)
+        else:
+            self._injector.handle(handler, context, exchange)
 
     def answered(self, exchange: Exchange) -> None:
         """A request has its answer."""
         took_s = self.clock.seconds() - exchange.began_s
         self._measuring.answered(exchange.header.api_key, took_s, exchange.errors)
+        if self._injector is not None and exchange.errors:
+            self._injector.answered(exchange)
 
     def _refuse_version(self, exchange: Exchange) -> None:
         header = exchange.header

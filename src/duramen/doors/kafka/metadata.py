@@ -15,7 +15,7 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
 
-__all__ = ["api_versions", "handle_api_versions", "handle_describe_cluster", "handle_metadata"]
+__all__ = ["api_versions", "handle_api_versions", "handle_describe_cluster", "handle_metadata", "nodes"]
 
 _NO_OPERATIONS: Final = -2147483648
 _NULL_ID: Final = UUID(int=0)
@@ -127,12 +127,14 @@ def _topic(context: Context, stream: Stream) -> Message:
 
 
 def _reply(context: Context, exchange: Exchange, topics: list[Message]) -> None:
+    exchange.reply({**nodes(context), "topics": topics})
+
+
+def nodes(context: Context) -> Message:
+    """What Metadata says of the cluster: this node."""
     node_id = context.broker.node_id
-    exchange.reply(
-        {
-            "brokers": [{"node_id": node_id, "host": context.host, "port": context.port, "rack": None}],
-            "cluster_id": context.cluster_id,
-            "controller_id": node_id,
-            "topics": topics,
-        }
-    )
+    return {
+        "brokers": [{"node_id": node_id, "host": context.host, "port": context.port, "rack": None}],
+        "cluster_id": context.cluster_id,
+        "controller_id": node_id,
+    }

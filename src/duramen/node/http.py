@@ -1,0 +1,91 @@
+"""The HTTP side of a node: its door, open from the first moment on, or only once somebody knocks.
+
+What the door is made of takes longer to import than all the rest of a node. A test that never asks it does not wait.
+"""
+
+import asyncio
+import importlib
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from duramen.base.metrics import Metrics
+from duramen.base.settings import Settings
+from duramen.broker.broker import Broker
+from duramen.node.addresses import Address
+
+if TYPE_CHECKING:
+    from duramen.doors.http.door import HttpDoor
+
+__all__ = ["HttpSide"]
+
+_BACKLOG: Final = 128
+_DOOR: Final = "duramen.doors.http.door"
+
+
+class HttpSide:
+    """Listens, and answers as far as the node has got."""
+
+    def __init__(
+        self, metrics: Metrics, addresses: Mapping[str, str], settings: Settings, progress: Callable[[], str],
+        *, on_demand: bool,
+    ) -> None:  # fmt: skip
+        """`progress` says how far the start has got; `on_demand`: the door is made for the first connection."""
+        self._metrics = metrics
+        self._addresses = addresses
+        self._settings = settings
+        self._progress = progress
+        self._on_demand = on_demand
+        self._listeners: Sequence[socket.socket] = ()
+        self._opening: asyncio.Task[None] | None = None
+        self._door: HttpDoor | None = None
+        self._ready: tuple[Broker, str, Callable[[], str]] | None = None
+
+    async def start(self, listeners: Sequence[socket.socket]) -> str:
+        """Take connections from bound sockets; returns the address of the first. Raises SettingInvalid."""
+        self._listeners = listeners
+        if not self._on_demand:
+            await self._open()
+        else:
+            for listener in listeners:
+                listener.listen(_BACKLOG)
+                asyncio.get_running_loop().add_reader(listener, self._knocked)
+        return str(Address(*listeners[0].getsockname()[:2]))
+
+    def _knocked(self) -> None:
+        self._forget_readers()
+        self._opening = asyncio.get_running_loop().create_task(self._open_behind())
+
+    def _forget_readers(self) -> None:
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+
+    async def _open_behind(self) -> None:
+        # In a thread: whoever uses the other doors does not wait for it.
+        await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, _DOOR)
+        await self._open()
+
+    async def _open(self) -> None:
+        from duramen.doors.http.door import HttpDoor
+
+        self._door = HttpDoor(self._metrics, self._addresses, self._settings, self._progress)
+        await self._door.start(self._listeners)
+        if self._ready is not None:
+            self._door.ready(*self._ready)
+
+    def ready(self, broker: Broker, cluster_id: str, problem: Callable[[], str]) -> None:
+        """The broker is there; `problem` says why not every door takes requests, empty where they do."""
+        self._ready = broker, cluster_id, problem
+        if self._door is not None:
+            self._door.ready(*self._ready)
+
+    async def stop(self) -> None:
+        """Answer what was asked and close."""
+        if self._opening is not None:
+            await self._opening
+        if self._door is not None:
+            await self._door.stop()
+        elif self._on_demand:
+            self._forget_readers()
+            for listener in self._listeners:
+                listener.close()

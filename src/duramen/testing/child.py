@@ -1,0 +1,94 @@
+"""The process of a test's own broker: a node that is ready soon, takes orders, and ends with whoever started it.
+
+Orders and their answers are lines of JSON, on standard input and output. The first line has the settings; nothing of
+the environment and no file is read. Where standard input ends, the test has ended, whatever became of it.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+
+from duramen.base.catalogue import BROKER
+from duramen.base.errors import DuramenError
+from duramen.base.settings import Settings
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.versions import ApiKey
+from duramen.doors.kafka.faults import Faults
+from duramen.node.node import Node
+from duramen.node.run import run
+
+__all__ = ["main"]
+
+
+class _Orders(asyncio.Protocol):
+    """The lines of standard input, once the first is read."""
+
+    def __init__(self, take: Callable[[Any], None], ended: Callable[[], None]) -> None:
+        self._take = take
+        self._ended = ended
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._ended()
+
+
+class _Control:
+    """Does what the test orders."""
+
+    def __init__(self, answers: IO[str]) -> None:
+        self.faults = Faults()
+        self._answers = answers
+        self._node: Node | None = None
+        self._ready = False
+
+    async def begin(self, node: Node, stop: Callable[[], None]) -> None:
+        self._node = node
+        await asyncio.get_running_loop().connect_read_pipe(lambda: _Orders(self._take, stop), sys.stdin)
+
+    def say(self, _: str) -> None:
+        """A line of the banner: the node is ready."""
+        if not self._ready and self._node is not None:
+            self._ready = True
+            self.answer({"addresses": self._node.addresses})
+
+    def answer(self, document: Mapping[str, object]) -> None:
+        """Answer an order."""
+        self._answers.write(json.dumps(document) + "\n")
+        self._answers.flush()
+
+    def _take(self, order: Mapping[str, Any]) -> None:
+        answer: dict[str, object] = {}
+        match order["do"]:
+            case "delay":
+                self.faults.delay(ApiKey(order["api"]), order["ms"])
+            case "error":
+                self.faults.error(ApiKey(order["api"]), ErrorCode(order["code"]), order["times"])
+            case "clear":
+                self.faults.clear()
+            case "drop":
+                answer["dropped"] = self._node.drop_connections() if self._node is not None else 0
+        self.answer(answer)
+
+
+def main() -> None:
+    """Run the node of the settings on standard input until that ends."""
+    gc.disable()  # the node turns it on again once it is ready
+    given = json.loads(sys.stdin.buffer.readline())
+    control = _Control(os.fdopen(os.dup(sys.stdout.fileno()), "w"))
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what else is printed belongs to the log
+    try:
+        settings = Settings(BROKER, options=given["node"], file=given["settings"], file_name="settings")
+        code = run(settings, control.say, control)
+    except DuramenError as error:
+        control.answer({"error": error.id, "message": str(error)})
+        code = 1
+    sys.exit(code)
