@@ -130,12 +130,12 @@ def _release_copied(right: Original) -> Original:
 
 
 def _any_generation(right: Original) -> Original:
-    def _decode(buffer: memoryview, place: int, generation: int, salt: int, origin: int = 0) -> Frame | None:
-        at = place - origin + 8
-        found = right(buffer, place, int.from_bytes(buffer[at : at + 4], "big"), salt, origin)
+    def frame(self: frames._Windows, place: int, generation: int, salt: int) -> Frame | None:
+        written = int.from_bytes(self.at(place, frames.FRAME_HEADER_BYTES)[8:12], "big")
+        found: Frame | None = right(self, place, written, salt)
         return None if found is None else found._replace(generation=generation)
 
-    return _decode
+    return frame
 
 
 def _write_once(_: Original) -> Original:
@@ -258,7 +258,7 @@ BUGS: Final = (
     Bug(
         "old-frames",
         "take a recycled file's old frames for new",
-        (Place(frames, "_decode", _any_generation),),
+        (Place(frames._Windows, "frame", _any_generation),),
     ),
     Bug(
         "believe-unsynced-bytes",

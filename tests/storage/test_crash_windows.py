@@ -4,8 +4,10 @@ import random
 
 import pytest
 
+from duramen.base.errors import DuramenError
 from duramen.sim.disk import Crashed, MemoryFileSystem
 from duramen.sim.store import StoreOnDoubles, expected_values
+from duramen.storage.index import ENTRY_BYTES, INDEX_HEADER_BYTES, closed_entries
 from duramen.storage.log import LogConfig
 
 
@@ -117,3 +119,112 @@ def test_either_checkpoint_knows_what_a_log_held_before_its_durability_changed(
     doubles.crash()
     assert len(doubles.findings) == 1
     assert doubles.values(doubles.log()) == expected_values(appends)
+
+
+def cut(doubles: StoreOnDoubles, end_offset: int) -> None:
+    errors: list[DuramenError | None] = []
+    doubles.store.truncate(doubles.log(), end_offset, doubles.store.node_epoch, errors.append)
+    doubles.settle()
+    assert errors == [None]
+
+
+def test_a_node_starts_again_where_retention_let_go_all_of_a_log_with_durability_os() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, LogConfig(durability="os", retention_ms=1))
+    doubles.append(log, b"first")
+    doubles.advance(61_000)
+    doubles.store.enforce_retention(doubles.clock.wall_ms())
+    doubles.settle()
+    assert not [path for path in doubles.files.paths() if path.startswith("logs/")]
+    doubles.kill()
+    assert doubles.findings == []
+    assert doubles.log().start_offset == 1
+    again = doubles.append(doubles.log(), b"second")
+    doubles.settle()
+    assert again.base_offset == 1
+
+
+def test_a_segment_that_is_closed_when_all_of_it_is_synced_gets_the_last_entry_of_its_index() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, LogConfig(segment_bytes=1000))
+    doubles.append(log, bytes(600))
+    doubles.advance(61_000)
+    first = log.active
+    doubles.append(log, bytes(600))
+    doubles.advance(61_000)
+    entries = doubles.files.open(first.path + ".index").size() - INDEX_HEADER_BYTES
+    assert entries == closed_entries(first.size) * ENTRY_BYTES
+
+
+def test_the_last_entry_of_an_index_from_a_longer_life_of_its_segment_is_not_believed() -> None:
+    doubles = StoreOnDoubles()
+    for number, size in ((0, 900), (1, 600)):
+        log = doubles.log(number, LogConfig(segment_bytes=1000))
+        for _ in range(2):
+            doubles.append(log, bytes(size))
+    doubles.advance(61_000)
+    longer, shorter = (doubles.log(number).segments[0].path + ".index" for number in (0, 1))
+    stale = bytes(doubles.files.open(longer).read(INDEX_HEADER_BYTES, 1000))
+    doubles.files.open(shorter).write([stale], INDEX_HEADER_BYTES)
+    doubles.restart()
+    assert doubles.values(doubles.log(1)) == [bytes(600), bytes(600)]
+
+
+def test_a_checkpoint_does_not_stand_where_the_write_ahead_log_is_not_synced() -> None:
+    doubles = StoreOnDoubles()
+    doubles.append(doubles.log(), b"first")
+    before = doubles.files.paths()
+    doubles.advance_without_syncing(61_000)
+    doubles.advance_without_syncing(61_000)
+    assert [path for path in doubles.files.paths() if path.startswith("checkpoint-") and path not in before] == []
+    doubles.settle()
+    assert [path for path in doubles.files.paths() if path.startswith("checkpoint-") and path not in before] != []
+
+
+def test_a_deletion_that_a_recovery_has_carried_out_outlives_the_power() -> None:
+    call, ended = 0, True
+    while ended:
+        call += 1
+        doubles = StoreOnDoubles()
+        doubles.append(doubles.log(), bytes(5000))
+        doubles.advance(61_000)
+        log = doubles.log()
+        doubles.store.delete(log)
+        doubles.worker.run_soon()  # in the write-ahead log, and not synced
+        doubles.files.locks.clear()
+        doubles.files.crash_at = doubles.files.calls + call
+        try:
+            doubles.boot()
+            ended = False
+        except Crashed:
+            doubles.crash(random.Random(call))
+        assert not any("damage" in finding for finding in doubles.findings)
+        for left in doubles.store.each_log():
+            assert doubles.values(left) == [bytes(5000)]
+    assert call > 10
+
+
+def test_a_log_that_was_cut_twice_comes_back_without_a_word() -> None:
+    doubles = StoreOnDoubles()
+    appends = [doubles.append(doubles.log(), b"%d" % number) for number in range(10)]
+    doubles.advance(61_000)
+    cut(doubles, 8)
+    doubles.append(doubles.log(), b"cut off too")
+    cut(doubles, 5)
+    doubles.crash()
+    assert doubles.findings == []
+    assert doubles.values(doubles.log()) == expected_values(appends[:5])
+
+
+def test_a_log_that_was_cut_and_deleted_does_not_keep_the_node_from_starting() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log()
+    for number in range(10):
+        doubles.append(log, b"%d" % number)
+    doubles.advance(61_000)
+    cut(doubles, 8)
+    doubles.store.delete(log)
+    doubles.settle()
+    doubles.crash()
+    assert doubles.findings == []
+    assert doubles.store.log(log.key) is None

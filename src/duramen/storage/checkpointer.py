@@ -239,7 +239,7 @@ class Checkpointer:
             position,
             position >> 32,
             clean,
-            [msgspec.Raw(entry.raw) for entry in entries],
+            [msgspec.Raw(entry.raw) for entry in entries if not entry.log.deleted],
         )
 
         def job() -> list[tuple[SegmentSync, OSError]]:

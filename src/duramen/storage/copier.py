@@ -196,6 +196,11 @@ class Copier:
         self.pending_bytes += size
         self._pending.value = self.pending_bytes
 
+    def finish(self, log: Log, segment: Segment) -> None:
+        """`segment` gets no more batches: the last entry of its index is to be written, also where all else is."""
+        if segment.copied:
+            self.unsynced[segment] = log
+
     def forget(self, log: Log) -> None:
         """`log` is deleted: what of it waits is not copied any more, and does not count."""
         self._waiting.pop(log, None)

@@ -35,6 +35,11 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
             files.unlink(segment.path + ".log")
             files.unlink(segment.path + ".index")
             continue
+        if segment.size and not files.exists(segment.path + ".log"):
+            # Let go since, as the write-ahead log says further on; or it is found when it is read.
+            segment.closed = True
+            kept.append(segment)
+            continue
         rest, rest_end = _rewalk(files, segment, end_offset, producers)
         rest.synced = min(segment.synced, rest.size)
         if rest.size == segment.size:
@@ -45,6 +50,8 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
             file = files.open(rest.path + ".log")
             file.truncate(rest.size)
             file.sync()
+    if len(kept) < len(log.segments) and files.exists(log.directory):
+        files.sync_directory(log.directory)
     if not kept or kept[-1].closed:
         kept.append(Segment(f"{log.directory}/{segment_name(end_offset)}", end_offset))
     return Cut(kept, end_offset, producers)

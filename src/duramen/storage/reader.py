@@ -362,8 +362,8 @@ def open_index(segment: Segment, file: File) -> Blocked:
     def job() -> tuple[SegmentIndex, list[tuple[int, int]]]:
         data = index_file.read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES) if index_file is not None else b""
         index = SegmentIndex.decode(data, entries, blocks)
-        if index is not None:
-            return index, []
+        if index is not None and (active is not None or index.last().position == size):
+            return index, []  # else the last entry is of an earlier life, whose end a power cut took away
         rebuilt, damage = rebuild_index(file, copied, segment.base_offset)
         if active is not None:
             rebuilt.trim(entries)

@@ -95,6 +95,7 @@ class _Recovery:
         self._headless: set[LogId] = set()
         self._lost_epoch = -1
         self._os_starts: dict[Log, int] = {}
+        self._gaps: dict[Log, set[int]] = {}  # where records are missing that the WAL goes on behind
         self._short: list[tuple[Log, Segment, int, int]] = []
 
     def _find(self, message: str) -> None:
@@ -146,9 +147,9 @@ class _Recovery:
         if self._believing:
             self._believe()
         self._replay(wal, replay, verdict)
-        self._name_short()
         self._clear_unknown()
         self._read_on()
+        self._name_lost()
         self._sync()
         return max((file.generation for file in wal), default=0)
 
@@ -239,6 +240,8 @@ class _Recovery:
         starts = {file: min(max(replay - position(file.generation, 0), 0), file.scan.end) for file in wal}
         self._progress.begin("replaying the write-ahead log")
         self._progress.replay_bytes = sum(file.scan.end - start for file, start in starts.items())
+        for found in wal:
+            found.file.sync()  # after the end of a process only: files are cut and removed because of what it says
         for file, start in starts.items():
             if position(file.generation, 0) >= verdict.end:
                 break
@@ -321,9 +324,8 @@ class _Recovery:
                 self._find(f"log {log.id}: a batch at offset {found.base_offset} comes again; left out")
             return
         if found.base_offset > log.end_offset:
-            lost = (log.end_offset, found.base_offset - 1)
-            log.damage.append(lost)
-            self._find(f"log {log.id}: offsets {lost[0]} to {lost[1]} are lost to damage")
+            log.damage.append((log.end_offset, found.base_offset - 1))
+            self._gaps.setdefault(log, set()).add(log.end_offset)
             log.end_offset = found.base_offset
         if found.leader_epoch > log.takeovers.latest_epoch:
             log.takeovers.add(Takeover(found.leader_epoch, -1, found.base_offset))  # its own frame is lost
@@ -350,6 +352,8 @@ class _Recovery:
     def _change(self, log: Log, change: LogChange) -> None:
         if change.durability != log.durability:
             self._write()
+            for segment in log.segments:
+                segment.volatile = False  # what a recovery knows of a log that was in memory had been copied for this
             log.set_durability(change.durability)
         if log.durability == "os":
             # What lies before the new start may be in its files only: looked at when they are read on.
@@ -417,12 +421,17 @@ class _Recovery:
         if actual < segment.size:
             self._short.append((log, segment, actual, segment.size))
 
-    def _name_short(self) -> None:
-        # Only now: the WAL may say that the log was cut or that the segment was deleted.
+    def _name_lost(self) -> None:
+        # Only now: the WAL may say that the log was cut or deleted, or the segment. Where a log was cut more than once,
+        # its files stand at the last cut already, and lack what comes between the earlier ones.
         for log, segment, actual, size in self._short:
             if segment in log.segments and not log.deleted:
                 segment.damage.append((actual, size))
                 self._find(f"{segment.path}.log has {actual} bytes where {size} were synced: the rest is damaged")
+        for log, starts in self._gaps.items():
+            for first, last in () if log.deleted else log.damage:
+                if first in starts and last >= log.start_offset:
+                    self._find(f"log {log.id}: offsets {first} to {last} are lost to damage")
 
     def _write(self) -> None:
         for log in self._touched:
@@ -474,8 +483,8 @@ class _Recovery:
             if segment.size < size:
                 file.truncate(segment.size)
                 file.sync()  # also where nothing is left that would be synced later
-        if log.end_offset < start_offset:
-            # Retention had let these files go already.
+        if log.end_offset <= start_offset:
+            # Retention had let these files go already, or all that they held.
             log.end_offset = log.synced_offset = start_offset
             return segment.base_offset < start_offset
         following = f"{log.directory}/{log.end_offset:020d}.log"
@@ -483,6 +492,10 @@ class _Recovery:
 
     def _sync(self) -> None:
         self._progress.begin("syncing segments")
+        for log in self._logs.values():
+            for segment in log.segments:
+                if segment.closed and segment.index is not None and segment.index.written < segment.index.entries:
+                    self._unsynced[segment] = log  # closed by what was replayed: its index has an entry more
         syncs = [plan_sync(log, segment) for segment, log in self._unsynced.items() if segment.size]
         for sync in syncs:
             write_index(self._files, sync)

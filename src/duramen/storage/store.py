@@ -301,6 +301,7 @@ class Store:
         """Begin a segment; the WAL says where, so that recovery has the same segments as the files are called."""
         if log.durability == "sync" and log.written:
             self._wal.stage(FrameType.ROLL, log.id, b"")
+        self._copier.finish(log, log.active)
         log.roll()
 
     def _evict(self, log: Log) -> None:
@@ -381,6 +382,7 @@ class Store:
 
         def durable(error: DuramenError | None) -> None:
             if error is None and not log.deleted:
+                self._copier.finish(log, log.active)
                 log.set_durability(change.durability)
             self._release_held(log, error)
 

@@ -57,10 +57,10 @@ def sync_segments(files: FileSystem, syncs: Iterable[SegmentSync]) -> list[tuple
     failures: list[tuple[SegmentSync, OSError]] = []
     made: dict[str, None] = {}
     for sync in syncs:
-        if sync.log.deleted:
+        if sync.log.deleted and not files.exists(sync.segment.path + ".log"):
             continue
         try:
-            if sync.index_bytes:
+            if sync.index_bytes and not sync.log.deleted:
                 (sync.index_file or files.open(sync.segment.path + ".index")).sync()
             (sync.file or files.open(sync.segment.path + ".log")).sync()
         except OSError as error:
