@@ -18,6 +18,7 @@ from duramen.storage.log import Log
 from duramen.storage.planning.recovery import FileScan, Verdict
 from duramen.storage.producers import ProducerTable
 from duramen.storage.recovery import Recovered
+from duramen.storage.rewritten import Target
 from duramen.storage.upkeep import Upkeep
 from duramen.storage.view import Change, View
 from duramen.storage.wal import Wal
@@ -70,7 +71,7 @@ def planted(bug: Bug | None) -> Iterator[None]:
 class _Behind:
     """A port that does everything as the one behind it; made for one call that is to be left out."""
 
-    def __init__(self, behind: object) -> None:
+    def __init__(self, behind: Any) -> None:
         self._behind = behind
 
     def __getattr__(self, name: str) -> Any:
@@ -80,6 +81,17 @@ class _Behind:
 class _NamesUnsynced(_Behind):
     def sync_directory(self, path: str) -> None:
         """Left out."""
+
+
+class _Unsynced(_Behind):
+    def sync(self) -> None:
+        """Left out."""
+
+
+class _FilesUnsynced(_Behind):
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> Any:
+        """A file that is not synced."""
+        return _Unsynced(self._behind.open(path, create=create, read_only=read_only))
 
 
 class _Deaf(_Behind):
@@ -219,6 +231,22 @@ def _name_unsynced(right: Original) -> Original:
     return write_checkpoint
 
 
+def _finish_unsynced(right: Original) -> Original:
+    def finish(self: Target) -> None:
+        files, file = self._files, self._file
+        self._files, self._file = _as_port(_FilesUnsynced(files)), _as_port(_Unsynced(file))
+        try:
+            right(self)
+        finally:
+            self._files, self._file = files, file
+
+    return finish
+
+
+def _as_port(behind: Any) -> Any:
+    return behind
+
+
 def _position_first(right: Original) -> Original:
     def apply(self: View, log: Log, next_offset: int, changes: Sequence[Change]) -> None:
         right(self, log, next_offset, ())
@@ -293,6 +321,11 @@ BUGS: Final = (
         "replay-deleted",
         "replay a batch of a deleted log",
         (Place(recovery._Recovery, "_delete", _leave_undeleted),),
+    ),
+    Bug(
+        "swap-unsynced",
+        "swap a compacted segment without a sync",
+        (Place(Target, "finish", _finish_unsynced),),
     ),
     Bug(
         "position-before-rows",

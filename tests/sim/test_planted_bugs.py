@@ -12,10 +12,12 @@ import pytest
 from tests.sim.planted import BUGS, Bug, Place, planted
 
 from duramen.base.errors import DuramenError
+from duramen.codec.batch import NewRecord, check, encode
 from duramen.sim.clock import ManualWorker
 from duramen.sim.store import SMALL, Appended, StoreOnDoubles, expected_values
 from duramen.sim.views import MemoryViewStore
-from duramen.storage.log import Log
+from duramen.storage.log import Log, LogConfig
+from duramen.storage.planning.compaction import Rules
 from duramen.storage.view import View
 
 Story = Callable[[], None]
@@ -174,6 +176,25 @@ def power_goes_after_a_deletion() -> None:
     assert doubles.store.log(log.key) is None
 
 
+def power_goes_after_a_compaction() -> None:
+    doubles = StoreOnDoubles()
+    rules = Rules(min_dirty_ratio=0)
+    log = doubles.log(0, LogConfig(segment_bytes=2_000, compact=True, compaction=rules))
+    for number in range(20):
+        records = [NewRecord(doubles.clock.wall_ms(), b"%d" % (number % 3), b"%d" % number * 200)]
+        batch = encode(records)
+        doubles.store.append(log, batch, check(batch), doubles.store.node_epoch, None)
+        doubles.settle()
+    doubles.advance(61_000)
+    doubles.store.compact()
+    doubles.advance(10_000)
+    assert log.cleaned_offset > 0
+    doubles.advance(130_000)
+    doubles.crash()
+    newest = max(segment.base_offset for segment in doubles.log().segments if segment.generation)
+    assert doubles.values(doubles.log(), newest)[-7:] == [b"%d" % number * 200 for number in range(13, 20)]
+
+
 def power_goes_between_two_batches_of_a_view() -> None:
     doubles = StoreOnDoubles()
     append = doubles.append(doubles.log(), b"first")
@@ -214,6 +235,7 @@ STORIES: dict[str, Story] = {
     "reuse-epoch": the_node_starts_again,
     "replay-truncated": power_goes_after_a_cut,
     "replay-deleted": power_goes_after_a_deletion,
+    "swap-unsynced": power_goes_after_a_compaction,
     "position-before-rows": power_goes_between_two_batches_of_a_view,
     "ignore-short-write": a_write_is_short,
 }
