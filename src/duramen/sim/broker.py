@@ -205,8 +205,8 @@ class ManualBroker:
         while True:
             answer, _ = self.fetch((name, partition, offset))
             self.settle()
-            read = [record for record in self.read(answer.value[0].slice) if record.offset >= offset]
-            if not read:
+            found = answer.value[0].slice
+            if found is None:
                 return values
-            values += [record.value for record in read]
-            offset = read[-1].offset + 1
+            values += [record.value for record in self.read(found) if record.offset >= offset]
+            offset = found.next_offset

@@ -162,7 +162,7 @@ class StoreOnDoubles:
                     for record in records(memoryview(data)[position : position + header.size])
                     if record.offset >= at
                 ]
-            at = found[-1].offset + 1
+                at = header.next_offset
         return found
 
     def plan(self, log: Log, offset: int, max_bytes: int) -> Slice | None:

@@ -1,0 +1,72 @@
+"""Streams of the broker that are compacted: the settings reach storage, groups are found again from what is left."""
+
+from duramen.broker.coordinator import CommitMember
+from duramen.broker.offsets import OFFSETS_STREAM
+from duramen.codec.batch import NewRecord, check, encode
+from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.sim.broker import Answer, ManualBroker
+from duramen.sim.views import MemoryViewStore
+
+SETTINGS = {"log.cleaner.backoff.ms": 1000, "offsets.topic.num.partitions": 1}
+
+
+def test_a_stream_is_compacted_by_its_settings_and_what_they_say_later() -> None:
+    hand = ManualBroker(SETTINGS)
+    stream = hand.create("s", cleanup_policy="delete", segment_bytes=1000, min_cleanable_dirty_ratio=0)
+    log = stream.partition(0).log
+    for number in range(40):
+        batch = encode([NewRecord(hand.clock.wall_ms(), b"k", b"%d" % number * 50)])
+        hand.store.append(log, batch, check(batch), hand.store.node_epoch, None)
+        hand.settle()
+    hand.advance(120_000)
+    assert len(log.segments) > 3
+    assert log.cleaned_offset == 0
+    changed: Answer[None] = Answer()
+    hand.broker.configure_stream("s", {"cleanup.policy": "compact"}, changed)
+    hand.settle()
+    assert changed.error is None
+    hand.advance(5_000)
+    assert log.cleaned_offset == log.active.base_offset
+    assert len(hand.values("s")) < 10
+    assert hand.values("s")[-1] == b"39" * 50
+
+
+def _commit(hand: ManualBroker, group: str, number: int) -> None:
+    """A commit of a consumer without a group's membership."""
+    answer: Answer[list[object]] = Answer()
+    wanted = [(OffsetKey(group, "topic", 0), CommittedOffset(number, -1, "", hand.clock.wall_ms()))]
+    hand.broker.groups.commit(group, CommitMember("", None, -1), wanted, answer)
+    hand.settle()
+    assert answer.value == [None]
+
+
+def test_groups_are_found_again_in_a_compacted_log_of_offsets() -> None:
+    hand = ManualBroker(SETTINGS)
+    hand.create("topic")
+    ready: Answer[None] = Answer()
+    hand.broker.ensure_offsets_stream(ready)
+    hand.settle()
+    log = hand.broker.streams.get(OFFSETS_STREAM).partition(0).log
+    small = log.config._replace(segment_bytes=1000, compaction=log.config.compaction._replace(min_dirty_ratio=0))
+    log.config = small
+    for number in range(60):
+        _commit(hand, f"group-{number % 4}", number)
+    deleted: Answer[None] = Answer()
+    hand.broker.groups.delete("group-3", deleted)
+    hand.settle()
+    _commit(hand, "group-0", 100)
+    before = {group: list(hand.broker.groups.all_committed(group)) for group in map("group-{}".format, range(4))}
+    hand.advance(120_000)
+    assert log.cleaned_offset > 50
+    assert log.size_bytes() < 2500
+    for lost in (False, True):
+        if lost:
+            hand.stop()
+            hand.views = MemoryViewStore()
+            hand.start()
+        else:
+            hand.crash(3)
+        assert {group: list(hand.broker.groups.all_committed(group)) for group in before} == before
+        assert hand.broker.groups.committed(OffsetKey("group-0", "topic", 0)) is not None
+        assert not before["group-3"]
+    assert not [report for report in hand.reports if "cannot be read" in report]
