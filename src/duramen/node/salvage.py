@@ -253,9 +253,18 @@ def _stored_bytes(path: Path) -> int:
 def _plan(log: LeftLog) -> Plan:
     if log.key is None:
         raise AssertionError("a log that is kept has a key")
-    start_offset = max(log.start_offset, 0)
-    takeovers = tuple(log.takeovers.values())
-    return Plan(log.id, log.key, log.durability, start_offset, log.end_offset, log.bases, takeovers)
+    return Plan(
+        log.id,
+        log.key,
+        log.durability,
+        max(log.start_offset, 0),
+        log.end_offset,
+        log.bases,
+        tuple(log.takeovers.values()),
+        log.cleaned_offset,
+        log.dirty_offset,
+        log.suspect,
+    )
 
 
 def _salvaged(log: LeftLog, new: NewLog, name: str) -> SalvagedLog:

@@ -29,6 +29,9 @@ class LeftLog:
         self.takeovers: dict[int, Takeover] = {}
         self.known_damage: list[tuple[int, int]] = []  # what the node knew to be lost, by first and last offset
         self.bases: list[int] = []  # the base offsets of its segments
+        self.cleaned_offset = 0  # below it, compaction has left gaps
+        self.dirty_offset = 0
+        self.suspect: list[tuple[int, int]] = []  # ranges in which damage lies: a gap there is none of compaction's
         self.read_whole = False  # whether all that its segments hold counts
 
     @property
@@ -98,5 +101,7 @@ def cut_left(files: FileSystem, log: LeftLog, end_offset: int) -> None:
 
     log.end_offset = min(log.end_offset, log.history.cut(end_offset, boundary))
     log.start_offset = min(log.start_offset, log.end_offset)
+    log.cleaned_offset = min(log.cleaned_offset, log.end_offset)
+    log.dirty_offset = min(log.dirty_offset, log.end_offset)
     log.takeovers = {epoch: row for epoch, row in log.takeovers.items() if row.first_offset < end_offset}
     log.known_damage = [(first, min(last, end_offset - 1)) for first, last in log.known_damage if first < end_offset]

@@ -25,7 +25,7 @@ from duramen.storage.recovery import wal_salt
 from duramen.storage.rescue import is_unclaimed, log_ids
 from duramen.storage.salvaging.left import LeftLog, Leftovers, cut_left
 from duramen.storage.salvaging.sifting import DamagedRange, Expected, sift
-from duramen.storage.segment import segment_name
+from duramen.storage.segment import parse_segment_name, segment_name
 from duramen.storage.takeovers import Takeover
 from duramen.storage.wal import FILE_PAYLOAD_BYTES, WAL_DIRECTORY, wal_path
 from duramen.storage.walfiles import FoundFile, scan_wal, wal_slots
@@ -66,7 +66,7 @@ class _Reading:
         self._left = Leftovers(directory_id)
         self._believing = False
         self._newest_epoch = _LARGEST
-        self._sizes: dict[tuple[LogId, int], int] = {}  # of segments, as the checkpoint says
+        self._sizes: dict[tuple[LogId, int, int], int] = {}  # of segments, as the checkpoint says
 
     def _find(self, message: str) -> None:
         self._left.findings.append(message)
@@ -159,7 +159,9 @@ class _Reading:
             log.start_offset, log.end_offset = state.start_offset, state.end_offset
             log.takeovers = {row[0]: Takeover(*row) for row in state.takeovers}
             log.known_damage = list(state.damage)
-            self._sizes.update({(log.id, segment.base_offset): segment.size for segment in state.segments})
+            log.cleaned_offset, log.dirty_offset = state.cleaned_offset, state.dirty_offset
+            for segment in state.segments:
+                self._sizes[log.id, segment.base_offset, segment.generation] = segment.size
         for log_id in log_ids(self._files):
             self._left.next_log_id = max(self._left.next_log_id, log_id + 1)
             if log_id not in self._left.logs and (self._believing or is_unclaimed(self._files, log_id)):
@@ -171,56 +173,78 @@ class _Reading:
         return log
 
     def _key(self, log_id: LogId) -> LogKey | None:
-        for base in self._bases(log_id):
-            found = read_header(self._index(log_id, base))
+        for place in self._places(log_id):
+            found = read_header(self._index(log_id, *place))
             if found is not None and found.log_id == log_id:
                 return LogKey(found.stream_id, found.partition)
         return None
 
-    def _index(self, log_id: LogId, base: int) -> bytes:
-        path = f"{log_directory(log_id)}/{segment_name(base)}.index"
+    def _index(self, log_id: LogId, base: int, generation: int) -> bytes:
+        path = f"{log_directory(log_id)}/{segment_name(base, generation)}.index"
         if not self._files.exists(path):
             return b""
         file = self._files.open(path, read_only=True)
         return bytes(file.read(0, file.size()))
 
-    def _bases(self, log_id: LogId) -> list[int]:
+    def _places(self, log_id: LogId) -> list[tuple[int, int]]:
+        """Base offset and generation of every segment's file, the newest generation of a base first."""
         names = self._files.names(log_directory(log_id)) if self._files.exists(log_directory(log_id)) else []
-        stems = (name.removesuffix(".log") for name in names if name.endswith(".log"))
-        return sorted(int(stem) for stem in stems if stem.isdigit())
+        places = [parse_segment_name(name.removesuffix(".log")) for name in names if name.endswith(".log")]
+        return sorted((place for place in places if place is not None), key=lambda place: (place[0], -place[1]))
 
     def _read_segments(self, log: LeftLog) -> None:
         """Enter what the segments hold: up to the checkpointed positions where those are all that counts."""
         log.read_whole = self._believing or log.durability == "os" or is_unclaimed(self._files, log.id)
-        bases = self._bases(log.id)
+        places = self._places(log.id)
         if not log.read_whole:
-            bases = [base for base in bases if (log.id, base) in self._sizes]
-        log.bases = bases
-        ends = [*bases[1:], _LARGEST if log.read_whole else log.end_offset]
-        for base, end_offset in zip(bases, ends, strict=False):
-            path = f"{log_directory(log.id)}/{segment_name(base)}.log"
-            size = self._files.open(path, read_only=True).size()
-            if not log.read_whole:
-                size = min(size, self._sizes[log.id, base])
-            for run in self._runs(log, base, size, end_offset):
+            places = [place for place in places if (log.id, *place) in self._sizes]
+        log.bases = [base for base, _ in places]
+        for at, (base, generation) in enumerate(places):
+            if base < log.history.end_offset:
+                continue  # files that compaction has written again: a gap there is none
+            following = places[at + 1][0] if at + 1 < len(places) else _LARGEST
+            if log.read_whole and generation:
+                end_offset = _LARGEST
+            else:
+                end_offset = following if following < _LARGEST or log.read_whole else log.end_offset
+            for run in self._runs(log, base, generation, end_offset):
                 log.history.append(run)
-            self._advance(size)
+            if generation:
+                log.cleaned_offset = max(log.cleaned_offset, log.history.end_offset)
+        self._suspect_missing(log, set(places))
 
-    def _runs(self, log: LeftLog, base: int, size: int, end_offset: int) -> Iterator[Run]:
+    def _suspect_missing(self, log: LeftLog, places: set[tuple[int, int]]) -> None:
+        """Where the file of a segment is gone, no gap is one of compaction's."""
+        known = sorted(place[1:] for place in self._sizes if place[0] == log.id)
+        for at, (base, generation) in enumerate(known):
+            if (base, generation) not in places and self._sizes[log.id, base, generation]:
+                following = known[at + 1][0] if at + 1 < len(known) else log.end_offset
+                log.suspect.append((base, following - 1))
+                self._find(f"{log_directory(log.id)}/{segment_name(base, generation)}.log is missing")
+
+    def _runs(self, log: LeftLog, base: int, generation: int, end_offset: int) -> Iterator[Run]:
         run: Run | None = None
-        path = f"{log_directory(log.id)}/{segment_name(base)}.log"
-        expected = Expected(base, end_offset, self._newest_epoch, log.known_damage)
-        found = sift(self._files.open(path, read_only=True), size, expected, sound_entries(self._index(log.id, base)))
+        path = f"{log_directory(log.id)}/{segment_name(base, generation)}.log"
+        file = self._files.open(path, read_only=True)
+        size = file.size()
+        if not log.read_whole:
+            size = min(size, self._sizes[log.id, base, generation])
+        cleaned_offset = _LARGEST if generation else log.cleaned_offset
+        expected = Expected(base, end_offset, self._newest_epoch, log.known_damage, cleaned_offset)
+        found = sift(file, size, expected, sound_entries(self._index(log.id, base, generation)))
+        self._advance(size)
+        suspect = -1
         for item in found:
             if isinstance(item, DamagedRange):
                 self._find(f"{path}: bytes {item.start} to {item.end} are no sound batch")
+                suspect = base if run is None else run.next
                 continue
             head, end = item.header, item.position + item.header.size
-            if run is not None and (run.end, run.next, run.epoch) == (
-                item.position,
-                head.base_offset,
-                head.leader_epoch,
-            ):
+            if suspect >= 0:
+                log.suspect.append((suspect, head.base_offset - 1))
+                suspect = -1
+            here = (item.position, head.base_offset, head.leader_epoch)
+            if run is not None and (run.end, run.next, run.epoch) == here:
                 run = run._replace(next=head.next_offset, end=end)
                 continue
             if run is not None:
@@ -228,6 +252,8 @@ class _Reading:
             run = Run(head.base_offset, head.next_offset, head.leader_epoch, path, item.position, end)
         if run is not None:
             yield run
+        if suspect >= 0 or (not log.read_whole and size < self._sizes[log.id, base, generation]):
+            log.suspect.append((base if run is None else run.next, end_offset - 1))
 
     def _finish(self, log: LeftLog) -> None:
         log.end_offset = max(log.end_offset, log.history.end_offset)
@@ -248,7 +274,7 @@ class _Reading:
             if file.generation < oldest:
                 continue  # what was cut may have been noted in the file that is missing in between
             path = wal_path(file.slot)
-            for item in scan(file.file.read(0, file.file.size()), file.generation, salt):
+            for item in scan(file.file, file.generation, salt):
                 if isinstance(item, Bad):
                     continue
                 if position(item.generation, item.place) >= replay:

@@ -31,7 +31,8 @@ _OPEN_SEGMENTS: Final = 16
 class Plan(NamedTuple):
     """What a new log is to be: `end_offset` is where it ends, whether its last batches are there or not.
 
-    `bases` are offsets at which segments began, in order; `takeovers` what is known of leaderships, by epoch.
+    `bases` are offsets at which segments began, in order; `takeovers` what is known of leaderships, by epoch. A gap
+    that ends below `cleaned_offset` is one of compaction's, unless a range of `suspect` touches it.
     """
 
     id: LogId
@@ -41,6 +42,9 @@ class Plan(NamedTuple):
     end_offset: int
     bases: Sequence[int]
     takeovers: Sequence[Takeover]
+    cleaned_offset: int = 0
+    dirty_offset: int = 0
+    suspect: Sequence[tuple[int, int]] = ()
 
 
 class NewLog(NamedTuple):
@@ -89,6 +93,7 @@ class _LogWriting:
         first_durability = "os" if plan.durability == "os" else "sync"
         self._log = Log(plan.id, plan.key, LogConfig(durability=first_durability), handles)
         self._log.written = True
+        self._log.cleaned_offset, self._log.dirty_offset = plan.cleaned_offset, plan.dirty_offset
         self._log.start_offset = self._log.end_offset = self._log.synced_offset = plan.start_offset
         self._bases = list(plan.bases)[::-1]
         self._takeovers = sorted(plan.takeovers)[::-1]
@@ -98,14 +103,15 @@ class _LogWriting:
     def take(self, found: Header, whole: memoryview) -> None:
         """The next batch."""
         log = self._log
-        if not self._batches:
-            log.segments = [Segment(f"{log.directory}/{segment_name(found.base_offset)}", found.base_offset)]
         self._lose_until(found.base_offset)
+        if not self._batches:
+            self._begin_segment(found.base_offset)
         begins = False
         while self._bases and self._bases[-1] <= found.base_offset:
             begins = self._bases.pop() >= 0
         if log.active.size and (begins or not log.active.fits(len(whole), found.next_offset, _SEGMENT_BYTES)):
             log.roll()
+            self._begin_segment(found.base_offset)
         self._introduce(found.leader_epoch, found.base_offset)
         log.active.append(bytes(whole), found.base_offset, found.next_offset, found.max_timestamp)
         log.end_offset = log.synced_offset = found.next_offset
@@ -118,10 +124,20 @@ class _LogWriting:
         if self._waiting >= _WRITE_BYTES:
             self._write()
 
+    def _begin_segment(self, base: int) -> None:
+        """The last segment, which is empty, is one that begins at `base`: with gaps where compaction has been."""
+        generation = 1 if base < self._plan.cleaned_offset else 0
+        path = f"{self._log.directory}/{segment_name(base, generation)}"
+        self._log.segments[-1] = Segment(path, base, generation)
+
     def _lose_until(self, offset: int) -> None:
         log = self._log
+        gap = (log.end_offset, offset - 1)
         if offset > log.end_offset:
-            log.damage.append((log.end_offset, offset - 1))
+            if offset > self._plan.cleaned_offset or any(
+                low <= gap[1] and gap[0] <= high for low, high in self._plan.suspect
+            ):
+                log.damage.append(gap)
             log.end_offset = log.synced_offset = offset
 
     def _introduce(self, epoch: int, offset: int) -> None:
@@ -143,14 +159,13 @@ class _LogWriting:
     def finish(self) -> NewLog:
         """Write the rest and have all of it on the disk."""
         log, plan = self._log, self._plan
-        if not self._batches:
-            log.segments = [Segment(f"{log.directory}/{segment_name(plan.end_offset)}", plan.end_offset)]
-        lost = list(log.damage)
         if log.end_offset < plan.end_offset:
-            lost.append((log.end_offset, plan.end_offset - 1))
             self._lose_until(plan.end_offset)
             if log.active.size:
                 log.roll()
+        if not self._batches:
+            self._begin_segment(plan.end_offset)
+        lost = list(log.damage)
         if self._takeovers:
             self._introduce(self._takeovers[0].epoch, log.end_offset)
         log.takeovers.cut(log.end_offset + 1)
