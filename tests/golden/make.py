@@ -135,8 +135,10 @@ def content(hand: ManualBroker) -> dict[str, Any]:
             log = partition.log
             records: list[list[Any]] = []
             at = log.start_offset
-            while at < log.high_watermark and log.durability != "memory":
+            while log.durability != "memory":
                 at = next((last + 1 for first, last in log.damage if first <= at <= last), at)
+                if at >= log.high_watermark:
+                    break
                 answer, _ = hand.fetch((stream.name, partition.index, at))
                 hand.settle()
                 found = [record for record in hand.read(answer.value[0].slice) if record.offset >= at]

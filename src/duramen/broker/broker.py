@@ -20,7 +20,7 @@ from duramen.broker.gaps import Gaps
 from duramen.broker.lag import Lags
 from duramen.broker.measures import Measures
 from duramen.broker.metadata import LogQuorum, Metadata
-from duramen.broker.offsets import OFFSETS_STREAM, Offsets
+from duramen.broker.offsets import OFFSETS_CONFIG, OFFSETS_STREAM, Offsets
 from duramen.broker.resets import Resets
 from duramen.broker.streams import Streams
 from duramen.controller.decisions import (
@@ -292,7 +292,7 @@ class Broker:
         wish = Definition(
             OFFSETS_STREAM,
             self.settings.integer("offsets.topic.num.partitions"),
-            {"cleanup.policy": "compact", "durability": "sync", "segment.bytes": str(100 * 1024 * 1024)},
+            OFFSETS_CONFIG,
             internal=True,
         )
         self.create_stream(wish, done, idempotent=True)

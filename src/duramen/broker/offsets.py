@@ -32,9 +32,10 @@ from duramen.storage.scanning import OnDamage, scan_log
 from duramen.storage.store import Store
 from duramen.storage.view import Change, View
 
-__all__ = ["OFFSETS_STREAM", "Offsets"]
+__all__ = ["OFFSETS_CONFIG", "OFFSETS_STREAM", "Offsets"]
 
 OFFSETS_STREAM: Final = "__consumer_offsets"
+OFFSETS_CONFIG: Final = {"cleanup.policy": "compact", "durability": "sync", "segment.bytes": str(100 * 1024 * 1024)}
 
 _OFFSET_ROW: Final = b"\x01"
 _GROUP_ROW: Final = b"\x02"

@@ -24,7 +24,10 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "group": ("duramen.cli.group", "List, describe, reset and delete consumer groups."),
     "produce": ("duramen.cli.produce", "Write lines of standard input to a stream."),
     "consume": ("duramen.cli.consume", "Print the records of a stream."),
-    "log": ("duramen.cli.log.command", "Look into the files of a log."),
+    "log": (
+        "duramen.cli.log.command",
+        "Look into a data directory; save what is left of a damaged one.",
+    ),
     "top": ("duramen.cli.top", "Watch rates, lag, syncs and connections of a node."),
     "doctor": ("duramen.cli.doctor", "Say what this machine offers, and what to do about what is missing."),
     "bench": ("duramen.cli.bench", "Measure latency and throughput, beside Kafka and JetStream if asked."),

@@ -1,13 +1,79 @@
 """The files of a data directory while no node runs on it: for tools that make or read one."""
 
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
+from duramen.base.errors import DirectoryUnusable
 from duramen.base.ports import FileSystem
 from duramen.host.files import HostFileSystem
+from duramen.storage.directory import LOCK, is_directory, read_directory_id
+from duramen.storage.readonly import ReadOnlyFileSystem
 
-__all__ = ["data_files"]
+__all__ = ["Held", "data_files", "hold"]
 
 
 def data_files(data_dir: Path) -> FileSystem:
     """The directory's tree. Whoever writes to it takes its lock first: `storage.directory.open_directory`."""
     return HostFileSystem(str(data_dir))
+
+
+class Held:
+    """A directory that nobody else can start a node on meanwhile. `files` only reads; `id` is None where it is lost."""
+
+    def __init__(self, path: Path, files: FileSystem, directory_id: UUID | None, problem: str) -> None:
+        self.path = path
+        self.files = files
+        self.id = directory_id
+        self.problem = problem  # why the id is lost; empty where it is not
+
+
+@contextlib.contextmanager
+def hold(path: Path, *, damaged: bool = False) -> Iterator[Held]:
+    """Hold a directory. With `damaged`, one whose description is lost is held as well.
+
+    Raises DirectoryUnusable where it is none of Duramen's, a node holds it, or its format is newer than this version.
+    """
+    if not path.is_dir():
+        raise DirectoryUnusable(f"{path} is not a directory; name the data directory of a node, as --data-dir does")
+    files = ReadOnlyFileSystem(HostFileSystem(str(path)))
+    try:
+        if not is_directory(files):
+            raise DirectoryUnusable(f"{path} is not a data directory of Duramen; name one, as --data-dir does")
+        lock = _lock(path)
+    except OSError as error:
+        raise DirectoryUnusable(f"{path} cannot be read: {error.strerror or error}") from None
+    try:
+        yield _held(path, files, damaged=damaged)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _held(path: Path, files: FileSystem, *, damaged: bool) -> Held:
+    try:
+        return Held(path, files, read_directory_id(files, str(path)), "")
+    except (DirectoryUnusable, OSError) as error:
+        newer = isinstance(error, DirectoryUnusable) and "storage format" in str(error)
+        if not damaged or newer:
+            raise
+        return Held(path, files, None, str(error))
+
+
+def _lock(path: Path) -> int | None:
+    """The lock that a node holds while it runs; None where none ever ran, as in a copy made without it."""
+    try:
+        descriptor = os.open(path / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise DirectoryUnusable(
+            f"{path} is in use by a running node; stop it, or name a copy of the directory"
+        ) from None
+    return descriptor

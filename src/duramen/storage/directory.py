@@ -1,6 +1,7 @@
 """The data directory itself: whose it is, which format it has, and that one node at a time holds it.
 
-`duramen.json` names the format and the directory's id; `lock` is held while a node runs.
+`duramen.json` names the format and the directory's id; `lock` is held while a node runs. A directory that a tool makes
+has a file `unfinished` until it is whole.
 """
 
 import errno
@@ -16,12 +17,24 @@ from duramen.storage.io import write_all
 from duramen.storage.log import LOGS_DIRECTORY
 from duramen.storage.wal import WAL_DIRECTORY
 
-__all__ = ["FORMAT", "Directory", "make_directories", "open_directory"]
+__all__ = [
+    "FORMAT",
+    "LOCK",
+    "Directory",
+    "begin_directory",
+    "finish_directory",
+    "is_directory",
+    "make_directories",
+    "open_directory",
+    "read_directory_id",
+]
 
 FORMAT: Final = 1
 
-_META = "duramen.json"
-_LOCK = "lock"
+LOCK: Final = "lock"
+
+_META: Final = "duramen.json"
+_UNFINISHED: Final = "unfinished"
 
 
 class _Meta(msgspec.Struct):
@@ -54,27 +67,71 @@ def open_directory(files: FileSystem, randomness: Randomness, where: str) -> Dir
 
 def _open(files: FileSystem, randomness: Randomness, where: str) -> Directory:
     files.make_directory("")
+    _check_finished(files, where)
     known = files.exists(_META)
     if not known:
-        strange = [name for name in files.names("") if name not in (_LOCK, "run", "duramen.json.new", "lost+found")]
+        strange = [name for name in files.names("") if name not in (LOCK, "run", "duramen.json.new", "lost+found")]
         if strange:
             raise DirectoryUnusable(
                 f"{where} holds {strange[0]!r} and no {_META}: it is not a data directory of Duramen;"
                 " name an empty or a new one"
             )
-    lock = files.lock(_LOCK)
+    lock = files.lock(LOCK)
     if lock is None:
         raise DirectoryUnusable(f"{where} is in use by another node; stop it, or give this one another --data-dir")
     try:
         if not known:
             return Directory(_create(files, randomness), lock)
-        return Directory(_read(files, where), lock)
+        return Directory(read_directory_id(files, where), lock)
     except BaseException:
         lock.release()
         raise
 
 
-def _read(files: FileSystem, where: str) -> UUID:
+def _check_finished(files: FileSystem, where: str) -> None:
+    if files.exists(_UNFINISHED):
+        file = files.open(_UNFINISHED, read_only=True)
+        maker = bytes(file.read(0, file.size())).decode(errors="replace")
+        raise DirectoryUnusable(
+            f"{where} is unfinished: `{maker}` was interrupted while it wrote it; remove it, and run that again"
+        )
+
+
+def is_directory(files: FileSystem) -> bool:
+    """Whether anything there is of a data directory. Blocking."""
+    return any(
+        name in (_META, LOGS_DIRECTORY, WAL_DIRECTORY) or name.startswith("checkpoint-") for name in files.names("")
+    )
+
+
+def begin_directory(files: FileSystem, randomness: Randomness, where: str, maker: str) -> Directory:
+    """Make a data directory that is not finished, where there is none or an empty one; `maker` is the command.
+
+    Blocking. Raises DirectoryUnusable where there is anything, or OSError.
+    """
+    files.make_directory("")
+    _check_finished(files, where)
+    if files.names(""):
+        raise DirectoryUnusable(f"{where} is not empty; name a new directory, or an empty one")
+    file = files.open(_UNFINISHED, create=True)
+    write_all(file, [maker.encode()], 0)
+    file.sync()
+    files.sync_directory("")
+    lock = files.lock(LOCK)
+    if lock is None:
+        raise DirectoryUnusable(f"{where} is in use by another process")
+    return Directory(_create(files, randomness), lock)
+
+
+def finish_directory(files: FileSystem) -> None:
+    """Everything is there and synced: a node may take it from here on. Blocking. Raises OSError."""
+    files.sync_directory("")
+    files.unlink(_UNFINISHED)
+    files.sync_directory("")
+
+
+def read_directory_id(files: FileSystem, where: str) -> UUID:
+    """The directory's id. Blocking. Raises DirectoryUnusable where it is damaged or of a newer format, or OSError."""
     file = files.open(_META, read_only=True)
     try:
         meta = msgspec.json.decode(bytes(file.read(0, file.size())), type=_Meta)
@@ -83,7 +140,7 @@ def _read(files: FileSystem, where: str) -> UUID:
         raise DirectoryUnusable(
             f"{where}/{_META} is damaged; it should name the format and the directory's id"
         ) from None
-    if meta.format != FORMAT:
+    if meta.format > FORMAT:
         raise DirectoryUnusable(
             f"{where} has the storage format {meta.format}; this version of Duramen knows {FORMAT}: use a newer one"
         )

@@ -31,9 +31,11 @@ __all__ = [
     "Entry",
     "IndexHeader",
     "SegmentIndex",
+    "SoundEntries",
     "closed_entries",
     "cover",
     "read_header",
+    "sound_entries",
 ]
 
 BLOCK_SHIFT: Final = 16
@@ -70,6 +72,26 @@ def read_header(data: Buffer) -> IndexHeader | None:
     if magic != _MAGIC or crc32c(bytes(data[: _HEADER.size])) != crc:
         return None
     return IndexHeader(log_id, base_offset, UUID(bytes=stream_id), partition)
+
+
+class SoundEntries(NamedTuple):
+    """What the sound entries of an index file say: CRCs by block, and positions at which batches start, rising."""
+
+    crcs: dict[int, int]
+    starts: list[int]
+
+
+def sound_entries(data: Buffer) -> SoundEntries:
+    """The sound entries of an index file that may be damaged."""
+    found = SoundEntries({}, [])
+    view = memoryview(data)[INDEX_HEADER_BYTES:]
+    for block, at in enumerate(range(0, len(view) - ENTRY_BYTES + 1, ENTRY_BYTES)):
+        crc, position, _, _ = _ENTRY.unpack_from(view, at)
+        if _CRC.unpack_from(view, at + _ENTRY.size)[0] == crc32c(view[at : at + _ENTRY.size]):
+            found.crcs[block] = crc
+            if position > (found.starts[-1] if found.starts else 0):
+                found.starts.append(position)
+    return found
 
 
 class Entry(NamedTuple):

@@ -10,6 +10,8 @@ __all__ = ["command"]
 
 _COMMANDS: Final[Mapping[str, str]] = {
     "dump": "duramen.cli.log.dump",
+    "salvage": "duramen.cli.log.salvage",
+    "truncate": "duramen.cli.log.truncate",
 }
 
 
@@ -29,4 +31,4 @@ class _LogCommands(click.Group):
 
 @click.command("log", cls=_LogCommands)
 def command() -> None:
-    """Look into the files of a log."""
+    """Look into a data directory; save what is left of a damaged one."""

@@ -1,0 +1,315 @@
+"""Salvage: a new data directory from what is left of another, with the names that the metadata log still has."""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from duramen.base.catalogue import BROKER
+from duramen.base.errors import BatchCorrupt, DirectoryUnusable, DuramenError, OffsetOutOfRange, StreamNotFound
+from duramen.base.ids import METADATA_LOG_ID, METADATA_STREAM_ID, StreamId, new_stream_id
+from duramen.base.ports import FileSystem
+from duramen.base.units import format_bytes
+from duramen.broker.recreating import recreate
+from duramen.codec.batch import Header, NewRecord, encode, header, records, stamp
+from duramen.controller.events import Event, StreamCreated, StreamDeleted, decode_event, encode_event
+from duramen.controller.state import ControllerState
+from duramen.groups.records import decode_key
+from duramen.host.clock import HostClock, HostRandomness
+from duramen.host.files import HostFileSystem
+from duramen.node.offline import Held, hold
+from duramen.storage.directory import begin_directory, finish_directory
+from duramen.storage.log import LogKey
+from duramen.storage.salvaging.left import LeftLog, Leftovers, batches_of, cut_left
+from duramen.storage.salvaging.reading import read_leftovers
+from duramen.storage.salvaging.writing import NewDirectory, NewLog, Plan
+
+__all__ = ["Cut", "Names", "Salvaged", "SalvagedLog", "names_of", "salvage"]
+
+_SPARE_BYTES = 16 << 20  # indexes, checkpoints, and what file systems take beside the bytes
+_PRESENCE = "nats/listened-until"
+
+
+class Cut(NamedTuple):
+    """A log that is to end at `end_offset`."""
+
+    stream: str
+    partition: int
+    end_offset: int
+
+
+class Names(NamedTuple):
+    """What the metadata log says. `whole` where nothing of it is lost; `deleted` are streams that it says are gone."""
+
+    state: ControllerState
+    deleted: set[StreamId]
+    batches: list[bytes]
+    whole: bool
+
+    def of(self, key: LogKey | None) -> str:
+        """The name of a log's stream; empty where it is not known."""
+        known = self.state.stream_by_id(key.stream_id) if key is not None else None
+        if known is not None:
+            return known.name
+        return "__cluster_metadata" if key is not None and key.stream_id == METADATA_STREAM_ID else ""
+
+
+class SalvagedLog(NamedTuple):
+    """One log of the new directory. `lost` are ranges of offsets; those in `known` the node knew of before.
+
+    `cut` is what was to go.
+    """
+
+    log_id: int
+    stream: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    batches: int
+    size_bytes: int
+    lost: list[tuple[int, int]]
+    known: list[tuple[int, int]]
+    cut: tuple[int, int] | None
+
+
+class Salvaged(NamedTuple):
+    """What came of it. Not `whole`: more may be lost than can be named. `renamed` are streams whose names are lost."""
+
+    directory_id: UUID
+    logs: list[SalvagedLog]
+    findings: list[str]
+    whole: bool
+    renamed: list[str]
+
+
+def names_of(files: FileSystem, left: Leftovers) -> Names:
+    """Read the metadata log."""
+    state, deleted, batches = ControllerState(), set[StreamId](), list[bytes]()
+    log = left.logs.get(METADATA_LOG_ID)
+    if log is None:
+        return Names(state, deleted, batches, whole=False)
+    whole, expected = left.whole, 0
+    for found, batch in batches_of(files, log):
+        try:
+            events = [decode_event(record.value) for record in records(batch) if record.value is not None]
+        except BatchCorrupt:
+            whole = False
+            continue
+        whole = whole and found.base_offset == expected
+        expected = found.next_offset
+        batches.append(bytes(batch))
+        for event in events:
+            state.apply(event)
+            if isinstance(event, StreamDeleted):
+                deleted.add(UUID(event.id))
+    return Names(state, deleted, batches, whole=whole and expected == log.end_offset)
+
+
+def salvage(
+    source: Path,
+    target: Path,
+    *,
+    maker: str,
+    cut: Cut | None = None,
+    expect: Callable[[int], None] | None = None,
+    advance: Callable[[int], None] | None = None,
+) -> Salvaged:
+    """Write `target`, a new directory, from what is left of `source`; with `cut`, one log ends earlier in it.
+
+    `maker` is the command, for a directory that is left unfinished. `advance` is told of bytes done, of as many as
+    `expect` was told. Raises DirectoryUnusable, StreamNotFound, OffsetOutOfRange or OSError.
+    """
+    with hold(source, damaged=True) as held:
+        return _Salvage(held, target, maker, expect or _ignore, advance or _ignore).run(cut)
+
+
+def _ignore(_: int) -> None:
+    return None
+
+
+class _Salvage:
+    def __init__(
+        self, held: Held, target: Path, maker: str, expect: Callable[[int], None], advance: Callable[[int], None]
+    ) -> None:
+        self._held = held
+        self._files = held.files
+        self._target = target
+        self._maker = maker
+        self._expect = expect
+        self._advance = advance
+        self._randomness = HostRandomness()
+
+    def run(self, cut: Cut | None) -> Salvaged:
+        self._check_target()
+        self._expect(2 * _stored_bytes(self._held.path))
+        self._left = left = read_leftovers(self._files, self._held.id, advance=self._advance)
+        if self._held.problem:
+            left.findings.insert(0, self._held.problem)
+        names = names_of(self._files, left)
+        kept = self._kept(names)
+        if cut is not None:
+            _cut(self._files, kept, names, cut)
+        self._check_room(kept)
+        files = HostFileSystem(str(self._target))
+        directory = begin_directory(files, self._randomness, str(self._target), self._maker)
+        try:
+            return self._write(files, directory.id, names, kept)
+        finally:
+            directory.lock.release()
+
+    def _check_target(self) -> None:
+        target, source = self._target.resolve(), self._held.path.resolve()
+        if target == source or source in target.parents or target in source.parents:
+            raise DirectoryUnusable(f"{self._target} and {self._held.path} lie in one another; name another directory")
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise DirectoryUnusable(f"{self._target} is there and not empty; name a new directory, or an empty one")
+
+    def _check_room(self, kept: list[LeftLog]) -> None:
+        needed = sum(log.size_bytes for log in kept) + _SPARE_BYTES
+        place = self._target.absolute()
+        while not place.is_dir():
+            place = place.parent
+        free = shutil.disk_usage(place).free
+        if free < needed:
+            raise DirectoryUnusable(
+                f"{self._target} needs {format_bytes(needed)} and {format_bytes(free)} are free there; free some space,"
+                " or name a directory on another disk"
+            )
+
+    def _kept(self, names: Names) -> list[LeftLog]:
+        """The logs to keep, the metadata log apart: not those of streams that are known to be deleted."""
+        kept = []
+        taken: set[LogKey] = set()
+        for log in sorted(self._left.logs.values(), key=lambda log: (log.key is None, log.id)):
+            if log.id == METADATA_LOG_ID:
+                continue
+            if log.key is None or log.key in taken:
+                log.key = LogKey(new_stream_id(self._randomness.token(16)), 0)
+                self._left.findings.append(
+                    f"logs/{log.id}: nothing says whose log it is; it becomes a stream of its own"
+                )
+            stream_id = log.key.stream_id
+            known = names.state.stream_by_id(stream_id) is not None
+            if known or (stream_id not in names.deleted and any(log.history)):
+                kept.append(log)
+                taken.add(log.key)
+        return kept
+
+    def _write(self, files: FileSystem, directory_id: UUID, names: Names, kept: list[LeftLog]) -> Salvaged:
+        directory = NewDirectory(files, directory_id, self._advance)
+        written = [(log, directory.add(_plan(log), batches_of(self._files, log))) for log in kept]
+        events = [] if names.whole else self._missing_events(names, written)
+        metadata = self._left.logs.get(METADATA_LOG_ID) or LeftLog(METADATA_LOG_ID, None, "sync")
+        epoch = self._left.node_epoch
+        if names.whole:
+            directory.add(_plan(metadata), batches_of(self._files, metadata))
+        else:
+            batches = list(_dense(names.batches, events, epoch))
+            end_offset = batches[-1][0].next_offset
+            directory.add(
+                _plan(metadata)._replace(start_offset=0, end_offset=end_offset, takeovers=(), bases=()), batches
+            )
+        for event in events:
+            names.state.apply(event)
+        self._copy_presence(files)
+        directory.finish(epoch, max(self._left.next_log_id, METADATA_LOG_ID + 1))
+        finish_directory(files)
+        logs = [_salvaged(log, new, names.of(log.key)) for log, new in written]
+        created = [event.name for event in events if isinstance(event, StreamCreated)]
+        return Salvaged(directory_id, sorted(logs), self._left.findings, names.whole and self._left.whole, created)
+
+    def _missing_events(self, names: Names, written: list[tuple[LeftLog, NewLog]]) -> list[Event]:
+        partitions: dict[StreamId, int] = {}
+        for _, new in written:
+            key = new.log.key
+            partitions[key.stream_id] = max(partitions.get(key.stream_id, 0), key.partition + 1)
+        if names.whole and all(names.state.stream_by_id(stream_id) is not None for stream_id in partitions):
+            return []
+        if not names.whole:
+            self._left.findings.append("the metadata log is not whole: what it said of streams may be lost in part")
+        return recreate(
+            names.state,
+            partitions,
+            {new.log.key.stream_id: new.log.durability for _, new in written},
+            {new.log.key.stream_id for log, new in written if _holds_offsets(self._files, log)},
+            offsets_partitions=int(BROKER["offsets.topic.num.partitions"].default_text),
+            largest_producer_id=max((new.largest_producer_id for _, new in written), default=-1),
+            now_ms=HostClock().wall_ms(),
+        )
+
+    def _copy_presence(self, files: FileSystem) -> None:
+        """Until when the NATS door listened: without it the gap since then would go unnoticed."""
+        if self._files.exists(_PRESENCE):
+            file = self._files.open(_PRESENCE)
+            files.make_directory(_PRESENCE.rpartition("/")[0])
+            files.open(_PRESENCE, create=True).write([file.read(0, file.size())], 0)
+
+
+def _stored_bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in (path / "logs").rglob("*.log")) if (path / "logs").is_dir() else 0
+
+
+def _plan(log: LeftLog) -> Plan:
+    if log.key is None:
+        raise AssertionError("a log that is kept has a key")
+    return Plan(
+        log.id,
+        log.key,
+        log.durability,
+        max(log.start_offset, 0),
+        log.end_offset,
+        log.bases,
+        tuple(log.takeovers.values()),
+        log.cleaned_offset,
+        log.dirty_offset,
+        log.suspect,
+    )
+
+
+def _salvaged(log: LeftLog, new: NewLog, name: str) -> SalvagedLog:
+    known = [lost for lost in new.lost if any(first <= lost[0] and lost[1] <= last for first, last in log.known_damage)]
+    end_offset, key = new.log.end_offset, new.log.key
+    cut = (end_offset, log.cut_from - 1) if log.cut_from > end_offset else None
+    return SalvagedLog(
+        log.id, name, key.partition, new.log.start_offset, end_offset, new.batches, new.size_bytes, new.lost, known, cut
+    )
+
+
+def _dense(batches: Iterable[bytes], events: list[Event], epoch: int) -> Iterator[tuple[Header, memoryview]]:
+    """The metadata log anew: the batches that are left one after another, then one of `events`."""
+    offset = 0
+    added = encode(NewRecord(HostClock().wall_ms(), None, encode_event(event)) for event in events)
+    for batch in (*map(bytearray, batches), added):
+        stamp(batch, offset, header(batch).leader_epoch if batch is not added else epoch)
+        found = header(batch)
+        yield found, memoryview(batch)
+        offset = found.next_offset
+
+
+def _holds_offsets(files: FileSystem, log: LeftLog) -> bool:
+    """Whether the log's first batch is one of consumer offsets: all of its records have keys of that kind."""
+    for _, batch in batches_of(files, log):
+        try:
+            return all(record.key is not None and decode_key(record.key) is not None for record in records(batch))
+        except DuramenError:
+            return False
+    return False
+
+
+def _cut(files: FileSystem, kept: list[LeftLog], names: Names, cut: Cut) -> None:
+    found: Mapping[int, LeftLog] = {
+        log.key.partition: log for log in kept if log.key is not None and names.of(log.key) == cut.stream
+    }
+    if names.state.streams.get(cut.stream) is None:
+        raise StreamNotFound(f"there is no stream {cut.stream} in that directory; `duramen log stats` shows which are")
+    log = found.get(cut.partition)
+    if log is None:
+        raise StreamNotFound(f"stream {cut.stream} has no records in a partition {cut.partition}")
+    if not max(log.start_offset, 0) <= cut.end_offset <= log.end_offset:
+        raise OffsetOutOfRange(
+            f"partition {cut.partition} of {cut.stream} goes from {log.start_offset} to {log.end_offset}:"
+            f" {cut.end_offset} must lie between"
+        )
+    log.cut_from = log.end_offset
+    cut_left(files, log, cut.end_offset)
