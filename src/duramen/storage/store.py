@@ -338,6 +338,8 @@ class Store:
                 break
         self._waiting_gauge.value = len(self._queue)
         self._full_gauge.value = 0 if self._upkeep.trouble is None and self._wal.full is None else 1
+        if self._wal.full is not None:
+            self._upkeep.retry_later()
 
     @property
     def wal_end(self) -> int:
