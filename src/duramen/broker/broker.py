@@ -121,6 +121,7 @@ class Broker:
         for state in self._metadata.state.streams.values():
             self._put(state, at_once=True)
         self._remove_orphans()
+        self.store.name_leaders(lambda epoch: self._metadata.leader_of(epoch, self._directory_id))
         self.gaps.measure()
         self._offsets.recover(self._report, lambda failure: self._offsets_ready(failure, done))
 

@@ -4,6 +4,7 @@ Decisions are made on the state *with* what is proposed already, so that two of 
 other; readers see only what is committed.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ids import METADATA_STREAM_ID, Position
 from duramen.base.ports import Clock
 from duramen.codec.batch import Header, NewRecord, check, encode, records
-from duramen.controller.events import Event, StreamDeleted, decode_event, encode_event
+from duramen.controller.events import Event, NodeRegistered, StreamDeleted, decode_event, encode_event
 from duramen.controller.quorum import Quorum
 from duramen.controller.state import ControllerState
 from duramen.storage.log import Log, LogConfig, LogKey
@@ -59,6 +60,7 @@ class Metadata:
         self._on_event = on_event
         self.state = ControllerState()
         self.deleted: set[UUID] = set()  # streams whose deletion the log held when the node started
+        self._registered: list[tuple[int, NodeRegistered]] = []  # by the epoch of the log
         self._ahead = ControllerState()
         self._proposed: deque[_Proposal] = deque()
 
@@ -70,19 +72,27 @@ class Metadata:
     def start(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
         """Apply what the log holds."""
 
-        def take(_: Header, batch: bytes) -> None:
+        def take(found: Header, batch: bytes) -> None:
             for record in records(batch, verify=False):
                 if record.value is not None:
                     event = decode_event(record.value)
                     self.state.apply(event)
                     if isinstance(event, StreamDeleted):
                         self.deleted.add(UUID(event.id))
+                    if isinstance(event, NodeRegistered):
+                        self._registered.append((found.leader_epoch, event))
 
         def finished(error: DuramenError | OSError | None) -> None:
             self._ahead = self.state.copy()
             done(error)
 
         scan_log(self._store, self._log, 0, take, finished)
+
+    def leader_of(self, epoch: int, directory_id: str) -> int:
+        """The id of the node that led the logs of a data directory in an epoch before the start; -1 if not known."""
+        mine = [(since, event.node_id) for since, event in self._registered if event.directory_id == directory_id]
+        at = bisect_right(mine, epoch, key=lambda registered: registered[0])
+        return mine[at - 1][1] if at else -1
 
     def _apply(self, event: Event) -> None:
         self.state.apply(event)

@@ -107,6 +107,8 @@ class ControllerState:
         """Take an event in; one about a stream that is gone changes nothing."""
         match event:
             case NodeRegistered():
+                # A data directory takes part as one node: under the id that it was given last.
+                self._nodes = {node: known for node, known in self._nodes.items() if known != event.directory_id}
                 self._nodes[event.node_id] = event.directory_id
             case StreamCreated():
                 stream = StreamState(

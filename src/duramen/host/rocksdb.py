@@ -3,7 +3,9 @@
 import shutil
 from collections.abc import Iterable, Iterator
 
-from rocksdict import Options, Rdict, WriteBatch, WriteOptions
+from rocksdict import Options, Rdict, RdictIter, WriteBatch, WriteOptions
+
+from duramen.base.errors import StorageFailed
 
 __all__ = ["RocksViewStore"]
 
@@ -41,15 +43,45 @@ class RocksViewStore:
         """Remove a view that cannot be opened."""
         shutil.rmtree(path, ignore_errors=True)
 
+    def problem(self) -> str:
+        """What is damaged in it, all of it read; empty where nothing is. Not every damage shows when it is opened."""
+        rows = self._db.iter()
+        rows.seek_to_first()
+        while rows.valid():
+            rows.next()
+        try:
+            self._check(rows)
+        except StorageFailed as error:
+            return str(error)
+        return ""
+
+    def _check(self, rows: RdictIter) -> None:
+        # An iterator ends at a damaged block as at the last row.
+        try:
+            rows.status()
+        except Exception as error:  # noqa: BLE001 - the binding raises Exception itself
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> StorageFailed:
+        return StorageFailed(f"the view in {self._path} is damaged: {error}")
+
     def get(self, key: bytes) -> bytes | None:
-        value = self._db.get(key)
+        try:
+            value = self._db.get(key)
+        except Exception as error:  # noqa: BLE001 - the binding raises Exception itself
+            raise self._damaged(error) from None
         return value if isinstance(value, bytes) else None
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for key, value in self._db.items(from_key=first):
+        rows = self._db.iter()
+        rows.seek(first)
+        while rows.valid():
+            key, value = rows.key(), rows.value()
             if not isinstance(key, bytes) or key >= end:
                 return
             yield key, bytes(value)
+            rows.next()
+        self._check(rows)
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         batch = WriteBatch(raw_mode=True)

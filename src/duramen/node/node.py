@@ -252,8 +252,13 @@ def _report(message: str) -> None:
 
 def _open_views(path: str) -> RocksViewStore:
     try:
-        return RocksViewStore(path)
+        views = RocksViewStore(path)
     except Exception as error:  # noqa: BLE001 - the binding raises Exception itself
         _log.warning("the views in %s are damaged (%s): they are derived anew", path, error)
         RocksViewStore.destroy(path)
         return RocksViewStore(path)
+    problem = views.problem()
+    if problem:
+        _log.warning("%s; all of it is derived anew", problem)
+        views.clear()
+    return views

@@ -59,7 +59,7 @@ class Rescue:
     def logs(self, known: Collection[Log]) -> list[Log]:
         """Every log that is not `known` and whose segments name it, made anew from its batches.
 
-        The leaders' ids of past epochs are lost (-1). Raises OSError.
+        The leaders' ids of past epochs are not in them (-1): the metadata log tells them. Raises OSError.
         """
         known_ids = {log.id for log in known}
         taken = {log.key for log in known}

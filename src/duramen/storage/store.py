@@ -137,6 +137,12 @@ class Store:
             log.set_durability(config.durability)
         return log
 
+    def name_leaders(self, leader_of: Callable[[int], int]) -> None:
+        """Enter the leaders' ids that a start from the segments alone could not find, by epoch."""
+        for log in self._logs.values():
+            if log.takeovers.name_leaders(leader_of):
+                log.version += 1
+
     def delete(self, log: Log, done: Callable[[DuramenError | None], None] | None = None) -> None:
         """Delete a log; its files go once that is durable. Readers in the middle of a slice finish it."""
         log.deleted = True
@@ -339,6 +345,8 @@ class Store:
                 break
         self._waiting_gauge.value = len(self._queue)
         self._full_gauge.value = 0 if self._upkeep.trouble is None and self._wal.full is None else 1
+        if self._wal.full is not None:
+            self._upkeep.retry_later()
 
     @property
     def wal_end(self) -> int:

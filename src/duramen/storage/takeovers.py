@@ -5,7 +5,7 @@ finds where two histories part.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 __all__ = ["Takeover", "TakeoverTable"]
@@ -64,6 +64,14 @@ class TakeoverTable:
         """Forget leaderships that begin at or after `end_offset`."""
         while self._entries and self._entries[-1].first_offset >= end_offset:
             self._entries.pop()
+
+    def name_leaders(self, leader_of: Callable[[int], int]) -> bool:
+        """Give entries whose leader's id is lost (-1) the one that `leader_of` knows for their epoch; says if any."""
+        before = self._entries
+        self._entries = [
+            entry if entry.leader_id >= 0 else entry._replace(leader_id=leader_of(entry.epoch)) for entry in before
+        ]
+        return self._entries != before
 
     def rows(self) -> list[tuple[int, int, int]]:
         """The table as plain tuples."""

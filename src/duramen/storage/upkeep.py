@@ -114,7 +114,7 @@ class Upkeep:
     def _copy_failed(self, error: OSError) -> None:
         # What was to be copied still waits in memory and in the WAL: try again until there is space.
         self.trouble = trouble("segments cannot be written", error)
-        self._retry_later()
+        self.retry_later()
         self._on_room()
 
     # -- checkpoints --------------------------------------------------------------------------------
@@ -153,13 +153,14 @@ class Upkeep:
     def _checkpointed(self, error: OSError | None) -> None:
         if error is not None:
             self.trouble = trouble("segments cannot be synced", error)
-            self._retry_later()
+            self.retry_later()
         else:
             self.trouble = None
             self._worker.soon(self.make_room)
         self._on_room()
 
-    def _retry_later(self) -> None:
+    def retry_later(self) -> None:
+        """What failed for want of space, or failed once, is tried again after a while."""
         if not self._retry_due:
             self._retry_due = True
             self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, self._retry)
@@ -167,6 +168,7 @@ class Upkeep:
     def _retry(self) -> None:
         self._retry_due = False
         self.checkpointer.retry()
+        self._wal.retry()
         self.checkpoint()
 
 

@@ -347,6 +347,14 @@ class Wal:
             + max(0, self._max_bytes - self._total_bytes)
         )
 
+    def retry(self) -> None:
+        """There may be space again: find out."""
+        if self.full is not None and not self._preparing:
+            self.full = None
+            self._prepare(self._file_bytes)
+            if not self._preparing:
+                self._on_room()  # none has to be made any more
+
     def _prepare(self, need: int) -> None:
         """Have a free file of at least `need` bytes made ahead of need, within the bound."""
         size = max(need, self._file_bytes)
