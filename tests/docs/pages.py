@@ -2,6 +2,8 @@
 
 A block marked `console` is what a reader types (lines that begin with `$ `, and with `> ` where one goes on) and what
 comes back. A block marked `python` is a program; where a block marked `text` follows, it is what the program prints.
+A program that begins with a comment that is nothing but a file's name, `# test_orders.py`, is that file: it is written
+down for the commands that follow.
 A comment in front of a block, which readers do not see, says what differs from run to run, or why the block is not run:
 `<!-- varies: times, ids -->`, `<!-- not run: needs root -->`. A block marked `sh` is never run, and says why. In what
 comes out, `…` stands for anything within a line, and a line that is nothing but `…` for any lines.
@@ -19,6 +21,7 @@ LANGUAGES: Final = ("console", "python", "text", "json", "toml", "ini", "sh", "y
 
 _FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK: Final = re.compile(r"<!-- (varies|not run): ([^>]+) -->\s*\Z")
+_FILE_NAME: Final = re.compile(r"# (\w+\.py)\n")
 _ANY_LINES: Final = "…"
 
 # What a page may say of a block that it varies: what stands for each before two texts are compared.
@@ -44,6 +47,12 @@ class Block:
     line: int
     varies: list[str] = field(default_factory=list)
     not_run: str = ""
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file that the block is; empty where it is none."""
+        found = _FILE_NAME.match(self.text) if self.language == "python" else None
+        return found[1] if found else ""
 
 
 @dataclass

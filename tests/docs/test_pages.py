@@ -56,6 +56,8 @@ def test_what_a_page_shows_is_what_happens(path: Path, terminal: Terminal) -> No
     for at, block in enumerate(found):
         if block.language == "console":
             console(path, block, terminal)
+        elif block.file_name:
+            (terminal.home / block.file_name).write_text(block.text, encoding="utf-8")
         elif block.language == "python":
             following = found[at + 1] if found[at + 1 :] and found[at + 1].language == "text" else None
             program(path, block, following, terminal)
