@@ -64,6 +64,7 @@ def _rewalk(files: FileSystem, segment: Segment, end_offset: int, producers: Pro
         file = files.open(segment.path + ".log")
         for position, found, whole in walk_batches(file, 0, segment.size, segment.base_offset):
             if found.next_offset > end_offset:
+                next_offset = min(found.base_offset, end_offset)  # what lies before it may have been compacted away
                 break
             if position == 0:
                 rest.first_timestamp = found.max_timestamp
