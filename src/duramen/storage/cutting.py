@@ -35,6 +35,8 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
             files.unlink(segment.path + ".log")
             files.unlink(segment.path + ".index")
             continue
+        if segment.size and not files.exists(segment.path + ".log"):
+            continue  # a recovery sees the cut of a log from which this was let go, or which was deleted, later
         rest, rest_end = _rewalk(files, segment, end_offset, producers)
         rest.synced = min(segment.synced, rest.size)
         if rest.size == segment.size:

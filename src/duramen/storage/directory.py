@@ -97,8 +97,8 @@ def make_directories(files: FileSystem) -> None:
 
 
 def _create(files: FileSystem, randomness: Randomness) -> UUID:
+    # Nothing else is made before this: what a crash left here would be taken for somebody else's.
     directory_id = new_directory_id(randomness.token(16))
-    make_directories(files)
     file = files.open(_META + ".new", create=True)
     file.truncate(0)
     write_all(file, [msgspec.json.encode(_Meta(FORMAT, str(directory_id)))], 0)
