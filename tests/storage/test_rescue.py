@@ -35,6 +35,8 @@ def lose(doubles: StoreOnDoubles, *prefixes: str) -> None:
     for path in doubles.files.paths():
         if path.startswith(prefixes):
             doubles.files.unlink(path)
+    for directory in ("", "wal"):
+        doubles.files.sync_directory(directory)
 
 
 def kept_files(doubles: StoreOnDoubles) -> set[str]:

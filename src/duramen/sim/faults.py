@@ -65,7 +65,8 @@ class FaultPlan:
         self.calls: Counter[str] = Counter()
         self.end: End | None = None  # how the process ends, once it does
         self.failed_reads = 0
-        self.failed = 0  # calls that a fault made fail, all together
+        self.failed_syncs = 0  # since the process began
+        self.failed = 0  # calls that a fault made fail since the process began
         self.starting = False  # whether the broker's own side recovers
         self._chance = chance
         self._profile = profile
@@ -85,6 +86,7 @@ class FaultPlan:
         """A process begins: from here on its calls may fail, and it may end."""
         self._worker = worker
         self.end = None
+        self.failed = self.failed_syncs = 0
         self._dead.clear()
         self._ends_after = False
         chance, profile = self._chance, self._profile
@@ -195,6 +197,7 @@ class FaultPlan:
         if call == "read":
             self.failed_reads += 1
         if call == "sync":
+            self.failed_syncs += 1
             self._disk.failed_sync = self._chance.choice(("drop", "forget"))
         return OSError(number, os.strerror(number))
 

@@ -24,7 +24,19 @@ IDENTITY_START: Final = 16  # of a batch: offset, length and epoch before it are
 class Sent:
     """A batch that was sent, once or several times."""
 
-    __slots__ = ("base_offset", "body", "boots", "data", "epoch", "fate", "number", "records", "sendings", "sequence")
+    __slots__ = (
+        "base_offset",
+        "body",
+        "boots",
+        "data",
+        "epoch",
+        "fate",
+        "number",
+        "records",
+        "sendings",
+        "sequence",
+        "under_way",
+    )
 
     def __init__(self, number: int, data: bytes, records: int, sequence: int = -1) -> None:
         """`sequence` is its first, where a producer is idempotent."""
@@ -34,6 +46,7 @@ class Sent:
         self.records = records
         self.sequence = sequence
         self.sendings = 0
+        self.under_way = 0  # sendings that the process it was last sent to has not answered
         self.boots: set[int] = set()  # the processes it was sent to
         self.base_offset: int | None = None  # once it was acknowledged or seen
         self.epoch = -1
@@ -84,8 +97,11 @@ class History:
     def send(self, sent: Sent, boot: int) -> None:
         """The batch is handed to the process `boot`."""
         self._by_body[sent.body] = sent
+        if boot not in sent.boots:
+            sent.under_way = 0
         sent.boots.add(boot)
         sent.sendings += 1
+        sent.under_way += 1
         if sent.fate in ("gone", "refused"):
             sent.fate = "open"
 
@@ -189,10 +205,12 @@ class History:
         self.in_memory = facts.durability == "memory"
         self.cut_to, self.cutting, self.reading = None, False, 0
 
-    def _forget_from(self, offset: int) -> None:
+    def _forget_from(self, offset: int, boot: int = -1) -> None:
+        """What was at or after `offset` is gone; only what is under way to the process `boot` may still come."""
         for base_offset in [at for at in self._at if at >= offset]:
             sent = self._at.pop(base_offset)
-            sent.fate, sent.base_offset = "gone", None
+            comes = sent.under_way and boot in sent.boots
+            sent.fate, sent.base_offset, sent.epoch = "open" if comes else "gone", None, -1
 
     def some_offset(self, chance: random.Random, start_offset: int) -> int | None:
         """An offset at or after `start_offset` of a batch that is known."""
@@ -213,7 +231,7 @@ class History:
         """It was cut."""
         if facts.high_watermark != self.cut_to:
             raise self._broken(f"it was cut to {self.cut_to} and ends at {facts.high_watermark}")
-        self._forget_from(facts.high_watermark)
+        self._forget_from(facts.high_watermark, self._ends[-1][0])
         for end, bound in self.must_outlive.items():
             self.must_outlive[end] = min(bound, facts.high_watermark)
         self._ends = [(number, min(at, facts.high_watermark)) for number, at in self._ends]

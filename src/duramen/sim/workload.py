@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from duramen.base.errors import (
     DuramenError,
+    LogDamaged,
     NodeStopping,
     OffsetOutOfRange,
     OutOfOrderSequence,
@@ -68,7 +69,6 @@ class Workload:
         self._left = 0 if quiet else self._chance.choice((3, 10, 30, 60))
         self._drains = quiet or self._chance.random() < 0.4
         self._patience_us = 0
-        self._failed_before = self._faults.failed
         self._look_at_all()
         self._producers = [producer for producer in self._producers if self._goes_on(producer)]
         for producer in self._producers:
@@ -150,7 +150,7 @@ class Workload:
         """Raise unless a fault of the disk, or the node's end, explains the error."""
         if isinstance(error, NodeStopping):
             return
-        if isinstance(error, StorageFailed | StorageFull) and self._faults.failed > self._failed_before:
+        if isinstance(error, StorageFailed | StorageFull) and self._faults.failed:
             return
         raise BrokenPromise(f"{what} failed, and nothing explains it: {type(error).__name__}: {error}")
 
@@ -216,6 +216,7 @@ class Workload:
         self, history: History, batch: Sent, producer: Producer | None, partition: Partition, base_offset: int,
         error: DuramenError | None,
     ) -> None:  # fmt: skip
+        batch.under_way -= 1
         if error is None:
             self._trace("%s: batch %d is at %d", history, batch.number, base_offset)
             history.acknowledged(batch, base_offset, partition.log.durability)
@@ -275,7 +276,7 @@ class Workload:
                 return
             if isinstance(error, StreamNotFound) and self._partition(history) is None:
                 return
-            if not (isinstance(error, StorageFailed) and self._faults.failed_reads > failed_reads):
+            if not self._explained(error, failed_reads):
                 raise BrokenPromise(f"{history}: reading {offset} failed: {type(error).__name__}: {error}")
             return
         history.visible(high_watermark, log.durability)
@@ -289,13 +290,19 @@ class Workload:
             self._answer(partial(self._bytes_read, history, partition, offset, until, self._faults.failed_reads)),
         )  # fmt: skip
 
+    def _explained(self, error: BaseException, failed_reads: int) -> bool:
+        """Whether a fault of the disk explains why a read failed."""
+        if isinstance(error, LogDamaged):
+            return self._faults.failed_syncs > 0  # what the system dropped then is written again, but not at once
+        return isinstance(error, StorageFailed | OSError) and self._faults.failed_reads > failed_reads
+
     def _bytes_read(
         self, history: History, partition: Partition, offset: int, until: int, failed_reads: int,
         data: bytes | DuramenError | OSError,
     ) -> None:  # fmt: skip
         history.reading -= 1
         if not isinstance(data, bytes):
-            if not (isinstance(data, OSError) and self._faults.failed_reads > failed_reads):
+            if not self._explained(data, failed_reads):
                 raise BrokenPromise(f"{history}: reading {offset} failed: {type(data).__name__}: {data}")
             return
         following = history.read(offset, data)
@@ -444,7 +451,8 @@ class Workload:
         end_offset = history.some_offset(self._chance, log.start_offset)
         if log.durability != "sync" or log.config.durability != "sync" or end_offset is None:
             return
-        self._producers = [producer for producer in self._producers if producer.history is not history]
+        for producer in [producer for producer in self._producers if producer.history is history]:
+            self._give_up(producer)
         history.cut_begins(end_offset)
         self._trace("%s is cut to %d", history, end_offset)
         self._broker.store.truncate(

@@ -167,12 +167,11 @@ class World:
         """Start the node; None where the disk does not let it, which must be a fault's doing."""
         self._stopped = False
         self.faults.starting = True
-        failed = self.faults.failed
         try:
             broker = self._started()
         except (DuramenError, OSError) as error:
             self.trace("the node does not start: %s", error)
-            if self.faults.failed == failed:
+            if not self.faults.failed:
                 raise BrokenPromise(f"the node does not start: {error}") from error
             return None
         finally:

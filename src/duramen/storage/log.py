@@ -150,7 +150,9 @@ class Log:
         log.cleaned_offset = state.cleaned_offset
         log.dirty_offset = state.dirty_offset
         log.obsolete = list(state.obsolete)
-        last = len(state.segments) - 1
+        # Behind a segment that memory alone goes on from, nothing is appended to its file.
+        in_memory = log.durability == "memory"
+        last = -1 if in_memory else len(state.segments) - 1
         log.segments = [
             Segment.restore(
                 f"{log.directory}/{segment_name(segment.base_offset, segment.generation)}",
@@ -159,9 +161,9 @@ class Log:
             )
             for at, segment in enumerate(state.segments)
         ]
-        if not log.segments:
-            log.segments = [Segment(f"{log.directory}/{segment_name(log.end_offset)}", log.end_offset)]
-        log.active.volatile = log.durability == "memory"
+        if in_memory or not log.segments:
+            log.segments.append(Segment(f"{log.directory}/{segment_name(log.end_offset)}", log.end_offset))
+        log.active.volatile = in_memory
         log.written = True
         return log
 

@@ -5,7 +5,7 @@ and written again. Logs with durability=os are the exception: for them the segme
 this is blocking and happens before anything is served; what it keeps is synced when it returns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -50,6 +50,7 @@ class Recovered(NamedTuple):
     checkpoint_number: int
     replayed_bytes: int
     findings: list[str]  # what an operator must hear of
+    checkpoint: Checkpoint  # the newest, which stands at the beginning of the next file of the WAL
 
 
 def wal_salt(directory_id: UUID) -> int:
@@ -97,6 +98,8 @@ class _Recovery:
         self._os_starts: dict[Log, int] = {}
         self._gaps: dict[Log, set[int]] = {}  # where records are missing that the WAL goes on behind
         self._short: list[tuple[Log, Segment, int, int]] = []
+        self._let_go_files: list[str] = []
+        self._let_go_directories: list[str] = []
 
     def _find(self, message: str) -> None:
         self._findings.append(message)
@@ -118,7 +121,8 @@ class _Recovery:
             self._rescue.epoch,
             0,
         )
-        number = self._write_checkpoints(numbers[0] if numbers else 0, epoch + 1, generation + 1)
+        number, written = self._write_checkpoints(numbers[0] if numbers else 0, epoch + 1, generation + 1)
+        self._remove()
         return Recovered(
             epoch + 1,
             self._next_log_id,
@@ -128,6 +132,7 @@ class _Recovery:
             number,
             self._replayed_bytes,
             self._findings,
+            written,
         )
 
     def _recover_logs(self, checkpoint: Checkpoint | None, slots: list[tuple[int, File]]) -> int:
@@ -142,7 +147,7 @@ class _Recovery:
         if checkpoint is None:
             self._believing = bool(slots or log_ids(self._files))
         else:
-            self._believing = bool(verdict.damage) or (not wal and self._wal_expected(checkpoint, slots))
+            self._believing = bool(verdict.damage) or (not wal and self._wal_expected(checkpoint))
         self._trim()
         if self._believing:
             self._believe()
@@ -190,7 +195,7 @@ class _Recovery:
             self._find(f"no checkpoint is {state}: every segment is read, and what its batches say is believed")
         return None
 
-    def _write_checkpoints(self, newest: int, epoch: int, generation: int) -> int:
+    def _write_checkpoints(self, newest: int, epoch: int, generation: int) -> tuple[int, Checkpoint]:
         checkpoint = Checkpoint(
             self._directory_id.bytes,
             epoch,
@@ -203,7 +208,7 @@ class _Recovery:
         # Both generations, because every WAL file is free for recycling from here on.
         for number in (newest + 1, newest + 2):
             write_checkpoint(self._files, number, checkpoint)
-        return newest + 2
+        return newest + 2, checkpoint
 
     def _entry(self, log: Log) -> bytes:
         """The checkpoint's entry of a log: the one it had where nothing was found that changes it."""
@@ -213,15 +218,18 @@ class _Recovery:
 
     # -- the WAL ------------------------------------------------------------------------------------
 
-    def _wal_expected(self, checkpoint: Checkpoint, slots: list[tuple[int, File]]) -> bool:
-        """Whether frames were written after the checkpoint, for all that is known, where none are found."""
-        if not slots and not checkpoint.logs and not log_ids(self._files):
-            return False  # the node was ended in its very first start
+    def _wal_expected(self, checkpoint: Checkpoint) -> bool:
+        """Whether frames were written after the checkpoint where none are found.
+
+        A store writes a checkpoint when its first file of the WAL is on disk: one that stands at the very beginning of
+        a file is a recovery's, and nothing was written after it.
+        """
         started, place = checkpoint.replay >> 32, checkpoint.replay & 0xFFFFFFFF
-        unless = "" if place else ", unless the node was ended before it had started"
+        if not place:
+            return False
         self._find(
             f"no file in {WAL_DIRECTORY}/ has generation {started} of the write-ahead log, where the checkpoint ends:"
-            f" what was written after it is lost, but for what the segments hold{unless}"
+            " what was written after it is lost, but for what the segments hold"
         )
         return True
 
@@ -314,7 +322,10 @@ class _Recovery:
     def _cut(self, log: Log, end_offset: int) -> None:
         self._write()
         if end_offset < log.end_offset:
-            apply_cut(log, cut_files(self._files, log, end_offset))
+            cut = cut_files(self._files, log, end_offset)
+            self._forget(log.segments)
+            apply_cut(log, cut)
+            self._note_found(log)
 
     def _append(self, log: Log, payload: memoryview) -> None:
         batch = bytes(payload)
@@ -340,13 +351,16 @@ class _Recovery:
         if self._waiting_bytes >= _WRITE_BYTES:
             self._write()
 
+    def _forget(self, segments: Iterable[Segment]) -> None:
+        for segment in segments:
+            self._handles.forget(segment)
+            self._unsynced.pop(segment, None)
+
     def _delete(self, log: Log) -> None:
         log.deleted = True
         self._touched.pop(log, None)
-        for segment in log.segments:
-            self._handles.forget(segment)
-            self._unsynced.pop(segment, None)
-        self._files.remove_directory(log.directory)
+        self._forget(log.segments)
+        self._let_go_directories.append(log.directory)
         del self._logs[log.id]
 
     def _change(self, log: Log, change: LogChange) -> None:
@@ -367,11 +381,9 @@ class _Recovery:
         self._drop(log, change.start_offset)
 
     def _drop(self, log: Log, start_offset: int) -> None:
-        for segment in log.drop_before(start_offset):
-            self._handles.forget(segment)
-            self._unsynced.pop(segment, None)
-            self._files.unlink(segment.path + ".log")
-            self._files.unlink(segment.path + ".index")
+        dropped = log.drop_before(start_offset)
+        self._forget(dropped)
+        self._let_go_files += (segment.path + ending for segment in dropped for ending in (".log", ".index"))
 
     # -- segments -----------------------------------------------------------------------------------
 
@@ -393,7 +405,7 @@ class _Recovery:
             if self._believing:
                 self._rescue.keep(log_id)
             elif not is_unclaimed(self._files, log_id):
-                self._files.remove_directory(log_directory(log_id))
+                self._let_go_directories.append(log_directory(log_id))
         for log in self._logs.values():
             if self._believing or not self._files.exists(log.directory):
                 continue
@@ -404,7 +416,16 @@ class _Recovery:
                 unknown = ending in ("log", "index") and place is not None and stem not in known
                 # Of durability=os what no checkpoint knows is perhaps the newest; compaction writes nothing of that.
                 if (unknown and (log.durability != "os" or (place and place[1]))) or name.endswith(NEW_ENDING):
-                    self._files.unlink(f"{log.directory}/{name}")
+                    self._let_go_files.append(f"{log.directory}/{name}")
+
+    def _remove(self) -> None:
+        """Remove what was let go: only now nothing else needs it, whatever a loss of power does to the WAL's tail."""
+        used = {segment.path for log in self._logs.values() for segment in log.segments if segment.size}
+        for path in self._let_go_files:
+            if path.rpartition(".")[0] not in used:  # what was cut off may have been written again
+                self._files.unlink(path)
+        for directory in self._let_go_directories:
+            self._files.remove_directory(directory)
 
     def _trim_segment(self, log: Log) -> None:
         segment = log.active
@@ -450,6 +471,8 @@ class _Recovery:
                 start_offset = self._os_starts.get(log, 0)
                 while self._read_on_segment(log, start_offset):
                     log.roll()
+                if log.end_offset == start_offset and log.active.size:
+                    log.roll()  # all of it was let go, and its file may be gone
                 self._drop(log, start_offset)
                 self._give_up_behind(log)
                 self._unsynced[log.active] = log
@@ -483,12 +506,14 @@ class _Recovery:
             if segment.size < size:
                 file.truncate(segment.size)
                 file.sync()  # also where nothing is left that would be synced later
+        following = f"{log.directory}/{log.end_offset:020d}.log"
+        if segment.size > 0 and segment.base_offset < log.end_offset and self._files.exists(following):
+            return True  # also where it was let go: its batches say what producers have written
         if log.end_offset <= start_offset:
-            # Retention had let these files go already, or all that they held.
+            # Retention had let these files go already.
             log.end_offset = log.synced_offset = start_offset
             return segment.base_offset < start_offset
-        following = f"{log.directory}/{log.end_offset:020d}.log"
-        return segment.size > 0 and segment.base_offset < log.end_offset and self._files.exists(following)
+        return False
 
     def _sync(self) -> None:
         self._progress.begin("syncing segments")

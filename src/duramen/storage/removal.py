@@ -88,9 +88,18 @@ class Removal:
             return
         paths = [segment.path + ending for segment in dropped for ending in (".log", ".index")]
 
-        def durable(error: DuramenError | None) -> None:
-            if error is None and paths:
+        def unlink(failure: OSError | None = None) -> None:
+            if failure is None:
                 self._worker.submit("disk", partial(self._unlink, paths), lambda _: None)
+
+        def durable(error: DuramenError | None) -> None:
+            if error is not None or not paths:
+                return
+            if log.durability == "os":
+                # Until a checkpoint has its producers, only the batches say what they have written.
+                self._upkeep.checkpointer.request(unlink)
+            else:
+                unlink()
 
         change = LogChange(log.start_offset, log.end_offset, log.durability)
         self._notes.write(FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
+import msgspec
+
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import (
     BatchTooLarge,
@@ -23,6 +25,7 @@ from duramen.base.ids import LogId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header, stamp
+from duramen.storage.checkpoint import write_checkpoint
 from duramen.storage.compacting import Compactor
 from duramen.storage.directory import Directory
 from duramen.storage.flushing import Flusher
@@ -76,7 +79,7 @@ class Store:
         node_id: int,
         limits: StoreLimits,
     ) -> None:
-        """Blocking: begins a file of the WAL. Raises OSError."""
+        """Blocking: begins a file of the WAL, and writes a checkpoint that stands there. Raises OSError."""
         self.directory_id = directory.id.bytes
         self.node_epoch = recovered.node_epoch
         self.next_log_id = recovered.next_log_id
@@ -96,9 +99,12 @@ class Store:
             file_bytes=limits.wal_file_bytes, max_bytes=limits.wal_max_bytes, on_room=self._drain,
         )  # fmt: skip
         self._wal.start(recovered.wal_files, recovered.wal_generation)
+        # From here on a WAL without a file of this generation has lost it.
+        begun = msgspec.structs.replace(recovered.checkpoint, replay=self._wal.end)
+        write_checkpoint(files, recovered.checkpoint_number + 1, begun)
         self._upkeep = Upkeep(
             files, worker, clock, deadlines, handles, metrics, self._wal, self,
-            checkpoint_number=recovered.checkpoint_number, limits=limits,
+            checkpoint_number=recovered.checkpoint_number + 1, limits=limits,
             on_room=self._drain, wanted=lambda: bool(self._queue),
         )  # fmt: skip
         self._copier = self._upkeep.copier
@@ -249,12 +255,7 @@ class Store:
             return
         else:
             self._advance(log, head, base_offset, next_offset)
-            log.synced_to(next_offset)
-            if done is not None and log.introduced > self._wal.synced:
-                self._wal.wait(self._wal.end, partial(_acknowledge, done, base_offset))
-            elif done is not None:
-                done(base_offset, None)
-            log.notify()
+            self._appended_unlogged(log, base_offset, next_offset, done)
         self._flush_soon()
 
     def _append_unlogged(self, append: _Append, base_offset: int, next_offset: int) -> bool:
@@ -276,6 +277,17 @@ class Store:
             self._flusher.appended(log, append.head.records)
         self._upkeep.checkpoint_later()
         return True
+
+    def _appended_unlogged(self, log: Log, base_offset: int, next_offset: int, done: AppendDone | None) -> None:
+        if log.introduced > self._wal.synced:
+            # Without its epoch's frame a recovery does not believe it: nobody sees it before that is durable.
+            acknowledge = None if done is None else partial(_acknowledge, done, base_offset)
+            self._wal.wait(self._wal.end, acknowledge, log, next_offset)
+            return
+        log.synced_to(next_offset)
+        if done is not None:
+            done(base_offset, None)
+        log.notify()
 
     def _advance(self, log: Log, head: Header, base_offset: int, next_offset: int) -> None:
         if head.producer_id >= 0:
@@ -374,6 +386,7 @@ class Store:
         for segment in log.segments:
             if segment.volatile:
                 segment.volatile = False
+                log.version += 1  # what a checkpoint has to say of it is another
                 self._copier.add(log, segment.size - segment.copied)
         # Both generations of the checkpoint have to know what only the segments hold: the WAL never had it.
         request = self._upkeep.checkpointer.request
@@ -388,13 +401,20 @@ class Store:
             return
         change = LogChange(log.start_offset, log.end_offset, log.config.durability)
 
+        holds: list[Callable[[], None]] = []
+
         def durable(error: DuramenError | None) -> None:
+            for let_go in holds:
+                let_go()
             if error is None and not log.deleted:
                 self._copier.finish(log, log.active)
                 log.set_durability(change.durability)
             self._release_held(log, error)
 
-        self._notes.write(FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable)
+        hold = self._upkeep.checkpointer.hold
+        self._notes.write(
+            FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable, staged=lambda: holds.append(hold())
+        )
 
     def _release_held(self, log: Log, error: DuramenError | None) -> None:
         for append in self._held.pop(log, ()):
@@ -409,8 +429,13 @@ class Store:
         """Let go what the logs' retention settings say, in logs that nobody touches too.
 
         There the active segment is closed once it is older than segment.ms, so that it can be let go or compacted.
+        Not while stopping: the clean checkpoint may have been taken, and the next start looks at nothing else.
         """
+        if self._stopping:
+            return
         for log in list(self._logs.values()):
+            if log in self._held:
+                continue  # of one that is being cut, segments may come back in another form
             if log.active.size and 0 <= log.active.first_timestamp < now_ms - log.config.segment_ms:
                 self._roll_untouched(log)
             self._removal.enforce_retention(log, now_ms)

@@ -136,9 +136,7 @@ class Wal:
             self._add(self._make_file(self._slots, self._file_bytes, _FIRST_ZEROED_BYTES))
         self._open_next(0)
         # On disk before anything is served: where a later start finds no file of this generation, one was lost.
-        self._write()
-        if self.failed is not None:
-            raise OSError(str(self.failed))
+        self._put()
         self._used[-1].file.sync()
         self._dirty = ()
         self.synced = self._written
@@ -246,14 +244,16 @@ class Wal:
         if self.failed is not None:
             self._staged.clear()
             return
+        try:
+            self._put()
+        except OSError as error:
+            self._fail(f"writing the write-ahead log failed ({error.strerror or error})")
+
+    def _put(self) -> None:
         current = self._used[-1]
         if not self._dirty or self._dirty[-1] is not current:
             self._dirty = (*self._dirty, current)
-        try:
-            write_all(current.file, self._staged, current.end)
-        except OSError as error:
-            self._fail(f"writing the write-ahead log failed ({error.strerror or error})")
-            return
+        write_all(current.file, self._staged, current.end)
         self._write_bytes.observe(self._staged_bytes)
         current.end += self._staged_bytes
         self._staged = []
