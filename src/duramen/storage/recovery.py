@@ -37,6 +37,7 @@ from duramen.storage.walfiles import FoundFile, scan_wal, wal_slots
 __all__ = ["Recovered", "recover", "wal_salt"]
 
 _WRITE_BYTES: Final = 16 * 1024 * 1024
+_TELLS_OF_A_LOG: Final = (FrameType.LOG_CREATED, FrameType.LOG_DELETED)
 
 
 class Recovered(NamedTuple):
@@ -92,6 +93,7 @@ class _Recovery:
         self._replayed_bytes = 0
         self._next_log_id = 1
         self._believing = False  # whether segments are believed, because the checkpoint or the WAL is not whole
+        self._gaps_only = False  # where they are believed: only for what the WAL has lost, or from the start
         self._rescue = Rescue(files, handles, self._find)
         self._headless: set[LogId] = set()
         self._lost_epoch = -1
@@ -149,25 +151,44 @@ class _Recovery:
         else:
             self._believing = bool(verdict.damage) or (not wal and self._wal_expected(checkpoint))
         self._trim()
+        self._gaps_only = checkpoint is not None and bool(wal)
         if self._believing:
-            self._believe()
+            self._believe(wal)
         self._replay(wal, replay, verdict)
+        if self._believing and self._gaps_only:
+            for log in self._logs.values():
+                if log.durability == "sync":
+                    self._fill(log)
         self._clear_unknown()
         self._read_on()
         self._name_lost()
         self._sync()
         return max((file.generation for file in wal), default=0)
 
-    def _believe(self) -> None:
-        """Take what the segments say for true where nothing else says it."""
+    def _believe(self, wal: list[FoundFile]) -> None:
+        """Take what the segments say for true where nothing else says it.
+
+        Beside a checkpoint the frames that are sound come first: a segment may have lost what they hold, or have more.
+        """
         self._progress.begin("reading every segment", len(self._logs))
-        for log in self._logs.values():
-            self._rescue.read_on(log)
-            self._note_found(log)
-            self._progress.logs_done += 1
-        for log in self._rescue.logs(self._logs.values()):
+        told: set[int] = set()
+        if self._gaps_only:
+            frames = (item for file in wal for item in scan(file.file, file.generation, self._salt, end=file.scan.end))
+            told = {frame.log_id for frame in frames if isinstance(frame, Frame) and frame.type in _TELLS_OF_A_LOG}
+        else:
+            for log in self._logs.values():
+                self._rescue.read_on(log)
+                self._note_found(log)
+                self._progress.logs_done += 1
+        for log in self._rescue.logs(self._logs.values(), told):
             self._logs[log.id] = log
             self._note_found(log)
+
+    def _fill(self, log: Log, until: int | None = None) -> None:
+        """Of a log that the write-ahead log has lost batches of: those that its files have where it ends."""
+        self._write()
+        self._rescue.fill(log, until)
+        self._note_found(log)
 
     def _note_found(self, log: Log) -> None:
         """What was taken over from files was perhaps never synced."""
@@ -284,7 +305,7 @@ class _Recovery:
         if log_id in self._logs:
             return
         key, durability = decode_created(payload)
-        log = self._rescue.log(log_id, key) if self._believing else None
+        log = self._rescue.log(log_id, key) if self._believing and not self._gaps_only else None
         if log is None:
             log = Log(log_id, key, LogConfig(durability=durability), self._handles)
             log.written = True
@@ -334,6 +355,8 @@ class _Recovery:
             if not self._believing:
                 self._find(f"log {log.id}: a batch at offset {found.base_offset} comes again; left out")
             return
+        if found.base_offset > log.end_offset and self._believing and self._gaps_only:
+            self._fill(log, found.base_offset)
         if found.base_offset > log.end_offset:
             log.damage.append((log.end_offset, found.base_offset - 1))
             self._gaps.setdefault(log, set()).add(log.end_offset)

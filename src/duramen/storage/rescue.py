@@ -56,12 +56,12 @@ class Rescue:
         self._handles = handles
         self._find = find
 
-    def logs(self, known: Collection[Log]) -> list[Log]:
-        """Every log that is not `known` and whose segments name it, made anew from its batches.
+    def logs(self, known: Collection[Log], told: Collection[int] = ()) -> list[Log]:
+        """Every log that is not `known` and whose segments name it, made anew from its batches; not those of `told`.
 
         The leaders' ids of past epochs are not in them (-1): the metadata log tells them. Raises OSError.
         """
-        known_ids = {log.id for log in known}
+        known_ids = {log.id for log in known} | set(told)
         taken = {log.key for log in known}
         keys = {log_id: self._key(log_id) for log_id in log_ids(self._files) if log_id not in known_ids}
         found: list[Log] = []
@@ -114,6 +114,28 @@ class Rescue:
             unsound = self._read_segment(log)
         if unsound:
             self._begin_segment(log, unsound=True)
+
+    def fill(self, log: Log, until: int | None) -> None:
+        """Take over the batches that follow one another in the log's files from its end on, none of them over `until`.
+
+        Raises OSError.
+        """
+        while True:
+            segment = log.active
+            if self._files.exists(segment.path + ".log"):
+                file = self._files.open(segment.path + ".log")
+                for _, found, whole in walk_batches(file, segment.size, file.size(), log.end_offset):
+                    over = until is not None and found.next_offset > until
+                    if over or found.base_offset != log.end_offset or found.leader_epoch < log.takeovers.latest_epoch:
+                        break
+                    self._note_epoch(found)
+                    if found.leader_epoch > log.takeovers.latest_epoch:
+                        log.takeovers.add(Takeover(found.leader_epoch, _UNKNOWN_LEADER, found.base_offset))
+                    adopt(log, found, whole)
+            following = f"{log.directory}/{segment_name(log.end_offset)}.log"
+            if log.end_offset == until or not segment.size or not self._files.exists(following):
+                return
+            log.roll()
 
     def _begin_segment(self, log: Log, *, unsound: bool) -> None:
         """Go on in a segment of its own: behind bytes that are not sound nothing can be appended."""

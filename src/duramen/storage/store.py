@@ -303,8 +303,6 @@ class Store:
         takeover = Takeover(epoch, self._node_id, log.end_offset)
         log.takeovers.add(takeover)
         log.introduced = self._wal.stage(FrameType.TAKEOVER, log.id, encode_takeover(*takeover))
-        if log.durability == "os":
-            self._wal.flush()  # before the batch, which is read as soon as it lies in its segment
 
     def _roll_if_due(self, log: Log, size: int, head: Header, next_offset: int) -> None:
         active, config = log.active, log.config
