@@ -135,6 +135,15 @@ class Checker:
                 for history in model.histories:
                     yield history, stream.partitions[history.partition].log
 
+    def exposed(self, broker: Broker) -> dict[int, History]:
+        """The logs in which it is known what damage to the write-ahead log does, by their ids."""
+        return {
+            log.id: history
+            for history, log in self._logs(broker)
+            if log.durability == log.config.durability == "sync"
+            and not (history.in_memory or history.spoiled or history.cutting or history.cut_to is not None)
+        }
+
     def stopped(self, broker: Broker) -> None:
         """A node has stopped in good order."""
         for history, log in self._logs(broker):

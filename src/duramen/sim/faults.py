@@ -8,10 +8,11 @@ import errno
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
+from duramen.sim.damage import DamagedBatch, flip_bit
 from duramen.sim.disk import Crashed, MemoryFileSystem
 from duramen.sim.scheduler import SeededWorker
 from duramen.sim.trace import Trace
@@ -25,6 +26,7 @@ STAGES: Final = (
 
 FAULTS: Final = (
     "power loss", "kill", "torn write", "short write", "read error", "write error", "sync error", "disk full", "slow",
+    "bit flip",
 )  # fmt: skip
 
 _STAGE_OF_JOB: Final = (
@@ -52,6 +54,7 @@ class Profile(NamedTuple):
     calls: int = 120  # about how many calls to the disk until it does
     faults: tuple[str, ...] = ()
     rate: float = 0.0
+    flips: float = 0.0  # how likely a bit flips in the write-ahead log while no process runs
 
 
 CALM: Final = Profile("calm", ())
@@ -79,6 +82,7 @@ class FaultPlan:
         self._dead: dict[tuple[str, str], str] = {}  # calls that fail for ever, and by which fault
         self._full_calls = 0
         self._taken_bytes = 0
+        self._flipped = False  # since the last process; the next one is let be: one thing after another
 
     # -- arming -------------------------------------------------------------------------------------
 
@@ -93,6 +97,8 @@ class FaultPlan:
         mean = chance.choice((4, profile.calls // 4, profile.calls, profile.calls * 3))
         self._calls_left = 1 + int(chance.expovariate(1 / mean)) if profile.ends and chance.random() < 0.8 else -1
         self._faulty = bool(profile.faults) and chance.random() < 0.8
+        if self._flipped:
+            self._calls_left, self._faulty, self._flipped = -1, False, False
         self._disk.cold = chance.random() < 0.5
         self._disk.interfere = self._called
         self._disk.happened = self._happened
@@ -167,6 +173,16 @@ class FaultPlan:
     def _count(self, fault: str, stage: str, call: str, path: str) -> None:
         self.counts[fault, stage] += 1
         self._trace("fault: %s in %s, at %s %s", fault, stage, call, path)
+
+    def flip(self, log_ids: Collection[int]) -> DamagedBatch | None:
+        """No process runs: perhaps a bit flips in a batch of these logs."""
+        if self._chance.random() >= self._profile.flips:
+            return None
+        found = flip_bit(self._disk, self._chance, log_ids)
+        self._flipped = found is not None
+        if found is not None:
+            self._count("bit flip", "recovery", f"byte {found.place} of", found.path)
+        return found
 
     # -- faults -------------------------------------------------------------------------------------
 

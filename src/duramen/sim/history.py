@@ -82,6 +82,7 @@ class History:
         self.deleting = False
         self.reading = 0  # reads under way
         self.spoiled = False  # a cut failed half way: nothing is known any more
+        self.damaged: list[tuple[int, int]] = []  # ranges of offsets that the disk has damaged, and may be lost
         self._by_body: dict[bytes, Sent] = {}
         self._at: dict[int, Sent] = {}
         self._ends: list[tuple[int, int]] = [(boot, 0)]  # where the log ended when each process began
@@ -152,7 +153,7 @@ class History:
             end = position + found.size
             if expected < 0 and not found.base_offset <= offset < found.next_offset:
                 raise self._broken(f"a read of {offset} got offsets {found.base_offset} to {found.next_offset - 1}")
-            if expected >= 0 and found.base_offset != expected:
+            if expected >= 0 and found.base_offset != self.behind_damage(expected, found.base_offset):
                 raise self._broken(f"offset {found.base_offset} follows {expected - 1}")
             if found.leader_epoch < epoch:
                 raise self._broken(f"epoch {found.leader_epoch} at offset {found.base_offset} follows {epoch}")
@@ -161,6 +162,17 @@ class History:
         if end != len(data) or expected < 0:
             raise self._broken(f"a read of {offset} got {len(data)} bytes, {end} of them whole batches")
         return expected
+
+    def damage(self, base_offset: int, next_offset: int) -> None:
+        """The disk has damaged the only copy that is sure to be there of these records."""
+        self.damaged = sorted([*self.damaged, (base_offset, next_offset)])
+
+    def behind_damage(self, offset: int, until: int) -> int:
+        """Where records have to be there again from `offset` on, which lies in damage or not; at most `until`."""
+        for first, end in self.damaged:
+            if first <= offset < end and offset < until:
+                offset = end
+        return min(offset, until)
 
     def _see(self, body: bytes, base_offset: int, epoch: int) -> None:
         sent = self._by_body.get(body)

@@ -103,7 +103,7 @@ class Workload:
     def _goes_on(self, producer: Producer) -> bool:
         history = producer.history
         partition = self._partition(history)
-        if partition is None or history.in_memory:
+        if partition is None or history.in_memory or history.damaged:
             return False
         producer.sure = producer.sure and partition.log.durability == "sync"
         return True
@@ -276,6 +276,8 @@ class Workload:
                 return
             if isinstance(error, StreamNotFound) and self._partition(history) is None:
                 return
+            if self._goes_on_behind(history, partition, offset, until, error):
+                return
             if not self._explained(error, failed_reads):
                 raise BrokenPromise(f"{history}: reading {offset} failed: {type(error).__name__}: {error}")
             return
@@ -290,6 +292,18 @@ class Workload:
             self._answer(partial(self._bytes_read, history, partition, offset, until, self._faults.failed_reads)),
         )  # fmt: skip
 
+    def _goes_on_behind(
+        self, history: History, partition: Partition, offset: int, until: int, error: BaseException
+    ) -> bool:  # fmt: skip
+        """Whether the records at `offset` may be damaged; those behind them are read next."""
+        behind = history.behind_damage(offset, partition.log.end_offset)
+        if not isinstance(error, LogDamaged) or behind <= offset:
+            return False
+        self._trace("%s: %d to %d are lost to damage", history, offset, behind - 1)
+        if self._partition(history) is partition:
+            self._fetch(history, partition, max(behind, partition.log.start_offset), until)
+        return True
+
     def _explained(self, error: BaseException, failed_reads: int) -> bool:
         """Whether a fault of the disk explains why a read failed."""
         if isinstance(error, LogDamaged):
@@ -302,6 +316,8 @@ class Workload:
     ) -> None:  # fmt: skip
         history.reading -= 1
         if not isinstance(data, bytes):
+            if self._goes_on_behind(history, partition, offset, until, data):
+                return
             if not self._explained(data, failed_reads):
                 raise BrokenPromise(f"{history}: reading {offset} failed: {type(data).__name__}: {data}")
             return
@@ -445,7 +461,7 @@ class Workload:
 
     def _cut(self) -> None:
         history, partition = self._any()
-        if history is None or partition is None or history.cutting or history.reading:
+        if history is None or partition is None or history.cutting or history.reading or history.damaged:
             return
         log = partition.log
         end_offset = history.some_offset(self._chance, log.start_offset)

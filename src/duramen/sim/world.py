@@ -40,6 +40,7 @@ PROFILES: Final = (
     ),
     Profile("full", ("power loss", "kill"), 200, ("disk full", "short write", "slow"), 0.03),
     Profile("slow", ("power loss", "kill"), 120, ("slow",), 0.1),
+    Profile("damage", ("power loss", "kill"), flips=0.5),
 )  # fmt: skip
 
 _LIMITS: Final = (
@@ -143,6 +144,11 @@ class World:
             self.views.crash(self._schedule)
         else:
             self.disk.end_process()
+        if broker is not None:
+            logs = self.checker.exposed(broker)
+            found = self.faults.flip(logs)
+            if found is not None:
+                logs[found.log_id].damage(found.base_offset, found.next_offset)
 
     def _worse(self, end: End) -> End:
         """What the checker has to believe that happened since a node was up the last time."""
