@@ -66,7 +66,7 @@ def test_targets(tmp_path: Path) -> None:
     assert json.loads(ran.stdout) == _document(tmp_path / "duramen-bench" / "targets.json")
     outcomes = _document(tmp_path / "duramen-bench" / "targets.json")["targets"]
     verdicts = {outcome["target"]: outcome["met"] for outcome in outcomes}
-    assert len(outcomes) == 21
+    assert len(outcomes) == 22
     assert verdicts["ready without NATS"] is not None
     assert verdicts["NATS: 1,000 publishes of 256 B in flight"] is not None
     assert verdicts["librdkafka producing 100 B"] is None

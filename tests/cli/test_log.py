@@ -26,6 +26,9 @@ def test_log_dump(new_node: Callable[..., NodeProcess], duramen_alone: Run, tmp_
     whole = json.loads(duramen_alone("log", "dump", str(segment), "--records", "--format", "json").out)
     second = {"offset": 1, "timestamp": batch["max_timestamp"], "key": "k2", "value": "v2", "headers": []}
     assert (whole["records"][1], len(whole["records"])) == (second, 2)
+    compacted = segment.rename(segment.with_name(f"{segment.stem}.2.log"))
+    assert duramen_alone("log", "dump", str(compacted), "--records").out == dumped.out
+    compacted.rename(segment)
     content = bytearray(segment.read_bytes())
     content[-1] ^= 1
     segment.write_bytes(content)

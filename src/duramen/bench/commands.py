@@ -15,7 +15,7 @@ from duramen.bench.contenders import Door
 from duramen.bench.documents import latency_document, targets_document, throughput_document, write_document
 from duramen.bench.field import Field, Peer
 from duramen.bench.plot import plot_latency
-from duramen.bench.scenarios import concurrent, process, single, streaming
+from duramen.bench.scenarios import compaction, concurrent, process, single, streaming
 from duramen.bench.scenarios.effort import FULL, Effort
 from duramen.bench.schedule import Schedule
 from duramen.bench.spark import measure_spark
@@ -111,7 +111,7 @@ def throughput(
 def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort = FULL, as_json: bool = False) -> None:
     """Measure every target, that of Spark if asked; prints a table, or JSON, writes targets.json."""
     console = _console(as_json=as_json)
-    scenarios = (process, concurrent, streaming, single)
+    scenarios = (process, concurrent, streaming, single, compaction)
     outcomes: list[Outcome] = []
     with Worker(console, int(spark) + sum(scenario.steps(effort) for scenario in scenarios)) as worker:
         # Before the others run: memory of theirs that is not touched yet would slow our start.
@@ -120,6 +120,8 @@ def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort 
         with _field(output, peers, nats=True) as field:
             for scenario in (concurrent, streaming, single):
                 outcomes += scenario.measure(field, worker, effort)
+        with tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory:
+            outcomes += compaction.measure(Path(directory).absolute(), worker, effort)
         outcomes.append(_spark(output, worker, effort, peer="kafka" in peers) if spark else _no_spark())
     document = output / "targets.json"
     write_document(document, {"effort": effort._asdict(), "targets": targets_document(outcomes)})

@@ -448,6 +448,10 @@ class Store:
         """Compact the logs that are dirty enough, unless that is under way."""
         self.compactor.look(self.each_log)
 
+    def delete_before(self, log: Log, offset: int, done: Done) -> None:
+        """Let go of everything before `offset`, at most the high watermark; `done` once that is durable."""
+        self._removal.delete_before(log, offset, done)
+
     def move_start(self, log: Log, offset: int) -> None:
         """Let go of everything before `offset`, which has all been copied; files go once that is durable."""
         self._removal.move_start(log, offset)

@@ -25,6 +25,7 @@ from duramen.codec.batch import (
 from duramen.codec.compression import CODECS
 from duramen.codec.crc import crc32c
 from duramen.codec.jsonbytes import json_of
+from duramen.storage.segment import parse_segment_name
 
 __all__ = ["SegmentUnreadable", "command"]
 
@@ -63,7 +64,7 @@ def command(segment: Path, with_records: bool, format_: str) -> None:
 
 def _map(segment: Path) -> memoryview:
     try:
-        if segment.suffix != ".log" or not (segment.stem.isascii() and segment.stem.isdigit()):
+        if segment.suffix != ".log" or parse_segment_name(segment.stem) is None:
             raise SegmentUnreadable(f"{segment} is not a segment: its name would be an offset and end in .log")
         with segment.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
