@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duramen.base.errors import BatchCorrupt
-from duramen.codec.batch import APPEND_TIME, CODEC_MASK, HEADER_BYTES, MAX_DECOMPRESSED_BYTES, Header
+from duramen.codec.batch import CODEC_MASK, HEADER_BYTES, MAX_DECOMPRESSED_BYTES, Header
 from duramen.codec.compression import decompress
 from duramen.node.offline import hold
 from duramen.node.salvage import names_of, stored_bytes
@@ -33,9 +33,8 @@ class Counts(NamedTuple):
 
     def with_batch(self, found: Header, decompressed_bytes: int) -> "Counts":
         """With another batch."""
-        oldest_ms = found.max_timestamp if found.attributes & APPEND_TIME else found.base_timestamp
         size = found.size
-        one = Counts(1, found.records, size, decompressed_bytes, size, size, oldest_ms, found.max_timestamp)
+        one = Counts(1, found.records, size, decompressed_bytes, size, size, found.first_timestamp, found.max_timestamp)
         return self.plus(one)
 
     def plus(self, other: "Counts") -> "Counts":
