@@ -130,7 +130,8 @@ class Broker:
             return _storage_error("the metadata log cannot be read", error)
         return LogDamaged(
             f"the metadata log ({self._metadata.directory}) is damaged: {error}. The node does not start, because"
-            " without it streams would be lost: put the damaged file back from a backup"
+            " without it streams would be lost: put the damaged file back from a backup, or save the rest with"
+            " `duramen log salvage`"
         )
 
     def _remove_orphans(self) -> None:

@@ -116,10 +116,10 @@ class Removal:
         def unlink(failure: OSError | None = None) -> None:
             if failure is None:
                 self._worker.submit("disk", partial(self._unlink, paths), lambda _: None)
-            if done is not None:
-                done(error)
 
         def durable(error: DuramenError | None) -> None:
+            if done is not None:
+                done(error)
             if error is not None or not paths:
                 return
             if log.durability == "os":
