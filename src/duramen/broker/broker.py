@@ -102,6 +102,7 @@ class Broker:
         self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
         self.measures = Measures(self.streams, self.groups, self.lags, metrics)
+        store.when_failed(lambda error: report(str(error)))
         quorum = LogQuorum(store, ports.clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
         self.gaps = Gaps(self.node_id, self._metadata, self.streams, ports.clock, deadlines, metrics)

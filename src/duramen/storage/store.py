@@ -31,7 +31,7 @@ from duramen.storage.directory import Directory
 from duramen.storage.flushing import Flusher
 from duramen.storage.frames import FrameType
 from duramen.storage.handles import Handles
-from duramen.storage.io import is_full
+from duramen.storage.io import is_full, is_passing
 from duramen.storage.log import NEVER, Log, LogConfig, LogKey
 from duramen.storage.notes import FRAME_ROOM, Notes
 from duramen.storage.reader import Blocked
@@ -142,6 +142,10 @@ class Store:
         if not log.written:
             log.set_durability(config.durability)
         return log
+
+    def when_failed(self, action: Callable[[DuramenError], None]) -> None:
+        """Have `action` called when writing ends until a restart."""
+        self._wal.on_failure = action
 
     def name_leaders(self, leader_of: Callable[[int], int]) -> None:
         """Enter the leaders' ids that a start from the segments alone could not find, by epoch."""
@@ -269,9 +273,14 @@ class Store:
         except OSError as error:
             if is_full(error):
                 self._refuse(append, StorageFull("the disk is full: nothing was written"))
+            elif is_passing(error):
+                self._refuse(append, StorageFull(f"nothing was written: {error.strerror}"))
             else:
                 log.failed = f"writing {log.active.path}.log failed ({error.strerror}); no writes until restart"
                 self._refuse(append, StorageFailed(log.failed))
+            return False
+        except DuramenError as error:
+            self._refuse(append, error)
             return False
         if log.config.flush_messages != NEVER or log.config.flush_ms != NEVER:
             self._flusher.appended(log, append.head.records)
