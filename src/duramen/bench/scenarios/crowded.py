@@ -20,6 +20,8 @@ _A_REQUEST: Final = 100
 _SIZES: Final = (256, 1024)
 _LOAD_S: Final = 10.0
 _SETTLE_S: Final = 3.0  # what waits in memory is copied into segments after one
+_WARM_BYTES: Final = 600_000_000
+_WARM_BATCH_BYTES: Final = 256 * 1024
 _WANTED: Final = 0.7
 _AMPLIFICATION: Final = 3.0
 _SYNC, _OS = "duramen sync", "duramen os"
@@ -27,7 +29,7 @@ _SYNC, _OS = "duramen sync", "duramen os"
 
 def steps(rounds: int) -> int:
     """How many jobs there are."""
-    return 2 * rounds * len(_SIZES)
+    return 1 + 2 * rounds * len(_SIZES)
 
 
 def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
@@ -35,6 +37,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
     outcomes = []
     with Ours(directory / "crowded", nats=False) as ours:
         streams = [ours.stream(durability, durability, "kafka", _LOGS) for durability in ("sync", "os")]
+        _warm(worker, ours, scale)
         for size in _SIZES:
             rates, written = Rounds(), Rounds()
             for number in range(rounds):
@@ -43,6 +46,13 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
             outcomes += _outcomes(size, rates, written)
         ours.process.kill()  # stopping in order would sync all of it, to be thrown away
     return outcomes
+
+
+def _warm(worker: Worker, ours: Ours, scale: float) -> None:
+    """Have the write-ahead log's files made: they are written with zeros once, and then used again and again."""
+    messages = max(1, int(_WARM_BYTES * min(1.0, scale)) // _WARM_BATCH_BYTES)
+    stream = ours.stream("warm", "sync", "kafka")
+    worker.run("warming up", fly, stream, _WARM_BATCH_BYTES, in_flight=8, warm_s=0.0, messages=messages)
 
 
 def _outcomes(size: int, rates: Rounds, written: Rounds) -> list[Outcome]:
