@@ -23,7 +23,7 @@ from duramen.base.errors import (
 )
 from duramen.base.ids import LogId
 from duramen.base.metrics import Metrics
-from duramen.base.ports import Clock, FileSystem, Worker
+from duramen.base.ports import Buffer, Clock, FileSystem, Worker
 from duramen.codec.batch import Header, stamp
 from duramen.storage.checkpoint import write_checkpoint
 from duramen.storage.compacting import Compactor
@@ -52,6 +52,7 @@ AppendDone = Callable[[int, DuramenError | None], None]
 T = TypeVar("T")
 
 _MEMORY_SEGMENTS: Final = 8
+_KEPT_AS_BYTES: Final = 16 * 1024
 
 
 class _Append(NamedTuple):
@@ -249,8 +250,9 @@ class Store:
             self._introduce(log, epoch)
         self._roll_if_due(log, len(batch), head, next_offset)
         if log.durability == "sync":
-            until = self._wal.stage(FrameType.APPEND, log.id, batch)
-            log.active.append(batch, base_offset, next_offset, head.max_timestamp)
+            kept = _kept(batch)
+            until = self._wal.stage(FrameType.APPEND, log.id, kept)
+            log.active.append(kept, base_offset, next_offset, head.max_timestamp)
             self._copier.add(log, len(batch))
             self._advance(log, head, base_offset, next_offset)
             self._wal.wait(until, None if done is None else partial(_acknowledge, done, base_offset), log, next_offset)
@@ -265,7 +267,7 @@ class Store:
     def _append_unlogged(self, append: _Append, base_offset: int, next_offset: int) -> bool:
         log, batch, head, _, _ = append
         if log.durability == "memory":
-            log.active.append(batch, base_offset, next_offset, head.max_timestamp)
+            log.active.append(_kept(batch), base_offset, next_offset, head.max_timestamp)
             self._evict(log)
             return True
         try:
@@ -523,6 +525,11 @@ class Store:
 
 def _acknowledge(done: AppendDone, base_offset: int, error: DuramenError | None) -> None:
     done(base_offset if error is None else -1, error)
+
+
+def _kept(batch: bytearray | memoryview) -> Buffer:
+    """A batch as it waits in memory: bytes, which garbage collection does not walk as it does views of requests."""
+    return bytes(batch) if len(batch) <= _KEPT_AS_BYTES else batch
 
 
 def _deleted(log: Log) -> StreamNotFound:
