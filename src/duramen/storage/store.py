@@ -38,6 +38,7 @@ from duramen.storage.reader import Blocked
 from duramen.storage.records import LogChange, encode_change, encode_created, encode_takeover
 from duramen.storage.recovery import Recovered, wal_salt
 from duramen.storage.removal import Removal
+from duramen.storage.reserving import give_back, is_reserved, reserve
 from duramen.storage.takeovers import Takeover
 from duramen.storage.upkeep import StoreLimits, Upkeep, segment_failed, trouble
 from duramen.storage.wal import Wal
@@ -196,7 +197,9 @@ class Store:
                 self._copier.copy()
                 return False
             return self._wal_has_room(size + FRAME_ROOM)
-        return log.takeovers.latest_epoch >= append.epoch or self._wal_has_room(FRAME_ROOM)
+        introduced = log.takeovers.latest_epoch >= append.epoch
+        frameless = introduced and is_reserved(log, log.end_offset + append.head.records)
+        return frameless or self._wal_has_room(FRAME_ROOM)
 
     def _wal_has_room(self, size: int) -> bool:
         if self._wal.room(size):
@@ -267,6 +270,8 @@ class Store:
     def _append_unlogged(self, append: _Append, base_offset: int, next_offset: int) -> bool:
         log, batch, head, _, _ = append
         if log.durability == "memory":
+            if not is_reserved(log, next_offset):
+                log.introduced = self._wal.stage(FrameType.CHECKPOINT_ENTRY, log.id, reserve(log, next_offset))
             log.active.append(_kept(batch), base_offset, next_offset, head.max_timestamp)
             self._evict(log)
             return True
@@ -519,6 +524,7 @@ class Store:
         if self._wal.failed is not None:
             self._worker.soon(partial(done, OSError(str(self._wal.failed))))
             return
+        give_back(self._logs.values())
         self._wal.wait(self._wal.end, lambda _: self._upkeep.checkpointer.request(done, clean=True))
         self._flush_soon()
 
