@@ -64,3 +64,8 @@ def test_other_commands_work(command: str) -> None:
     assert ended.returncode in (0, 1)
     assert ended.stderr == ""
     assert ended.stdout
+
+
+def test_a_broker_for_tests_says_what_to_do() -> None:
+    script = "import duramen.testing.plugin\nduramen.testing.broker().__enter__()\n"
+    assert "on Windows run your tests in WSL (wsl --install)" in on_windows(script).stderr.splitlines()[-1]

@@ -66,12 +66,34 @@ def test_targets(tmp_path: Path) -> None:
     assert json.loads(ran.stdout) == _document(tmp_path / "duramen-bench" / "targets.json")
     outcomes = _document(tmp_path / "duramen-bench" / "targets.json")["targets"]
     verdicts = {outcome["target"]: outcome["met"] for outcome in outcomes}
-    assert len(outcomes) == 21
+    assert len(outcomes) == 22
     assert verdicts["ready without NATS"] is not None
     assert verdicts["NATS: 1,000 publishes of 256 B in flight"] is not None
     assert verdicts["librdkafka producing 100 B"] is None
     for outcome in outcomes:
         assert outcome["met"] is None or outcome["measured"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "targets"),
+    [
+        (["starting", "--scale", "0.01", "--rounds", "1"], 11),
+        (["crowded", "--scale", "0.01", "--rounds", "1"], 4),
+        (["slow-disk", "--scale", "0.01", "--rounds", "1"], 2),
+        (["cold-reads", "--scale", "0.05", "--rounds", "1"], 2),
+        (["pauses", "--duration", "0.2"], 3),
+    ],
+)
+def test_what_is_measured_of_the_storage(tmp_path: Path, arguments: list[str], targets: int) -> None:
+    ran = _bench(tmp_path, *arguments, "--format", "json")
+    assert ran.returncode == 0, ran.stderr
+    written = _document(tmp_path / "duramen-bench" / f"{arguments[0]}.json")
+    assert json.loads(ran.stdout) == written
+    outcomes = written["targets"]
+    assert len(outcomes) == targets
+    assert all(outcome["measured"] for outcome in outcomes if outcome["met"] is not None)
+    assert any(outcome["met"] is not None for outcome in outcomes)
+    assert sorted(path.name for path in (tmp_path / "duramen-bench").iterdir()) == [f"{arguments[0]}.json"]
 
 
 @pytest.mark.parametrize(

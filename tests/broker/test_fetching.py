@@ -20,6 +20,12 @@ from duramen.sim.broker import Answer, ManualBroker
 LANES: tuple[Lane, ...] = ("sync", "disk", "read")
 
 
+@pytest.fixture
+def hand(any_hand: ManualBroker) -> ManualBroker:
+    """With each durability: what is asked and answered is the same."""
+    return any_hand
+
+
 def waiting_fetches(hand: ManualBroker) -> float:
     """What the gauge of waiting fetches says."""
     return hand.metrics.counter("duramen_fetches_waiting").value
@@ -53,9 +59,9 @@ def test_from_the_middle_of_a_batch_the_whole_batch_comes(hand: ManualBroker) ->
     assert [record.offset for record in hand.read(answer.value[0].slice)] == [0, 1, 2]
 
 
-def test_what_is_not_synced_is_not_there(hand: ManualBroker) -> None:
-    hand.produce("a", b"one")
-    answer, _ = hand.fetch(("a", 0, 0))
+def test_what_is_not_synced_is_not_there(synced: ManualBroker) -> None:
+    synced.produce("a", b"one")
+    answer, _ = synced.fetch(("a", 0, 0))
     assert answer.value == [Fetched(None, None, 0, 0)]
 
 
@@ -180,13 +186,13 @@ def test_a_stream_that_is_deleted_ends_the_waiting(hand: ManualBroker) -> None:
     assert waiting_fetches(hand) == 0
 
 
-def test_a_slice_of_what_was_in_memory_is_read_after_it_was_copied(hand: ManualBroker) -> None:
+def test_a_slice_of_what_was_in_memory_is_read_after_it_was_copied(synced: ManualBroker) -> None:
     """A consumer that reads slowly: the segment had no file yet when its answer began."""
-    put(hand, b"one", b"two")
-    answer, _ = hand.fetch(("a", 0, 0))
-    hand.advance(2000)
-    assert hand.broker.streams.get("a").partition(0).log.active.copied
-    assert [record.value for record in hand.read(answer.value[0].slice)] == [b"one", b"two"]
+    put(synced, b"one", b"two")
+    answer, _ = synced.fetch(("a", 0, 0))
+    synced.advance(2000)
+    assert synced.broker.streams.get("a").partition(0).log.active.copied
+    assert [record.value for record in synced.read(answer.value[0].slice)] == [b"one", b"two"]
 
 
 def test_a_slice_in_hand_outlives_its_stream(hand: ManualBroker) -> None:
@@ -246,68 +252,68 @@ def cold(hand: ManualBroker, batches: int = 50) -> None:
     hand.files.cold = True
 
 
-def test_a_cold_read_waits_for_the_disk_and_not_for_max_wait(hand: ManualBroker) -> None:
-    cold(hand)
-    answer, _ = hand.fetch(("a", 0, 40), max_wait_ms=500)
+def test_a_cold_read_waits_for_the_disk_and_not_for_max_wait(synced: ManualBroker) -> None:
+    cold(synced)
+    answer, _ = synced.fetch(("a", 0, 40), max_wait_ms=500)
     assert not answer.there
-    hand.settle()
-    assert hand.read(answer.value[0].slice)[0].offset == 40
+    synced.settle()
+    assert synced.read(answer.value[0].slice)[0].offset == 40
 
 
-def test_max_wait_that_ends_during_a_cold_read_ends_it_after_that(hand: ManualBroker) -> None:
-    cold(hand)
-    answer, _ = hand.fetch(("a", 0, 40), min_bytes=1 << 30, max_wait_ms=500)
-    hand.clock.advance(500)
-    hand.broker.fire()
+def test_max_wait_that_ends_during_a_cold_read_ends_it_after_that(synced: ManualBroker) -> None:
+    cold(synced)
+    answer, _ = synced.fetch(("a", 0, 40), min_bytes=1 << 30, max_wait_ms=500)
+    synced.clock.advance(500)
+    synced.broker.fire()
     assert not answer.there
-    hand.settle()
-    assert hand.read(answer.value[0].slice)[0].offset == 40
+    synced.settle()
+    assert synced.read(answer.value[0].slice)[0].offset == 40
 
 
-def test_who_goes_away_during_a_cold_read(hand: ManualBroker) -> None:
-    cold(hand)
-    answer, fetcher = hand.fetch(("a", 0, 40), max_wait_ms=500)
+def test_who_goes_away_during_a_cold_read(synced: ManualBroker) -> None:
+    cold(synced)
+    answer, fetcher = synced.fetch(("a", 0, 40), max_wait_ms=500)
     fetcher.cancel()
-    hand.settle()
-    hand.advance(1000)
+    synced.settle()
+    synced.advance(1000)
     assert not answer.there
 
 
-def test_a_disk_that_fails_is_told(hand: ManualBroker) -> None:
-    cold(hand)
+def test_a_disk_that_fails_is_told(synced: ManualBroker) -> None:
+    cold(synced)
 
     def fail(call: str, _: str, size: int) -> int:
         if call == "read":
             raise OSError(errno.EIO, "the disk")
         return size
 
-    hand.files.interfere = fail
-    answer, _ = hand.fetch(("a", 1, 0), ("a", 0, 40), max_wait_ms=500)
-    hand.settle()
+    synced.files.interfere = fail
+    answer, _ = synced.fetch(("a", 1, 0), ("a", 0, 40), max_wait_ms=500)
+    synced.settle()
     assert isinstance(answer.value[1].error, StorageFailed)
-    hand.files.interfere = None
-    again, _ = hand.fetch(("a", 0, 40))
-    hand.settle()
-    assert hand.read(again.value[0].slice)[0].offset == 40
+    synced.files.interfere = None
+    again, _ = synced.fetch(("a", 0, 40))
+    synced.settle()
+    assert synced.read(again.value[0].slice)[0].offset == 40
 
 
-def test_damage_is_told_and_what_lies_around_it_is_read(hand: ManualBroker) -> None:
-    cold(hand)
-    log = hand.broker.streams.get("a").partition(0).log
-    hand.files.corrupt(f"{log.segments[0].path}.log", 100)
-    answer, _ = hand.fetch(("a", 0, 0))
-    hand.settle()
+def test_damage_is_told_and_what_lies_around_it_is_read(synced: ManualBroker) -> None:
+    cold(synced)
+    log = synced.broker.streams.get("a").partition(0).log
+    synced.files.corrupt(f"{log.segments[0].path}.log", 100)
+    answer, _ = synced.fetch(("a", 0, 0))
+    synced.settle()
     found = answer.value[0]
     if found.error is None:
         with pytest.raises(LogDamaged):
-            hand.read(found.slice)
-        again, _ = hand.fetch(("a", 0, 0))
-        hand.settle()
+            synced.read(found.slice)
+        again, _ = synced.fetch(("a", 0, 0))
+        synced.settle()
         found = again.value[0]
     assert isinstance(found.error, LogDamaged)
-    after, _ = hand.fetch(("a", 0, 1))
-    hand.settle()
-    assert hand.read(after.value[0].slice)[0].offset == 1
+    after, _ = synced.fetch(("a", 0, 1))
+    synced.settle()
+    assert synced.read(after.value[0].slice)[0].offset == 1
 
 
 # -- anything at any time ------------------------------------------------------------------------------

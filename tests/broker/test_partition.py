@@ -28,6 +28,12 @@ from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, seal
 from duramen.sim.broker import Answer, ManualBroker
 
 
+@pytest.fixture
+def hand(any_hand: ManualBroker) -> ManualBroker:
+    """With each durability: what is asked and answered is the same."""
+    return any_hand
+
+
 def append(hand: ManualBroker, batch: bytearray, name: str = "a", partition: int = 0) -> Answer[int]:
     """Append a batch and let it be acknowledged or refused."""
     answer: Answer[int] = Answer()
@@ -210,17 +216,17 @@ def test_a_producer_that_nobody_remembers_begins_anywhere(hand: ManualBroker) ->
 
 
 @pytest.mark.parametrize("how", ["restart", "crash"])
-def test_producers_are_remembered_over_restarts(hand: ManualBroker, how: str) -> None:
-    append(hand, sequenced(0, 2))
-    append(hand, sequenced(2, 2))
+def test_producers_are_remembered_over_restarts(synced: ManualBroker, how: str) -> None:
+    append(synced, sequenced(0, 2))
+    append(synced, sequenced(2, 2))
     if how == "restart":
-        hand.restart()
+        synced.restart()
     else:
-        hand.crash()
-    assert append(hand, sequenced(2, 2)).value == 2
-    assert isinstance(append(hand, sequenced(5)).error, OutOfOrderSequence)
-    assert append(hand, sequenced(4)).value == 4
-    assert len(hand.values("a")) == 5
+        synced.crash()
+    assert append(synced, sequenced(2, 2)).value == 2
+    assert isinstance(append(synced, sequenced(5)).error, OutOfOrderSequence)
+    assert append(synced, sequenced(4)).value == 4
+    assert len(synced.values("a")) == 5
 
 
 def test_idle_producers_are_forgotten() -> None:
@@ -238,29 +244,29 @@ def test_idle_producers_are_forgotten() -> None:
 
 @pytest.mark.parametrize("codec", range(5))
 @pytest.mark.parametrize("place", ["memory", "segments", "after a restart", "from a cold disk"])
-def test_offsets_by_time(hand: ManualBroker, codec: int, place: str) -> None:
+def test_offsets_by_time(synced: ManualBroker, codec: int, place: str) -> None:
     """Inside a batch, between batches and between segments, whatever the order of timestamps."""
-    hand.create("t", segment_bytes=600)
-    partition = hand.broker.streams.get("t").partition(0)
+    synced.create("t", segment_bytes=600)
+    partition = synced.broker.streams.get("t").partition(0)
     chance = random.Random(codec)
-    now_ms = hand.clock.wall_ms()
+    now_ms = synced.clock.wall_ms()
     times: list[int] = []
     for number in range(40):
         batch = [number * 100 + chance.randrange(-150, 150) for _ in range(chance.randint(1, 5))]
         times += batch
-        append(hand, at(hand, *batch, codec=codec), "t")
+        append(synced, at(synced, *batch, codec=codec), "t")
     if place != "memory":
-        hand.advance(2000)
+        synced.advance(2000)
         assert len(partition.log.segments) > 3
     if place in ("after a restart", "from a cold disk"):
-        hand.restart()
-        hand.files.cold = place == "from a cold disk"
-        partition = hand.broker.streams.get("t").partition(0)
+        synced.restart()
+        synced.files.cold = place == "from a cold disk"
+        partition = synced.broker.streams.get("t").partition(0)
     for wanted in [*chance.sample(times, 20), *(time_ms + 1 for time_ms in chance.sample(times, 20)), -10_000, 0]:
         expected = next(((at, now_ms + time_ms) for at, time_ms in enumerate(times) if time_ms >= wanted), (-1, -1))
-        assert found(hand, partition, now_ms + wanted) == expected
-    assert found(hand, partition, now_ms + max(times) + 1) == (-1, -1)
-    assert found(hand, partition, MAX_TIMESTAMP) == (times.index(max(times)), now_ms + max(times))
+        assert found(synced, partition, now_ms + wanted) == expected
+    assert found(synced, partition, now_ms + max(times) + 1) == (-1, -1)
+    assert found(synced, partition, MAX_TIMESTAMP) == (times.index(max(times)), now_ms + max(times))
 
 
 def test_the_special_values(hand: ManualBroker) -> None:
@@ -278,11 +284,11 @@ def test_the_special_values(hand: ManualBroker) -> None:
     assert found(hand, partition, MAX_TIMESTAMP) == (1, hand.clock.wall_ms() + 9)
 
 
-def test_what_is_not_synced_is_not_found(hand: ManualBroker) -> None:
-    partition = hand.broker.streams.get("a").partition(0)
-    append(hand, at(hand, 0))
-    partition.append(at(hand, 50), None)
-    now_ms = hand.clock.wall_ms()
+def test_what_is_not_synced_is_not_found(synced: ManualBroker) -> None:
+    partition = synced.broker.streams.get("a").partition(0)
+    append(synced, at(synced, 0))
+    partition.append(at(synced, 50), None)
+    now_ms = synced.clock.wall_ms()
     latest, by_time, newest = Answer[int](), Answer[int](), Answer[int]()
     partition.find_offset(LATEST, latest)
     partition.find_offset(now_ms + 50, by_time)
@@ -290,7 +296,7 @@ def test_what_is_not_synced_is_not_found(hand: ManualBroker) -> None:
     # The newest of all is known, but not to be told before it is durable.
     partition.find_offset(MAX_TIMESTAMP, newest)
     assert not newest.there
-    hand.settle()
+    synced.settle()
     assert newest.calls[0][:2] == (1, now_ms + 50)
 
 
@@ -309,16 +315,16 @@ def test_records_that_contradict_their_batch_are_told_when_they_are_looked_at(ha
 # -- leader epochs ------------------------------------------------------------------------------------
 
 
-def test_where_epochs_end(hand: ManualBroker) -> None:
-    partition = hand.broker.streams.get("a").partition(0)
+def test_where_epochs_end(synced: ManualBroker) -> None:
+    partition = synced.broker.streams.get("a").partition(0)
     first = partition.leader_epoch
-    append(hand, at(hand, 0, 0, 0))
-    hand.restart()
-    hand.restart()
-    partition = hand.broker.streams.get("a").partition(0)
+    append(synced, at(synced, 0, 0, 0))
+    synced.restart()
+    synced.restart()
+    partition = synced.broker.streams.get("a").partition(0)
     now = partition.leader_epoch
     assert now == first + 2
-    append(hand, at(hand, 0, 0))
+    append(synced, at(synced, 0, 0))
     assert partition.end_of_epoch(now) == (now, 5)
     assert partition.end_of_epoch(first) == (first, 3)
     assert partition.end_of_epoch(first + 1) == (first, 3), "nothing was written in the epoch between"

@@ -183,3 +183,23 @@ def test_somebody_else_there(duramen_alone: Run, node: NodeProcess) -> None:
     ended = duramen_alone("stream", "list", server=node.kafka)
     assert ended.code == 1
     assert ended.err.count("\n") == 1
+
+
+def test_records_are_deleted_up_to_an_offset(duramen: Run, stream_name: str) -> None:
+    duramen("stream", "create", stream_name, "--partitions", "2")
+    for partition in ("0", "1"):
+        assert duramen("produce", stream_name, "--partition", partition, stdin=b"a\nb\nc\n").code == 0
+    delete = ("stream", "delete-records", stream_name)
+    assert duramen(*delete, "--before", "2", "--partition", "1", "--yes") == (
+        0,
+        f"Partition 1 of {stream_name} begins at offset 2 now.\n",
+        "",
+    )
+    all_gone = duramen(*delete, "--before", "end", "--yes", "--format", "json")
+    assert json.loads(all_gone.out) == [{"partition": 0, "start_offset": 3}, {"partition": 1, "start_offset": 3}]
+    beyond = duramen(*delete, "--before", "4", "--yes")
+    assert beyond.code == 1
+    assert beyond.err.endswith(" [offset-out-of-range]\n")
+    assert duramen(*delete, "--before", "some", "--yes").code == 2
+    assert duramen(*delete, "--yes").code == 2
+    assert duramen("stream", "delete-records", stream_name + "-not", "--before", "end", "--yes").code == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import duramen
-from duramen.node.process import NodeProcess
+from duramen.testing import Broker
 
 
 class Face:
@@ -94,8 +94,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def face(kind: str, node: NodeProcess) -> Iterator[Face]:
-    face = Face(kind, node.http, timeout_s=20)
+def face(kind: str, duramen_broker: Broker) -> Iterator[Face]:
+    face = Face(kind, duramen_broker.http_url, timeout_s=20)
     yield face
     face.end()
 

@@ -12,6 +12,7 @@ from tests.face.conftest import Face
 import duramen
 from duramen import errors
 from duramen.node.process import NodeProcess
+from duramen.testing import Broker
 
 ODD = st.text(st.characters(codec="utf-8"), max_size=20)
 VALUES = st.one_of(st.none(), st.binary(max_size=50), ODD)
@@ -64,8 +65,8 @@ class TestStreams:
             face.streams("create", name, **options)
 
 
-def test_the_node(face: Face, node: NodeProcess) -> None:
-    assert face.node().addresses["kafka"] == node.kafka
+def test_the_node(face: Face, duramen_broker: Broker) -> None:
+    assert face.node().addresses["kafka"] == duramen_broker.bootstrap_servers
 
 
 class TestRecords:
@@ -237,23 +238,25 @@ class TestWhatIsSafe:
         face.streams("add_partitions", stream, 4)
         assert face.produce(stream, ["b"], partition=3) == [(3, 0)]
 
-    def test_a_node_that_was_killed_and_came_back(self, kind: str, new_node: Callable[..., NodeProcess]) -> None:
-        node = new_node().start()
-        face = Face(kind, node.http, timeout_s=20)
+    def test_a_node_that_was_killed_and_came_back(
+        self, kind: str, duramen_broker_factory: Callable[..., Broker]
+    ) -> None:
+        broker = duramen_broker_factory()
+        face = Face(kind, broker.http_url, timeout_s=20)
         face.streams("create", "s")
         assert face.produce("s", ["a"]) == [(0, 0)]
-        node.kill()
-        node.restart()
+        broker.crash()
+        broker.restart()
         assert face.produce("s", ["b"]) == [(0, 1)]
         assert face.texts("s") == ["a", "b"]
         face.end()
 
-    def test_a_node_that_is_gone(self, kind: str, new_node: Callable[..., NodeProcess]) -> None:
-        node = new_node().start()
-        face = Face(kind, node.http, timeout_s=0.5)
+    def test_a_node_that_is_gone(self, kind: str, duramen_broker_factory: Callable[..., Broker]) -> None:
+        broker = duramen_broker_factory()
+        face = Face(kind, broker.http_url, timeout_s=0.5)
         face.streams("create", "s")
         face.produce("s", ["a"])
-        node.kill()
+        broker.crash()
         with pytest.raises((errors.ServerUnreachable, errors.RequestTimedOut), match="to repeat"):
             face.produce("s", ["b"])
         with pytest.raises(errors.ServerUnreachable):

@@ -1,17 +1,20 @@
 """Producers that write without end, each of one library, and remember what was acknowledged."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Self
 
+import nats
 from confluent_kafka import KafkaError, Message, Producer
+from nats.aio.client import Client
 from tests.clients import Place
 from tests.untyped import untyped
 
-__all__ = ["WRITERS", "Writer"]
+__all__ = ["WRITERS", "NatsWriter", "Writer"]
 
 _IN_FLIGHT: Final = 200
 _STEP_S: Final = 0.005
@@ -22,7 +25,7 @@ class Writer:
     """Writes numbered records until it is told to stop.
 
     `acknowledged` has each acknowledged record's place by its value, `refused` what was answered with an error.
-    While `paused`, it sends nothing new; what is under way goes on.
+    While `paused`, and once it has sent `most`, it sends nothing new; what is under way goes on.
     """
 
     idempotent = True
@@ -35,6 +38,7 @@ class Writer:
         self.acknowledged: dict[bytes, Place] = {}
         self.refused: list[str] = []
         self.sent = 0
+        self.most = 1 << 40
         self.paused = False
         self.stopping = threading.Event()
         self._threads = ThreadPoolExecutor(1)
@@ -58,7 +62,9 @@ class Writer:
     @property
     def has_room(self) -> bool:
         """Whether more may be under way."""
-        return not self.paused and self.sent - len(self.acknowledged) - len(self.refused) < _IN_FLIGHT
+        if self.paused or self.sent >= self.most:
+            return False
+        return self.sent - len(self.acknowledged) - len(self.refused) < _IN_FLIGHT
 
     def next(self) -> tuple[bytes, int]:
         """The next record's value, and the partition that it goes to."""
@@ -137,6 +143,37 @@ class _Aiokafka(Writer):
             self.refused.append(str(future.exception()))
         else:
             self.acknowledged[value] = Place(future.result().partition, future.result().offset)
+
+
+class NatsWriter(Writer):
+    """Publishes one message after another with nats-py, each with an id and until it is acknowledged."""
+
+    def write(self) -> None:
+        asyncio.run(self._write())
+
+    async def _write(self) -> None:
+        async def quiet(_: Exception) -> None:
+            pass
+
+        client = await nats.connect(
+            f"nats://{self.address}", error_cb=quiet, max_reconnect_attempts=-1, reconnect_time_wait=0.05
+        )
+        try:
+            while not self.stopping.is_set():
+                value, partition = self.next()
+                while value not in self.acknowledged:
+                    await self._publish(client, value, partition)
+        finally:
+            await client.close()
+
+    async def _publish(self, client: Client, value: bytes, partition: int) -> None:
+        headers = {"Nats-Msg-Id": value.decode()}
+        try:
+            answer = await client.request(f"{self.stream}.{partition}", value, timeout=2, headers=headers)
+            found = json.loads(answer.data)
+            self.acknowledged[value] = Place(found["partition"], found["offset"])
+        except (nats.errors.Error, ConnectionError, KeyError):
+            await asyncio.sleep(0.02)
 
 
 WRITERS: Final[Sequence[tuple[str, Callable[..., Writer]]]] = (

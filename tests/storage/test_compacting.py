@@ -450,3 +450,55 @@ def test_whatever_happens_readers_see_the_last_of_every_key(history: list[list[R
         log = doubles.log(0, config)
         check_log(doubles, log, rows)
         assert doubles.findings == []
+
+
+@pytest.mark.parametrize("durability", ["os", "memory"])
+def test_other_durabilities(durability: str) -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, COMPACT._replace(durability=durability))
+    rows = fill(doubles, log)
+    compact(doubles)
+    if durability == "memory":
+        assert doubles.metrics.counter(ROUNDS).value == 0
+        assert len(everything(doubles, log)) == len(rows)
+        return
+    assert doubles.metrics.counter(ROUNDS).value == 1
+    check_log(doubles, log, rows)
+    for restart in (doubles.kill, doubles.crash, doubles.restart):
+        restart()
+        assert doubles.findings == []
+        check_log(doubles, doubles.log(), rows)
+        assert len(doubles.files.names(log.directory)) == 2 * len([one for one in doubles.log().segments if one.size])
+
+
+def test_a_crash_with_durability_os_in_any_call() -> None:
+    for calls in range(1, 200):
+        doubles = StoreOnDoubles()
+        log = doubles.log(0, COMPACT._replace(durability="os"))
+        rows = fill(doubles, log, 25, 5)
+        doubles.files.crash_at = doubles.files.calls + calls
+        try:
+            compact(doubles)
+        except Crashed:
+            doubles.files.crash_at = None
+        else:
+            assert calls > 15
+            return
+        doubles.crash(random.Random(calls))
+        assert doubles.findings == []
+        check_log(doubles, doubles.log(), rows)
+    raise AssertionError("it never ended")
+
+
+def test_where_gaps_may_be_is_known_before_there_is_one() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, COMPACT)
+    fill(doubles, log)
+    doubles.store.compact()
+    while doubles.metrics.counter("duramen_compaction_running").value:
+        assert (
+            doubles.worker.step("disk") or doubles.worker.step("read") or doubles.worker.step("sync") or soon(doubles)
+        )
+        compacted = [one for one in log.segments if one.generation]
+        assert not compacted or log.cleaned_offset > compacted[-1].base_offset
+    assert log.cleaned_offset == log.dirty_offset == log.active.base_offset

@@ -4,7 +4,9 @@ import random
 
 import pytest
 
-from duramen.base.errors import OffsetOutOfRange
+from duramen.base.errors import DuramenError, OffsetOutOfRange
+from duramen.codec.batch import batches
+from duramen.sim.disk import Crashed
 from duramen.sim.store import StoreOnDoubles, expected_values
 from duramen.storage.log import LogConfig
 
@@ -132,3 +134,100 @@ def test_segments_roll_by_size_and_by_age() -> None:
     assert len(log.segments) == 6
     doubles.settle()
     assert len(doubles.read(log)) == 12
+
+
+def test_the_segment_of_a_log_that_nobody_writes_to_is_closed_by_age() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, LogConfig(segment_ms=50_000, retention_ms=500_000))
+    doubles.append(log, b"first")
+    doubles.advance(40_000)
+    doubles.append(log, b"second")
+    doubles.advance(5_000)
+    doubles.store.enforce_retention(doubles.clock.wall_ms())
+    assert len(log.segments) == 1
+    doubles.advance(6_000)
+    doubles.store.enforce_retention(doubles.clock.wall_ms())
+    assert len(log.segments) == 2
+    doubles.settle()
+    doubles.store.enforce_retention(doubles.clock.wall_ms())
+    assert len(log.segments) == 2, "there is nothing to close"
+    for restart in (doubles.crash, doubles.restart):
+        restart()
+        log = doubles.log(0)
+        assert [segment.base_offset for segment in log.segments] == [0, 2]
+        assert doubles.values(log) == [b"first", b"second"]
+    assert doubles.append(log, b"third").base_offset is None
+    doubles.settle()
+    assert doubles.values(log) == [b"first", b"second", b"third"]
+
+
+@pytest.mark.parametrize("durability", ["sync", "os", "memory"])
+def test_records_are_deleted_up_to_any_offset(durability: str) -> None:
+    doubles = filled(LogConfig(segment_bytes=SEGMENT, durability=durability))
+    log = doubles.log()
+    answers: list[DuramenError | None] = []
+    for offset in (13, 7, 30):
+        doubles.store.delete_before(log, offset, answers.append)
+        doubles.settle()
+        assert log.start_offset == max(13, offset)
+        assert [record.offset for record in doubles.read(log)] == list(range(log.start_offset, 40))
+    doubles.append(log, b"not copied yet")
+    doubles.settle()
+    doubles.store.delete_before(log, 41, answers.append)
+    doubles.settle()
+    assert log.start_offset == log.end_offset == 41
+    assert answers == [None] * 4
+    if durability != "memory":
+        doubles.crash()
+        assert doubles.findings == []
+        assert doubles.log().start_offset == doubles.log().end_offset == 41
+        assert not doubles.files.exists(log.directory) or doubles.files.names(log.directory) == []
+    doubles.append(doubles.log(), b"more")
+    doubles.settle()
+    assert doubles.values(doubles.log()) == [b"more"]
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_a_crash_in_any_call_while_records_are_deleted(seed: int | None) -> None:
+    for calls in range(1, 200):
+        doubles = filled(LogConfig(segment_bytes=SEGMENT))
+        doubles.append(doubles.log(), b"last")
+        answers: list[DuramenError | None] = []
+        doubles.files.crash_at = doubles.files.calls + calls
+        try:
+            doubles.store.delete_before(doubles.log(), 20, answers.append)
+            doubles.advance(61_000)
+        except Crashed:
+            doubles.files.crash_at = None
+        else:
+            assert calls > 5
+            return
+        doubles.crash(None if seed is None else random.Random(seed + calls))
+        assert doubles.findings == []
+        log = doubles.log()
+        assert log.start_offset in (0, 20)
+        assert log.start_offset == 20 or answers != [None], "what was answered stays"
+        assert [record.offset for record in doubles.read(log)][:20] == list(
+            range(log.start_offset, log.start_offset + 20)
+        )
+    raise AssertionError("it never ended")
+
+
+def test_a_slice_planned_in_memory_is_read_after_its_segment_was_copied_and_let_go() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, LogConfig(segment_bytes=SEGMENT, retention_records=1))
+    for number in range(18):
+        doubles.append(log, b"%02d" % number * 400)
+    doubles.worker.run_soon()
+    while doubles.worker.step("sync"):
+        doubles.worker.run_soon()
+    first = doubles.plan(log, 0, 3000)
+    assert first is not None
+    assert log.segments[0].file is None
+    doubles.settle()
+    doubles.advance(61_000)
+    doubles.store.enforce_retention(doubles.clock.wall_ms())
+    doubles.settle()
+    assert log.start_offset > 5
+    assert not doubles.files.exists(f"{log.directory}/00000000000000000000.log")
+    assert list(batches(doubles.bytes_of(first)))

@@ -242,7 +242,8 @@ STREAM = _by_name(
             "no bound.",
             scope="stream", dynamic=True, unit="records", minimum=-1),
     Setting("memory.max.bytes", "integer", 16 * MIB,
-            "With durability=memory: the most a partition holds; the oldest segments go first.",
+            "With durability=memory: the most a partition holds; the oldest segments go first. A larger batch is "
+            "held alone.",
             scope="stream", dynamic=True, unit="bytes", minimum=64 * KIB, maximum=_INT32_MAX),
     Setting("segment.bytes", "integer", 1024 * MIB,
             "A segment that would grow beyond this is closed and a new one begun.",

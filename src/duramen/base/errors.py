@@ -17,6 +17,7 @@ __all__ = [
     "ClientClosed",
     "ConfigInvalid",
     "CoordinatorLoading",
+    "DeletionRefused",
     "DemoFailed",
     "DependencyMissing",
     "DirectoryUnusable",
@@ -181,6 +182,14 @@ class RequestInvalid(DuramenError):
     id = "request-invalid"
     safe = "Nothing was done; repeating gives the same answer."
     remedy = "Correct what the message names."
+
+
+class DeletionRefused(DuramenError):
+    """Records of this stream are not deleted by request: compaction keeps the last of every key, or they are ours."""
+
+    id = "deletion-refused"
+    safe = "Nothing was deleted; repeating gives the same answer."
+    remedy = "Give the stream a cleanup.policy with `delete`, or write tombstones: records with the key and no value."
 
 
 class InputInvalid(DuramenError):

@@ -184,6 +184,11 @@ CATALOGUE: tuple[Metric, ...] = (
         "How late the event loop runs a timer that falls due five times a second, to the millisecond.",
     ),
     Metric(
+        "duramen_event_loop_delay_longest_seconds",
+        "gauge",
+        "The latest that the event loop has run that timer since the node was ready.",
+    ),
+    Metric(
         "duramen_process_resident_bytes",
         "gauge",
         "Resident memory of the node's process; not there where the system does not say.",
@@ -191,6 +196,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("duramen_memory_limit_bytes", "gauge", "The setting memory.limit.bytes."),
     Metric("duramen_process_cpu_seconds_total", "counter", "Processor time that the node's process has taken."),
     Metric("duramen_gc_pause_seconds", "histogram", "Time of one garbage collection."),
+    Metric("duramen_gc_pause_longest_seconds", "gauge", "The longest garbage collection since the node was ready."),
     Metric(
         "duramen_series_left_out",
         "gauge",

@@ -15,7 +15,7 @@ from duramen.bench.contenders import Door
 from duramen.bench.documents import latency_document, targets_document, throughput_document, write_document
 from duramen.bench.field import Field, Peer
 from duramen.bench.plot import plot_latency
-from duramen.bench.scenarios import concurrent, process, single, streaming
+from duramen.bench.scenarios import compaction, concurrent, process, single, streaming
 from duramen.bench.scenarios.effort import FULL, Effort
 from duramen.bench.schedule import Schedule
 from duramen.bench.spark import measure_spark
@@ -23,7 +23,7 @@ from duramen.bench.tables import latency_table, targets_table, throughput_table
 from duramen.bench.targets import Outcome, not_measured
 from duramen.bench.worker import Worker
 
-__all__ = ["everything", "latency", "targets", "throughput"]
+__all__ = ["console_for", "everything", "latency", "show", "targets", "throughput"]
 
 _WIDE = 160
 _SPARK_ROUNDS = 3
@@ -40,13 +40,15 @@ def _field(output: Path, peers: Sequence[Peer], *, nats: bool) -> Iterator[Field
         yield field
 
 
-def _console(*, as_json: bool) -> Console:
+def console_for(*, as_json: bool) -> Console:
+    """Where tables go: beside JSON, to standard error."""
     console = Console(stderr=as_json)
     # A table that goes to a file is not cut to the width of a terminal that is not there.
     return console if console.is_terminal else Console(width=_WIDE, stderr=as_json)
 
 
-def _show(console: Console, table: Table, document: Path, *others: Path, as_json: bool) -> None:
+def show(console: Console, table: Table, document: Path, *others: Path, as_json: bool) -> None:
+    """Print a table, or the document, and say what was written."""
     written = (document, *others)
     if as_json:
         sys.stdout.write(document.read_text())
@@ -68,7 +70,7 @@ def latency(
     as_json: bool = False,
 ) -> None:
     """Measure latency; prints a table, or JSON, writes latency-DOOR.json and latency-DOOR.png."""
-    console = _console(as_json=as_json)
+    console = console_for(as_json=as_json)
     sizes, durabilities = list(dict.fromkeys(sizes)), list(dict.fromkeys(durabilities))
     with _field(output, peers, nats=door == "nats") as field:
         contenders = field.all(durabilities, door)
@@ -78,7 +80,7 @@ def latency(
     settings = {"rate_hz": rate_hz, "duration_s": duration_s, "runs": runs}
     write_document(document, {"settings": settings, "latency": latency_document(cells)})
     plot_latency(cells, picture)
-    _show(console, latency_table(cells), document, picture, as_json=as_json)
+    show(console, latency_table(cells), document, picture, as_json=as_json)
 
 
 def throughput(
@@ -94,7 +96,7 @@ def throughput(
     as_json: bool = False,
 ) -> None:
     """Measure throughput; prints a table, or JSON, writes throughput-DOOR.json."""
-    console = _console(as_json=as_json)
+    console = console_for(as_json=as_json)
     sizes, durabilities = list(dict.fromkeys(sizes)), list(dict.fromkeys(durabilities))
     with _field(output, peers, nats=door == "nats") as field:
         systems = len(durabilities) + 2 * len(set(peers))
@@ -105,13 +107,13 @@ def throughput(
     document = output / f"throughput-{door}.json"
     settings = {"messages": messages, "bound_bytes": bound_bytes, "runs": runs}
     write_document(document, {"settings": settings, "throughput": throughput_document(cells)})
-    _show(console, throughput_table(cells), document, as_json=as_json)
+    show(console, throughput_table(cells), document, as_json=as_json)
 
 
 def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort = FULL, as_json: bool = False) -> None:
     """Measure every target, that of Spark if asked; prints a table, or JSON, writes targets.json."""
-    console = _console(as_json=as_json)
-    scenarios = (process, concurrent, streaming, single)
+    console = console_for(as_json=as_json)
+    scenarios = (process, concurrent, streaming, single, compaction)
     outcomes: list[Outcome] = []
     with Worker(console, int(spark) + sum(scenario.steps(effort) for scenario in scenarios)) as worker:
         # Before the others run: memory of theirs that is not touched yet would slow our start.
@@ -120,10 +122,12 @@ def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort 
         with _field(output, peers, nats=True) as field:
             for scenario in (concurrent, streaming, single):
                 outcomes += scenario.measure(field, worker, effort)
+        with tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory:
+            outcomes += compaction.measure(Path(directory).absolute(), worker, effort)
         outcomes.append(_spark(output, worker, effort, peer="kafka" in peers) if spark else _no_spark())
     document = output / "targets.json"
     write_document(document, {"effort": effort._asdict(), "targets": targets_document(outcomes)})
-    _show(console, targets_table(outcomes), document, as_json=as_json)
+    show(console, targets_table(outcomes), document, as_json=as_json)
 
 
 def _spark(output: Path, worker: Worker, effort: Effort, *, peer: bool) -> Outcome:

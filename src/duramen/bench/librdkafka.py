@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from duramen.base.errors import RequestInvalid, RequestTimedOut, ServerUnreachable
 from duramen.bench.contenders import Contender
 
-__all__ = ["publish", "subscribe"]
+__all__ = ["publish", "read_for", "subscribe"]
 
 _LINGER_MS: Final = 5
 _BATCH_BYTES: Final = 1_000_000
@@ -20,6 +20,7 @@ _CALL_MESSAGES: Final = 10_000
 _CALL_BYTES: Final = 16 * 1024 * 1024
 _SILENCE_S: Final = 60.0
 _FULL_S: Final = 0.001
+_POLL_S: Final = 0.1
 _LARGEST_MESSAGE_BYTES: Final = 8_000_000
 
 
@@ -101,3 +102,38 @@ def subscribe(contender: Contender, messages: int) -> float:
         raise RequestInvalid(f"reading from {contender.name}: {error}") from None
     finally:
         consumer.close()
+
+
+def read_for(contender: Contender, duration_s: float) -> int:
+    """Read from the start, again and again, for so long; returns the bytes of values that were read.
+
+    Raises RequestInvalid.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": contender.records,
+            "group.id": f"bench-{contender.topic}",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+    )
+    start = [TopicPartition(contender.stream, 0, 0)]
+    end_s = time.monotonic() + duration_s
+    size = 0
+    try:
+        consumer.assign(start)
+        while time.monotonic() < end_s:
+            for message in consumer.consume(_CALL_MESSAGES, _POLL_S):
+                error = message.error()
+                if error is None:
+                    size += len(message.value() or b"")
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    consumer.assign(start)
+                else:
+                    raise RequestInvalid(f"reading from {contender.name}: {error.str()}")
+    except KafkaException as error:
+        raise RequestInvalid(f"reading from {contender.name}: {error}") from None
+    finally:
+        consumer.close()
+    return size

@@ -3,7 +3,7 @@
 import http.client
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -20,9 +20,10 @@ _TIMEOUT_S: Final = 60.0
 class Ours:
     """A node with its defaults in `directory`."""
 
-    def __init__(self, directory: Path, *, nats: bool) -> None:
+    def __init__(self, directory: Path, *, nats: bool, program: Sequence[str] = ("-m", "duramen")) -> None:
+        """`program` is what Python runs, with the options of `duramen`."""
         settings = {"nats.server": "embedded"} if nats else {}
-        self.process = NodeProcess(directory / "data", settings)
+        self.process = NodeProcess(directory / "data", settings, program)
 
     def __enter__(self) -> Self:
         """Start it. Raises ServerUnreachable."""
@@ -36,10 +37,12 @@ class Ours:
             # On a machine that is busy enough a node may be late; what it holds is thrown away anyhow.
             self.process.kill()
 
-    def stream(self, name: str, durability: str, door: Door, partitions: int = 1) -> Contender:
+    def stream(
+        self, name: str, durability: str, door: Door, partitions: int = 1, config: Mapping[str, object] | None = None
+    ) -> Contender:
         """A new stream; through the NATS door it is bound to a subject of its own."""
         subject = f"bench.{name}"
-        config: Mapping[str, object] = {"durability": durability, "memory.max.bytes": _MEMORY_BYTES}
+        config = {"durability": durability, "memory.max.bytes": _MEMORY_BYTES, **(config or {})}
         wish = {
             "name": name,
             "partitions": partitions,

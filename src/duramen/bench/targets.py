@@ -33,9 +33,13 @@ def at_least(target: str, ratio: float, wanted: float, than: str, absolute: str)
 def at_most(target: str, value: float, wanted: float, unit: str, absolute: str = "", limit: str = "") -> Outcome:
     """A figure that is to be at most so much; `limit` says what that stands for."""
     met = value <= wanted or math.isclose(value, wanted)  # sums of hundredths are a little off
-    short = "" if met else f"{value - wanted:.3g} {unit} over"
-    text = f"{value:.3g} {unit}" + (f" ({absolute})" if absolute else "")
-    return Outcome(target, f"at most {wanted:.3g} {unit}" + (f" ({limit})" if limit else ""), text, met, short)
+    short = "" if met else f"{_figure(value - wanted)} {unit} over"
+    text = f"{_figure(value)} {unit}" + (f" ({absolute})" if absolute else "")
+    return Outcome(target, f"at most {_figure(wanted)} {unit}" + (f" ({limit})" if limit else ""), text, met, short)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def not_measured(target: str, wanted: str, why: str) -> Outcome:

@@ -102,6 +102,7 @@ class Broker:
         self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
         self.measures = Measures(self.streams, self.groups, self.lags, metrics)
+        store.when_failed(lambda error: report(str(error)))
         quorum = LogQuorum(store, ports.clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
         self.gaps = Gaps(self.node_id, self._metadata, self.streams, ports.clock, deadlines, metrics)
@@ -130,7 +131,8 @@ class Broker:
             return _storage_error("the metadata log cannot be read", error)
         return LogDamaged(
             f"the metadata log ({self._metadata.directory}) is damaged: {error}. The node does not start, because"
-            " without it streams would be lost: put the damaged file back from a backup"
+            " without it streams would be lost: put the damaged file back from a backup, or save the rest with"
+            " `duramen log salvage`"
         )
 
     def _remove_orphans(self) -> None:

@@ -6,8 +6,10 @@ from typing import Final, Protocol
 from duramen.base.errors import (
     BatchInvalid,
     BatchTooLarge,
+    DeletionRefused,
     DuramenError,
     FencedLeaderEpoch,
+    OffsetOutOfRange,
     TimestampInvalid,
     UnknownLeaderEpoch,
     UnsupportedFeature,
@@ -48,6 +50,7 @@ class StreamRules(Protocol):
     deleted: bool
     append_time: bool
     compacted: bool
+    kept: str  # why records are not deleted by request; empty where they are
     max_message_bytes: int
     decoded_limit_bytes: int
     timestamp_before_ms: int
@@ -139,6 +142,33 @@ class Partition:
         self.stream.bytes_out.value += len(slice_)
         if slice_.next_offset > offset:
             self.stream.records_out.value += slice_.next_offset - offset
+
+    def delete_before(self, offset: int, done: Callable[[int, DuramenError | None], None]) -> None:
+        """Delete the records before `offset`, -1: before the high watermark (Kafka's DeleteRecords, KIP-107).
+
+        `done` gets the first offset that is left, once that is durable, or (-1, DeletionRefused, OffsetOutOfRange …).
+        """
+        log = self.log
+        try:
+            until = self.check_deletion(offset)
+        except DuramenError as error:
+            done(-1, error)
+        else:
+            self._store.delete_before(
+                log, until, lambda error: done(log.start_offset if error is None else -1, error)
+            )  # fmt: skip
+
+    def check_deletion(self, offset: int) -> int:
+        """The offset up to which `delete_before` would delete. Raises what it would end with."""
+        log = self.log
+        until = log.high_watermark if offset == LATEST else offset
+        if self.stream.kept:
+            raise DeletionRefused(self.stream.kept)
+        if not 0 <= until <= log.high_watermark:
+            raise OffsetOutOfRange(
+                f"offset {until} is not in {log.start_offset} to {log.high_watermark} of partition {self.index}"
+            )
+        return until
 
     # -- asking -------------------------------------------------------------------------------------
 

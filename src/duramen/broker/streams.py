@@ -35,6 +35,7 @@ class Stream:
         "decoded_limit_bytes",
         "deleted",
         "id",
+        "kept",
         "max_message_bytes",
         "name",
         "partitions",
@@ -70,6 +71,11 @@ class Stream:
         self.timestamp_before_ms = config.integer("message.timestamp.before.max.ms")
         self.timestamp_after_ms = config.integer("message.timestamp.after.max.ms")
         self.compacted = "compact" in config.text("cleanup.policy")
+        self.kept = ""
+        if state.internal:
+            self.kept = f"{self.name} is the broker's own"
+        elif "delete" not in config.text("cleanup.policy"):
+            self.kept = f"the cleanup.policy of {self.name} is compact: records are deleted by tombstones"
 
     @property
     def internal(self) -> bool:

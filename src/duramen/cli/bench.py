@@ -58,13 +58,15 @@ def _together(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
     return decorate
 
 
+_output = click.option("--output", type=click.Path(file_okay=False, path_type=Path), show_default=True,
+                       default=Path("duramen-bench"),
+                       help="Where results go, and meanwhile the data: its disk is measured.")  # fmt: skip
 _common = _together(
     format_option,
     click.option("--peer", "peers", multiple=True, type=click.Choice(["kafka", "jetstream"]),
                  help="Measure beside it, unsynced and synced, in the same run; may be repeated. kafka: Apache Kafka,"
                  " needs Java and Maven."),
-    click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=Path("duramen-bench"),
-                 show_default=True, help="Where results go, and meanwhile the data: its disk is measured."),
+    _output,
 )  # fmt: skip
 _doors = click.option("--door", type=click.Choice(["kafka", "nats"]), default="kafka", show_default=True,
                       help="The door to write through.")  # fmt: skip
@@ -155,12 +157,13 @@ def _throughput(output: Path, format_: str, **options: Any) -> None:
 
 
 _ROUNDS_HELP: Final = "Rounds in which the systems take turns."
+_scale = click.option("--scale", type=click.FloatRange(0.001, 1000), default=1.0, show_default=True,
+                      help="Longer or shorter, more or less of it than usual, by this factor.")  # fmt: skip
 
 
 @command.command("targets", short_help="Every target, and whether it is met.")
 @click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
-@click.option("--scale", type=click.FloatRange(0.001, 1000), default=1.0, show_default=True,
-              help="Longer or shorter than usual by this factor.")  # fmt: skip
+@_scale
 @_spark
 @_common
 def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, spark: bool, format_: str) -> None:
@@ -170,6 +173,63 @@ def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, sp
     from duramen.bench.scenarios.effort import scaled
 
     targets(output, peers=peers, spark=spark, effort=scaled(rounds, scale), as_json=format_ == JSON)
+
+
+def _storage(name: str, short_help: str, help_text: str, rounds: int) -> None:
+    """A command of the group that measures one thing about the storage."""
+
+    @command.command(name, short_help=short_help, help=help_text)
+    @click.option("--rounds", type=click.IntRange(1, 1000), default=rounds, show_default=True, help=_ROUNDS_HELP)
+    @_scale
+    @_output
+    @format_option
+    def run(output: Path, rounds: int, scale: float, format_: str) -> None:
+        _check(output)
+        from duramen.bench.storage import measure_storage
+
+        measure_storage(name, output, rounds=rounds, scale=scale, as_json=format_ == JSON)
+
+
+_storage(
+    "starting",
+    "Starting on many logs and large ones.",
+    "How soon a node is ready with 100 GB in 1,000 logs and in 10,000, after a stop and after kill -9; its memory"
+    " and its open files. The logs are sparse files: 100 GB take 450 MB of disk.",
+    3,
+)
+_storage(
+    "crowded",
+    "Small batches to 1,000 logs.",
+    "Small batches to 1,000 logs at once: acknowledged batches a second beside durability=os, and how many bytes"
+    " go to the disk for each of theirs.",
+    3,
+)
+_storage(
+    "slow-disk",
+    "Fifty clients where a sync takes 1 ms and 5 ms.",
+    "Fifty clients beside one on a disk whose syncs take 1 ms and 5 ms longer than those of the real one.",
+    3,
+)
+_storage(
+    "cold-reads",
+    "Producers beside a consumer of cold data.",
+    "The p99 of producers while a consumer reads 2 GiB from the disk, beside that without it; and how much of what"
+    " was read stays in memory.",
+    5,
+)
+
+
+@command.command("pauses", short_help="How long a node stands still.")
+@click.option("--duration", "duration_s", type=click.FloatRange(0.1, 86_400), default=600.0, show_default=True,
+              metavar="SECONDS", help="How long the load lasts.")  # fmt: skip
+@_output
+@format_option
+def _pauses(output: Path, duration_s: float, format_: str) -> None:
+    """The longest pause of a node under a load of small batches to 1,000 logs, and of its garbage collector."""
+    _check(output)
+    from duramen.bench.storage import measure_pauses
+
+    measure_pauses(output, duration_s=duration_s, as_json=format_ == JSON)
 
 
 @command.command("all", short_help="All three, in a quarter of an hour.")

@@ -6,12 +6,13 @@ from typing import Final
 import click
 
 from duramen.base.units import format_bytes
-from duramen.cli.asking import yes_option
+from duramen.cli.asking import check_askable, confirm, yes_option
 from duramen.cli.deleting import delete_all
 from duramen.cli.described import groups_reading, print_stream
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import Server, server_option
+from duramen.cli.tables import plain
 from duramen.client.http import path_of
 
 __all__ = ["command"]
@@ -166,6 +167,34 @@ def _add_partitions(name: str, total: int, format_: str, server: Server) -> None
         click.echo(f"Stream {name} has {_counted(total)} already.")
     else:
         click.echo(f"Stream {name} has {_counted(total)} now, {before} before.")
+
+
+@command.command("delete-records")
+@click.argument("name", type=StreamName())
+@click.option("--before", metavar="OFFSET|end", required=True, help="The first offset that is kept; `end`: none is.")
+@click.option("--partition", type=click.IntRange(0), help="Of this partition only; without it, of each.")
+@yes_option
+@format_option
+@server_option
+def _delete_records(
+    name: str, before: str, partition: int | None, yes: bool, format_: str, server: Server
+) -> None:  # fmt: skip
+    """Delete the oldest records of the stream NAME, up to an offset; it cannot be undone."""
+    if before != "end" and not (before.isascii() and before.isdigit()):
+        raise click.UsageError(f"--before is an offset or `end`, not {before!r}")
+    check_askable(yes=yes)
+    path = path_of("streams", name)
+    server.get(path)
+    where = "in each partition" if partition is None else f"in partition {partition}"
+    what = "all records" if before == "end" else f"the records before offset {before}"
+    confirm(f"Delete {what} of {plain(name)} {where}?", yes=yes)
+    wish = {"before": None if before == "end" else int(before), "partition": partition}
+    answer = server.post(f"{path}/records/delete", wish)
+    if format_ == JSON:
+        print_json(answer["partitions"])
+        return
+    for one in answer["partitions"]:
+        click.echo(f"Partition {one['partition']} of {name} begins at offset {one['start_offset']} now.")
 
 
 @command.command("delete")

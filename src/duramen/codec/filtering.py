@@ -41,6 +41,9 @@ class Span(NamedTuple):
     tombstone: bool
 
 
+_span = Span._make
+
+
 def body(batch: Buffer, found: Header, limit_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
     """The records of a whole batch, decompressed. Raises BatchCorrupt."""
     codec = found.attributes & CODEC_MASK
@@ -58,7 +61,8 @@ def spans(data: bytes, count: int) -> Iterator[Span]:
             end = position + length
             timestamp_delta, position = read_varint(data, position + 1)
             offset_delta, position = read_varint(data, position)
-            size, position = read_varint(data, position)
+            low = data[position]
+            size, position = (low >> 1 ^ -(low & 1), position + 1) if low < 0x80 else read_varint(data, position)
             key = None
             if size >= 0:
                 key = data[position : position + size]
@@ -66,9 +70,9 @@ def spans(data: bytes, count: int) -> Iterator[Span]:
             size, position = read_varint(data, position)
             if length < 0 or end > len(data) or position > end:
                 raise BatchCorrupt("a record is cut off")
-            yield Span(start, end, offset_delta, timestamp_delta, key, size < 0)
+            yield _span((start, end, offset_delta, timestamp_delta, key, size < 0))
             position = end
-    except ValueError as error:
+    except (ValueError, IndexError) as error:
         raise BatchCorrupt(f"a record is damaged: {error}") from None
 
 

@@ -103,13 +103,14 @@ class HostFile:
 
 
 class HostLock:
-    """A locked file descriptor; the lock goes with the process."""
+    """Locked file descriptors; the lock goes with the process."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self, fds: Sequence[int]) -> None:
+        self._fds = fds
 
     def release(self) -> None:
-        os.close(self._fd)
+        for fd in self._fds:
+            os.close(fd)
 
 
 class HostFileSystem:
@@ -132,7 +133,14 @@ class HostFileSystem:
         return sorted(os.listdir(self._path(path)))
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(self._path(path), exist_ok=True)
+        if not path:
+            os.makedirs(self._root, exist_ok=True)
+            return
+        # Never the root: one that was moved away or deleted under a running node is not to be there twice.
+        parts = path.split("/")
+        for count in range(1, len(parts) + 1):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._path("/".join(parts[:count])))
 
     def rename(self, old: str, new: str) -> None:
         os.rename(self._path(old), self._path(new))
@@ -153,10 +161,18 @@ class HostFileSystem:
             os.close(fd)
 
     def lock(self, path: str) -> HostLock | None:
-        fd = os.open(self._path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        return HostLock(fd)
+        # The directory is locked too: a lock file can be removed under whoever holds it, and made anew by another.
+        held: list[int] = []
+        full = self._path(path)
+        for name, flags in ((full, os.O_RDWR | os.O_CREAT), (os.path.dirname(full), os.O_RDONLY | os.O_DIRECTORY)):
+            held.append(os.open(name, flags | os.O_CLOEXEC, 0o644))
+            try:
+                fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                HostLock(held).release()
+                return None
+            except OSError:
+                if name == full:
+                    HostLock(held).release()
+                    raise
+        return HostLock(held)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from duramen.base.metrics import Histogram, Metrics, Sample
+from duramen.base.metrics import Counter, Histogram, Metrics, Sample
 from duramen.host.memory import resident_bytes
 
 __all__ = ["Measuring"]
@@ -18,8 +18,13 @@ class Measuring:
     """Measures from `start` to `stop`; the node's event loop runs."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._loop_delay = _LoopDelay(metrics.histogram("duramen_event_loop_delay_seconds"))
-        self._gc_pauses = _GcPauses(metrics.histogram("duramen_gc_pause_seconds"))
+        self._loop_delay = _LoopDelay(
+            metrics.histogram("duramen_event_loop_delay_seconds"),
+            metrics.counter("duramen_event_loop_delay_longest_seconds"),
+        )
+        self._gc_pauses = _GcPauses(
+            metrics.histogram("duramen_gc_pause_seconds"), metrics.counter("duramen_gc_pause_longest_seconds")
+        )
         metrics.compute("duramen_process_resident_bytes", _resident)
         metrics.compute("duramen_process_cpu_seconds_total", lambda: [((), time.process_time())])
 
@@ -43,8 +48,9 @@ def _resident() -> list[Sample]:
 class _LoopDelay:
     """A timer that notes how late it fires."""
 
-    def __init__(self, histogram: Histogram) -> None:
+    def __init__(self, histogram: Histogram, longest: Counter) -> None:
         self._histogram = histogram
+        self._longest = longest
         self._timer: asyncio.TimerHandle | None = None
         self._due_s = 0.0
 
@@ -53,7 +59,9 @@ class _LoopDelay:
         self._timer = asyncio.get_running_loop().call_later(_INTERVAL_S, self._fire)
 
     def _fire(self) -> None:
-        self._histogram.observe(max(0.0, time.perf_counter() - self._due_s))
+        late_s = max(0.0, time.perf_counter() - self._due_s)
+        self._histogram.observe(late_s)
+        self._longest.value = max(self._longest.value, late_s)
         self.start()
 
     def stop(self) -> None:
@@ -65,13 +73,16 @@ class _LoopDelay:
 class _GcPauses:
     """Called by the interpreter before and after each collection, in whichever thread it happens."""
 
-    def __init__(self, histogram: Histogram) -> None:
+    def __init__(self, histogram: Histogram, longest: Counter) -> None:
         self._histogram = histogram
+        self._longest = longest
         self._began_s = -1.0
 
     def __call__(self, phase: Literal["start", "stop"], _: Mapping[str, int]) -> None:
         if phase == "start":
             self._began_s = time.perf_counter()
         elif self._began_s >= 0:
-            self._histogram.observe(time.perf_counter() - self._began_s)
+            took_s = time.perf_counter() - self._began_s
+            self._histogram.observe(took_s)
+            self._longest.value = max(self._longest.value, took_s)
             self._began_s = -1.0

@@ -1,18 +1,19 @@
 """A node: the directory, the store, the broker and the doors, from the settings to running and back."""
 
 import asyncio
-import gc
 import json
 import logging
 import sys
 import time
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
+from duramen.base.ports import FileSystem
 from duramen.base.settings import Settings
 from duramen.base.units import MIB
 from duramen.broker.broker import Broker, Ports
@@ -29,6 +30,7 @@ from duramen.host.rocksdb import RocksViewStore
 from duramen.host.worker import HostWorker
 from duramen.node.addresses import Address, bind_all
 from duramen.node.banner import banner
+from duramen.node.collecting import Collecting
 from duramen.node.http import HttpSide
 from duramen.node.listening import data_dir, listening
 from duramen.node.measuring import Measuring
@@ -57,14 +59,24 @@ _RUN: Final = "run"
 class Node:
     """One node of settings. `start` ends when every door takes requests, `stop` when everything is on disk."""
 
-    def __init__(self, settings: Settings, faults: Faults | None = None) -> None:
-        """Check the settings against each other; with `faults` it is a test's own node. Raises SettingInvalid."""
+    def __init__(
+        self,
+        settings: Settings,
+        faults: Faults | None = None,
+        through: Callable[[FileSystem], FileSystem] | None = None,
+    ) -> None:
+        """Check the settings against each other; with `faults` it is a test's own node. Raises SettingInvalid.
+
+        `through` puts something before the files of the data directory: another disk than there is.
+        """
         self.settings = settings
         self._faults = faults
+        self._through = through
         self.addresses: dict[str, str] = {}
         self.data_dir = data_dir(settings)
         self._metrics = Metrics()
         self._measuring = Measuring(self._metrics)
+        self._collecting = Collecting()
         self._clock = HostClock()
         self._deadlines = Deadlines()
         self._timer: asyncio.TimerHandle | None = None
@@ -90,7 +102,9 @@ class Node:
         loop = asyncio.get_running_loop()
         kafka_sockets = bind_all("Kafka", "--kafka-listen", self._listening.kafka)
         http_sockets = bind_all("HTTP", "--http-listen", self._listening.http)
-        files = HostFileSystem(str(self.data_dir))
+        files: FileSystem = HostFileSystem(str(self.data_dir))
+        if self._through is not None:
+            files = self._through(files)
         self._directory = open_directory(files, HostRandomness(), str(self.data_dir))
         (self.data_dir / _RUN).mkdir(exist_ok=True)
         self._forget_addresses()  # of a node that was killed
@@ -119,14 +133,11 @@ class Node:
             self.addresses["nats"] = self._nats.address
         self._write_addresses()
         self._http.ready(self._broker, cluster_id, self.problem)
-        # What start-up made lives as long as the node: no collection has to look at it again.
-        if self._faults is None:
-            gc.collect()  # a test's node does not live long enough for the time that this takes
-        gc.freeze()
-        gc.enable()
+        # A test's node does not live long enough for the time that a collection takes.
+        self._collecting.start(collect=self._faults is None)
         self._measuring.start()
 
-    async def _open_store(self, files: HostFileSystem, directory: Directory) -> Store:
+    async def _open_store(self, files: FileSystem, directory: Directory) -> Store:
         handles = Handles(files, min(_OPEN_SEGMENTS, allow_descriptors() // _DESCRIPTORS_A_SEGMENT))
         loop = asyncio.get_running_loop()
         started = time.perf_counter()
@@ -217,6 +228,7 @@ class Node:
     async def stop(self) -> None:
         """Drain: take no more, acknowledge what was taken, and leave the directory clean."""
         self._measuring.stop()
+        self._collecting.stop()
         self._forget_addresses()
         if self._nats is not None:
             await self._nats.drain()

@@ -13,12 +13,17 @@ from duramen.host.files import HostFileSystem
 from duramen.storage.directory import LOCK, is_directory, read_directory_id
 from duramen.storage.readonly import ReadOnlyFileSystem
 
-__all__ = ["Held", "data_files", "hold"]
+__all__ = ["Held", "data_files", "hold", "is_data_dir"]
 
 
 def data_files(data_dir: Path) -> FileSystem:
     """The directory's tree. Whoever writes to it takes its lock first: `storage.directory.open_directory`."""
     return HostFileSystem(str(data_dir))
+
+
+def is_data_dir(path: Path) -> bool:
+    """Whether a node has ever run on that directory."""
+    return (path / LOCK).is_file() and is_directory(ReadOnlyFileSystem(HostFileSystem(str(path))))
 
 
 class Held:

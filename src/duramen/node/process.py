@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -22,8 +22,13 @@ _STOP_S: Final = 10.0
 class NodeProcess:
     """`duramen serve` on free ports of the loopback. Its log goes to `log_path`, appended over restarts."""
 
-    def __init__(self, data_dir: Path, settings: Mapping[str, object] | None = None) -> None:
-        """`settings` by their dotted names, over free ports and no NATS."""
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: Mapping[str, object] | None = None,
+        program: Sequence[str] = ("-m", "duramen"),
+    ) -> None:
+        """`settings` by their dotted names, over free ports and no NATS; `program` is what Python is to run."""
         self.data_dir = data_dir
         self.log_path = data_dir.parent / f"{data_dir.name}.log"
         self._settings: dict[str, object] = {
@@ -33,6 +38,7 @@ class NodeProcess:
             "nats.server": "off",
             **(settings or {}),
         }
+        self._program = program
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self.addresses: dict[str, str] = {}
@@ -46,7 +52,7 @@ class NodeProcess:
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "duramen", "serve", "--data-dir", str(self.data_dir)],
+                [sys.executable, *self._program, "serve", "--data-dir", str(self.data_dir)],
                 stdout=subprocess.PIPE, stderr=log, env=environment, text=True, cwd=self.log_path.parent,
             )  # fmt: skip
         if not self._wait_ready(self._process, timeout_s):

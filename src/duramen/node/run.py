@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from duramen.base.errors import DirectoryUnusable, DuramenError
+from duramen.base.ports import FileSystem
 from duramen.base.settings import Settings
 from duramen.doors.kafka.faults import Faults
 from duramen.node.logs import configure
@@ -32,15 +33,20 @@ _FAILED: Final = 1
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(settings: Settings, say: Callable[[str], None], rehearsal: Rehearsal | None = None) -> int:
+def run(
+    settings: Settings,
+    say: Callable[[str], None],
+    rehearsal: Rehearsal | None = None,
+    through: Callable[[FileSystem], FileSystem] | None = None,
+) -> int:
     """Run a node until it is told to stop; `say` gets the banner. Returns 0 stopped as asked, 1 failed.
 
-    With a `rehearsal` it is a test's own node.
+    With a `rehearsal` it is a test's own node; `through` puts something before its files.
 
     Raises SettingInvalid for settings that contradict each other, DuramenError where it could not start.
     """
     configure(settings.text("logging.level"), settings.text("logging.format"))
-    node = Node(settings, rehearsal.faults if rehearsal is not None else None)
+    node = Node(settings, rehearsal.faults if rehearsal is not None else None, through)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_run(node, say, rehearsal))
 

@@ -25,7 +25,7 @@ from duramen.storage.salvaging.left import LeftLog, Leftovers, batches_of, cut_l
 from duramen.storage.salvaging.reading import read_leftovers
 from duramen.storage.salvaging.writing import NewDirectory, NewLog, Plan
 
-__all__ = ["Cut", "Names", "Salvaged", "SalvagedLog", "names_of", "salvage"]
+__all__ = ["Cut", "Names", "Salvaged", "SalvagedLog", "names_of", "salvage", "stored_bytes"]
 
 _SPARE_BYTES = 16 << 20  # indexes, checkpoints, and what file systems take beside the bytes
 _PRESENCE = "nats/listened-until"
@@ -142,7 +142,7 @@ class _Salvage:
 
     def run(self, cut: Cut | None) -> Salvaged:
         self._check_target()
-        self._expect(2 * _stored_bytes(self._held.path))
+        self._expect(2 * stored_bytes(self._held.path))
         self._left = left = read_leftovers(self._files, self._held.id, advance=self._advance)
         if self._held.problem:
             left.findings.insert(0, self._held.problem)
@@ -246,7 +246,8 @@ class _Salvage:
             files.open(_PRESENCE, create=True).write([file.read(0, file.size())], 0)
 
 
-def _stored_bytes(path: Path) -> int:
+def stored_bytes(path: Path) -> int:
+    """Bytes of all segments in a data directory."""
     return sum(file.stat().st_size for file in (path / "logs").rglob("*.log")) if (path / "logs").is_dir() else 0
 
 

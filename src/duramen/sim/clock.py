@@ -33,6 +33,10 @@ class ManualClock:
         self._wall_ms += duration_ms
         self._monotonic_ms += duration_ms
 
+    def jump(self, duration_ms: int) -> None:
+        """Set the clock on the wall forward, or back where it is negative."""
+        self._wall_ms += duration_ms
+
 
 class SeededRandomness:
     """The same bytes in every run."""

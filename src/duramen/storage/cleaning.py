@@ -30,11 +30,10 @@ def survey(source: Source, table: OffsetMap, transactions: Transactions, start: 
         elif not transactions.discards(head):
             base = head.base_offset
             for span in spans(data, head.records):
-                if span.key is not None and base + span.offset_delta >= start:
-                    if table.full and table.newest(span.key) < 0:
-                        table.latest = base + span.offset_delta - 1
-                        return True
-                    table.put(span.key, base + span.offset_delta)
+                offset = base + span.offset_delta
+                if span.key is not None and offset >= start and not table.put(span.key, offset):
+                    table.latest = offset - 1
+                    return True
         table.latest = max(table.latest, head.next_offset - 1)
     return False
 

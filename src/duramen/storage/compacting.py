@@ -225,11 +225,12 @@ class Compactor:
             last_batches={row[0]: row[3][-1][2] for row in log.producers.rows() if row[3]},
             keep_tombstones=not all(segment.sound for segment in facts),
         )
+        end = min(table.latest + 1, log.end_offset)
+        log.cleaned_offset = max(log.cleaned_offset, end)  # before the first gap is there
+        log.version += 1
         segments = list(log.segments)
         for group in groups(facts, table.latest + 1, log.config.segment_bytes):
             yield from self._replace(log, [segments[at] for at in group], cleaner)
-        end = min(table.latest + 1, log.end_offset)
-        log.cleaned_offset = max(log.cleaned_offset, end)
         self._reached[log] = end
         # After a restart what could not be read is looked at again, and then every key behind it has to be known.
         log.dirty_offset = min([end, *(found.base_offset for found in segment_facts(log) if not found.sound)])
@@ -358,7 +359,7 @@ class Compactor:
                 return
             kept = {(segment.base_offset, segment.generation) for segment in log.segments}
             paths = [f"{log.directory}/{segment_name(*place)}" for place in obsolete if place not in kept]
-            self._worker.submit("disk", partial(_remove, self._files, paths), removed)
+            self._worker.submit("disk", partial(_remove, self._files, log.directory, paths), removed)
 
         def removed(result: object) -> None:
             self._settling.discard(log)
@@ -370,7 +371,8 @@ class Compactor:
         request(first)
 
 
-def _remove(files: FileSystem, paths: list[str]) -> None:
+def _remove(files: FileSystem, directory: str, paths: list[str]) -> None:
     for path in paths:
         for ending in (".log", ".index"):
             files.unlink(path + ending)
+    files.sync_directory(directory)  # what a loss of power brings back nobody would remove any more

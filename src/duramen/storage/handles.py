@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from contextlib import suppress
 
-from duramen.base.errors import LogDamaged
+from duramen.base.errors import LogDamaged, StorageFailed
 from duramen.base.ports import File, FileSystem
 from duramen.storage.segment import Segment
 
@@ -24,7 +24,10 @@ class Handles:
         self._open: OrderedDict[Segment, None] = OrderedDict()
 
     def open(self, segment: Segment) -> File | None:
-        """The segment's file; None where all of it is in memory. Raises LogDamaged where it is missing."""
+        """The segment's file; None where all of it is in memory.
+
+        Raises LogDamaged where it is missing, StorageFailed where it cannot be opened.
+        """
         if segment.file is not None:
             if segment in self._open:
                 self._open.move_to_end(segment)
@@ -35,10 +38,12 @@ class Handles:
             file = self._files.open(segment.path + ".log")
         except FileNotFoundError:
             raise LogDamaged(f"{segment.path}.log is missing") from None
+        except OSError as error:
+            raise StorageFailed(f"{segment.path}.log cannot be opened: {error.strerror or error}") from None
         try:
             index_file = self._files.open(segment.path + ".index")
-        except FileNotFoundError:
-            index_file = None
+        except OSError:
+            index_file = None  # it is made anew, or opened another time
         self.keep(segment, file, index_file)
         return file
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from duramen.base.ports import Buffer, File
 
-__all__ = ["is_full", "write_all"]
+__all__ = ["is_full", "is_passing", "write_all"]
 
 _JOIN_BELOW = 256 * 1024
 
@@ -41,3 +41,8 @@ def _rest(buffers: Sequence[Buffer], written: int) -> list[Buffer]:
 def is_full(error: OSError) -> bool:
     """Whether the error says that there is no space (or no quota) left."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_passing(error: OSError) -> bool:
+    """Whether the machine is short of something that others may give back: files that may be open, memory."""
+    return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)

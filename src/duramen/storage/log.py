@@ -100,6 +100,7 @@ class Log:
         "obsolete",
         "on_advance",
         "producers",
+        "reserved_offset",
         "saved",
         "segments",
         "start_offset",
@@ -127,6 +128,7 @@ class Log:
         self.cleaned_offset = 0  # below it compaction may have left gaps between offsets
         self.dirty_offset = 0  # where compaction has to look at keys next
         self.obsolete: list[tuple[int, int]] = []  # base offset and generation of files that nobody reads any more
+        self.reserved_offset = 0  # with durability=memory: offsets before it are not given again after a crash
         self.deleted = False
         self.failed = ""  # why this log takes no writes (durability=os after a failed sync)
         self.version = 0  # grows with every change of what `state` says
@@ -175,7 +177,7 @@ class Log:
         kept = [segment for segment in self.segments if not segment.volatile]
         start_offset, end_offset = self.start_offset, self.end_offset
         if not kept:
-            start_offset = end_offset
+            start_offset = end_offset = max(end_offset, self.reserved_offset)
         elif len(kept) < len(self.segments):
             end_offset = self.segments[len(kept)].base_offset
         return LogState(
@@ -212,6 +214,7 @@ class Log:
         if durability == self.durability:
             return
         self.durability = durability
+        self.reserved_offset = 0
         self.version += 1
         if self.active.size:
             self.roll()

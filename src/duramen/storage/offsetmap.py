@@ -4,6 +4,7 @@
 addressing with double hashing. Two keys of the same 128-bit hash would be taken for one; nobody has seen that happen.
 """
 
+import struct
 from array import array
 from hashlib import blake2b
 from typing import Final
@@ -12,6 +13,7 @@ __all__ = ["SLOT_BYTES", "OffsetMap"]
 
 SLOT_BYTES: Final = 24
 _FEWEST_SLOTS: Final = 11
+_HALVES: Final = struct.Struct("=QQ").unpack
 
 
 class OffsetMap:
@@ -34,24 +36,24 @@ class OffsetMap:
         """Whether there is no room for another key."""
         return self.count >= self.capacity
 
-    def put(self, key: bytes, offset: int) -> None:
-        """`offset` is the newest of `key`; ValueError where there is no room for it."""
+    def put(self, key: bytes, offset: int) -> bool:
+        """`offset` is the newest of `key`; False, and nothing changes, where there is no room for another key."""
         slot, high, low = self._find(key)
         if not self._offsets[slot]:
             if self.count >= self.capacity:
-                raise ValueError("the table is full")
+                return False
             self.count += 1
             self._high[slot], self._low[slot] = high, low
         self._offsets[slot] = offset + 1
         self.latest = offset
+        return True
 
     def newest(self, key: bytes) -> int:
         """The newest offset of `key`; -1 where it was never put."""
         return self._offsets[self._find(key)[0]] - 1
 
     def _find(self, key: bytes) -> tuple[int, int, int]:
-        digest = blake2b(key, digest_size=16).digest()
-        high, low = int.from_bytes(digest[:8]), int.from_bytes(digest[8:])
+        high, low = _HALVES(blake2b(key, digest_size=16).digest())
         slots, offsets, highs = self._slots, self._offsets, self._high
         slot = high % slots
         step = 0

@@ -398,7 +398,8 @@ class _Recovery:
             return
         if change.start_offset > log.end_offset:
             log.end_offset = log.synced_offset = change.start_offset  # what is lost in between had been let go
-        if change.start_offset == log.end_offset and log.active.size:
+        in_memory = log.active.volatile and log.active.base_offset < log.end_offset
+        if change.start_offset == log.end_offset and (log.active.size or in_memory):
             self._write()
             log.roll()
         self._drop(log, change.start_offset)

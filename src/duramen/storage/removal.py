@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from duramen.base.errors import DuramenError, StorageFailed
+from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
 from duramen.base.ports import FileSystem, Worker
 from duramen.storage.cutting import Cut, apply_cut, cut_files
 from duramen.storage.frames import FrameType
@@ -74,8 +74,31 @@ class Removal:
         if start > log.start_offset:
             self.move_start(log, start)
 
-    def move_start(self, log: Log, offset: int) -> None:
-        """Let go of everything before `offset`, which has all been copied."""
+    def delete_before(self, log: Log, offset: int, done: Done) -> None:
+        """Let go of everything before `offset`, which is not beyond the high watermark; `done` once that is durable."""
+        ends = [segment.base_offset for segment in log.segments[1:]] + [log.end_offset]
+        waits = any(
+            segment.copied < segment.size and not segment.volatile and end <= offset
+            for segment, end in zip(log.segments, ends, strict=True)
+        )
+
+        def copied(failure: OSError | None) -> None:
+            if failure is not None:
+                done(trouble("records cannot be deleted", failure))
+            else:
+                self.delete_before(log, offset, done)
+
+        if log.deleted:
+            self._worker.soon(partial(done, StreamNotFound("the stream was deleted meanwhile")))
+        elif waits:
+            self._upkeep.copy_all(copied)
+        elif offset > log.start_offset:
+            self.move_start(log, offset, done)
+        else:
+            self._worker.soon(partial(done, None))
+
+    def move_start(self, log: Log, offset: int, done: Done | None = None) -> None:
+        """Let go of everything before `offset`, which has all been copied; `done` once that is durable."""
         if offset == log.end_offset and log.active.size:
             log.roll()
         dropped = log.drop_before(offset)
@@ -85,6 +108,8 @@ class Removal:
             self._upkeep.copier.unsynced.pop(segment, None)
             self._handles.retire(segment)
         if not log.written:
+            if done is not None:
+                self._worker.soon(partial(done, None))
             return
         paths = [segment.path + ending for segment in dropped for ending in (".log", ".index")]
 
@@ -93,6 +118,8 @@ class Removal:
                 self._worker.submit("disk", partial(self._unlink, paths), lambda _: None)
 
         def durable(error: DuramenError | None) -> None:
+            if done is not None:
+                done(error)
             if error is not None or not paths:
                 return
             if log.durability == "os":

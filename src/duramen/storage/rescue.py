@@ -90,8 +90,6 @@ class Rescue:
 
     @staticmethod
     def _segment(log: Log, base: int, generation: int) -> Segment:
-        if generation:
-            log.cleaned_offset = base  # at least: compaction looks at what follows once more
         return Segment(f"{log.directory}/{segment_name(base, generation)}", base, generation)
 
     def read_on(self, log: Log) -> None:
@@ -160,6 +158,8 @@ class Rescue:
             if found.leader_epoch > log.takeovers.latest_epoch:
                 log.takeovers.add(Takeover(found.leader_epoch, _UNKNOWN_LEADER, found.base_offset))
             adopt(log, found, whole)
+        if segment.generation:
+            log.cleaned_offset = log.end_offset
         if segment.size < size:
             self._find(f"{path}: no sound batch from byte {segment.size} on; the bytes are kept and not served")
         return segment.size < size

@@ -23,7 +23,7 @@ from duramen.base.errors import (
 )
 from duramen.base.ids import LogId
 from duramen.base.metrics import Metrics
-from duramen.base.ports import Clock, FileSystem, Worker
+from duramen.base.ports import Buffer, Clock, FileSystem, Worker
 from duramen.codec.batch import Header, stamp
 from duramen.storage.checkpoint import write_checkpoint
 from duramen.storage.compacting import Compactor
@@ -31,13 +31,14 @@ from duramen.storage.directory import Directory
 from duramen.storage.flushing import Flusher
 from duramen.storage.frames import FrameType
 from duramen.storage.handles import Handles
-from duramen.storage.io import is_full
+from duramen.storage.io import is_full, is_passing
 from duramen.storage.log import NEVER, Log, LogConfig, LogKey
 from duramen.storage.notes import FRAME_ROOM, Notes
 from duramen.storage.reader import Blocked
 from duramen.storage.records import LogChange, encode_change, encode_created, encode_takeover
 from duramen.storage.recovery import Recovered, wal_salt
 from duramen.storage.removal import Removal
+from duramen.storage.reserving import give_back, is_reserved, reserve
 from duramen.storage.takeovers import Takeover
 from duramen.storage.upkeep import StoreLimits, Upkeep, segment_failed, trouble
 from duramen.storage.wal import Wal
@@ -52,6 +53,7 @@ AppendDone = Callable[[int, DuramenError | None], None]
 T = TypeVar("T")
 
 _MEMORY_SEGMENTS: Final = 8
+_KEPT_AS_BYTES: Final = 16 * 1024
 
 
 class _Append(NamedTuple):
@@ -143,6 +145,10 @@ class Store:
             log.set_durability(config.durability)
         return log
 
+    def when_failed(self, action: Callable[[DuramenError], None]) -> None:
+        """Have `action` called when writing ends until a restart."""
+        self._wal.on_failure = action
+
     def name_leaders(self, leader_of: Callable[[int], int]) -> None:
         """Enter the leaders' ids that a start from the segments alone could not find, by epoch."""
         for log in self._logs.values():
@@ -191,7 +197,9 @@ class Store:
                 self._copier.copy()
                 return False
             return self._wal_has_room(size + FRAME_ROOM)
-        return log.takeovers.latest_epoch >= append.epoch or self._wal_has_room(FRAME_ROOM)
+        introduced = log.takeovers.latest_epoch >= append.epoch
+        frameless = introduced and is_reserved(log, log.end_offset + append.head.records)
+        return frameless or self._wal_has_room(FRAME_ROOM)
 
     def _wal_has_room(self, size: int) -> bool:
         if self._wal.room(size):
@@ -245,8 +253,9 @@ class Store:
             self._introduce(log, epoch)
         self._roll_if_due(log, len(batch), head, next_offset)
         if log.durability == "sync":
-            until = self._wal.stage(FrameType.APPEND, log.id, batch)
-            log.active.append(batch, base_offset, next_offset, head.max_timestamp)
+            kept = _kept(batch)
+            until = self._wal.stage(FrameType.APPEND, log.id, kept)
+            log.active.append(kept, base_offset, next_offset, head.max_timestamp)
             self._copier.add(log, len(batch))
             self._advance(log, head, base_offset, next_offset)
             self._wal.wait(until, None if done is None else partial(_acknowledge, done, base_offset), log, next_offset)
@@ -261,7 +270,9 @@ class Store:
     def _append_unlogged(self, append: _Append, base_offset: int, next_offset: int) -> bool:
         log, batch, head, _, _ = append
         if log.durability == "memory":
-            log.active.append(batch, base_offset, next_offset, head.max_timestamp)
+            if not is_reserved(log, next_offset):
+                log.introduced = self._wal.stage(FrameType.CHECKPOINT_ENTRY, log.id, reserve(log, next_offset))
+            log.active.append(_kept(batch), base_offset, next_offset, head.max_timestamp)
             self._evict(log)
             return True
         try:
@@ -269,9 +280,14 @@ class Store:
         except OSError as error:
             if is_full(error):
                 self._refuse(append, StorageFull("the disk is full: nothing was written"))
+            elif is_passing(error):
+                self._refuse(append, StorageFull(f"nothing was written: {error.strerror}"))
             else:
                 log.failed = f"writing {log.active.path}.log failed ({error.strerror}); no writes until restart"
                 self._refuse(append, StorageFailed(log.failed))
+            return False
+        except DuramenError as error:
+            self._refuse(append, error)
             return False
         if log.config.flush_messages != NEVER or log.config.flush_ms != NEVER:
             self._flusher.appended(log, append.head.records)
@@ -448,6 +464,10 @@ class Store:
         """Compact the logs that are dirty enough, unless that is under way."""
         self.compactor.look(self.each_log)
 
+    def delete_before(self, log: Log, offset: int, done: Done) -> None:
+        """Let go of everything before `offset`, at most the high watermark; `done` once that is durable."""
+        self._removal.delete_before(log, offset, done)
+
     def move_start(self, log: Log, offset: int) -> None:
         """Let go of everything before `offset`, which has all been copied; files go once that is durable."""
         self._removal.move_start(log, offset)
@@ -504,12 +524,18 @@ class Store:
         if self._wal.failed is not None:
             self._worker.soon(partial(done, OSError(str(self._wal.failed))))
             return
+        give_back(self._logs.values())
         self._wal.wait(self._wal.end, lambda _: self._upkeep.checkpointer.request(done, clean=True))
         self._flush_soon()
 
 
 def _acknowledge(done: AppendDone, base_offset: int, error: DuramenError | None) -> None:
     done(base_offset if error is None else -1, error)
+
+
+def _kept(batch: bytearray | memoryview) -> Buffer:
+    """A batch as it waits in memory: bytes, which garbage collection does not walk as it does views of requests."""
+    return bytes(batch) if len(batch) <= _KEPT_AS_BYTES else batch
 
 
 def _deleted(log: Log) -> StreamNotFound:

@@ -8,6 +8,7 @@ lane. Whoever waits for a WAL position is told in the order of positions. Invari
 - a file is recycled only after `release` said that nothing in it is needed.
 """
 
+import errno
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
@@ -16,7 +17,7 @@ from duramen.base.errors import DuramenError, StorageFailed, StorageFull
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, File, FileSystem, Worker
 from duramen.storage.frames import FRAME_HEADER_BYTES, FrameType, encode, position
-from duramen.storage.io import is_full, write_all
+from duramen.storage.io import is_full, is_passing, write_all
 
 __all__ = ["FILE_PAYLOAD_BYTES", "WAL_DIRECTORY", "HeldFile", "Syncable", "Wal", "wal_path"]
 
@@ -108,6 +109,7 @@ class Wal:
         self.synced = 0
         self.failed: DuramenError | None = None
         self.full: DuramenError | None = None
+        self.on_failure: Callable[[DuramenError], None] = lambda _: None
 
         self._sync_seconds = metrics.histogram("duramen_wal_sync_seconds")
         self._write_bytes = metrics.histogram("duramen_wal_write_bytes")
@@ -268,6 +270,8 @@ class Wal:
         started = self._clock.seconds()
         for file in self._dirty:
             file.file.sync()
+            if not self._files.exists(wal_path(file.slot)):
+                raise OSError(errno.ENOENT, f"{wal_path(file.slot)} is gone: was the data directory moved or deleted?")
         return captured, self._clock.seconds() - started
 
     def _sync_done(self, result: tuple[int, float] | BaseException) -> None:
@@ -300,6 +304,7 @@ class Wal:
     def _fail(self, message: str) -> None:
         self.failed = StorageFailed(f"{message}: this node takes no writes until it is restarted")
         self._failed_gauge.value = 1
+        self.on_failure(self.failed)
         self._staged.clear()
         self._release_waiting(self.failed)
         self._on_room()
@@ -384,6 +389,8 @@ class Wal:
             self.full = None
         elif isinstance(result, OSError) and is_full(result):
             self.full = StorageFull("the disk is full: the write-ahead log cannot grow")
+        elif isinstance(result, OSError) and is_passing(result):
+            self.full = StorageFull(f"the write-ahead log cannot grow: {result.strerror}")
         else:
             self._fail(f"making a file of the write-ahead log failed ({result})")
             return

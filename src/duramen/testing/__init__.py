@@ -19,7 +19,8 @@ def broker(settings: Mapping[str, object] | None = None, *, nats: bool = False) 
     """A real broker, for a `with` or `async with` block: on free ports, with its data in a temporary directory.
 
     `settings` by their dotted names; with `nats`, a NATS server too. Nothing of the environment is read. Raises
-    SettingInvalid, or ServerUnreachable with the end of its log, where it does not start.
+    SettingInvalid, or ServerUnreachable with the end of its log, where it does not start, and DependencyMissing on
+    Windows.
 
     >>> with duramen.testing.broker({"auto.create.topics.enable": False}) as broker:
     ...     broker.create_stream("flights", partitions=3)

@@ -5,13 +5,14 @@ What takes long to import is imported when it is used: the broker is ready soone
 
 import asyncio
 import contextlib
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from duramen.base.errors import RequestInvalid, ServerUnreachable, StreamExists
+from duramen.base.errors import DependencyMissing, RequestInvalid, ServerUnreachable, StreamExists
 from duramen.testing.faults import BrokerFaults
 from duramen.testing.process import ChildProcess
 
@@ -54,6 +55,8 @@ class Broker:
     # -- running ------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        if sys.platform == "win32":
+            raise DependencyMissing("a broker needs Linux or macOS: on Windows run your tests in WSL (wsl --install)")
         with ExitStack() as stack:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="duramen-")))
             self._log_path = directory / "broker.log"

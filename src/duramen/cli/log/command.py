@@ -10,6 +10,7 @@ __all__ = ["command"]
 
 _COMMANDS: Final[Mapping[str, str]] = {
     "dump": "duramen.cli.log.dump",
+    "stats": "duramen.cli.log.stats",
     "salvage": "duramen.cli.log.salvage",
     "truncate": "duramen.cli.log.truncate",
 }

@@ -137,6 +137,14 @@ _REQUEST_TABLES: Final = {
         topic_names []string 0-5
         timeout_ms int32
     """,
+    ApiKey.DELETE_RECORDS: """
+        topics []
+          name string
+          partitions []
+            partition_index int32
+            offset int64
+        timeout_ms int32
+    """,
     ApiKey.INIT_PRODUCER_ID: """
         transactional_id string?
         transaction_timeout_ms int32
@@ -374,6 +382,15 @@ _RESPONSE_TABLES: Final = {
           topic_id uuid 6+
           error_code int16
           error_message string? 5+
+    """,
+    ApiKey.DELETE_RECORDS: """
+        throttle_time_ms int32
+        topics []
+          name string
+          partitions []
+            partition_index int32
+            low_watermark int64
+            error_code int16
     """,
     ApiKey.INIT_PRODUCER_ID: """
         throttle_time_ms int32

@@ -27,6 +27,7 @@ class ApiKey(IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
@@ -67,6 +68,7 @@ APIS: Mapping[int, Api] = MappingProxyType(
             Api(ApiKey.API_VERSIONS, 0, 4, 3),
             Api(ApiKey.CREATE_TOPICS, 2, 7, 5),
             Api(ApiKey.DELETE_TOPICS, 1, 6, 4),
+            Api(ApiKey.DELETE_RECORDS, 0, 2, 2),
             Api(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
             Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
             Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),

@@ -33,6 +33,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.BodyTooLarge: 413,
     errors.BodyTypeUnsupported: 415,
     errors.CoordinatorLoading: 503,
+    errors.DeletionRefused: 409,
     errors.GroupNotEmpty: 409,
     errors.GroupNotFound: 404,
     errors.HostRefused: 421,

@@ -14,6 +14,9 @@ __all__ = [
     "AssignedPartition",
     "ConfigInfo",
     "ConfigList",
+    "Deleted",
+    "DeletionWish",
+    "Deletions",
     "GapInfo",
     "GroupInfo",
     "GroupList",
@@ -363,6 +366,29 @@ class OffsetsWish(msgspec.Struct, forbid_unknown_fields=True):
     streams: Annotated[list[str], Meta(min_length=1)] | None = None
     partition: Annotated[int, Meta(ge=0)] | None = None
     dry_run: bool = False
+
+
+class DeletionWish(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST /v1/streams/NAME/records/delete` takes: the records before the offset `before` go.
+
+    `before` absent: all that consumers can read. `partition` absent: in each partition.
+    """
+
+    before: Annotated[int, Meta(ge=0)] | None = None
+    partition: Annotated[int, Meta(ge=0)] | None = None
+
+
+class Deleted(msgspec.Struct):
+    """The first offset that a partition still holds."""
+
+    partition: int
+    start_offset: int
+
+
+class Deletions(msgspec.Struct):
+    """What is left of the partitions that records were deleted of."""
+
+    partitions: list[Deleted]
 
 
 class OffsetMove(msgspec.Struct):

@@ -16,7 +16,7 @@ from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.header import encode_response
 from duramen.codec.kafka.messages import RESPONSES
 from duramen.codec.kafka.versions import APIS, ApiKey
-from duramen.doors.kafka import configs, fetch, groups, metadata, offsets, produce, topics
+from duramen.doors.kafka import configs, deleting, fetch, groups, metadata, offsets, produce, topics
 from duramen.doors.kafka.connection import KafkaConnection
 from duramen.doors.kafka.context import Context, Handler
 from duramen.doors.kafka.exchange import Exchange
@@ -57,6 +57,7 @@ _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.DELETE_GROUPS: groups.handle_delete_groups,
     ApiKey.CREATE_TOPICS: topics.handle_create_topics,
     ApiKey.DELETE_TOPICS: topics.handle_delete_topics,
+    ApiKey.DELETE_RECORDS: deleting.handle_delete_records,
     ApiKey.CREATE_PARTITIONS: topics.handle_create_partitions,
     ApiKey.INIT_PRODUCER_ID: produce.handle_init_producer_id,
     ApiKey.DESCRIBE_CONFIGS: configs.handle_describe_configs,

@@ -15,6 +15,7 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.ConfigInvalid: ErrorCode.INVALID_CONFIG,
     errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    errors.DeletionRefused: ErrorCode.POLICY_VIOLATION,
     errors.FencedInstance: ErrorCode.FENCED_INSTANCE_ID,
     errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
     errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,

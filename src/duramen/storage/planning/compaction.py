@@ -3,7 +3,7 @@
 The rules are Kafka's (LogCleaner, KIP-58, KIP-354, KIP-534): https://kafka.apache.org/documentation/#compaction
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header
@@ -229,7 +229,7 @@ class Cleaner:
             return Verdict(gone=False, kept=list(records), delete_horizon_ms=self._new_horizon(head, wanted=ended))
         if self._transactions.discards(head):
             return Verdict(not stays, [])
-        kept = [span for span in records if self._keeps(head, span, expired=expired)]
+        kept = list(self._kept(head, records, expired=expired))
         seen = head.next_offset - 1 <= self._newest.latest
         wanted = seen and any(span.tombstone for span in kept)
         return Verdict(not kept and not stays, kept, self._new_horizon(head, wanted=wanted))
@@ -237,10 +237,11 @@ class Cleaner:
     def _new_horizon(self, head: Header, *, wanted: bool) -> int:
         return self._horizon_ms if wanted and head.delete_horizon_ms < 0 else -1
 
-    def _keeps(self, head: Header, span: Span, *, expired: bool) -> bool:
-        offset = head.base_offset + span.offset_delta
-        if offset > self._newest.latest:
-            return True
-        if span.key is None:
-            return False  # nobody can ask for it by key; appends without one are refused
-        return offset >= self._newest.newest(span.key) and not (span.tombstone and expired)
+    def _kept(self, head: Header, records: Sequence[Span], *, expired: bool) -> Iterator[Span]:
+        newest, latest = self._newest.newest, self._newest.latest - head.base_offset
+        for span in records:
+            _, _, delta, _, key, tombstone = span
+            # Without a key nobody can ask for it by key; appends without one are refused.
+            gone = key is None or (tombstone and expired) or head.base_offset + delta < newest(key)
+            if delta > latest or not gone:
+                yield span

@@ -5,10 +5,10 @@ are entered in its order, after those of the segments.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["History", "Run"]
+__all__ = ["Gaps", "History", "Run"]
 
 
 class Run(NamedTuple):
@@ -89,3 +89,29 @@ class History:
             else:
                 del self._runs[-1]
         return end_offset
+
+
+class Gaps:
+    """Which offsets are lost, told of those that are there in their order. `lost` are ranges by first and last offset.
+
+    A gap that ends at or below `cleaned_offset` is one of compaction's, unless a range of `suspect` touches it.
+    """
+
+    def __init__(self, start_offset: int, cleaned_offset: int = 0, suspect: Sequence[tuple[int, int]] = ()) -> None:
+        self.next_offset = start_offset
+        self.lost: list[tuple[int, int]] = []
+        self._cleaned = cleaned_offset
+        self._suspect = suspect
+
+    def reach(self, offset: int) -> None:
+        """Nothing is there up to `offset`."""
+        first, last = self.next_offset, offset - 1
+        if first <= last:
+            if offset > self._cleaned or any(low <= last and first <= high for low, high in self._suspect):
+                self.lost.append((first, last))
+            self.next_offset = offset
+
+    def add(self, base_offset: int, next_offset: int) -> None:
+        """A batch is there."""
+        self.reach(base_offset)
+        self.next_offset = next_offset

@@ -17,6 +17,7 @@ from duramen.storage.checkpoint import Checkpoint, write_checkpoint
 from duramen.storage.copier import plan_writes, take_over, write_segment
 from duramen.storage.handles import Handles
 from duramen.storage.log import Log, LogConfig, LogKey
+from duramen.storage.planning.salvage import Gaps
 from duramen.storage.segment import Segment, segment_name
 from duramen.storage.syncing import plan_sync, sync_segments, synced, write_index
 from duramen.storage.takeovers import Takeover
@@ -97,13 +98,14 @@ class _LogWriting:
         self._log.start_offset = self._log.end_offset = self._log.synced_offset = plan.start_offset
         self._bases = list(plan.bases)[::-1]
         self._takeovers = sorted(plan.takeovers)[::-1]
+        self._gaps = Gaps(plan.start_offset, plan.cleaned_offset, plan.suspect)
         self._batches = self._size = self._waiting = 0
         self._largest_producer_id = -1
 
     def take(self, found: Header, whole: memoryview) -> None:
         """The next batch."""
         log = self._log
-        self._lose_until(found.base_offset)
+        self._reach(found.base_offset)
         if not self._batches:
             self._begin_segment(found.base_offset)
         begins = False
@@ -115,6 +117,7 @@ class _LogWriting:
         self._introduce(found.leader_epoch, found.base_offset)
         log.active.append(bytes(whole), found.base_offset, found.next_offset, found.max_timestamp)
         log.end_offset = log.synced_offset = found.next_offset
+        self._gaps.add(found.base_offset, found.next_offset)
         if found.producer_id >= 0:
             log.producers.add(found, found.base_offset, found.max_timestamp)
             self._largest_producer_id = max(self._largest_producer_id, found.producer_id)
@@ -130,15 +133,9 @@ class _LogWriting:
         path = f"{self._log.directory}/{segment_name(base, generation)}"
         self._log.segments[-1] = Segment(path, base, generation)
 
-    def _lose_until(self, offset: int) -> None:
-        log = self._log
-        gap = (log.end_offset, offset - 1)
-        if offset > log.end_offset:
-            if offset > self._plan.cleaned_offset or any(
-                low <= gap[1] and gap[0] <= high for low, high in self._plan.suspect
-            ):
-                log.damage.append(gap)
-            log.end_offset = log.synced_offset = offset
+    def _reach(self, offset: int) -> None:
+        self._gaps.reach(offset)
+        self._log.end_offset = self._log.synced_offset = max(offset, self._log.end_offset)
 
     def _introduce(self, epoch: int, offset: int) -> None:
         """Enter the leaderships up to that of the batch at `offset`."""
@@ -160,12 +157,12 @@ class _LogWriting:
         """Write the rest and have all of it on the disk."""
         log, plan = self._log, self._plan
         if log.end_offset < plan.end_offset:
-            self._lose_until(plan.end_offset)
+            self._reach(plan.end_offset)
             if log.active.size:
                 log.roll()
         if not self._batches:
             self._begin_segment(plan.end_offset)
-        lost = list(log.damage)
+        log.damage = self._gaps.lost
         if self._takeovers:
             self._introduce(self._takeovers[0].epoch, log.end_offset)
         log.takeovers.cut(log.end_offset + 1)
@@ -179,4 +176,4 @@ class _LogWriting:
             raise failures[0][1]
         for sync in syncs:
             synced(sync)
-        return NewLog(log, self._batches, self._size, lost, self._largest_producer_id)
+        return NewLog(log, self._batches, self._size, list(log.damage), self._largest_producer_id)

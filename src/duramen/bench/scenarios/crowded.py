@@ -1,0 +1,82 @@
+"""Small batches to a thousand logs at the same time: beside `os`, and how often each byte goes to the disk."""
+
+import time
+from pathlib import Path
+from typing import Final
+
+from duramen.bench.contenders import Contender
+from duramen.bench.flight import Flight, fly
+from duramen.bench.ours import Ours
+from duramen.bench.sizes import size_name
+from duramen.bench.system import written_bytes
+from duramen.bench.targets import Outcome, Rounds, at_least, at_most
+from duramen.bench.worker import Worker
+from duramen.codec.batch import NewRecord, encode
+
+__all__ = ["measure", "steps"]
+
+_LOGS: Final = 1000
+_A_REQUEST: Final = 100
+_SIZES: Final = (256, 1024)
+_LOAD_S: Final = 10.0
+_SETTLE_S: Final = 3.0  # what waits in memory is copied into segments after one
+_WARM_BYTES: Final = 600_000_000
+_WARM_BATCH_BYTES: Final = 256 * 1024
+_WANTED: Final = 0.7
+_AMPLIFICATION: Final = 3.0
+_SYNC, _OS = "duramen sync", "duramen os"
+
+
+def steps(rounds: int) -> int:
+    """How many jobs there are."""
+    return 1 + 2 * rounds * len(_SIZES)
+
+
+def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
+    """Both durabilities in turns; `scale` makes it shorter."""
+    outcomes = []
+    with Ours(directory / "crowded", nats=False) as ours:
+        streams = [ours.stream(durability, durability, "kafka", _LOGS) for durability in ("sync", "os")]
+        _warm(worker, ours, scale)
+        for size in _SIZES:
+            rates, written = Rounds(), Rounds()
+            for number in range(rounds):
+                for stream in reversed(streams) if number % 2 else streams:
+                    _round(ours.process.pid, worker, stream, size, scale, rates, written)
+            outcomes += _outcomes(size, rates, written)
+        ours.process.kill()  # stopping in order would sync all of it, to be thrown away
+    return outcomes
+
+
+def _warm(worker: Worker, ours: Ours, scale: float) -> None:
+    """Have the write-ahead log's files made: they are written with zeros once, and then used again and again."""
+    messages = max(1, int(_WARM_BYTES * min(1.0, scale)) // _WARM_BATCH_BYTES)
+    stream = ours.stream("warm", "sync", "kafka")
+    worker.run("warming up", fly, stream, _WARM_BATCH_BYTES, in_flight=8, warm_s=0.0, messages=messages)
+
+
+def _outcomes(size: int, rates: Rounds, written: Rounds) -> list[Outcome]:
+    name = f"batches of {size_name(size)} to {_LOGS:,} logs"
+    absolute = f"{rates.medians[_SYNC]:,.0f} batches/s, os {rates.medians[_OS]:,.0f}"
+    figures = f"os {written.medians[_OS]:.2f}"
+    return [
+        at_least(name, rates.ratio(_SYNC, _OS), _WANTED, _OS, absolute),
+        at_most(f"{name}: bytes to disk", written.medians[_SYNC], _AMPLIFICATION, "x", figures, "the batches' own"),
+    ]
+
+
+def _round(
+    pid: int, worker: Worker, contender: Contender, size: int, scale: float, rates: Rounds, written: Rounds
+) -> None:
+    partitions = [range(first, first + _A_REQUEST) for first in range(0, _LOGS, _A_REQUEST)]
+    before = written_bytes(pid)
+    # Nothing of it is warming up: every batch that was acknowledged has been written and counts.
+    found: Flight = worker.run(
+        f"{size_name(size)} to {_LOGS:,} logs, {contender.name}", fly, contender, size,
+        connections=len(partitions), partitions=partitions, warm_s=0.0, duration_s=_LOAD_S * scale,
+    )  # fmt: skip
+    time.sleep(_SETTLE_S * min(1.0, scale))
+    batches = found.requests * _A_REQUEST
+    batch_bytes = len(encode([NewRecord(0, None, bytes(size))]))
+    rates.add(contender.name, batches / found.seconds)
+    written.add(contender.name, (written_bytes(pid) - before) / (batches * batch_bytes))

@@ -1,0 +1,105 @@
+"""A node whose disk syncs slowly: `python -m duramen.bench.slow_node MS serve --data-dir DIRECTORY`.
+
+What a slow disk would do, measured on a machine that has a fast one. Every sync of a file or a directory takes so many
+milliseconds longer; nothing else does. Settings come from the environment, as those of `duramen serve` may.
+"""
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from duramen.base.catalogue import BROKER
+from duramen.base.ports import Buffer, File, FileSystem, Lock
+from duramen.base.settings import Settings
+from duramen.node.run import run
+
+__all__ = ["SlowFiles", "program"]
+
+
+class _SlowFile:
+    """A file of a slow disk."""
+
+    def __init__(self, file: File, delay_s: float) -> None:
+        self._file = file
+        self._delay_s = delay_s
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        return self._file.write(buffers, position)
+
+    def read_cached(self, position: int, size: int) -> Buffer | None:
+        return self._file.read_cached(position, size)
+
+    def read(self, position: int, size: int) -> Buffer:
+        return self._file.read(position, size)
+
+    def forget(self, position: int, size: int) -> None:
+        self._file.forget(position, size)
+
+    def sync(self) -> None:
+        self._file.sync()
+        time.sleep(self._delay_s)
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+
+    def allocate(self, size: int) -> None:
+        self._file.allocate(size)
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class SlowFiles:
+    """The FileSystem port over another; each sync takes `delay_s` seconds longer."""
+
+    def __init__(self, files: FileSystem, delay_s: float) -> None:
+        self._files = files
+        self._delay_s = delay_s
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        return _SlowFile(self._files.open(path, create=create, read_only=read_only), self._delay_s)
+
+    def exists(self, path: str) -> bool:
+        return self._files.exists(path)
+
+    def names(self, path: str) -> list[str]:
+        return self._files.names(path)
+
+    def make_directory(self, path: str) -> None:
+        self._files.make_directory(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._files.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        self._files.unlink(path)
+
+    def remove_directory(self, path: str) -> None:
+        self._files.remove_directory(path)
+
+    def sync_directory(self, path: str) -> None:
+        self._files.sync_directory(path)
+        time.sleep(self._delay_s)
+
+    def lock(self, path: str) -> Lock | None:
+        return self._files.lock(path)
+
+
+def program(delay_ms: float) -> list[str]:
+    """What Python has to run for such a node."""
+    return ["-m", "duramen.bench.slow_node", str(delay_ms)]
+
+
+def _main(delay_ms: float, data_dir: str) -> int:
+    gc.disable()  # as `duramen serve` does
+    settings = Settings(BROKER, options={"data.dir": data_dir}, environment=os.environ)
+    return run(settings, print, through=lambda files: SlowFiles(files, delay_ms / 1000))
+
+
+if __name__ == "__main__":
+    sys.exit(_main(float(sys.argv[1]), sys.argv[-1]))

@@ -1,0 +1,56 @@
+"""What the commands of `duramen bench` about the storage do: many logs, large ones, slow disks, cold reads, pauses."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from duramen.bench.commands import console_for, show
+from duramen.bench.documents import targets_document, write_document
+from duramen.bench.scenarios import cold_reads, crowded, pauses, slow_disk, starting
+from duramen.bench.tables import targets_table
+from duramen.bench.targets import Outcome
+from duramen.bench.worker import Worker
+
+__all__ = ["measure_pauses", "measure_storage"]
+
+_SCENARIOS: Final[Mapping[str, ModuleType]] = {
+    "starting": starting, "crowded": crowded, "slow-disk": slow_disk, "cold-reads": cold_reads,
+}  # fmt: skip
+
+
+def measure_storage(name: str, output: Path, *, rounds: int, scale: float, as_json: bool = False) -> None:
+    """Run the scenario of that name; prints a table, or JSON, writes NAME.json."""
+    scenario = _SCENARIOS[name]
+    measure = partial(scenario.measure, rounds=rounds, scale=scale)
+    settings = {"rounds": rounds, "scale": scale}
+    _run(name, output, measure, scenario.steps(rounds), settings, as_json=as_json)
+
+
+def measure_pauses(output: Path, *, duration_s: float, as_json: bool = False) -> None:
+    """Measure pauses under load; prints a table, or JSON, writes pauses.json."""
+    measure = partial(pauses.measure, duration_s=duration_s)
+    _run("pauses", output, measure, pauses.steps(), {"duration_s": duration_s}, as_json=as_json)
+
+
+def _run(
+    name: str,
+    output: Path,
+    measure: Callable[[Path, Worker], list[Outcome]],
+    steps: int,
+    settings: Mapping[str, object],
+    *,
+    as_json: bool,
+) -> None:
+    console = console_for(as_json=as_json)
+    # Beside the results: the disk that is to be measured is the one that was named.
+    with (
+        Worker(console, steps) as worker,
+        tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory,
+    ):
+        outcomes = measure(Path(directory).absolute(), worker)
+    document = output / f"{name}.json"
+    write_document(document, {"settings": settings, "targets": targets_document(outcomes)})
+    show(console, targets_table(outcomes), document, as_json=as_json)

@@ -1,0 +1,72 @@
+"""What the system says of a node: its memory, its open files, what it wrote, what of its files is in memory. Linux."""
+
+import ctypes
+import mmap
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from duramen.base.units import MIB
+
+__all__ = ["Use", "cached_bytes", "drop_cached", "use", "written_bytes"]
+
+
+class Use(NamedTuple):
+    """Resident memory in MiB, and open descriptors."""
+
+    resident_mib: float
+    descriptors: int
+
+
+def use(pid: int) -> Use:
+    """What the process holds now."""
+    return Use(psutil.Process(pid).memory_info().rss / MIB, len(list(Path(f"/proc/{pid}/fd").iterdir())))
+
+
+def written_bytes(pid: int) -> int:
+    """Bytes that the process has had written to disks, or will have: whole pages (proc(5), io)."""
+    for line in Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines():
+        name, _, value = line.partition(": ")
+        if name == "write_bytes":
+            return int(value)
+    return 0
+
+
+def drop_cached(path: Path) -> None:
+    """Have the page cache forget a file, whose bytes are made to lie on the disk first."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(file)
+
+
+def cached_bytes(path: Path) -> int:
+    """How much of a file is in the page cache (mincore(2))."""
+    size = path.stat().st_size
+    if not size:
+        return 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (
+        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_longlong,
+    )  # fmt: skip
+    libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
+    file = os.open(path, os.O_RDONLY)
+    try:
+        place = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file, 0)
+    finally:
+        os.close(file)
+    if place in (None, ctypes.c_void_p(-1).value):
+        raise OSError(ctypes.get_errno(), "mmap failed")
+    try:
+        pages = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
+        if libc.mincore(place, size, pages) != 0:
+            raise OSError(ctypes.get_errno(), "mincore failed")
+    finally:
+        libc.munmap(place, size)
+    return sum(page & 1 for page in pages.raw) * mmap.PAGESIZE
