@@ -6,6 +6,7 @@ from uuid import UUID
 from duramen.broker.broker import Broker
 from duramen.broker.streams import Stream
 from duramen.groups.records import OffsetKey
+from duramen.sim.compacted import CompactedHistory
 from duramen.sim.history import End, History, LogFacts
 from duramen.sim.trace import BrokenPromise
 from duramen.storage.log import Log, LogKey
@@ -21,12 +22,12 @@ def facts(log: Log) -> LogFacts:
 class StreamModel:
     """A stream that was asked for. `state` says how far its creation or deletion has come."""
 
-    def __init__(self, name: str, partitions: int, boot: int) -> None:
+    def __init__(self, name: str, partitions: int, boot: int, *, compacted: bool = False) -> None:
         self.name = name
         self.partitions = partitions
         self.state = "creating"  # creating, there, deleting, deleted
         self.id: UUID | None = None
-        self.histories = [History(name, index, boot) for index in range(partitions)]
+        self.histories = [(CompactedHistory if compacted else History)(name, at, boot) for at in range(partitions)]
 
 
 class CommittedModel:
@@ -144,6 +145,7 @@ class Checker:
             log.id: history
             for history, log in self._logs(broker)
             if log.durability == log.config.durability == "sync"
+            and not isinstance(history, CompactedHistory)
             and not (history.in_memory or history.spoiled or history.cutting or history.cut_to is not None)
         }
 

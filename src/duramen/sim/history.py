@@ -151,14 +151,15 @@ class History:
             return offset
         for position, found in batches(data):
             end = position + found.size
-            if expected < 0 and not found.base_offset <= offset < found.next_offset:
+            begins = expected < 0
+            if found.next_offset <= offset or (not begins and found.base_offset < expected):
                 raise self._broken(f"a read of {offset} got offsets {found.base_offset} to {found.next_offset - 1}")
-            if expected >= 0 and found.base_offset != self.behind_damage(expected, found.base_offset):
-                raise self._broken(f"offset {found.base_offset} follows {expected - 1}")
+            if found.base_offset > (offset if begins else expected):
+                self._check_gap(offset if begins else expected, found.base_offset, begins=begins)
             if found.leader_epoch < epoch:
                 raise self._broken(f"epoch {found.leader_epoch} at offset {found.base_offset} follows {epoch}")
             expected, epoch = found.next_offset, found.leader_epoch
-            self._see(data[position + IDENTITY_START : end], found.base_offset, found.leader_epoch)
+            self._see_batch(data[position:end], found.base_offset, found.next_offset, found.leader_epoch)
         if end != len(data) or expected < 0:
             raise self._broken(f"a read of {offset} got {len(data)} bytes, {end} of them whole batches")
         return expected
@@ -174,10 +175,18 @@ class History:
                 offset = end
         return min(offset, until)
 
-    def _see(self, body: bytes, base_offset: int, epoch: int) -> None:
-        sent = self._by_body.get(body)
-        if sent is None:
+    def _check_gap(self, first: int, end: int, *, begins: bool) -> None:
+        """A reader got nothing from `first` up to `end`; `begins` where he had asked for `first`."""
+        if begins or self.behind_damage(first, end) != end:
+            raise self._broken(f"offset {end} follows {first - 1}")
+
+    def _see_batch(self, batch: bytes, base_offset: int, next_offset: int, epoch: int) -> None:
+        sent = self._by_body.get(batch[IDENTITY_START:])
+        if sent is None or next_offset - base_offset != sent.records:
             raise self._broken(f"the bytes at offset {base_offset} were never sent to it")
+        self._see(sent, base_offset, epoch)
+
+    def _see(self, sent: Sent, base_offset: int, epoch: int) -> None:
         self._place(sent, base_offset)
         if sent.epoch not in (-1, epoch):
             raise self._broken(f"batch {sent.number} had the epoch {sent.epoch} and has {epoch} now")

@@ -22,6 +22,7 @@ from duramen.broker.partition import Partition
 from duramen.controller.decisions import Definition
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.sim.checker import Checker, CommittedModel, StreamModel, facts
+from duramen.sim.compacted import CompactedHistory
 from duramen.sim.faults import FaultPlan
 from duramen.sim.history import History, Sent
 from duramen.sim.producing import REMEMBERED, Producer, new_batch
@@ -371,7 +372,10 @@ class Workload:
         free = [name for name in _STREAMS if name not in self._checker.streams]
         if not free:
             return
-        model = StreamModel(self._chance.choice(free), self._chance.choice((1, 1, 2)), self._checker.boot)
+        compacted = self._chance.random() < 0.3
+        model = StreamModel(
+            self._chance.choice(free), self._chance.choice((1, 1, 2)), self._checker.boot, compacted=compacted
+        )
         self._checker.streams[model.name] = model
         chance = self._chance
         config = {
@@ -384,6 +388,8 @@ class Workload:
             "memory.max.bytes": str(64 << 10),
             "flush.messages": str(chance.choice((1, 7, 1000))),
             "flush.ms": str(chance.choice((5, 100_000))),
+            "cleanup.policy": "compact" if compacted else "delete",
+            "min.cleanable.dirty.ratio": str(chance.choice((0, 0.5))),
         }
         self._trace("stream %s is made, %s", model.name, config["durability"])
         self._broker.create_stream(
@@ -463,6 +469,8 @@ class Workload:
         history, partition = self._any()
         if history is None or partition is None or history.cutting or history.reading or history.damaged:
             return
+        if isinstance(history, CompactedHistory):
+            return  # nothing is compacted because of what may be cut off still
         log = partition.log
         end_offset = history.some_offset(self._chance, log.start_offset)
         if log.durability != "sync" or log.config.durability != "sync" or end_offset is None:

@@ -54,6 +54,7 @@ _SETTINGS: Final = Settings(
         "group.initial.rebalance.delay.ms": 0,
         "offsets.topic.num.partitions": 2,
         "log.retention.check.interval.ms": 250,
+        "log.cleaner.backoff.ms": 100,
     },
 )
 _ENDS: Final = 12  # of processes, in a run
