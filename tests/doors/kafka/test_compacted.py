@@ -1,7 +1,7 @@
 """A compacted topic, read by unmodified clients: offsets are missing, batches are empty, nobody gets stuck."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -144,3 +144,30 @@ def test_a_record_without_a_key_is_refused(compacted: NodeProcess) -> None:
     producer.flush(30)
     assert errors[0] is not None
     assert errors[0].code() == KafkaError.INVALID_RECORD
+
+
+def test_kills_in_the_middle_of_compaction_lose_no_key(new_node: Callable[..., NodeProcess]) -> None:
+    node = new_node(
+        {
+            **_SETTINGS,
+            "log.cleaner.io.max.bytes.per.second": 200_000,
+            "wal.file.bytes": 1 << 20,
+            "wal.max.bytes": 8 << 20,
+        }
+    ).start()
+    admin = AdminClient({"bootstrap.servers": node.kafka})
+    config = _CONFIG | {"segment.bytes": "100000"}
+    admin.create_topics([NewTopic("keyed", 1, 1, config=config)])["keyed"].result(30)
+    acknowledged: dict[bytes | None, bytes | None] = {}
+    for generation in range(3):
+        for first in range(0, 3000, 500):
+            records = [
+                Record(b"%d-%d" % (generation, at) * 100, b"key-%d" % (at % 50)) for at in range(first, first + 500)
+            ]
+            CONFLUENT.produce(node.kafka, "keyed", records)
+            acknowledged |= {record.key: record.value for record in records}
+        until(lambda: metric(node, "duramen_compaction_running") == 1)
+        node.kill()
+        node.start()
+        found = {key: value for _, key, value, _ in _read_to_end(node, 0)}
+        assert found == acknowledged
