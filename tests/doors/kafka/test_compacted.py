@@ -1,7 +1,9 @@
 """A compacted topic, read by unmodified clients: offsets are missing, batches are empty, nobody gets stuck."""
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.clients import CONFLUENT, Library, Record, metric, until
 from tests.untyped import untyped
 
+import duramen
 from duramen.client.connection import Connection
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
@@ -171,3 +174,23 @@ def test_kills_in_the_middle_of_compaction_lose_no_key(new_node: Callable[..., N
         node.start()
         found = {key: value for _, key, value, _ in _read_to_end(node, 0)}
         assert found == acknowledged
+
+
+def test_the_python_client_and_http_read_the_same(compacted: NodeProcess) -> None:
+    kept = [(offset, key, value) for offset, key, value, _ in _read_to_end(compacted, 0)]
+    with duramen.connect(f"http://{compacted.http}") as client:
+        read = [(record.offset, record.key, record.value) for batch in client.consume("keyed") for record in batch]
+    assert read == kept
+    found: list[tuple[Any, ...]] = []
+    offset = 0
+    while offset < _COUNT:
+        connection = HTTPConnection(compacted.http, timeout=30)
+        connection.request("GET", f"/v1/streams/keyed/records?partition=0&offset={offset}&limit=7")
+        page = json.loads(connection.getresponse().read())
+        connection.close()
+        for one in page["records"]:
+            value = one["value"]
+            found.append((one["offset"], one["key"].encode(), None if value is None else value.encode()))
+        assert page["next"] > offset
+        offset = page["next"]
+    assert found == kept
