@@ -1,6 +1,6 @@
 """What must be true of a node: its streams with the history of each log, and the offsets that groups have stored."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from uuid import UUID
 
 from duramen.broker.broker import Broker
@@ -9,7 +9,7 @@ from duramen.groups.records import OffsetKey
 from duramen.sim.compacted import CompactedHistory
 from duramen.sim.history import End, History, LogFacts
 from duramen.sim.trace import BrokenPromise
-from duramen.storage.log import Log
+from duramen.storage.log import Log, LogKey
 
 __all__ = ["Checker", "CommittedModel", "StreamModel", "facts"]
 
@@ -68,15 +68,15 @@ class Checker:
         self.epoch = -1
         self.boot = 0
 
-    def started(self, broker: Broker, end: End) -> None:
-        """A node has started on what an end like that has left. Raises BrokenPromise."""
+    def started(self, broker: Broker, end: End, found: Mapping[LogKey, LogFacts]) -> None:
+        """A node has started on what an end like that has left; `found` are its logs. Raises BrokenPromise."""
         epoch = broker.store.node_epoch
         if epoch <= self.epoch:
             raise BrokenPromise(f"the node's epoch was {self.epoch}; it is {epoch} after a restart")
         self.epoch = epoch
         self.boot += 1
         for model in list(self.streams.values()):
-            self._stream_started(broker, model, end)
+            self._stream_started(broker, model, end, found)
         for name in broker.streams.by_name:
             if name not in self.streams and not name.startswith("__"):
                 raise BrokenPromise(f"the stream {name} is there, and nobody has made it or it was deleted")
@@ -85,7 +85,9 @@ class Checker:
             committed.restarted()
             committed.known = {self._committed_found(broker, key, committed)}
 
-    def _stream_started(self, broker: Broker, model: StreamModel, end: End) -> None:
+    def _stream_started(
+        self, broker: Broker, model: StreamModel, end: End, found: Mapping[LogKey, LogFacts]
+    ) -> None:  # fmt: skip
         stream = broker.streams.find(model.name)
         if stream is None or (model.id is not None and stream.id != model.id):
             if model.state not in ("creating", "deleting"):
@@ -97,7 +99,8 @@ class Checker:
                 history.deleting = False
         model.state, model.id = "there", stream.id
         for history in model.histories:
-            history.started(self.boot, end, facts(stream.partitions[history.partition].log))
+            log = stream.partitions[history.partition].log
+            history.started(self.boot, end, found.get(log.key, facts(log)))
 
     def gone(self, model: StreamModel) -> None:
         """The stream is not there any more, or never was."""
@@ -155,3 +158,4 @@ class Checker:
         """A process has ended in any way: a restart lets nothing more go than was let go before it."""
         for history, log in self._logs(broker):
             history.start_asked = max(history.start_asked, log.start_offset)
+            history.in_memory = history.in_memory or log.durability == "memory"

@@ -221,6 +221,8 @@ class History:
         if facts.start_offset > self.start_asked and not in_memory:
             raise self._broken(f"it starts at {facts.start_offset}; nothing was let go from {self.start_asked} on")
         self._forget_from(high_watermark)
+        if end == "power loss":
+            self._forget_let_go(bound, facts.start_offset)
         self.must_outlive = dict.fromkeys(self.must_outlive, high_watermark)
         self._ends = [(number, min(at, high_watermark)) for number, at in self._ends] + [(boot, high_watermark)]
         self.start_bound = self.start_asked = facts.start_offset
@@ -233,6 +235,12 @@ class History:
             sent = self._at.pop(base_offset)
             comes = sent.under_way and boot in sent.boots
             sent.fate, sent.base_offset, sent.epoch = "open" if comes else "gone", None, -1
+
+    def _forget_let_go(self, durable: int, start_offset: int) -> None:
+        """What was let go, and was perhaps only in the system's memory: a repetition may find it, or be stored."""
+        for base_offset in [at for at in self._at if durable <= at < start_offset]:
+            sent = self._at.pop(base_offset)
+            sent.fate, sent.base_offset, sent.epoch = "open", None, -1
 
     def some_offset(self, chance: random.Random, start_offset: int) -> int | None:
         """An offset at or after `start_offset` of a batch that is known."""
@@ -254,6 +262,7 @@ class History:
         if facts.high_watermark != self.cut_to:
             raise self._broken(f"it was cut to {self.cut_to} and ends at {facts.high_watermark}")
         self._forget_from(facts.high_watermark, self._ends[-1][0])
+        self._forget_let_go(0, facts.start_offset)  # producers are known from the batches that are left
         for end, bound in self.must_outlive.items():
             self.must_outlive[end] = min(bound, facts.high_watermark)
         self._ends = [(number, min(at, facts.high_watermark)) for number, at in self._ends]

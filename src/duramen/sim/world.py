@@ -14,7 +14,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.broker.broker import Broker, Ports
-from duramen.sim.checker import Checker
+from duramen.sim.checker import Checker, facts
 from duramen.sim.clock import SeededRandomness
 from duramen.sim.disk import Crashed, MemoryFileSystem
 from duramen.sim.faults import FaultPlan, Profile
@@ -135,12 +135,13 @@ class World:
         if broker is not None:
             self.checker.ended(broker)
             end = end or self._chance.choice(self.profile.ends or ("kill",))
+        lost = self.faults.failed_syncs > 0  # what a failed sync was to write may be gone without a loss of power
         if end is None:
             self.disk.end_process()
-            self._end = self._worse("stop" if self._stopped else "kill")
+            self._end = self._worse("stop" if self._stopped else "power loss" if lost else "kill")
             return
         self.crashes += 1
-        self._end = self._worse(end)
+        self._end = self._worse("power loss" if lost else end)
         self.trace("the process ends by a %s", end)
         if end == "power loss":
             self.disk.crash(self._schedule)
@@ -187,7 +188,7 @@ class World:
             self.faults.starting = False
         self.trace("process %d has started in epoch %d, after a %s", self.checker.boot + 1,
                    broker.store.node_epoch, self._end)  # fmt: skip
-        self.checker.started(broker, self._end)
+        self.checker.started(broker, self._end, self._found)
         self._end = "stop"
         return broker
 
@@ -203,6 +204,7 @@ class World:
             )  # fmt: skip
         except (AssertionError, ValueError, LookupError, TypeError, StopIteration) as error:
             raise self._unexpected(error) from error
+        self._found = {log.key: facts(log) for log in store.each_log()}
         ports = Ports(self.worker, self.clock, self._randomness, self.views)
         broker = Broker(
             ports, self.worker.deadlines, store, _SETTINGS, metrics, directory_id=str(directory.id),

@@ -4,7 +4,7 @@ import errno
 from typing import NamedTuple
 
 from duramen.base.ports import FileSystem
-from duramen.storage.index import SegmentIndex, cover
+from duramen.storage.index import INDEX_HEADER_BYTES, SegmentIndex, cover
 from duramen.storage.log import Log
 from duramen.storage.producers import ProducerTable
 from duramen.storage.reader import walk_batches
@@ -50,6 +50,10 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
             file = files.open(rest.path + ".log")
             file.truncate(rest.size)
             file.sync()
+            # What it says of bytes that are gone would be believed again once the segment is closed.
+            index_file = files.open(rest.path + ".index", create=True)
+            index_file.truncate(min(index_file.size(), INDEX_HEADER_BYTES))
+            index_file.sync()
     if len(kept) < len(log.segments) and files.exists(log.directory):
         files.sync_directory(log.directory)
     if not kept or kept[-1].closed:

@@ -154,14 +154,15 @@ class Log:
         log.obsolete = list(state.obsolete)
         # Behind a segment that memory alone goes on from, nothing is appended to its file.
         in_memory = log.durability == "memory"
-        last = -1 if in_memory else len(state.segments) - 1
+        states = [segment for segment in state.segments if segment.size] if in_memory else state.segments
+        last = -1 if in_memory else len(states) - 1
         log.segments = [
             Segment.restore(
                 f"{log.directory}/{segment_name(segment.base_offset, segment.generation)}",
                 segment,
                 state.tail if at == last else None,
             )
-            for at, segment in enumerate(state.segments)
+            for at, segment in enumerate(states)
         ]
         if in_memory or not log.segments:
             log.segments.append(Segment(f"{log.directory}/{segment_name(log.end_offset)}", log.end_offset))
@@ -190,7 +191,7 @@ class Log:
             [segment.state() for segment in kept],
             kept[-1].tail() if kept else TailState(),
             self.takeovers.rows(),
-            [] if self.durability == "memory" else self.producers.rows(),
+            [] if self.active.volatile else self.producers.rows(),
             self.damage,
             self.cleaned_offset,
             self.dirty_offset,
@@ -211,7 +212,7 @@ class Log:
 
     def set_durability(self, durability: str) -> None:
         """Change what an acknowledgement means from the next batch on, with a roll where there is one to close."""
-        if durability == self.durability:
+        if durability == self.durability and self.active.volatile == (durability == "memory"):
             return
         self.durability = durability
         self.reserved_offset = 0

@@ -21,6 +21,7 @@ from duramen.storage.cutting import apply_cut, cut_files
 from duramen.storage.directory import make_directories
 from duramen.storage.frames import Bad, Frame, FrameType, position, scan
 from duramen.storage.handles import Handles
+from duramen.storage.io import write_all
 from duramen.storage.log import Log, LogConfig, LogState, log_directory
 from duramen.storage.planning.recovery import Verdict, judge
 from duramen.storage.progress import RecoveryProgress
@@ -521,12 +522,13 @@ class _Recovery:
         path = segment.path + ".log"
         if self._files.exists(path):
             file = self._files.open(path)
-            size = file.size()
+            size, known = file.size(), segment.size
             for _, found, whole in walk_batches(file, segment.size, size, log.end_offset):
                 epoch = log.takeovers.epoch_at(found.base_offset)
                 if found.base_offset != log.end_offset or found.leader_epoch != epoch:
                     break
                 adopt(log, found, whole)
+            self._write_again(file, known, segment.size)
             if segment.size < size:
                 file.truncate(segment.size)
                 file.sync()  # also where nothing is left that would be synced later
@@ -538,6 +540,11 @@ class _Recovery:
             log.end_offset = log.synced_offset = start_offset
             return segment.base_offset < start_offset
         return False
+
+    def _write_again(self, file: File, start: int, end: int) -> None:
+        """A sync of these bytes may have failed, and the system call them clean since: the next writes them all."""
+        for at in range(start, end, _WRITE_BYTES):
+            write_all(file, [file.read(at, min(_WRITE_BYTES, end - at))], at)
 
     def _sync(self) -> None:
         self._progress.begin("syncing segments")

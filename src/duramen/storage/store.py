@@ -54,6 +54,7 @@ T = TypeVar("T")
 
 _MEMORY_SEGMENTS: Final = 8
 _KEPT_AS_BYTES: Final = 16 * 1024
+_RETRY_MS: Final = 100
 
 
 class _Append(NamedTuple):
@@ -87,6 +88,7 @@ class Store:
         self.next_log_id = recovered.next_log_id
         self._worker = worker
         self._clock = clock
+        self._deadlines = deadlines
         self._node_id = node_id
         self._limits = limits
         self._handles = handles
@@ -477,7 +479,11 @@ class Store:
 
         Appends to the log wait for it, and there is nobody in the middle of reading what is cut.
         """
-        self._held.setdefault(log, deque())
+        if log in self._held:
+            again = partial(self.truncate, log, end_offset, epoch, done)
+            self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, again)
+            return
+        self._held[log] = deque()
 
         def cut(error: DuramenError | None) -> None:
             self._release_held(log, None)
