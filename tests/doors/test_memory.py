@@ -4,6 +4,7 @@ from typing import Final
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from tests.cli.command import run
 from tests.clients import CONFLUENT, LIBRARIES, Library, Record
 
@@ -51,11 +52,15 @@ def test_clients_write_and_read(library: Library, idempotent: bool, duramen_brok
     assert [(one.value, one.key, one.headers) for one in read] == [(one.value, one.key, one.headers) for one in records]
 
 
-def test_offsets_and_the_bound(duramen_broker: Broker, stream: str) -> None:
+def test_offsets_deletion_and_the_bound(duramen_broker: Broker, stream: str) -> None:
     CONFLUENT.produce(duramen_broker.bootstrap_servers, stream, [Record(b"%d" % number) for number in range(10)])
     at = TopicPartition(stream, 0)
     consumer = Consumer({"bootstrap.servers": duramen_broker.bootstrap_servers, "group.id": "unused"})
     assert consumer.get_watermark_offsets(at, _WAIT_S) == (0, 10)
+    admin = AdminClient({"bootstrap.servers": duramen_broker.bootstrap_servers})
+    admin.delete_records([TopicPartition(stream, 0, 4)])[at].result(_WAIT_S)
+    assert consumer.get_watermark_offsets(at, _WAIT_S) == (4, 10)
+    assert [one.offset for one in duramen_broker.records(stream)] == list(range(4, 10))
     CONFLUENT.produce(duramen_broker.bootstrap_servers, stream, [Record(bytes(100_000)) for _ in range(30)])
     low, high = consumer.get_watermark_offsets(at, _WAIT_S)
     consumer.close()

@@ -168,16 +168,10 @@ def _flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def _cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
 _SPOILT: dict[str, Spoil] = {
     "all of it removed": shutil.rmtree,
     "a table flipped": lambda views: _flip(_largest(views, ".sst")),
-    "a table cut": lambda views: _cut(_largest(views, ".sst")),
     "its manifest flipped": lambda views: _flip(_largest(views, "MANIFEST")),
-    "its manifest cut": lambda views: _cut(_largest(views, "MANIFEST")),
     "CURRENT removed": lambda views: (views / "CURRENT").unlink(),
 }
 

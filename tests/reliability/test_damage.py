@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from tests.reliability.support import LOGS, one_by_one
+from tests.reliability.support import LOGS, busy, one_by_one
 
-from duramen.sim.store import StoreOnDoubles
+from duramen.sim.store import Appended, StoreOnDoubles, expected_values
 from duramen.storage.frames import FRAME_HEADER_BYTES
 from duramen.storage.log import Log, LogConfig
 
@@ -201,3 +201,32 @@ def test_an_error_on_reading_is_told_and_nothing_is_taken_for_damaged_forever() 
         one_by_one(doubles, log)
     failing = False
     assert one_by_one(doubles, log) == (_VALUES, {})
+
+
+def _twice_busy(seed: int) -> tuple[StoreOnDoubles, list[Appended], dict[str, bytes]]:
+    """A store after two busy whiles, and its files as they were between them."""
+    doubles = StoreOnDoubles()
+    appends: list[Appended] = []
+    busy(doubles, appends, seed)
+    doubles.advance(61_000)
+    older = {path: doubles.files.content(path) for path in doubles.files.paths()}
+    busy(doubles, appends, seed + 1000)
+    return doubles, appends, older
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_one_file_replaced_by_an_older_copy_is_noticed_and_nothing_wrong_is_served(seed: int) -> None:
+    doubles, _, older = _twice_busy(seed)
+    now = doubles.files.paths()
+    replaced = {path: path for path in now if path in older and older[path] != doubles.files.content(path)}
+    newest = max(path for path in now if path.startswith("checkpoint-"))
+    replaced[newest] = max(path for path in older if path.startswith("checkpoint-"))
+    for path, copy in replaced.items():
+        doubles, appends, older = _twice_busy(seed)
+        doubles.files.replace(path, older[copy])
+        doubles.kill()
+        for number in range(LOGS):
+            expected = expected_values([append for append in appends[number::LOGS] if append.acknowledged])
+            good, bad = one_by_one(doubles, doubles.log(number))
+            assert good == {offset: expected[offset] for offset in good}, path
+            assert doubles.findings or set(good) | set(bad) == set(range(len(expected))), f"{path}: lost without a word"

@@ -4,11 +4,9 @@ A file system that goes read-only, files that cannot be opened, a directory that
 a process that is stopped for a while, a clock that jumps.
 """
 
-import os
 import resource
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -17,6 +15,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from tests.clients import CONFLUENT, Record, metric, until
 from tests.raw import batch_of, connect, produce_bytes, stream_id
+from tests.reliability.ext4 import Ext4
 
 from duramen.base.errors import ServerUnreachable
 from duramen.codec.kafka.errors import ErrorCode
@@ -29,53 +28,17 @@ _SETTINGS: Final = {
 _TEN_YEARS_MS: Final = 10 * 365 * 86_400_000
 
 
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    program = shutil.which(command[0]) or f"/usr/sbin/{command[0]}"
-    return subprocess.run([program, *command[1:]], capture_output=True, check=False, text=True)
-
-
-class _Ext4:
-    """A file system of its own in a file, which goes read-only at its first error, as most are mounted."""
-
-    def __init__(self, image: Path, place: Path) -> None:
-        self._image = image
-        self.place = place
-
-    def mount(self) -> bool:
-        """Says whether it could be."""
-        return _run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.place)).returncode == 0
-
-    def unmount(self) -> None:
-        _run("umount", "-l", str(self.place))
-
-    def fail(self) -> None:
-        """What a disk's error does: from now on nothing can be written."""
-        mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
-        (device,) = (mount[0] for mount in mounts if mount[1] == str(self.place))
-        Path(f"/sys/fs/ext4/{Path(device).name}/trigger_fs_error").write_text("a test")
-
-    def repair(self) -> None:
-        """Unmount, check, mount."""
-        self.unmount()
-        _run("e2fsck", "-p", str(self._image))
-        assert self.mount()
-
-
 @pytest.fixture
-def ext4(tmp_path: Path) -> Iterator[_Ext4]:
+def ext4(tmp_path: Path) -> Iterator[Ext4]:
     """An ext4 of 96 MiB."""
-    image, place = tmp_path / "image", tmp_path / "disk"
-    place.mkdir()
-    with image.open("wb") as file:
-        file.truncate(96 << 20)
-    system = _Ext4(image, place)
-    if os.geteuid() != 0 or _run("mkfs.ext4", "-q", str(image)).returncode != 0 or not system.mount():
-        pytest.skip("an ext4 can be mounted by root only; test_failed_syncs.py has the same with a disk in memory")
+    system = Ext4.make(tmp_path)
+    if system is None:
+        pytest.skip("an ext4 can be mounted by root only; the same faults are tested with a disk in memory")
     yield system
     system.unmount()
 
 
-def test_the_file_system_becomes_read_only_under_a_running_node(ext4: _Ext4) -> None:
+def test_the_file_system_becomes_read_only_under_a_running_node(ext4: Ext4) -> None:
     node = NodeProcess(ext4.place / "data", _SETTINGS)
     node.log_path = ext4.place.parent / "node.log"
     node.start()
@@ -104,6 +67,41 @@ def test_the_file_system_becomes_read_only_under_a_running_node(ext4: _Ext4) -> 
         place = CONFLUENT.produce(node.kafka, "kept", [Record(b"again")])
         assert place[0].offset >= 50
     assert "Traceback" not in node.log_path.read_text()
+
+
+def test_power_is_lost_on_a_real_file_system(ext4: Ext4) -> None:
+    """What ext4 had not written back is gone, and what was acknowledged is there, in the middle of writing."""
+    node = NodeProcess(ext4.place / "data", _SETTINGS)
+    node.log_path = ext4.place.parent / "node.log"
+    node.start()
+    connection = connect(node)
+    stream_id(connection, "kept")
+    told: dict[int, bytes] = {}
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        assert error is None
+        told[message.offset() or 0] = message.value() or b""
+
+    producer = Producer({"bootstrap.servers": node.kafka, "linger.ms": 0, "enable.idempotence": True})
+    for moment in range(3):
+        wanted = len(told) + 150 * (moment + 1)
+        while len(told) < wanted:
+            producer.produce("kept", b"%d" % len(told) + b"." * 500, on_delivery=on_delivery)
+            producer.poll(0.001)
+        node.signal(signal.SIGSTOP)
+        with ext4.after_power_loss(f"moment-{moment}") as left:
+            acknowledged = dict(told)
+            after = NodeProcess(left / "data", _SETTINGS)
+            after.log_path = ext4.place.parent / f"moment-{moment}.log"
+            with after:
+                found = CONFLUENT.consume(after.kafka, "kept", 1, max(acknowledged) + 1)
+            assert [read.place.offset for read in found] == list(range(len(found)))
+            assert all(found[offset].value == value for offset, value in acknowledged.items())
+            assert "damage" not in after.log_path.read_text()
+        node.signal(signal.SIGCONT)
+    assert producer.flush(60) == 0
+    connection.close()
+    assert node.stop() == 0
 
 
 def _open_files(pid: int) -> int:

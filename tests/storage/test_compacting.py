@@ -78,9 +78,10 @@ def everything(doubles: StoreOnDoubles, log: Log) -> list[Record]:
     return found
 
 
-def state(rows: list[Row]) -> dict[bytes, tuple[int, bytes]]:
+def state(rows: list[Row], start: int = 0) -> dict[bytes, tuple[int, bytes]]:
+    """What who reads from `start` ends with."""
     found: dict[bytes, tuple[int, bytes]] = {}
-    for offset, (key, value) in enumerate(rows):
+    for offset, (key, value) in enumerate(rows[start:], start):
         if value is None:
             found.pop(key, None)
         else:
@@ -102,7 +103,7 @@ def check_log(doubles: StoreOnDoubles, log: Log, rows: list[Row]) -> list[Record
     found = everything(doubles, log)
     assert log.end_offset == len(rows)
     assert all((record.key, record.value) == rows[record.offset] for record in found)
-    assert read_state(found) == state(rows)
+    assert read_state(found) == state(rows, log.start_offset)
     return found
 
 
@@ -421,7 +422,7 @@ batch_of_rows = st.lists(
     min_size=1,
     max_size=3,
 )
-steps = st.one_of(batch_of_rows, st.sampled_from(["compact", "crash", "restart", "later", "roll", "retain"]))
+steps = st.one_of(batch_of_rows, st.sampled_from(["compact", "half", "crash", "restart", "later", "retain", "delete"]))
 
 
 @settings(max_examples=40, deadline=None)
@@ -441,6 +442,13 @@ def test_whatever_happens_readers_see_the_last_of_every_key(history: list[list[R
             compact(doubles)
         elif step == "later":
             doubles.advance(120_000)
+        elif step == "half":
+            doubles.store.compact()
+            for _ in range(len(rows) % 7):
+                _ = doubles.worker.step("disk") or doubles.worker.step("read") or soon(doubles)
+        elif step == "delete":
+            doubles.store.delete_before(log, (log.start_offset + log.high_watermark) // 2, lambda _: None)
+            doubles.settle()
         elif step == "retain":
             doubles.store.enforce_retention(doubles.clock.wall_ms())
         elif step == "crash":
@@ -502,3 +510,24 @@ def test_where_gaps_may_be_is_known_before_there_is_one() -> None:
         compacted = [one for one in log.segments if one.generation]
         assert not compacted or log.cleaned_offset > compacted[-1].base_offset
     assert log.cleaned_offset == log.dirty_offset == log.active.base_offset
+
+
+def test_segments_that_are_let_go_in_the_middle_of_a_round_do_not_end_it() -> None:
+    for offset in (20, 60, 90):
+        for jobs in (2, 9, 16):
+            doubles = StoreOnDoubles()
+            log = doubles.log(0, COMPACT)
+            rows = fill(doubles, log)
+            doubles.store.compact()
+            for _ in range(jobs):
+                _ = doubles.worker.step("disk") or doubles.worker.step("read") or soon(doubles)
+            doubles.store.delete_before(log, offset, lambda _: None)
+            compact(doubles)
+            check_log(doubles, log, rows)
+            assert doubles.metrics.counter(FAILURES).value == 0
+            assert doubles.metrics.counter(ROUNDS).value == 1
+            doubles.advance(61_000)
+            doubles.crash()
+            check_log(doubles, doubles.log(), rows)
+            assert doubles.log().start_offset == offset
+            assert len(doubles.files.names(log.directory)) == 2 * len(doubles.log().segments)

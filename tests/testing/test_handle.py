@@ -171,3 +171,10 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         return True
 
     until(gone)
+
+
+def test_what_takes_long_to_import_is_not_imported_before_it_is_ready() -> None:
+    program = "import duramen.testing.child, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    slow = {"click", "duramen.cli", "duramen.doors.http", "duramen.doors.nats.door", "rich", "starlette", "uvicorn"}
+    assert slow.isdisjoint(done.stdout.split())

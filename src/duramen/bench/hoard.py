@@ -1,8 +1,8 @@
 """A data directory with many large logs, made at once: what a node leaves behind that was stopped in order.
 
 Every record in it is real and can be read: batches of 1 MiB whose one value is zeros, so that all but the first page
-of each is a hole in a sparse file, and indexes with the CRC of every block. 100 GB take about 450 MB of disk. All logs
-hold the same batches, so those are made once.
+of each is a hole in a sparse file, and indexes with the CRC of every block. All logs hold the same batches: what lies
+in closed segments is one file with many names. So 100 GB take less than 100 MB of disk, and are soon removed.
 """
 
 import os
@@ -25,8 +25,8 @@ from duramen.storage.frames import position
 from duramen.storage.handles import Handles
 from duramen.storage.index import IndexHeader, SegmentIndex, cover
 from duramen.storage.io import write_all
-from duramen.storage.log import Log, LogConfig, LogKey
-from duramen.storage.segment import Segment
+from duramen.storage.log import Log, LogConfig, LogKey, log_directory
+from duramen.storage.segment import Segment, segment_name
 from duramen.storage.syncing import plan_sync, write_index
 from duramen.storage.takeovers import Takeover
 
@@ -38,10 +38,11 @@ _OVERHEAD_BYTES: Final = HEADER_BYTES + 11  # of a record with a value of this s
 _EPOCH: Final = 1
 _NODE_ID: Final = 1
 _OPEN_SEGMENTS: Final = 16
+_FIRST_LOG: Final = 2  # after that of the metadata
 
 
 class Hoard(NamedTuple):
-    """What is to be made: `streams` with `partitions` each, in every partition `batches` of 1 MiB."""
+    """What is to be made: `streams` with `partitions` each, in every partition `batches` of 1 MiB, at least one."""
 
     streams: int
     partitions: int
@@ -82,10 +83,10 @@ def make_hoard(data_dir: Path, hoard: Hoard) -> None:
             for number in range(hoard.streams)
         ]
         states = [_write_metadata(files, handles, events, now_ms)]
-        content = _content(hoard.batches, now_ms)
+        parts = _parts(hoard.batches, now_ms)
         keys = [LogKey(UUID(event.id), index) for event in events for index in range(hoard.partitions)]
-        for log_id, key in enumerate(keys, 2):
-            states.append(_write_log(files, handles, LogId(log_id), key, content))
+        for log_id, key in enumerate(keys, _FIRST_LOG):
+            states.append(_write_log(files, data_dir, handles, LogId(log_id), key, parts))
         checkpoint = Checkpoint(directory.id.bytes, _EPOCH, len(keys) + 2, position(1, 0), 1, clean=True, logs=states)
         write_checkpoint(files, 1, checkpoint)
     finally:
@@ -116,43 +117,59 @@ def _state(log: Log) -> msgspec.Raw:
     return msgspec.Raw(msgspec.msgpack.encode(log.state()))
 
 
-class _Content(NamedTuple):
-    """What each log holds: the first page of each batch, a segment as it would be in memory, and its index entries."""
+class _Part(NamedTuple):
+    """A segment that each log has: as it would be in memory, the first page of each batch, its index entries."""
 
-    pages: list[bytes]
     segment: Segment
+    pages: list[bytes]
     entries: bytes
 
 
-def _content(batches: int, now_ms: int) -> _Content:
+def _parts(batches: int, now_ms: int) -> list[_Part]:
+    """A closed segment with all batches but the last, and that one in the segment that is appended to."""
+    closed = [_part(0, batches - 1, now_ms, closed=True)] if batches > 1 else []
+    return [*closed, _part(batches - 1, 1, now_ms, closed=False)]
+
+
+def _part(base_offset: int, batches: int, now_ms: int, *, closed: bool) -> _Part:
     batch = encode([NewRecord(now_ms, None, bytes(BATCH_BYTES - _OVERHEAD_BYTES))])
     found = check(batch)
     if found.size != BATCH_BYTES or any(batch[_PAGE_BYTES:]):
         raise AssertionError(f"a batch of {found.size} bytes is not what holes can stand for")
-    segment = Segment("", 0)
+    segment = Segment("", base_offset)
     index = segment.index = SegmentIndex()
     pages = []
     for number in range(batches):
-        stamp(batch, number, _EPOCH)
+        stamp(batch, base_offset + number, _EPOCH)
         pages.append(bytes(batch[:_PAGE_BYTES]))
         start = number * BATCH_BYTES
         index.add(start, start + BATCH_BYTES, number + 1, now_ms)
         index.cover(*cover(0, start, [batch]))
     segment.size = segment.copied = batches * BATCH_BYTES
-    segment.first_timestamp = segment.max_timestamp = now_ms if batches else -1
-    return _Content(pages, segment, index.encode(0, index.blocks))
+    segment.first_timestamp = segment.max_timestamp = now_ms
+    segment.closed = closed
+    return _Part(segment, pages, index.encode(0, index.entries if closed else index.blocks))
 
 
-def _write_log(files: FileSystem, handles: Handles, log_id: LogId, key: LogKey, content: _Content) -> msgspec.Raw:
+def _write_log(
+    files: FileSystem, data_dir: Path, handles: Handles, log_id: LogId, key: LogKey, parts: list[_Part]
+) -> msgspec.Raw:
     log = _new_log(log_id, key, handles)
-    path = log.active.path
     files.make_directory(log.directory)
-    file = files.open(path + ".log", create=True)
-    for number, page in enumerate(content.pages):
-        write_all(file, [page], number * BATCH_BYTES)
-    file.truncate(content.segment.size)
-    header = IndexHeader(log.id, 0, key.stream_id, key.partition).encode()
-    write_all(files.open(path + ".index", create=True), [header, content.entries], 0)
-    log.segments = [content.segment]
-    log.end_offset = len(content.pages)
+    for part in parts:
+        name = segment_name(part.segment.base_offset)
+        path = f"{log.directory}/{name}"
+        first = f"{log_directory(_FIRST_LOG)}/{name}.log"
+        if part.segment.closed and log_id != _FIRST_LOG:
+            # Nobody writes to a closed segment: all logs may have the same one.
+            (data_dir / f"{path}.log").hardlink_to(data_dir / first)
+        else:
+            file = files.open(path + ".log", create=True)
+            for number, page in enumerate(part.pages):
+                write_all(file, [page], number * BATCH_BYTES)
+            file.truncate(part.segment.size)
+        header = IndexHeader(log.id, part.segment.base_offset, key.stream_id, key.partition).encode()
+        write_all(files.open(path + ".index", create=True), [header, part.entries], 0)
+    log.segments = [part.segment for part in parts]
+    log.end_offset = sum(len(part.pages) for part in parts)
     return _state(log)

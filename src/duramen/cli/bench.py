@@ -194,7 +194,7 @@ _storage(
     "starting",
     "Starting on many logs and large ones.",
     "How soon a node is ready with 100 GB in 1,000 logs and in 10,000, after a stop and after kill -9; its memory"
-    " and its open files. The logs are sparse files: 100 GB take 450 MB of disk.",
+    " and its open files. The logs are sparse files: 100 GB take 100 MB of disk.",
     3,
 )
 _storage(

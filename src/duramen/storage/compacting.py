@@ -58,6 +58,10 @@ class _Pause(NamedTuple):
     size: int
 
 
+class _SegmentGone(Exception):
+    """A segment was let go or cut while the round was under way: there is nothing to do with it any more."""
+
+
 T = TypeVar("T")
 _Wish = _Step | _Alone | _Pause
 _Part = Generator[_Wish, Any, T]
@@ -124,25 +128,26 @@ class Compactor:
         self._logs = logs
         if self._stopped or self._round is not None or not self._limits.enabled:
             return
-        for log in logs():
+        compacted = [log for log in logs() if log.obsolete or (log.config.compact and len(log.segments) > 1)]
+        for log in compacted:
             if log.obsolete and log not in self._settling:
                 self._settle(log)
         for known in (self._reached, self._not_before_ms):
             for log in [log for log in known if log.deleted]:
                 del known[log]
-        found = self._most_urgent()
+        found = self._most_urgent(compacted)
         if found is not None:
             self._log = found[0]
             self._running.value = 1
             self._round = self._compact(*found)
             self._go_on(None)
 
-    def _most_urgent(self) -> tuple[Log, Cleanable] | None:
+    def _most_urgent(self, logs: Iterable[Log]) -> tuple[Log, Cleanable] | None:
         best: tuple[Log, Cleanable] | None = None
         now_ms = self._clock.wall_ms()
-        for log in self._logs():
+        for log in logs:
             # A log whose old files are still there waits: what a tombstone deleted may be in them.
-            if not log.config.compact or len(log.segments) < 2 or log.obsolete or self._waits(log):
+            if log.obsolete or self._waits(log):
                 continue
             start = max(log.dirty_offset, self._reached.get(log, 0))
             found = cleanable(segment_facts(log), start, log.high_watermark, log.config.compaction, now_ms)
@@ -231,6 +236,8 @@ class Compactor:
         segments = list(log.segments)
         for group in groups(facts, table.latest + 1, log.config.segment_bytes):
             yield from self._replace(log, [segments[at] for at in group], cleaner)
+        if log.deleted:
+            return
         self._reached[log] = end
         # After a restart what could not be read is looked at again, and then every key behind it has to be known.
         log.dirty_offset = min([end, *(found.base_offset for found in segment_facts(log) if not found.sound)])
@@ -248,7 +255,10 @@ class Compactor:
         for segment, facts in zip(list(log.segments), segment_facts(log), strict=False):
             if facts.end_offset <= found.start or facts.base_offset >= found.end or not facts.sound:
                 continue
-            source = yield from self._source(log, segment)
+            try:
+                source = yield from self._source(log, segment)
+            except _SegmentGone:
+                continue  # and with it everything older
             while source.left:
                 before = source.left
                 full: bool = yield from self._checked(
@@ -263,7 +273,7 @@ class Compactor:
 
     def _source(self, log: Log, segment: Segment) -> _Part[Source]:
         if not holds(log, segment):
-            raise OSError("its segments changed meanwhile")
+            raise _SegmentGone
         try:
             file = self._handles.open(segment)
         except LogDamaged:
@@ -301,6 +311,8 @@ class Compactor:
             if changed:
                 yield _Step("disk", target.finish)
                 swapped = yield from self._swap(log, old, target)
+        except _SegmentGone:
+            return
         finally:
             if not swapped:
                 self._worker.submit("disk", partial(target.abandon, published=changed), lambda _: None)

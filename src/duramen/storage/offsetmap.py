@@ -25,9 +25,9 @@ class OffsetMap:
         """A table of at most `size_bytes`, of whose slots the part `load_factor` (0 to 1) is used."""
         self._slots = _prime_up_to(max(_FEWEST_SLOTS, size_bytes // SLOT_BYTES))
         self.capacity = min(self._slots - 1, max(1, int(self._slots * load_factor)))
-        self._high = array("Q", bytes(8 * self._slots))
-        self._low = array("Q", bytes(8 * self._slots))
-        self._offsets = array("Q", bytes(8 * self._slots))  # one more than the offset; 0 where the slot is free
+        self._high = array("Q", (0,)) * self._slots
+        self._low = array("Q", (0,)) * self._slots
+        self._offsets = array("Q", (0,)) * self._slots  # one more than the offset; 0 where the slot is free
         self.count = 0
         self.latest = -1  # the last offset that was put
 

@@ -439,8 +439,7 @@ class _Recovery:
                 stem, _, ending = name.rpartition(".")
                 place = parse_segment_name(stem)
                 unknown = ending in ("log", "index") and place is not None and stem not in known
-                # Of durability=os what no checkpoint knows is perhaps the newest; compaction writes nothing of that.
-                if (unknown and (log.durability != "os" or (place and place[1]))) or name.endswith(NEW_ENDING):
+                if (unknown and place is not None and _is_nobodys(log, *place)) or name.endswith(NEW_ENDING):
                     self._let_go_files.append(f"{log.directory}/{name}")
 
     def _remove(self) -> None:
@@ -560,3 +559,11 @@ class _Recovery:
             raise failures[0][1]
         for sync in syncs:
             synced(sync)
+
+
+def _is_nobodys(log: Log, base_offset: int, generation: int) -> bool:
+    """Whether a segment that is not among the log's can be nothing that it still needs.
+
+    Of durability=os what no checkpoint knows is perhaps the newest, but not what compaction wrote or what was let go.
+    """
+    return log.durability != "os" or generation > 0 or base_offset < log.segments[0].base_offset

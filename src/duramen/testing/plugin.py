@@ -1,8 +1,8 @@
 """The pytest plugin: `duramen_broker`, `duramen_stream`, `duramen_broker_factory`. pytest loads it for everybody.
 
-So nothing but pytest is imported here until a fixture is used. What one test does to a broker that others share does
-not reach the next: its faults are cleared, and it is started again where it crashed. The report of a test that failed
-has what its brokers logged meanwhile.
+So nothing but pytest is imported here until a fixture is used, and nothing is asked of it that an old one cannot do.
+What one test does to a broker that others share does not reach the next: its faults are cleared, and it is started
+again where it crashed. The report of a test that failed has what its brokers logged meanwhile.
 """
 
 import itertools
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    import pluggy
+
     from duramen.testing.handle import Broker
 
 __all__ = ["duramen_broker", "duramen_broker_factory", "duramen_stream"]
@@ -74,31 +76,21 @@ def _shared_by(item: pytest.Item) -> "list[Broker]":
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note where the log of the shared broker stands."""
+    """Have the shared broker as the first test had it, and note where its log stands."""
     for broker in _shared_by(item):
         item.stash[_logged] = len(broker.log)
+        if not broker.running:
+            broker.restart()
+        elif broker.faults.any_set:
+            broker.faults.clear()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """Leave the shared broker to the next test as it was."""
-    try:
-        return (yield)
-    finally:
-        for broker in _shared_by(item):
-            if not broker.running:
-                broker.restart()
-            elif broker.faults.any_set:
-                broker.faults.clear()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> "Generator[None, pluggy.Result[pytest.TestReport]]":
     """Where a test fails, say what its brokers logged."""
-    report = yield
+    report = (yield).get_result()
     if report.failed:
         logs = [broker.log[item.stash.get(_logged, 0) :] for broker in _shared_by(item)]
         logs += [broker.log for broker in item.stash.get(_own, [])]
         for log in logs:
             report.sections.append(("duramen broker log", log or "nothing was logged during this test\n"))
-    return report

@@ -27,6 +27,20 @@ REQUESTED = [(api, version) for api, kind, version in every_message() if kind ==
 CODE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+# What is asked about in which array, where its answers are, and what names them.
+ENTRIES = {
+    ApiKey.CREATE_PARTITIONS: [("topics", "results", "name")],
+    ApiKey.CREATE_TOPICS: [("topics", "topics", "name")],
+    ApiKey.DELETE_GROUPS: [("groups_names", "results", "group_id")],
+    ApiKey.DELETE_TOPICS: [("topic_names", "responses", "name"), ("topics", "responses", "topic_id")],
+    ApiKey.DESCRIBE_CONFIGS: [("resources", "results", "resource_name")],
+    ApiKey.DESCRIBE_GROUPS: [("groups", "groups", "group_id")],
+    ApiKey.FIND_COORDINATOR: [("coordinator_keys", "coordinators", "key")],
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: [("resources", "responses", "resource_name")],
+    ApiKey.OFFSET_FETCH: [("groups", "groups", "group_id")],
+}
+
+
 class Collecting:
     """A connection that keeps its answers."""
 
@@ -87,9 +101,13 @@ def test_a_refusal_is_what_others_expect(context: Context, api: Api, version: in
     assert error_codes(answer) <= {CODE}
     assert all(part["error_code"] == CODE for topic in answer.get("topics", ()) for part in topic.get("partitions", ()))
     assert exchange.errors == {CODE} or not every_error(answer)
-    if api.key in (ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT):
+    if api.key in (ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT, ApiKey.DELETE_RECORDS):
         found = [part["partition_index"] for topic in answer["topics"] for part in topic["partitions"]]
         assert found == [part["partition_index"] for part in asked]
+    for wanted, places, key in ENTRIES.get(api.key, ()):
+        for thing, entry in zip(message.get(wanted) or (), answer[places] if message.get(wanted) else (), strict=True):
+            assert entry[key] == (thing[key] if isinstance(thing, dict) else thing)
+            assert entry["error_code"] == CODE
 
 
 def every_error(answer: dict[str, Any]) -> list[int]:
