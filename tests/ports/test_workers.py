@@ -1,6 +1,7 @@
-"""The conformance suite of the Worker port: threads, and the worker moved by hand."""
+"""The conformance suite of the Worker port: threads, the worker moved by hand, and the seeded one."""
 
 import asyncio
+import random
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -9,6 +10,7 @@ import pytest
 from duramen.base.ports import Lane, Worker
 from duramen.host.worker import HostWorker
 from duramen.sim.clock import ManualWorker
+from duramen.sim.scheduler import SeededWorker, VirtualClock
 
 
 class Harness(Protocol):
@@ -55,7 +57,20 @@ class ByHand:
         return None
 
 
-@pytest.fixture(params=[OnThreads, ByHand])
+class Seeded:
+    def __init__(self) -> None:
+        self.seeded = SeededWorker(VirtualClock(), random.Random(5), lambda error: error)
+        self.worker: Worker = self.seeded
+
+    def settle(self) -> None:
+        while self.seeded.turn():
+            pass
+
+    def close(self) -> None:
+        return None
+
+
+@pytest.fixture(params=[OnThreads, ByHand, Seeded])
 def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
     made = request.param()
     yield made

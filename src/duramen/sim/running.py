@@ -45,8 +45,9 @@ def _outcomes(seeds: Iterable[int], processes: int) -> Iterator[Iterator[Outcome
         yield pool.imap(run_one, seeds, _SHARE)
 
 
-def run_all(seeds: range, processes: int, out: TextIO = sys.stdout) -> Outcome | None:
+def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Outcome | None:
     """Run every seed, show how far it is, and say what came of it; returns the first run that failed."""
+    out = sys.stdout if out is None else out
     totals, began_s, shown_s = Totals(), time.monotonic(), 0.0
     broken: Outcome | None = None
     with _outcomes(seeds, processes) as outcomes:

@@ -1,0 +1,83 @@
+"""Runs of the simulator: a thousand crashes keep every promise, the faults come everywhere, and a seed is a run."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from duramen.sim.__main__ import main
+from duramen.sim.faults import FAULTS, STAGES
+from duramen.sim.running import Totals, explain, fault_table, run_one
+from duramen.sim.world import Outcome
+
+SEEDS = range(1, 161)
+CRASHES = 1000
+
+_WRITES = ("append", "copy", "roll", "checkpoint", "recovery")
+MUST_FIRE = {
+    "power loss": ("append", "sync", "copy", "roll", "checkpoint", "delete", "read", "recovery"),
+    "kill": ("append", "sync", "copy", "roll", "checkpoint", "delete", "read", "recovery"),
+    "torn write": ("append", "copy", "recovery"),
+    "short write": ("append", "copy", "recovery"),
+    "read error": ("read", "recovery"),
+    "write error": ("append", "copy", "recovery"),
+    "sync error": ("sync", "checkpoint", "recovery"),
+    "disk full": _WRITES,
+    "slow": ("append", "sync", "copy", "roll", "checkpoint", "delete", "read", "recovery"),
+}
+
+
+@pytest.fixture(scope="module")
+def totals() -> Totals:
+    found = Totals()
+    for seed in SEEDS:
+        outcome = run_one(seed)
+        assert not outcome.broken, explain(outcome)
+        found.add(outcome)
+    return found
+
+
+def test_a_thousand_crashes_keep_every_promise(totals: Totals) -> None:
+    assert totals.crashes >= CRASHES
+
+
+def test_every_fault_comes_in_every_stage_in_which_it_can(totals: Totals) -> None:
+    assert set(MUST_FIRE) <= set(FAULTS)
+    missing = [(fault, stage) for fault, stages in MUST_FIRE.items() for stage in stages if stage in STAGES]
+    assert [found for found in missing if not totals.counts[found]] == []
+
+
+def test_a_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
+    traces = []
+    for hash_seed in ("1", "2"):
+        trace = tmp_path / hash_seed
+        command = [sys.executable, "-m", "duramen.sim", "--seed", "11", "--trace", str(trace)]
+        subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, check=True, capture_output=True)
+        traces.append(trace.read_bytes())
+    assert traces[0] == traces[1]
+    assert traces[0].count(b"\n") > 100
+
+
+def test_a_broken_promise_is_told_with_how_to_see_it_again() -> None:
+    told = explain(Outcome(42, "offset 7 is gone", ["1.0 before", "2.0 BROKEN"], 3, Counter()))
+    assert "seed 42 broke a promise: offset 7 is gone" in told
+    assert "2.0 BROKEN" in told
+    assert "make sim SEED=42" in told
+
+
+def test_the_table_has_a_line_for_each_fault() -> None:
+    lines = fault_table(Counter({("kill", "append"): 12})).splitlines()
+    assert len(lines) == 1 + len(FAULTS)
+    assert next(line for line in lines if line.startswith("kill")).split()[1] == "12"
+
+
+def test_the_command_runs_seeds_and_says_what_came_of_it() -> None:
+    result = CliRunner().invoke(main, ["--seeds", "3-4", "-j", "1"])
+    assert result.exit_code == 0
+    assert "crashes in 2 runs" in result.output
+    assert CliRunner().invoke(main, ["--seeds", "many"]).exit_code == 2
+    assert "every promise kept" in CliRunner().invoke(main, ["--seed", "4"]).output
