@@ -7,7 +7,7 @@ import pytest
 from tests.sim.hunt import SEEDS, first_seed, hunt, known_seeds
 from tests.sim.planted import BUGS
 
-NEARBY: Final = range(1, 101)  # a change of the code gives every seed another history: then one of these finds it
+NEARBY: Final = range(1, 401)  # a change of the code gives every seed another history: then one of these finds it
 
 
 @pytest.mark.parametrize("name", [bug.name for bug in BUGS])

@@ -30,14 +30,17 @@ from duramen.storage.store import Store, StoreLimits
 
 __all__ = ["PROFILES", "Outcome", "World"]
 
+_FAULTS: Final = Profile(
+    "faults", ("power loss", "kill"), 200,
+    ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.02,
+)  # fmt: skip
+
 PROFILES: Final = (
     Profile("kill", ("kill",)),
     Profile("power", ("power loss", "kill")),
     Profile("power", ("power loss",)),
-    Profile(
-        "faults", ("power loss", "kill"), 200,
-        ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.02,
-    ),
+    _FAULTS,
+    _FAULTS,
     Profile("syncs", ("power loss", "kill"), 200, ("sync error",), 0.1),
     Profile("full", ("power loss", "kill"), 200, ("disk full", "short write", "slow"), 0.03),
     Profile("slow", ("power loss", "kill"), 120, ("slow",), 0.1),
