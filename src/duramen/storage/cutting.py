@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from duramen.base.ports import FileSystem
 from duramen.storage.index import INDEX_HEADER_BYTES, SegmentIndex, cover
-from duramen.storage.log import Log
+from duramen.storage.log import LOGS_DIRECTORY, Log
 from duramen.storage.producers import ProducerTable
 from duramen.storage.reader import walk_batches
 from duramen.storage.segment import Segment, segment_name
@@ -54,8 +54,10 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
             index_file = files.open(rest.path + ".index", create=True)
             index_file.truncate(min(index_file.size(), INDEX_HEADER_BYTES))
             index_file.sync()
-    if len(kept) < len(log.segments) and files.exists(log.directory):
+    if kept != log.segments and files.exists(log.directory):
+        # A checkpoint that began before the cut may name them, and finds none of its own to sync any more.
         files.sync_directory(log.directory)
+        files.sync_directory(LOGS_DIRECTORY)
     if not kept or kept[-1].closed:
         kept.append(Segment(f"{log.directory}/{segment_name(end_offset)}", end_offset))
     return Cut(kept, end_offset, producers)
