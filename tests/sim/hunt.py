@@ -16,23 +16,23 @@ from tests.sim.planted import BUGS, planted
 
 from duramen.sim.running import run_one
 
-__all__ = ["SEEDS", "broken_by", "first_seed", "hunt", "known_seeds"]
+__all__ = ["SEEDS", "first_seed", "hunt", "known_seeds"]
 
 SEEDS: Final = range(1, 1001)
 
 _KNOWN: Final = Path(__file__).with_name("seeds.json")
 
 
-def broken_by(name: str, seed: int) -> str:
+def _broken_by(name: str, seed: int) -> str:
     """The promise that the run of a seed sees broken with the bug of that name planted; empty where all are kept."""
     with planted(next(bug for bug in BUGS if bug.name == name)):
         return run_one(seed).broken
 
 
-def first_seed(name: str) -> tuple[str, int, str]:
-    """(The bug, the first seed that finds it, the promise it breaks); seed 0 where none of `SEEDS` does."""
-    for seed in SEEDS:
-        broken = broken_by(name, seed)
+def first_seed(name: str, seeds: Iterable[int] = SEEDS) -> tuple[str, int, str]:
+    """(The bug, the first of the seeds that finds it, the promise it breaks); seed 0 where none does."""
+    for seed in seeds:
+        broken = _broken_by(name, seed)
         if broken and not run_one(seed).broken:
             return name, seed, broken
     return name, 0, ""

@@ -27,6 +27,7 @@ MUST_FIRE = {
     "write error": ("append", "copy", "recovery"),
     "sync error": ("sync", "checkpoint", "recovery"),
     "disk full": _WRITES,
+    "bit flip": ("recovery",),
     "slow": ("append", "sync", "copy", "roll", "checkpoint", "delete", "read", "recovery"),
 }
 

@@ -217,7 +217,8 @@ class History:
             raise self._broken(f"everything below {bound} was promised; after a {end} it ends at {high_watermark}")
         if facts.start_offset < self.start_bound:
             raise self._broken(f"its start was {self.start_bound}; after a {end} it is {facts.start_offset}")
-        if facts.start_offset > self.start_asked and not self.in_memory:
+        in_memory = self.in_memory or facts.durability == "memory"
+        if facts.start_offset > self.start_asked and not in_memory:
             raise self._broken(f"it starts at {facts.start_offset}; nothing was let go from {self.start_asked} on")
         self._forget_from(high_watermark)
         if end == "power loss":

@@ -30,14 +30,18 @@ from duramen.storage.store import Store, StoreLimits
 
 __all__ = ["PROFILES", "Outcome", "World"]
 
+_FAULTS: Final = Profile(
+    "faults", ("power loss", "kill"), 200,
+    ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.02,
+)  # fmt: skip
+
 PROFILES: Final = (
     Profile("kill", ("kill",)),
     Profile("power", ("power loss", "kill")),
     Profile("power", ("power loss",)),
-    Profile(
-        "faults", ("power loss", "kill"), 200,
-        ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.02,
-    ),
+    _FAULTS,
+    _FAULTS,
+    Profile("syncs", ("power loss", "kill"), 200, ("sync error",), 0.1),
     Profile("full", ("power loss", "kill"), 200, ("disk full", "short write", "slow"), 0.03),
     Profile("slow", ("power loss", "kill"), 120, ("slow",), 0.1),
     Profile("damage", ("power loss", "kill"), flips=0.5),
@@ -46,6 +50,7 @@ PROFILES: Final = (
 _LIMITS: Final = (
     StoreLimits(8 << 10, 64 << 10, 16 << 10, 2 << 10, 20),
     StoreLimits(16 << 10, 128 << 10, 32 << 10, 8 << 10, 50),
+    StoreLimits(8 << 10, 1 << 20, 64 << 10, 2 << 10, 20),
     StoreLimits(64 << 10, 1 << 20, 256 << 10, 32 << 10, 1000),
 )
 _SETTINGS: Final = Settings(
