@@ -498,22 +498,21 @@ class _Recovery:
                 if log.end_offset == start_offset and log.active.size:
                     log.roll()  # all of it was let go, and its file may be gone
                 self._drop(log, start_offset)
-                self._give_up_behind(log)
+                self._give_up_others(log)
                 self._unsynced[log.active] = log
                 self._note_found(log)
 
-    def _give_up_behind(self, log: Log) -> None:
-        """What a loss of power left behind the log's new end is no part of it, and must never become one again."""
+    def _give_up_others(self, log: Log) -> None:
+        """What a loss of power left behind the log's new end, or before its start, never becomes a part of it again."""
         self._lost_epoch = max(self._lost_epoch, log.takeovers.latest_epoch)
         log.takeovers.cut(log.end_offset + 1)
         if self._believing or not self._files.exists(log.directory):
             return
-        names = [name.partition(".") for name in self._files.names(log.directory)]
-        behind = [name for name in names if name[2] in ("log", "index") and int(name[0]) > log.active.base_offset]
-        for name in behind:
-            self._files.unlink(f"{log.directory}/{''.join(name)}")
-        if behind:
-            self._files.sync_directory(log.directory)
+        known = {segment.path.rpartition("/")[2] for segment in log.segments}
+        for name in self._files.names(log.directory):
+            stem, _, ending = name.rpartition(".")
+            if ending in ("log", "index") and parse_segment_name(stem) is not None and stem not in known:
+                self._let_go_files.append(f"{log.directory}/{name}")
 
     def _read_on_segment(self, log: Log, start_offset: int) -> bool:
         """Read the active segment's file on; says whether another segment follows."""
