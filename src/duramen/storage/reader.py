@@ -41,6 +41,7 @@ __all__ = [
 
 _WINDOW_BYTES: Final = BLOCK_BYTES
 _WINDOWS: Final = 4
+_PIECE_BYTES: Final = 4 * 1024 * 1024  # Linux reads ahead into folios of up to 2 MiB
 _TAIL_BYTES: Final = 64 * 1024 * 1024  # of the active segment: stays in memory, for whoever follows closely
 
 
@@ -283,6 +284,8 @@ class Slice:
         end &= ~(BLOCK_BYTES - 1)  # what follows begins in this block
         segment = self._segment
         if self._trail.cold and end > low and (segment.closed or segment.copied - end > _TAIL_BYTES):
+            # From further back: of what the system keeps as one piece nothing goes before all of it may.
+            low = max(0, low - _PIECE_BYTES)
             file.forget(low, end - low)
 
     def _read(self, file: File, low: int, high: int) -> Buffer | Blocked:
