@@ -304,3 +304,23 @@ class TestDamage:
                 doubles.files.corrupt(path, 60)
         doubles.boot()
         assert doubles.values(doubles.log()) == expected
+
+
+def test_no_read_leads_over_what_is_lost() -> None:
+    doubles = StoreOnDoubles()
+    for value in (b"before", b"lost", b"after"):
+        doubles.append(doubles.log(), value * 20)
+        doubles.settle()
+    doubles.files.locks.clear()
+    path = next(path for path in doubles.files.paths() if path.startswith("wal/"))
+    file = doubles.files.open(path)
+    doubles.files.corrupt(path, bytes(file.read(0, file.size())).index(b"lostlost"))
+    doubles.boot()
+    log = doubles.log()
+    assert log.damage == [(1, 1)]
+    slice_ = doubles.plan(log, 0, 100_000)
+    assert slice_ is not None
+    assert [found.base_offset for _, found in batches(doubles.bytes_of(slice_))] == [0]
+    with pytest.raises(LogDamaged, match="offsets 1 to 1 of this partition were lost"):
+        doubles.plan(log, 1, 100_000)
+    assert doubles.values(log, 2) == [b"after" * 20]

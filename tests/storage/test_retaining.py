@@ -231,3 +231,22 @@ def test_a_slice_planned_in_memory_is_read_after_its_segment_was_copied_and_let_
     assert log.start_offset > 5
     assert not doubles.files.exists(f"{log.directory}/00000000000000000000.log")
     assert list(batches(doubles.bytes_of(first)))
+
+
+def test_a_start_within_a_segment_of_durability_os_loses_nothing_behind_it() -> None:
+    doubles = StoreOnDoubles()
+    config = LogConfig(segment_bytes=1000, durability="os")
+    log = doubles.log(0, config)
+    for number in range(12):
+        doubles.append(log, b"%02d" % number * 200, b"second")
+        doubles.settle()
+        if number == 0:
+            doubles.advance(61_000)  # the checkpoint knows nothing of the segments that the start lies in
+    # The first segments go, and the start lies in the middle of a batch of one that stays.
+    doubles.store.move_start(log, 15)
+    doubles.settle()
+    expected = doubles.values(log)[-9:]
+    doubles.kill()
+    log = doubles.log(0, config)
+    assert (log.start_offset, log.end_offset) == (15, 24)
+    assert doubles.values(log) == expected

@@ -23,7 +23,7 @@ from duramen.storage.directory import begin_directory, finish_directory
 from duramen.storage.log import LogKey
 from duramen.storage.salvaging.left import LeftLog, Leftovers, batches_of, cut_left
 from duramen.storage.salvaging.reading import read_leftovers
-from duramen.storage.salvaging.writing import NewDirectory, NewLog, Plan
+from duramen.storage.salvaging.writing import NewDirectory, NewLog, plan_of
 
 __all__ = ["Cut", "Names", "Salvaged", "SalvagedLog", "names_of", "salvage", "stored_bytes"]
 
@@ -198,17 +198,17 @@ class _Salvage:
 
     def _write(self, files: FileSystem, directory_id: UUID, names: Names, kept: list[LeftLog]) -> Salvaged:
         directory = NewDirectory(files, directory_id, self._advance)
-        written = [(log, directory.add(_plan(log), batches_of(self._files, log))) for log in kept]
+        written = [(log, directory.add(plan_of(log), batches_of(self._files, log))) for log in kept]
         events = [] if names.whole else self._missing_events(names, written)
         metadata = self._left.logs.get(METADATA_LOG_ID) or LeftLog(METADATA_LOG_ID, None, "sync")
         epoch = self._left.node_epoch
         if names.whole:
-            directory.add(_plan(metadata), batches_of(self._files, metadata))
+            directory.add(plan_of(metadata), batches_of(self._files, metadata))
         else:
             batches = list(_dense(names.batches, events, epoch))
             end_offset = batches[-1][0].next_offset
             directory.add(
-                _plan(metadata)._replace(start_offset=0, end_offset=end_offset, takeovers=(), bases=()), batches
+                plan_of(metadata)._replace(start_offset=0, end_offset=end_offset, takeovers=(), bases=()), batches
             )
         for event in events:
             names.state.apply(event)
@@ -249,23 +249,6 @@ class _Salvage:
 def stored_bytes(path: Path) -> int:
     """Bytes of all segments in a data directory."""
     return sum(file.stat().st_size for file in (path / "logs").rglob("*.log")) if (path / "logs").is_dir() else 0
-
-
-def _plan(log: LeftLog) -> Plan:
-    if log.key is None:
-        raise AssertionError("a log that is kept has a key")
-    return Plan(
-        log.id,
-        log.key,
-        log.durability,
-        max(log.start_offset, 0),
-        log.end_offset,
-        log.bases,
-        tuple(log.takeovers.values()),
-        log.cleaned_offset,
-        log.dirty_offset,
-        log.suspect,
-    )
 
 
 def _salvaged(log: LeftLog, new: NewLog, name: str) -> SalvagedLog:

@@ -289,7 +289,8 @@ class Log:
         for first, last in self.damage:
             if first <= offset <= last:
                 raise LogDamaged(f"offsets {first} to {last} of this partition were lost to damage on disk")
-        limit_offset = self.high_watermark
+        # Nobody is led over what is lost: a read ends before it, and the next one hears of it.
+        limit_offset = min(self.high_watermark, *(first for first, _ in self.damage if first > offset), NEVER)
         if offset >= limit_offset:
             return None
         return self._planned(partial(self._plan_read, offset, limit_offset, max_bytes))

@@ -19,7 +19,7 @@ from duramen.storage.frames import FRAME_HEADER_BYTES, Bad, Frame, FrameType, fi
 from duramen.storage.index import read_header, sound_entries
 from duramen.storage.log import LogKey, LogState, log_directory
 from duramen.storage.planning.recovery import Verdict, judge
-from duramen.storage.planning.salvage import Run
+from duramen.storage.planning.salvage import Gaps, Run
 from duramen.storage.records import decode_change, decode_created, decode_takeover, decode_truncate
 from duramen.storage.recovery import wal_salt
 from duramen.storage.rescue import is_unclaimed, log_ids
@@ -211,16 +211,16 @@ class _Reading:
                 log.history.append(run)
             if generation:
                 log.cleaned_offset = max(log.cleaned_offset, log.history.end_offset)
-        self._suspect_missing(log, set(places))
 
-    def _suspect_missing(self, log: LeftLog, places: set[tuple[int, int]]) -> None:
-        """Where the file of a segment is gone, no gap is one of compaction's."""
+    def _missing(self, log: LeftLog, gaps: Gaps) -> Iterator[tuple[str, int, int]]:
+        """Segments whose files are gone, and the offsets that they held, where something of them is not there."""
         known = sorted(place[1:] for place in self._sizes if place[0] == log.id)
+        there = set(self._places(log.id))
         for at, (base, generation) in enumerate(known):
-            if (base, generation) not in places and self._sizes[log.id, base, generation]:
-                following = known[at + 1][0] if at + 1 < len(known) else log.end_offset
-                log.suspect.append((base, following - 1))
-                self._find(f"{log_directory(log.id)}/{segment_name(base, generation)}.log is missing")
+            following = known[at + 1][0] if at + 1 < len(known) else log.end_offset
+            lost = any(low < following and base <= high for low, high in gaps.lost)
+            if lost and (base, generation) not in there and self._sizes[log.id, base, generation]:
+                yield f"{log_directory(log.id)}/{segment_name(base, generation)}.log", base, following - 1
 
     def _runs(self, log: LeftLog, base: int, generation: int, end_offset: int) -> Iterator[Run]:
         run: Run | None = None
@@ -260,6 +260,13 @@ class _Reading:
         first = next((run.first for run in log.history), log.end_offset)
         if log.start_offset < 0:
             log.start_offset = first
+        gaps = Gaps(log.start_offset)
+        for run in log.history:
+            gaps.add(run.first, run.next)
+        gaps.reach(log.end_offset)
+        for path, low, high in self._missing(log, gaps):
+            log.suspect.append((low, high))  # no gap there is one of compaction's
+            self._find(f"{path} is missing")
         epochs = [run.epoch for run in log.history]
         self._left.node_epoch = max(self._left.node_epoch, *epochs, *log.takeovers, 0)
 
@@ -283,7 +290,7 @@ class _Reading:
                     self._keep_old(item, path, old)
             self._advance(file.scan.end)
         for log, run in old:
-            if log.start_offset <= run.first and run.next <= log.end_offset:
+            if max(log.start_offset, log.cleaned_offset) <= run.first and run.next <= log.end_offset:
                 log.history.fill(run)
 
     def _keep_old(self, frame: Frame, path: str, old: list[tuple[LeftLog, Run]]) -> None:
@@ -327,7 +334,8 @@ class _Reading:
         match frame.type:
             case FrameType.APPEND:
                 run = _run_of(frame, path)
-                log.history.append(run)
+                if run.first >= log.cleaned_offset:  # what compaction has removed stays removed
+                    log.history.append(run)
                 log.end_offset = max(log.end_offset, run.next)
             case FrameType.TAKEOVER:
                 takeover = Takeover(*decode_takeover(frame.payload))

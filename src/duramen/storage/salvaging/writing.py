@@ -18,11 +18,12 @@ from duramen.storage.copier import plan_writes, take_over, write_segment
 from duramen.storage.handles import Handles
 from duramen.storage.log import Log, LogConfig, LogKey
 from duramen.storage.planning.salvage import Gaps
+from duramen.storage.salvaging.left import LeftLog
 from duramen.storage.segment import Segment, segment_name
 from duramen.storage.syncing import plan_sync, sync_segments, synced, write_index
 from duramen.storage.takeovers import Takeover
 
-__all__ = ["NewDirectory", "NewLog", "Plan"]
+__all__ = ["NewDirectory", "NewLog", "Plan", "plan_of"]
 
 _WRITE_BYTES: Final = 8 * 1024 * 1024
 _SEGMENT_BYTES: Final = LogConfig().segment_bytes
@@ -46,6 +47,24 @@ class Plan(NamedTuple):
     cleaned_offset: int = 0
     dirty_offset: int = 0
     suspect: Sequence[tuple[int, int]] = ()
+
+
+def plan_of(log: LeftLog) -> Plan:
+    """A log as it was, as far as it is left; whose it is, is known."""
+    if log.key is None:
+        raise AssertionError("a log that is kept has a key")
+    return Plan(
+        log.id,
+        log.key,
+        log.durability,
+        max(log.start_offset, 0),
+        log.end_offset,
+        log.bases,
+        tuple(log.takeovers.values()),
+        log.cleaned_offset,
+        log.dirty_offset,
+        log.suspect,
+    )
 
 
 class NewLog(NamedTuple):
@@ -105,15 +124,20 @@ class _LogWriting:
     def take(self, found: Header, whole: memoryview) -> None:
         """The next batch."""
         log = self._log
+        # Where compaction has left a gap, a segment begins before it: every offset that is not lost lies in one.
+        base, known = log.end_offset, len(self._gaps.lost)
         self._reach(found.base_offset)
+        base = min(base, found.base_offset) if len(self._gaps.lost) == known else found.base_offset
         if not self._batches:
-            self._begin_segment(found.base_offset)
+            self._begin_segment(base)
         begins = False
         while self._bases and self._bases[-1] <= found.base_offset:
             begins = self._bases.pop() >= 0
-        if log.active.size and (begins or not log.active.fits(len(whole), found.next_offset, _SEGMENT_BYTES)):
+        if log.active.size and (
+            begins or len(self._gaps.lost) > known or not log.active.fits(len(whole), found.next_offset, _SEGMENT_BYTES)
+        ):
             log.roll()
-            self._begin_segment(found.base_offset)
+            self._begin_segment(base)
         self._introduce(found.leader_epoch, found.base_offset)
         log.active.append(bytes(whole), found.base_offset, found.next_offset, found.max_timestamp)
         log.end_offset = log.synced_offset = found.next_offset
