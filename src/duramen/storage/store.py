@@ -92,6 +92,8 @@ class Store:
         self._node_id = node_id
         self._limits = limits
         self._handles = handles
+        self.quarantine = handles.quarantine
+        self.quarantine.begin(metrics)
         self._logs: dict[LogKey, Log] = {log.key: log for log in recovered.logs.values()}
         self._queue: deque[_Append] = deque()
         self._held: dict[Log, deque[_Append]] = {}
