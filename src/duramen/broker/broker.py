@@ -159,6 +159,9 @@ class Broker:
         self._every("log.retention.check.interval.ms", self._enforce_retention)
         self._every("log.cleaner.backoff.ms", self.store.compact)
         self._every("offsets.retention.check.interval.ms", self.groups.expire)
+        self.store.scrubber.start(
+            self.settings.integer("scrub.bytes.per.second"), self.settings.integer("scrub.interval.ms")
+        )
         if self._metadata.state.nodes.get(self.node_id) == self._directory_id:
             done(None)
             return

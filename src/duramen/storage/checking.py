@@ -5,19 +5,34 @@ does not cover (base offset, leader epoch) is found by the block's; without an i
 The scrubber, reads and `duramen log verify` look at segments with this. Blocking: it reads; it never writes.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from duramen.base.ports import Buffer, File
+from duramen.base.ports import Buffer
 from duramen.codec.crc import crc32c
 from duramen.storage.damage import Cause, Damage, merged
 from duramen.storage.flips import flipped_bytes
-from duramen.storage.index import BLOCK_BYTES, BLOCK_SHIFT, SegmentIndex, cover
+from duramen.storage.index import BLOCK_BYTES, BLOCK_SHIFT, SegmentIndex, cover, read_header
 from duramen.storage.judging import Expected, Judge
 from duramen.storage.spans import UNCOVERED, Span, spans_of
 
-__all__ = ["BlockLook", "Expected", "SegmentCheck", "examine_block", "look_at"]
+__all__ = ["BlockLook", "Expected", "Readable", "SegmentCheck", "decode_index", "examine_block", "look_at"]
 
 _WINDOW_BYTES: Final = 2 * 1024 * 1024  # without an index: behind nonsense, a batch is searched for in so much at once
+
+
+class Readable(Protocol):
+    """Of a File what looking at it takes."""
+
+    def read(self, position: int, size: int) -> Buffer:
+        """Blocking: the bytes at `position`; short only at the end of the file. Raises OSError."""
+
+
+def decode_index(data: Buffer, path: str, base_offset: int, entries: int, blocks: int) -> SegmentIndex | None:
+    """The first `entries` entries of the index file of the segment `path`; None where it is damaged or another's."""
+    head = read_header(data)
+    if head is None or head.base_offset != base_offset or f"/{head.log_id}/" not in f"/{path}":
+        return None
+    return SegmentIndex.decode(data, entries, blocks)
 
 
 class SegmentCheck:
@@ -28,7 +43,7 @@ class SegmentCheck:
     """
 
     def __init__(
-        self, file: File, expected: Expected, index: SegmentIndex | None = None, *, steady: bool = False
+        self, file: Readable, expected: Expected, index: SegmentIndex | None = None, *, steady: bool = False
     ) -> None:
         """`index` is the segment's with every block of its `size` bytes, or None where there is none that is sound."""
         self.position = 0
@@ -80,7 +95,7 @@ class SegmentCheck:
         """Compare the blocks that end in `data` with their CRCs."""
         start, size = self.position, self._expected.size
         whole, self._tail_crc = cover(self._tail_crc, start, [data])
-        if start + len(data) == size and size & (BLOCK_BYTES - 1):
+        if self._expected.whole and start + len(data) == size and size & (BLOCK_BYTES - 1):
             whole.append(self._tail_crc)
         for block, crc in enumerate(whole, start >> BLOCK_SHIFT):
             if crc != self.index.crc(block):
@@ -135,7 +150,7 @@ class SegmentCheck:
 class _Bytes:
     """The file's bytes; where it is `steady`, zeros for blocks that the disk does not give."""
 
-    def __init__(self, file: File, *, steady: bool) -> None:
+    def __init__(self, file: Readable, *, steady: bool) -> None:
         self._file = file
         self._steady = steady
         self._unreadable: list[int] = []
@@ -195,7 +210,7 @@ def look_at(index: SegmentIndex, block: int, expected: Expected) -> BlockLook:
     return BlockLook(low, stop, index.crc(block), start, resume, expected.base_offset + offset, following)
 
 
-def examine_block(file: File, look: BlockLook, expected: Expected) -> list[Damage]:
+def examine_block(file: Readable, look: BlockLook, expected: Expected) -> list[Damage]:
     """What is damaged in a block that does not match its CRC; nothing where it does after all. Raises OSError."""
     return _examine(_Bytes(file, steady=False), look, expected)
 

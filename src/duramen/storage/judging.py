@@ -19,7 +19,8 @@ class Expected(NamedTuple):
 
     Size in bytes; offsets from `base_offset` up to `end_offset`, -1 where that is not known. Below `gaps_below` records
     may be missing because compaction took them, and in the ranges `lost` because they were lost before. `epoch_at`
-    gives the leader epoch of an offset, -1 where it is not known; without it epochs only must not go back.
+    gives the leader epoch of an offset, -1 where it is not known; without it epochs only must not go back. Unless
+    `whole` the segment goes on: its last block is not compared where it ends in the middle of one.
     """
 
     size: int
@@ -28,6 +29,7 @@ class Expected(NamedTuple):
     gaps_below: int = 0
     lost: Sequence[tuple[int, int]] = ()
     epoch_at: Callable[[int], int] | None = None
+    whole: bool = True
 
 
 class Judge:

@@ -41,11 +41,14 @@ class Quarantine:
         self._segments[segment] = None
         self._found_total.value += len(damage)
         for one in damage:
-            message = f"{segment.name_damage(one)}; it is not served, what lies around it is"
-            if self._report is None:
-                self._unnamed.append(message)
-            else:
-                self._report(message)
+            self.report(f"{segment.name_damage(one)}; it is not served, what lies around it is")
+
+    def report(self, message: str) -> None:
+        """Have an operator told."""
+        if self._report is None:
+            self._unnamed.append(message)
+        else:
+            self._report(message)
 
     def forget(self, segment: Segment) -> None:
         """The segment is gone."""

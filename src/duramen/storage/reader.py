@@ -14,7 +14,7 @@ from duramen.base.ports import Buffer, File
 from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, header
 from duramen.codec.crc import crc32c
 from duramen.storage.blocks import ANY_OFFSET, Blocked, are_sound, read_blocks
-from duramen.storage.checking import Expected, SegmentCheck
+from duramen.storage.checking import Expected, SegmentCheck, decode_index
 from duramen.storage.damage import Damage
 from duramen.storage.handles import Handles
 from duramen.storage.index import (
@@ -24,7 +24,6 @@ from duramen.storage.index import (
     INDEX_HEADER_BYTES,
     SegmentIndex,
     closed_entries,
-    read_header,
 )
 from duramen.storage.segment import Segment
 
@@ -299,11 +298,9 @@ def open_index(segment: Segment, file: File) -> Blocked:
 
     def job() -> tuple[SegmentIndex, list[Damage]]:
         data = index_file.read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES) if index_file is not None else b""
-        head = read_header(data)
-        if head is not None and head.base_offset == base_offset and f"/{head.log_id}/" in f"/{path}":
-            index = SegmentIndex.decode(data, entries, blocks)
-            if index is not None and (active is not None or index.last().position == size):
-                return index, []  # else the last entry is of an earlier life, whose end a power cut took away
+        index = decode_index(data, path, base_offset, entries, blocks)
+        if index is not None and (active is not None or index.last().position == size):
+            return index, []  # else the last entry is of an earlier life, whose end a power cut took away
         check = SegmentCheck(file, expected)
         while check.step(_STEP_BYTES):
             pass
