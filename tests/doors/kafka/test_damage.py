@@ -95,5 +95,8 @@ def test_it_is_said_wherever_one_looks(damaged: NodeProcess, tmp_path: Path) -> 
     assert "duramen_damaged_ranges_total 1" in shown
     described = run("stream", "describe", "s", server=damaged.http, cwd=tmp_path)
     assert f"partition 0 offsets {VICTIM} to {VICTIM}, logs/" in described.out
+    doctor = run("doctor", "--data-dir", str(damaged.data_dir), cwd=tmp_path)
+    assert "damage" in doctor.out
+    assert "1 damaged range of segments cannot be read" in doctor.out
     lines = [line for line in damaged.log_path.read_text().splitlines() if " are damaged: " in line]
     assert len([line for line in lines if f"(offsets {VICTIM} to {VICTIM})" in line and ".log: bytes " in line]) == 1
