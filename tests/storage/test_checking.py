@@ -12,7 +12,8 @@ from duramen.base.ports import Buffer
 from duramen.codec.batch import HEADER_BYTES, NewRecord, encode
 from duramen.codec.crc import crc32c
 from duramen.sim.disk import MemoryFile
-from duramen.storage.checking import Cause, Damage, Expected, SegmentCheck, merged
+from duramen.storage.checking import Expected, SegmentCheck
+from duramen.storage.damage import Cause, Damage, merged
 from duramen.storage.flips import flipped_bytes
 from duramen.storage.index import BLOCK_BYTES, SegmentIndex
 from tests.storage.segments import Whole, segment_of
@@ -112,7 +113,7 @@ def test_the_cause_is_named(place: int, cause: Cause) -> None:
     whole = small(200)
     (found,) = check(whole, whole.flipped(whole.starts[100] + place))
     assert found == Damage(*of_batch(whole, 100), cause)
-    assert str(found) == f"bytes {found.start} to {found.end} (offsets 100 to 100): {cause.words}"
+    assert str(found) == f"bytes {found.start} to {found.end} (offsets 100 to 100) are damaged: {cause.words}"
 
 
 def test_several_damaged_batches_are_several_ranges() -> None:

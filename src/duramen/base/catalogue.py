@@ -170,6 +170,13 @@ BROKER = _by_name(
     Setting("log.cleaner.max.compaction.lag.ms", "integer", _INT64_MAX,
             "Default of `max.compaction.lag.ms`.",
             kafka=True, unit="ms", minimum=1),
+    Setting("scrub.bytes.per.second", "integer", 4 * MIB,
+            "How fast segments are read in the background to find damage before a consumer does; 0 does not.",
+            unit="bytes", minimum=0),
+    Setting("scrub.interval.ms", "integer", 7 * _DAY_MS,
+            "Every segment is read in the background about once in this time; later where `scrub.bytes.per.second` "
+            "does not get through all of them.",
+            unit="ms", minimum=1),
     Setting("log.message.timestamp.type", "choice", "CreateTime",
             "Default of `message.timestamp.type`.",
             kafka=True, choices=("CreateTime", "LogAppendTime")),

@@ -104,6 +104,13 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("duramen_compaction_running", "gauge", "1 while a log is being compacted."),
     Metric("duramen_storage_full", "gauge", "1 while appends are refused because the disk is full."),
     Metric("duramen_damaged_ranges_total", "counter", "Damaged ranges found in segments and the write-ahead log."),
+    Metric(
+        "duramen_quarantined_ranges",
+        "gauge",
+        "Damaged ranges of segments that are known and not served; what lies around them is.",
+    ),
+    Metric("duramen_scrubbed_bytes_total", "counter", "Bytes of segments that the scrubber has checked."),
+    Metric("duramen_scrub_rounds_total", "counter", "Times that the scrubber has gone through all segments."),
     Metric("duramen_recovery_seconds", "gauge", "How long the last start took to recover the logs."),
     Metric("duramen_logs", "gauge", "Logs this node holds."),
     Metric("duramen_streams", "gauge", "Streams there are, internal ones included."),

@@ -91,11 +91,12 @@ class Broker:
         self.metrics = metrics
         self.store = store
         self.store.compactor.report = report
+        store.quarantine.report_to(report)
         self.node_id = settings.integer("node.id")
         self._largest_size = settings.integer("memory.limit.bytes") // _PARTITIONS_SHARE // _PARTITION_BYTES
         self.streams = Streams(store, settings, ports.clock, metrics)
         self.fetches = Fetches(store, ports.clock, deadlines, metrics)
-        self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock, metrics)
+        self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock)
         self.groups = Coordinator(self._offsets, ports.clock, deadlines, ports.randomness, settings, metrics, report)
         self.resets = Resets(self.streams, self.groups, ports.clock, self.ensure_offsets_stream)
         metrics.most_series = settings.integer("metrics.partitions.max")
@@ -158,6 +159,9 @@ class Broker:
         self._every("log.retention.check.interval.ms", self._enforce_retention)
         self._every("log.cleaner.backoff.ms", self.store.compact)
         self._every("offsets.retention.check.interval.ms", self.groups.expire)
+        self.store.scrubber.start(
+            self.settings.integer("scrub.bytes.per.second"), self.settings.integer("scrub.interval.ms")
+        )
         if self._metadata.state.nodes.get(self.node_id) == self._directory_id:
             done(None)
             return

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Final
 
 from duramen.base.errors import BatchCorrupt, CoordinatorLoading, DuramenError
-from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
@@ -84,11 +83,10 @@ def _change(record: Record) -> Change | None:
 class Offsets:
     """Stores and reads what groups commit. A group's records lie in the partition that its name hashes to."""
 
-    def __init__(self, store: Store, view: View, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, store: Store, view: View, clock: Clock) -> None:
         self._store = store
         self._view = view
         self._clock = clock
-        self._damaged = metrics.counter("duramen_damaged_ranges_total")
         self._stream: Stream | None = None
 
     def use(self, stream: Stream) -> None:
@@ -103,7 +101,7 @@ class Offsets:
     def recover(self, report: Callable[[str], None], done: Callable[[DuramenError | OSError | None], None]) -> None:
         """Bring the view to the end of the log, from the position it holds or, where that does not fit, anew.
 
-        What is damaged is reported and counted, and the rest taken in.
+        What is damaged is reported, and the rest taken in.
         """
         partitions = list(self._stream.partitions) if self._stream is not None else []
         logs = [partition.log for partition in partitions]
@@ -134,7 +132,6 @@ class Offsets:
     def _lost(
         self, partition: int, report: Callable[[str], None], first: int, last: int, error: DuramenError
     ) -> None:  # fmt: skip
-        self._damaged.value += 1
         which = f"record {first}" if first == last else f"records {first} to {last}"
         report(
             f"{which} in partition {partition} of {OFFSETS_STREAM} cannot be read,"

@@ -60,6 +60,7 @@ def print_stream(stream: Mapping[str, Any]) -> None:
     for key, value in sorted(stream["config"].items()):
         click.echo(f"Config      {key}={value}")
     _print_partitions(parts)
+    _print_damaged(parts)
     if stream["nats_gaps"] is not None:
         _print_gaps(stream["nats_gaps"])
     _print_groups(stream["groups"])
@@ -75,6 +76,18 @@ def _print_partitions(parts: Sequence[Mapping[str, Any]]) -> None:
     click.echo()
     header = ("PARTITION", "EPOCH", "START", "HIGH WATERMARK", "END", "SEGMENTS", "SIZE")
     print_table(header, rows, right=range(7))
+
+
+def _print_damaged(parts: Sequence[Mapping[str, Any]]) -> None:
+    damaged = [(part["partition"], lost) for part in parts for lost in part["damaged"]]
+    if not damaged:
+        return
+    click.echo()
+    click.echo("Damaged, and not served:")
+    for partition, lost in damaged:
+        last = "on" if lost["last_offset"] is None else f"to {lost['last_offset']}"
+        where = f", {lost['file']} bytes {lost['first_byte']} to {lost['end_byte']}" if lost["file"] else ""
+        click.echo(f"  partition {partition} offsets {lost['first_offset']} {last}{where}: {lost['cause']}")
 
 
 def _print_gaps(gaps: Mapping[str, Any]) -> None:

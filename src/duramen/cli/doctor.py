@@ -17,6 +17,7 @@ import click
 from duramen import __version__
 from duramen.base.catalogue import BROKER
 from duramen.base.errors import DependencyMissing
+from duramen.cli.damage import damage
 from duramen.cli.findings import Finding, State
 from duramen.cli.machine import clock, disk, open_files, space
 from duramen.cli.neighbours import door_ports
@@ -89,7 +90,7 @@ def _duramen() -> Finding:
 def _examine(data_dir: Path) -> Iterator[Finding]:
     looks: list[Callable[[], Finding | list[Finding]]] = [
         _duramen, _python, _nats_server, partial(_needed, "uvloop"), partial(_needed, "rocksdict"), open_files,
-        partial(disk, data_dir), partial(space, data_dir), clock, door_ports,
+        partial(disk, data_dir), partial(space, data_dir), partial(damage, data_dir), clock, door_ports,
         _pyspark, partial(_package, "pyarrow"), partial(_package, "numpy"), _java,
     ]  # fmt: skip
     with Bar("looking", len(looks)) as bar:

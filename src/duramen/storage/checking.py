@@ -5,18 +5,34 @@ does not cover (base offset, leader epoch) is found by the block's; without an i
 The scrubber, reads and `duramen log verify` look at segments with this. Blocking: it reads; it never writes.
 """
 
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
-from duramen.base.ports import Buffer, File
+from duramen.base.ports import Buffer
 from duramen.codec.crc import crc32c
+from duramen.storage.damage import Cause, Damage, merged
 from duramen.storage.flips import flipped_bytes
-from duramen.storage.index import BLOCK_BYTES, BLOCK_SHIFT, SegmentIndex, cover
-from duramen.storage.judging import Damage, Expected, Judge, merged
-from duramen.storage.spans import UNCOVERED, Cause, Span, spans_of
+from duramen.storage.index import BLOCK_BYTES, BLOCK_SHIFT, SegmentIndex, cover, read_header
+from duramen.storage.judging import Expected, Judge
+from duramen.storage.spans import UNCOVERED, Span, spans_of
 
-__all__ = ["Cause", "Damage", "Expected", "SegmentCheck", "examine_block", "merged"]
+__all__ = ["BlockLook", "Expected", "Readable", "SegmentCheck", "decode_index", "examine_block", "look_at"]
 
 _WINDOW_BYTES: Final = 2 * 1024 * 1024  # without an index: behind nonsense, a batch is searched for in so much at once
+
+
+class Readable(Protocol):
+    """Of a File what looking at it takes."""
+
+    def read(self, position: int, size: int) -> Buffer:
+        """Blocking: the bytes at `position`; short only at the end of the file. Raises OSError."""
+
+
+def decode_index(data: Buffer, path: str, base_offset: int, entries: int, blocks: int) -> SegmentIndex | None:
+    """The first `entries` entries of the index file of the segment `path`; None where it is damaged or another's."""
+    head = read_header(data)
+    if head is None or head.base_offset != base_offset or f"/{head.log_id}/" not in f"/{path}":
+        return None
+    return SegmentIndex.decode(data, entries, blocks)
 
 
 class SegmentCheck:
@@ -27,7 +43,7 @@ class SegmentCheck:
     """
 
     def __init__(
-        self, file: File, expected: Expected, index: SegmentIndex | None = None, *, steady: bool = False
+        self, file: Readable, expected: Expected, index: SegmentIndex | None = None, *, steady: bool = False
     ) -> None:
         """`index` is the segment's with every block of its `size` bytes, or None where there is none that is sound."""
         self.position = 0
@@ -79,11 +95,11 @@ class SegmentCheck:
         """Compare the blocks that end in `data` with their CRCs."""
         start, size = self.position, self._expected.size
         whole, self._tail_crc = cover(self._tail_crc, start, [data])
-        if start + len(data) == size and size & (BLOCK_BYTES - 1):
+        if self._expected.whole and start + len(data) == size and size & (BLOCK_BYTES - 1):
             whole.append(self._tail_crc)
         for block, crc in enumerate(whole, start >> BLOCK_SHIFT):
             if crc != self.index.crc(block):
-                self._examined += _examine(self._bytes, self.index, block, self._expected)
+                self._examined += _examine(self._bytes, look_at(self.index, block, self._expected), self._expected)
 
     def _step_alone(self, max_bytes: int) -> None:
         start, size = self.position, self._expected.size
@@ -134,7 +150,7 @@ class SegmentCheck:
 class _Bytes:
     """The file's bytes; where it is `steady`, zeros for blocks that the disk does not give."""
 
-    def __init__(self, file: File, *, steady: bool) -> None:
+    def __init__(self, file: Readable, *, steady: bool) -> None:
         self._file = file
         self._steady = steady
         self._unreadable: list[int] = []
@@ -167,25 +183,48 @@ class _Bytes:
         return damage._replace(cause=Cause.UNREADABLE) if any(one in blocks for one in self._unreadable) else damage
 
 
-def examine_block(file: File, index: SegmentIndex, block: int, expected: Expected) -> list[Damage]:
-    """What is damaged in a block that does not match its CRC; nothing where it does after all. Raises OSError."""
-    return _examine(_Bytes(file, steady=False), index, block, expected)
+class BlockLook(NamedTuple):
+    """A block to be looked at, and what an index says of it: taken at once, since the index of a log goes on.
+
+    The block is `low` to `stop` and has to have `crc`; batches begin at `start`, with `first_offset`, and at `resume`,
+    with `next_offset` (-1 where that is not known).
+    """
+
+    low: int
+    stop: int
+    crc: int
+    start: int
+    resume: int
+    first_offset: int
+    next_offset: int
 
 
-def _examine(source: _Bytes, index: SegmentIndex, block: int, expected: Expected) -> list[Damage]:
+def look_at(index: SegmentIndex, block: int, expected: Expected) -> BlockLook:
+    """What `examine_block` has to know of a block. Plain: reads nothing."""
     size = expected.size
     low, stop = block << BLOCK_SHIFT, min((block + 1) << BLOCK_SHIFT, size)
     entry = index.last_start(low)
     start, offset = (entry.position, entry.offset) if entry is not None else (0, 0)
     resume = index.start_after(stop, size)
     following = _offset_at(index, resume, expected)
+    return BlockLook(low, stop, index.crc(block), start, resume, expected.base_offset + offset, following)
+
+
+def examine_block(file: Readable, look: BlockLook, expected: Expected) -> list[Damage]:
+    """What is damaged in a block that does not match its CRC; nothing where it does after all. Raises OSError."""
+    return _examine(_Bytes(file, steady=False), look, expected)
+
+
+def _examine(source: _Bytes, look: BlockLook, expected: Expected) -> list[Damage]:
+    low, stop, start, resume = look.low, look.stop, look.start, look.resume
+    last_offset = max(look.next_offset - 1, -1)
     data = memoryview(source.read(start, resume - start))
-    judge = Judge(expected, expected.base_offset + offset, covered=True)
+    judge = Judge(expected, look.first_offset, covered=True)
     if len(data) < resume - start:
         spans, end = spans_of(data, start, whole=False)
         judge.show(spans, -1)
-        return [*judge.found, Damage(end, resume, judge.next_offset, max(following - 1, -1), Cause.CUT_SHORT)]
-    difference = crc32c(data[low - start : stop - start]) ^ index.crc(block)
+        return [*judge.found, Damage(end, resume, judge.next_offset, last_offset, Cause.CUT_SHORT)]
+    difference = crc32c(data[low - start : stop - start]) ^ look.crc
     if not difference:
         return []
     spans, _ = spans_of(data, start, whole=True)
@@ -193,12 +232,9 @@ def _examine(source: _Bytes, index: SegmentIndex, block: int, expected: Expected
         # The change is in what only the block's CRC covers.
         flipped = {low + at for at in flipped_bytes(difference, stop - low)}
         spans = [_with_flip(span, flipped) for span in spans]
-    judge.show(spans, following)
+    judge.show(spans, look.next_offset)
     found = [damage for damage in judge.found if damage.end > low and damage.start < stop]
-    if found:
-        return found
-    last_offset = max(following - 1, -1)
-    return [Damage(start, resume, expected.base_offset + offset, last_offset, Cause.BLOCK_CRC)]
+    return found or [Damage(start, resume, look.first_offset, last_offset, Cause.BLOCK_CRC)]
 
 
 def _with_flip(span: Span, flipped: set[int]) -> Span:

@@ -14,7 +14,7 @@ from duramen.base.ports import FileSystem
 from duramen.codec.crc import crc32c
 from duramen.storage.io import write_all
 
-__all__ = ["FORMAT", "Checkpoint", "checkpoint_numbers", "read_checkpoint", "write_checkpoint"]
+__all__ = ["FORMAT", "Checkpoint", "checkpoint_name", "checkpoint_numbers", "read_checkpoint", "write_checkpoint"]
 
 FORMAT: Final = 1
 
@@ -36,7 +36,8 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
     logs: list[msgspec.Raw]
 
 
-def _name(number: int) -> str:
+def checkpoint_name(number: int) -> str:
+    """The file of the checkpoint of that number."""
     return f"{_PREFIX}{number:012d}"
 
 
@@ -52,7 +53,7 @@ def checkpoint_numbers(files: FileSystem) -> list[int]:
 
 def read_checkpoint(files: FileSystem, number: int) -> Checkpoint | None:
     """That checkpoint; None where it is damaged. Blocking. Raises OSError where it cannot be read."""
-    file = files.open(_name(number), read_only=True)
+    file = files.open(checkpoint_name(number), read_only=True)
     data = bytes(file.read(0, file.size()))
     if len(data) < _HEADER.size:
         return None
@@ -71,8 +72,8 @@ def write_checkpoint(files: FileSystem, number: int, checkpoint: Checkpoint) -> 
     write_all(file, [_MAGIC, struct.pack(">I", crc32c(body)), body], 0)
     file.sync()
     file.close()
-    files.rename(temporary, _name(number))
+    files.rename(temporary, checkpoint_name(number))
     files.sync_directory("")
     for old in checkpoint_numbers(files):
         if old <= number - _KEPT:
-            files.unlink(_name(old))
+            files.unlink(checkpoint_name(old))

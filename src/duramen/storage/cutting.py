@@ -81,6 +81,7 @@ def _rewalk(files: FileSystem, segment: Segment, end_offset: int, producers: Pro
             index.cover(*cover(index.tail_crc, position, [whole]))
             if found.producer_id >= 0:
                 producers.add(found, found.base_offset, found.max_timestamp)
+    rest.end_offset = next_offset
     return rest, next_offset
 
 

@@ -5,6 +5,8 @@ from contextlib import suppress
 
 from duramen.base.errors import LogDamaged, StorageFailed
 from duramen.base.ports import File, FileSystem
+from duramen.storage.damage import Cause, Damage
+from duramen.storage.quarantine import Quarantine
 from duramen.storage.segment import Segment
 
 __all__ = ["Handles"]
@@ -16,12 +18,13 @@ class Handles:
     A file let go is closed once no slice refers to it any more.
     """
 
-    __slots__ = ("_files", "_limit", "_open")
+    __slots__ = ("_files", "_limit", "_open", "quarantine")
 
     def __init__(self, files: FileSystem, limit: int) -> None:
         self._files = files
         self._limit = limit
         self._open: OrderedDict[Segment, None] = OrderedDict()
+        self.quarantine = Quarantine()
 
     def open(self, segment: Segment) -> File | None:
         """The segment's file; None where all of it is in memory.
@@ -34,9 +37,12 @@ class Handles:
             return segment.file
         if segment.copied == 0:
             return None
+        segment.on_damage = self.quarantine.found
         try:
             file = self._files.open(segment.path + ".log")
         except FileNotFoundError:
+            last_offset = max(segment.copied_offset() - 1, -1)
+            segment.add_damage([Damage(0, segment.copied, segment.base_offset, last_offset, Cause.MISSING_FILE)])
             raise LogDamaged(f"{segment.path}.log is missing") from None
         except OSError as error:
             raise StorageFailed(f"{segment.path}.log cannot be opened: {error.strerror or error}") from None
@@ -50,6 +56,7 @@ class Handles:
     def keep(self, segment: Segment, file: File, index_file: File | None) -> None:
         """Take over files that were opened elsewhere."""
         segment.file, segment.index_file = file, index_file
+        segment.on_damage = self.quarantine.found
         self._open[segment] = None
         while len(self._open) > self._limit:
             oldest, _ = self._open.popitem(last=False)
@@ -57,6 +64,7 @@ class Handles:
 
     def forget(self, segment: Segment) -> None:
         """Let a segment's files go; it is deleted."""
+        self.quarantine.forget(segment)
         if self._open.pop(segment, 0) is None:
             segment.file = segment.index_file = None
 

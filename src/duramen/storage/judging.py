@@ -3,32 +3,15 @@
 Pure. Where an offset does not follow, the batches around it say whether it is wrong or records are missing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from duramen.codec.batch import Header
+from duramen.storage.damage import Cause, Damage
 from duramen.storage.segment import LARGEST_OFFSET_DELTA
-from duramen.storage.spans import Cause, Span
+from duramen.storage.spans import Span
 
-__all__ = ["Damage", "Expected", "Judge", "merged"]
-
-
-class Damage(NamedTuple):
-    """Bytes `start` up to `end` of a segment's file that hold no sound batch, and the offsets that are lost with them.
-
-    `last_offset` is -1 where nothing says how far they go. Where records are missing and no bytes are, `start` is
-    `end`.
-    """
-
-    start: int
-    end: int
-    first_offset: int
-    last_offset: int
-    cause: Cause
-
-    def __str__(self) -> str:
-        offsets = f"{self.first_offset} to {self.last_offset}" if self.last_offset >= 0 else f"{self.first_offset} on"
-        return f"bytes {self.start} to {self.end} (offsets {offsets}): {self.cause.words}"
+__all__ = ["Expected", "Judge"]
 
 
 class Expected(NamedTuple):
@@ -36,7 +19,8 @@ class Expected(NamedTuple):
 
     Size in bytes; offsets from `base_offset` up to `end_offset`, -1 where that is not known. Below `gaps_below` records
     may be missing because compaction took them, and in the ranges `lost` because they were lost before. `epoch_at`
-    gives the leader epoch of an offset, -1 where it is not known; without it epochs only must not go back.
+    gives the leader epoch of an offset, -1 where it is not known; without it epochs only must not go back. Unless
+    `whole` the segment goes on: its last block is not compared where it ends in the middle of one.
     """
 
     size: int
@@ -45,6 +29,7 @@ class Expected(NamedTuple):
     gaps_below: int = 0
     lost: Sequence[tuple[int, int]] = ()
     epoch_at: Callable[[int], int] | None = None
+    whole: bool = True
 
 
 class Judge:
@@ -132,27 +117,3 @@ class Judge:
             return Cause.EPOCH if not self._covered and head.leader_epoch < self._epoch else None
         before, after = self._epoch, following.leader_epoch
         return Cause.EPOCH if before <= after and not before <= head.leader_epoch <= after else None
-
-
-def merged(found: Iterable[Damage]) -> list[Damage]:
-    """The same ranges in order of position, those that overlap as one."""
-    kept: list[Damage] = []
-    for damage in sorted(set(found), key=_order):
-        before = kept[-1] if kept else None
-        if before is None or not _is_one(before, damage):
-            kept.append(damage)
-            continue
-        stronger = damage if damage.cause is Cause.CUT_SHORT or before.cause is Cause.MISSING else before
-        last = damage.last_offset if damage.end >= before.end else before.last_offset
-        kept[-1] = Damage(before.start, max(before.end, damage.end), before.first_offset, last, stronger.cause)
-    return kept
-
-
-def _order(damage: Damage) -> tuple[int, int, bool, str]:
-    # Of two causes the one that says more comes first: that of a whole block comes with every other.
-    return damage.start, damage.end, damage.cause is Cause.BLOCK_CRC, damage.cause.id
-
-
-def _is_one(before: Damage, damage: Damage) -> bool:
-    goes_on = before.last_offset < 0 and damage.start == before.end
-    return damage.start < before.end or damage.start == before.start or goes_on

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -166,6 +167,9 @@ class Log:
         ]
         if in_memory or not log.segments:
             log.segments.append(Segment(f"{log.directory}/{segment_name(log.end_offset)}", log.end_offset))
+        for segment, following in pairwise(log.segments):
+            segment.end_offset = following.base_offset
+        log.active.end_offset = log.end_offset
         log.active.volatile = in_memory
         log.written = True
         return log
@@ -319,12 +323,21 @@ class Log:
     def _plan_skip(self, offset: int) -> int | Blocked:
         at = self._segment_at(offset)
         segment = self.segments[at]
-        file = self.handles.open(segment)
+        following = self.segments[at + 1].base_offset if at + 1 < len(self.segments) else self.end_offset
+        known = next((damage for damage in segment.damage if damage.holds(offset)), None)
+        if known is not None and segment.pending_start(offset) is None:
+            return min(known.last_offset + 1, following) if known.last_offset >= 0 else following
+        return self._skip_unknown(segment, offset, following)
+
+    def _skip_unknown(self, segment: Segment, offset: int, following: int) -> int | Blocked:
+        try:
+            file = self.handles.open(segment)
+        except LogDamaged:
+            return following
         index = segment.index
         if file is not None and (index is None or index.first):
             return open_index(segment, file)
         known = index.next_start(offset - segment.base_offset) if index is not None else None
-        following = self.segments[at + 1].base_offset if at + 1 < len(self.segments) else self.end_offset
         limit = following if known is None else min(following, segment.base_offset + known)
         # The damage may have left the batch's own header whole: then nothing but this batch is lost.
         try:
@@ -395,12 +408,10 @@ class Log:
         end = find_end(segment, file, start, limit, max_bytes, self._windows)
         if isinstance(end, Blocked):
             return end
-        stop = end.position
-        for damaged_start, damaged_end in segment.damage:
-            if damaged_start <= start < damaged_end:
-                raise LogDamaged(f"{segment.path}.log: bytes {damaged_start} to {damaged_end} are damaged")
-            if start < damaged_start < stop:
-                stop = damaged_start
+        damage = segment.damage_at(start)
+        if damage is not None:
+            raise LogDamaged(segment.name_damage(damage))
+        stop = segment.damage_after(start, end.position)
         if stop <= start:
             return None
         if stop != end.position:
@@ -446,6 +457,10 @@ class Log:
     def _batch_from_time(self, segment: Segment, file: File | None, timestamp: int) -> int | Blocked | None:
         position = segment.index.seek_time(timestamp) if segment.index is not None else 0
         while file is not None and position < segment.copied:
+            damage = segment.damage_at(position)
+            if damage is not None:
+                position = damage.end
+                continue
             found = Walk(segment, file, self._windows).header(position)
             if isinstance(found, Blocked):
                 return found

@@ -5,15 +5,17 @@ lane and what to do with its result; then the same call is made again. Every 64 
 checked against the index's CRC before a byte of it is served; bytes still in memory need no check.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from duramen.base.errors import BatchCorrupt, LogDamaged
+from duramen.base.errors import LogDamaged
 from duramen.base.ports import Buffer, File
 from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, header
 from duramen.codec.crc import crc32c
+from duramen.storage.blocks import ANY_OFFSET, Blocked, are_sound, read_blocks
+from duramen.storage.checking import Expected, SegmentCheck, decode_index
+from duramen.storage.damage import Damage
 from duramen.storage.handles import Handles
 from duramen.storage.index import (
     BLOCK_BYTES,
@@ -22,7 +24,6 @@ from duramen.storage.index import (
     INDEX_HEADER_BYTES,
     SegmentIndex,
     closed_entries,
-    cover,
 )
 from duramen.storage.segment import Segment
 
@@ -39,22 +40,14 @@ __all__ = [
     "walk_batches",
 ]
 
-_WINDOW_BYTES: Final = BLOCK_BYTES
 _WINDOWS: Final = 4
 _PIECE_BYTES: Final = 4 * 1024 * 1024  # Linux reads ahead into folios of up to 2 MiB
+_STEP_BYTES: Final = 1024 * 1024
 _TAIL_BYTES: Final = 64 * 1024 * 1024  # of the active segment: stays in memory, for whoever follows closely
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """Run `job` in the worker's `read` lane, hand its result to `apply`, then ask again."""
-
-    job: Callable[[], Any]
-    apply: Callable[[Any], None]
-
-
 class Windows:
-    """Bytes that were read for finding a batch, for as long as one read is being planned.
+    """Bytes that were read for finding a batch, and checked, for as long as one read is being planned.
 
     A plan that was blocked is made again from its beginning: it must find everything that was read for it.
     """
@@ -62,20 +55,23 @@ class Windows:
     __slots__ = ("_windows",)
 
     def __init__(self) -> None:
-        self._windows: list[tuple[Segment, int, Buffer]] = []  # not a deque: empty ones of many logs take much memory
+        self._windows: list[
+            tuple[Segment, int, int, Buffer]
+        ] = []  # not a deque: empty ones of many logs take much memory
 
     def find(self, segment: Segment, position: int, size: int) -> memoryview | None:
         """The bytes at `position`, if they were read. Raises LogDamaged where the file ends before them."""
-        for of, start, window in self._windows:
-            if of is segment and start <= position and position + size <= start + len(window):
-                return memoryview(window)[position - start : position - start + size]
-            if of is segment and start == position:
-                raise LogDamaged(f"{segment.path}.log ends at byte {start + len(window)}: the rest is missing")
+        for of, start, end, window in self._windows:
+            if of is segment and start <= position and position + size <= end:
+                found = memoryview(window)[position - start : position - start + size]
+                if len(found) < size:
+                    raise LogDamaged(f"{segment.path}.log ends at byte {start + len(window)}: the rest is missing")
+                return found
         return None
 
-    def put(self, segment: Segment, position: int, window: Buffer) -> None:
-        """Keep what was read at `position`; the oldest goes."""
-        self._windows = [*self._windows[1 - _WINDOWS :], (segment, position, window)]
+    def put(self, segment: Segment, position: int, end: int, window: Buffer) -> None:
+        """Keep what was read from `position` to `end`, less where the file ends before; the oldest goes."""
+        self._windows = [*self._windows[1 - _WINDOWS :], (segment, position, end, window)]
 
     def clear(self) -> None:
         """The plan is made."""
@@ -93,34 +89,34 @@ class Walk:
         self._windows = windows
 
     def header(self, position: int) -> Header | Blocked:
-        """The header at `position`, which is in the file. Raises LogDamaged where it cannot be one."""
-        data = self._bytes(position, HEADER_BYTES)
+        """The header at `position`, which is in the file and in no damage. Raises LogDamaged where it cannot be one."""
+        data = self._bytes(position)
         if isinstance(data, Blocked):
             return data
-        try:
-            found = header(data)
-        except BatchCorrupt:
-            found = None
-        if found is None or found.magic != 2 or not HEADER_BYTES <= found.size <= self._segment.size - position:
+        found = header(data)
+        if found.magic != 2 or not HEADER_BYTES <= found.size <= self._segment.size - position:
             raise LogDamaged(f"{self._segment.path}.log: no record batch at position {position}")
         return found
 
-    def _bytes(self, position: int, size: int) -> Buffer | Blocked:
-        segment, file = self._segment, self._file
-        known = self._windows.find(segment, position, size)
+    def _bytes(self, position: int) -> Buffer | Blocked:
+        segment, file, index = self._segment, self._file, self._segment.index
+        known = self._windows.find(segment, position, HEADER_BYTES)
         if known is not None:
             return known
-        length = min(_WINDOW_BYTES, segment.copied - position)
-        data = file.read_cached(position, length)
-        if data is None:
-            put = partial(self._windows.put, segment, position)
-            return Blocked(lambda: file.read(position, length), put)
-        self._windows.put(segment, position, data)
-        return memoryview(data)[:size]
+        low = position & ~(BLOCK_BYTES - 1)
+        if index is None or low >> BLOCK_SHIFT < index.first:
+            return open_index(segment, file)
+        high = min((position + HEADER_BYTES + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1), segment.copied)
+        put = partial(self._windows.put, segment, low, max(high, position + HEADER_BYTES))
+        data = file.read_cached(low, high - low)
+        if data is None or not are_sound(segment, index, low, data):
+            return read_blocks(segment, file, index, low, high, put)
+        put(data)
+        return self._windows.find(segment, position, HEADER_BYTES) or b""
 
 
 def find_start(segment: Segment, file: File | None, offset: int, windows: Windows) -> int | Blocked:
-    """The position of the batch that holds `offset`, or of the next one where a damaged range is missing."""
+    """The position of the batch that holds `offset`, or of the next one. Raises LogDamaged where it is damaged."""
     position = segment.pending_start(offset)
     if position is not None:
         return position
@@ -132,6 +128,12 @@ def find_start(segment: Segment, file: File | None, offset: int, windows: Window
         return open_index(segment, file)
     walk = Walk(segment, file, windows)
     while start < segment.copied:
+        damage = segment.damage_at(start)
+        if damage is not None:
+            if damage.holds(offset):
+                raise LogDamaged(segment.name_damage(damage))
+            start = damage.end
+            continue
         found = walk.header(start)
         if isinstance(found, Blocked):
             return found
@@ -169,12 +171,12 @@ def find_end(
         return End(*segment.pending_after(start))
     if file is None:
         raise AssertionError("bytes that were copied are in a file")
-    return _walk_end(Walk(segment, file, windows), start, min(limit.position, segment.copied), target)
+    return _walk_end(segment, Walk(segment, file, windows), start, min(limit.position, segment.copied), target)
 
 
-def _walk_end(walk: Walk, start: int, limit: int, target: int) -> End | Blocked:
+def _walk_end(segment: Segment, walk: Walk, start: int, limit: int, target: int) -> End | Blocked:
     end = End(start, 0)
-    while end.position < limit:
+    while end.position < limit and segment.damage_at(end.position) is None:
         try:
             found = walk.header(end.position)
         except LogDamaged:
@@ -242,7 +244,10 @@ class Slice:
             return buffers
         low = start & ~(BLOCK_BYTES - 1)
         end = min(self.end, segment.copied, max(start + max_bytes & ~(BLOCK_BYTES - 1), low + BLOCK_BYTES))
-        end = self._before_damage(start, end)
+        damage = segment.damage_at(start)
+        if damage is not None:
+            raise LogDamaged(segment.name_damage(damage))
+        end = segment.damage_after(start, end)
         if self._replaced != segment.replaced:
             # The same bytes lie in another file now, and the old one may have lost some.
             self._replaced, self._file, self._supplied = segment.replaced, None, None
@@ -254,30 +259,15 @@ class Slice:
         if index is None or low >> BLOCK_SHIFT < index.first:
             return open_index(segment, file)
         high = min((end + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1), segment.copied)
-        data = self._read(file, low, high)
-        if isinstance(data, Blocked):
-            return data
-        view = memoryview(data)
-        for block in range(low >> BLOCK_SHIFT, (high + BLOCK_BYTES - 1) >> BLOCK_SHIFT):
-            at = (block << BLOCK_SHIFT) - low
-            if block not in segment.examined and crc32c(view[at : at + BLOCK_BYTES]) != index.crc(block):
-                return examine(segment, file, index, block)
-        if low + len(view) < end:
-            # Of a file that was cut short what is left has been looked at batch by batch.
-            segment.damage.append((low + len(view), segment.copied))
-            raise LogDamaged(f"{segment.path}.log ends at byte {low + len(view)} and should reach {segment.copied}")
+        data = self._supplied_for(low, high)
+        if data is None:
+            data = file.read_cached(low, high - low)
+            self._trail.cold = self._trail.cold or data is None
+        if data is None or len(data) < end - low or not are_sound(segment, index, low, data):
+            return read_blocks(segment, file, index, low, high, partial(self._supply, low, high))
         self.position = end
         self._leave(file, low, end)
-        return [view[start - low : end - low]]
-
-    def _before_damage(self, start: int, end: int) -> int:
-        segment = self._segment
-        for damaged_start, damaged_end in segment.damage:
-            if damaged_start <= start < damaged_end:
-                raise LogDamaged(f"{segment.path}.log: bytes {damaged_start} to {damaged_end} are damaged")
-            if start < damaged_start < end:
-                end = damaged_start
-        return end
+        return [memoryview(data)[start - low : end - low]]
 
     def _leave(self, file: File, low: int, end: int) -> None:
         """What had to come from the disk does not push out of memory what others need there: the tails of the logs."""
@@ -288,66 +278,12 @@ class Slice:
             low = max(0, low - _PIECE_BYTES)
             file.forget(low, end - low)
 
-    def _read(self, file: File, low: int, high: int) -> Buffer | Blocked:
+    def _supply(self, low: int, high: int, data: Buffer) -> None:
+        self._supplied = (low, high, data)
+
+    def _supplied_for(self, low: int, high: int) -> Buffer | None:
         supplied, self._supplied = self._supplied, None
-        if supplied is not None and supplied[:2] == (low, high):
-            return supplied[2]
-        cached = file.read_cached(low, high - low)
-        if cached is not None:
-            return cached
-        self._trail.cold = True
-
-        def apply(result: Buffer) -> None:
-            self._supplied = (low, high, result)
-
-        return Blocked(lambda: file.read(low, high - low), apply)
-
-
-def examine(segment: Segment, file: File, index: SegmentIndex, block: int) -> Blocked:
-    """Look at each batch that touches a block which does not match its CRC, and note which of them are damaged."""
-    entry = index.last_start(block << BLOCK_SHIFT)
-    start = entry.position if entry is not None else 0
-    low, stop = block << BLOCK_SHIFT, min((block + 1) << BLOCK_SHIFT, segment.copied)
-    dense = not segment.generation
-    resume = index.start_after(stop, segment.copied)
-    replaced = segment.replaced
-
-    def job() -> list[tuple[int, int]]:
-        return _damaged_batches(file, start, low, stop, resume, dense=dense)
-
-    def apply(found: list[tuple[int, int]]) -> None:
-        if segment.replaced != replaced:
-            return
-        segment.examined.add(block)
-        segment.damage += [damage for damage in found if damage not in segment.damage]
-
-    return Blocked(job, apply)
-
-
-def _damaged_batches(
-    file: File, start: int, low: int, stop: int, resume: int, *, dense: bool
-) -> list[tuple[int, int]]:  # fmt: skip
-    """Ranges of damaged batches among those that start in `start` to `stop`; from a bad length on, up to `resume`.
-
-    The block that does not match its CRC is `low` to `stop`. Unless `dense`, offsets may be missing between batches.
-    """
-    damage: list[tuple[int, int]] = []
-    position, expected = start, -1
-    while position < stop:
-        data = bytes(file.read(position, HEADER_BYTES))
-        found = header(data) if len(data) == HEADER_BYTES else None
-        if found is None or found.magic != 2 or not HEADER_BYTES <= found.size <= resume - position:
-            return [*damage, (position, resume)]
-        body = file.read(position, found.size)
-        sound = len(body) == found.size and crc32c(memoryview(body)[CRC_START:]) == found.crc
-        if not sound or (expected >= 0 and (found.base_offset < expected or (dense and found.base_offset > expected))):
-            damage.append((position, position + found.size))
-        expected = found.next_offset if sound else -1
-        position += found.size
-        if position <= low:
-            start = position
-    # Every batch is sound by its own CRC, so the damage is in an offset or epoch, which only the block's CRC covers.
-    return damage or [(start, resume)]
+        return supplied[2] if supplied is not None and supplied[:2] == (low, high) else None
 
 
 def open_index(segment: Segment, file: File) -> Blocked:
@@ -360,21 +296,24 @@ def open_index(segment: Segment, file: File) -> Blocked:
     blocks = entries - 1 if active is None else entries
     size = segment.size if active is None else active.first << BLOCK_SHIFT
     copied = segment.copied
-    index_file = segment.index_file
+    index_file, path, base_offset = segment.index_file, segment.path, segment.base_offset
+    expected = Expected(copied, base_offset, segment.copied_offset(), ANY_OFFSET)
 
-    def job() -> tuple[SegmentIndex, list[tuple[int, int]]]:
+    def job() -> tuple[SegmentIndex, list[Damage]]:
         data = index_file.read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES) if index_file is not None else b""
-        index = SegmentIndex.decode(data, entries, blocks)
+        index = decode_index(data, path, base_offset, entries, blocks)
         if index is not None and (active is not None or index.last().position == size):
             return index, []  # else the last entry is of an earlier life, whose end a power cut took away
-        rebuilt, damage = rebuild_index(file, copied, segment.base_offset)
+        check = SegmentCheck(file, expected)
+        while check.step(_STEP_BYTES):
+            pass
         if active is not None:
-            rebuilt.trim(entries)
-        return rebuilt, [found for found in damage if found[0] < size]
+            check.index.trim(entries)
+        return check.index, [damage for damage in check.damage if damage.start < size]
 
-    def apply(result: tuple[SegmentIndex, list[tuple[int, int]]]) -> None:
+    def apply(result: tuple[SegmentIndex, list[Damage]]) -> None:
         index, damage = result
-        segment.damage += damage
+        segment.add_damage(damage)
         if segment.index is None:
             segment.index = index
         elif segment.index.first == entries:
@@ -402,25 +341,3 @@ def walk_batches(file: File, position: int, size: int, next_offset: int) -> Iter
         yield position, found, whole
         position += found.size
         next_offset = found.next_offset
-
-
-def rebuild_index(file: File, size: int, base_offset: int) -> tuple[SegmentIndex, list[tuple[int, int]]]:
-    """The index of a closed segment of `size` bytes from its batches, and the range from the first bad one on.
-
-    Blocking: reads the whole segment.
-    """
-    index = SegmentIndex()
-    end, next_offset, max_timestamp = 0, base_offset, -1
-    for position, found, whole in walk_batches(file, 0, size, base_offset):
-        end, next_offset = position + found.size, found.next_offset
-        max_timestamp = max(max_timestamp, found.max_timestamp)
-        index.add(position, end, next_offset - base_offset, max_timestamp)
-        index.cover(*cover(index.tail_crc, position, [whole]))
-    damage = []
-    if end < size:
-        # The bytes are covered as they are, so that the sound blocks before them stay readable.
-        damage.append((end, size))
-        index.add(end, size, next_offset - base_offset, max_timestamp)
-        index.cover(*cover(index.tail_crc, end, [file.read(end, size - end)]))
-    index.close(size, next_offset - base_offset, max_timestamp)
-    return index, damage

@@ -15,9 +15,12 @@ from duramen.base.ids import LogId
 from duramen.base.ports import File, FileSystem
 from duramen.codec.batch import header
 from duramen.codec.crc import crc32c
+from duramen.storage.blocks import ANY_OFFSET
+from duramen.storage.checking import Expected, SegmentCheck
 from duramen.storage.checkpoint import Checkpoint, checkpoint_numbers, read_checkpoint, write_checkpoint
 from duramen.storage.copier import plan_writes, take_over, write_segment
 from duramen.storage.cutting import apply_cut, cut_files
+from duramen.storage.damage import Cause, Damage
 from duramen.storage.directory import make_directories
 from duramen.storage.frames import Bad, Frame, FrameType, position, scan
 from duramen.storage.handles import Handles
@@ -100,7 +103,7 @@ class _Recovery:
         self._lost_epoch = -1
         self._os_starts: dict[Log, int] = {}
         self._gaps: dict[Log, set[int]] = {}  # where records are missing that the WAL goes on behind
-        self._short: list[tuple[Log, Segment, int, int]] = []
+        self._short: list[tuple[Log, Segment, int, Expected]] = []
         self._let_go_files: list[str] = []
         self._let_go_directories: list[str] = []
 
@@ -464,19 +467,31 @@ class _Recovery:
                 file.truncate(segment.size)
                 self._unsynced[segment] = log
         if actual < segment.size:
-            self._short.append((log, segment, actual, segment.size))
+            self._short.append((log, segment, actual, Expected(segment.size, segment.base_offset, log.end_offset)))
 
     def _name_lost(self) -> None:
         # Only now: the WAL may say that the log was cut or deleted, or the segment. Where a log was cut more than once,
         # its files stand at the last cut already, and lack what comes between the earlier ones.
-        for log, segment, actual, size in self._short:
+        for log, segment, actual, expected in self._short:
             if segment in log.segments and not log.deleted:
-                segment.damage.append((actual, size))
-                self._find(f"{segment.path}.log has {actual} bytes where {size} were synced: the rest is damaged")
+                segment.on_damage = self._handles.quarantine.found
+                segment.add_damage(self._look_into_short(segment, expected))
+                self._find(
+                    f"{segment.path}.log has {actual} bytes where {expected.size} were synced: the rest is damaged"
+                )
         for log, starts in self._gaps.items():
             for first, last in () if log.deleted else log.damage:
                 if first in starts and last >= log.start_offset:
                     self._find(f"log {log.id}: offsets {first} to {last} are lost to damage")
+
+    def _look_into_short(self, segment: Segment, expected: Expected) -> list[Damage]:
+        path = segment.path + ".log"
+        if not self._files.exists(path):
+            return [Damage(0, expected.size, expected.base_offset, expected.end_offset - 1, Cause.MISSING_FILE)]
+        check = SegmentCheck(self._files.open(path, read_only=True), expected._replace(gaps_below=ANY_OFFSET))
+        while check.step(_WRITE_BYTES):
+            pass
+        return check.damage
 
     def _write(self) -> None:
         for log in self._touched:

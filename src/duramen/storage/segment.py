@@ -5,10 +5,12 @@ file, those after it in `pending`. So a reader names a range of positions and ne
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from duramen.base.ports import Buffer, File
 from duramen.codec.batch import Header, header
+from duramen.storage.damage import Damage, merged
 from duramen.storage.index import BLOCK_SHIFT, Entry, SegmentIndex
 
 __all__ = [
@@ -70,6 +72,7 @@ class Segment:
         "closed",
         "copied",
         "damage",
+        "end_offset",
         "examined",
         "file",
         "first_timestamp",
@@ -77,6 +80,7 @@ class Segment:
         "index",
         "index_file",
         "max_timestamp",
+        "on_damage",
         "path",
         "pending",
         "replaced",
@@ -92,6 +96,7 @@ class Segment:
         self.path = path
         self.base_offset = base_offset
         self.generation = generation  # how often compaction has written it: above 0 there are gaps between offsets
+        self.end_offset = -1  # the one that follows its last batch, where that is known
         self.size = 0
         self.copied = 0
         self.synced = 0
@@ -108,10 +113,9 @@ class Segment:
         self.pending: list[Buffer] = []
         self._pending_positions: list[int] = []
         self._pending_offsets: list[int] = []
-        self.damage: list[tuple[int, int]] = []  # ranges of positions that hold no sound batch
-        self.examined: set[int] = (
-            set()
-        )  # blocks that do not match their CRC and whose batches were looked at one by one
+        self.damage: list[Damage] = []  # what is not served, in order of position
+        self.examined: dict[int, int] = {}  # blocks that do not match their CRC, were looked into, and had this one
+        self.on_damage: Callable[[Segment, list[Damage]], None] | None = None
 
     @classmethod
     def restore(cls, path: str, state: SegmentState, tail: TailState | None) -> "Segment":
@@ -160,6 +164,7 @@ class Segment:
         self._pending_positions.append(start)
         self._pending_offsets.append(base_offset)
         self.size = end
+        self.end_offset = next_offset
         if start >> BLOCK_SHIFT != end >> BLOCK_SHIFT and self.index is not None:
             self.index.add(start, end, next_offset - self.base_offset, self.max_timestamp)
 
@@ -179,9 +184,30 @@ class Segment:
         """Its files are others now: what was found of the old ones beyond the synced position says nothing."""
         blocks = self.synced >> BLOCK_SHIFT
         sound = blocks << BLOCK_SHIFT
-        self.examined = {block for block in self.examined if block < blocks}
-        self.damage = [(start, min(end, sound)) for start, end in self.damage if start < sound]
+        self.examined = {block: crc for block, crc in self.examined.items() if block < blocks}
+        self.damage = [damage for damage in self.damage if damage.start < sound]
         self.replaced += 1
+
+    # -- damage -------------------------------------------------------------------------------------
+
+    def add_damage(self, found: Iterable[Damage]) -> None:
+        """These ranges are not served from now on; whoever keeps account of damage is told what is new."""
+        known, self.damage = self.damage, merged([*self.damage, *found])
+        new = [damage for damage in self.damage if damage not in known]
+        if new and self.on_damage is not None:
+            self.on_damage(self, new)
+
+    def damage_at(self, position: int) -> Damage | None:
+        """The damage that a position lies in."""
+        return next((damage for damage in self.damage if damage.start <= position < damage.end), None)
+
+    def damage_after(self, position: int, end: int) -> int:
+        """Where the first damage behind a position begins, or `end`."""
+        return next((damage.start for damage in self.damage if position < damage.start < end), end)
+
+    def name_damage(self, damage: Damage) -> str:
+        """The damage with the file it is in."""
+        return f"{self.path}.log: {damage}"
 
     # -- finding ------------------------------------------------------------------------------------
 
@@ -191,6 +217,10 @@ class Segment:
         if not offsets or offset < offsets[0]:
             return None
         return self._pending_positions[bisect_right(offsets, offset) - 1]
+
+    def copied_offset(self) -> int:
+        """The offset that follows what is in the file; -1 where that is not known without the index."""
+        return self._pending_offsets[0] if self._pending_offsets else self.end_offset
 
     def pending_end(self, position: int) -> tuple[int, int] | None:
         """Start and offset of the last batch in memory that starts at or before `position`; None if in the file."""

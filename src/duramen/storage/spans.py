@@ -1,13 +1,13 @@
 """Bytes of a segment as batches, sound or not; behind nonsense the next batch is searched for. Pure."""
 
 import re
-from enum import Enum
 from typing import Final, NamedTuple
 
 from duramen.codec.batch import CRC_START, HEADER_BYTES, LENGTH_END, Header, header
 from duramen.codec.crc import crc32c
+from duramen.storage.damage import Cause
 
-__all__ = ["UNCOVERED", "Cause", "Span", "spans_of"]
+__all__ = ["UNCOVERED", "Span", "spans_of"]
 
 UNCOVERED: Final = (*range(8), *range(LENGTH_END, LENGTH_END + 4))
 """The bytes of a batch that its own CRC does not cover and whose change leaves it whole: base offset, leader epoch."""
@@ -16,23 +16,6 @@ _MAGIC: Final = 2
 _LARGEST_BYTES: Final = 64 * 1024 * 1024  # what claims to be larger and does not end in sight is searched for others
 # Base offset below 2^56, a length that is not negative, the magic, and attributes of which the upper byte is not used.
 _LOOKS_LIKE_ONE: Final = re.compile(rb"(?=\0.{7}[\0-\x7f].{7}\x02.{4}\0)", re.DOTALL)
-
-
-class Cause(Enum):
-    """Why bytes or offsets are called damaged: the name for programs, and words for people."""
-
-    BLOCK_CRC = "block-crc", "the block that the index has a CRC of does not match it"
-    BATCH_CRC = "batch-crc", "the record batch does not match its CRC"
-    HEADER = "header", "no record batch begins there"
-    OFFSET = "offset", "the record batch's offset does not follow"
-    EPOCH = "epoch", "the record batch's leader epoch is not that of its offset"
-    CUT_SHORT = "cut-short", "the file ends before"
-    MISSING = "missing", "records are missing"
-    UNREADABLE = "unreadable", "the disk does not give the bytes"
-
-    def __init__(self, id_: str, words: str) -> None:
-        self.id = id_
-        self.words = words
 
 
 class Span(NamedTuple):

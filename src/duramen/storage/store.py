@@ -39,6 +39,7 @@ from duramen.storage.records import LogChange, encode_change, encode_created, en
 from duramen.storage.recovery import Recovered, wal_salt
 from duramen.storage.removal import Removal
 from duramen.storage.reserving import give_back, is_reserved, reserve
+from duramen.storage.scrubbing import Scrubber
 from duramen.storage.takeovers import Takeover
 from duramen.storage.upkeep import StoreLimits, Upkeep, segment_failed, trouble
 from duramen.storage.wal import Wal
@@ -92,6 +93,9 @@ class Store:
         self._node_id = node_id
         self._limits = limits
         self._handles = handles
+        self.quarantine = handles.quarantine
+        self.quarantine.begin(metrics)
+        self.scrubber = Scrubber(files, worker, clock, deadlines, self.quarantine, self.each_log, metrics)
         self._logs: dict[LogKey, Log] = {log.key: log for log in recovered.logs.values()}
         self._queue: deque[_Append] = deque()
         self._held: dict[Log, deque[_Append]] = {}

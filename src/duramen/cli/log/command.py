@@ -11,6 +11,7 @@ __all__ = ["command"]
 _COMMANDS: Final[Mapping[str, str]] = {
     "dump": "duramen.cli.log.dump",
     "stats": "duramen.cli.log.stats",
+    "verify": "duramen.cli.log.verify",
     "salvage": "duramen.cli.log.salvage",
     "truncate": "duramen.cli.log.truncate",
 }

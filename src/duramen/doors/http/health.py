@@ -18,6 +18,10 @@ async def _readyz(call: Call) -> Response:
     problem = call.node.problem()
     if problem:
         return PlainTextResponse(f"{problem}\n", 503)
+    damaged = call.node.broker.store.quarantine.ranges
+    if damaged:
+        ranges = "1 damaged range" if damaged == 1 else f"{damaged} damaged ranges"
+        return PlainTextResponse(f"ready; {ranges} of segments cannot be read: see the node's log\n")
     return PlainTextResponse("ready\n")
 
 
@@ -28,7 +32,11 @@ async def _metrics(call: Call) -> Response:
 ROUTES = (
     Route("GET", "/healthz", _healthz, "200 while the process is alive"),
     Route(
-        "GET", "/readyz", _readyz, "200 when every door takes requests, else 503 with the reason", statuses=(200, 503)
+        "GET",
+        "/readyz",
+        _readyz,
+        "200 when every door takes requests, else 503 with the reason",
+        statuses=(200, 503),
     ),
     Route("GET", "/metrics", _metrics, "The metrics in the text format of Prometheus"),
 )

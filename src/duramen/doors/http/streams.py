@@ -14,6 +14,7 @@ from duramen.controller.decisions import Definition, wide_subjects
 from duramen.doors.completion import completion
 from duramen.doors.http.routes import Call, Route
 from duramen.doors.http.types import (
+    DamagedRange,
     GapInfo,
     NatsGaps,
     PartitionInfo,
@@ -23,6 +24,7 @@ from duramen.doors.http.types import (
     StreamsQuery,
     StreamWish,
 )
+from duramen.storage.log import Log
 
 __all__ = ["ROUTES"]
 
@@ -60,11 +62,24 @@ def _describe(stream: Stream, gaps: Gaps) -> StreamInfo:
                 partition.log.end_offset,
                 partition.log.size_bytes(),
                 sum(1 for segment in partition.log.segments if segment.size),
+                _damaged(partition.log),
             )
             for partition in stream.partitions
         ],
         _gaps(gaps.of(stream)) if stream.subjects else None,
     )
+
+
+def _damaged(log: Log) -> list[DamagedRange]:
+    lost = [DamagedRange(first, last, None, None, None, "lost at a start") for first, last in log.damage]
+    return lost + [
+        DamagedRange(
+            damage.first_offset, damage.last_offset if damage.last_offset >= 0 else None,
+            f"{segment.path}.log", damage.start, damage.end, damage.cause.words,
+        )
+        for segment in log.segments
+        for damage in segment.damage
+    ]  # fmt: skip
 
 
 def _gaps(gaps: GapsOf) -> NatsGaps:

@@ -14,6 +14,7 @@ __all__ = [
     "AssignedPartition",
     "ConfigInfo",
     "ConfigList",
+    "DamagedRange",
     "Deleted",
     "DeletionWish",
     "Deletions",
@@ -120,8 +121,22 @@ class StreamChange(msgspec.Struct, forbid_unknown_fields=True):
     partitions: int | None = None
 
 
+class DamagedRange(msgspec.Struct):
+    """Offsets that cannot be read, for as much as is known: `last_offset` null, nothing says how far they go.
+
+    With the file and the bytes `first_byte` up to `end_byte` that are damaged; null where a start found records lost.
+    """
+
+    first_offset: int
+    last_offset: int | None
+    file: str | None
+    first_byte: int | None
+    end_byte: int | None
+    cause: str
+
+
 class PartitionInfo(msgspec.Struct):
-    """A partition: its offsets, bytes on disk or in memory, and segments."""
+    """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged."""
 
     partition: int
     leader_epoch: int
@@ -130,6 +145,7 @@ class PartitionInfo(msgspec.Struct):
     end_offset: int
     bytes: int
     segments: int
+    damaged: list[DamagedRange]
 
 
 class GapInfo(msgspec.Struct):

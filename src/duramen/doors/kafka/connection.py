@@ -57,9 +57,6 @@ class Door(Protocol):
     def paused(self, cause: str) -> None:
         """Reading from a connection pauses."""
 
-    def damage_found(self) -> None:
-        """A range of a segment does not match its CRC."""
-
     def handle(self, context: Context, exchange: Exchange) -> None:
         """Answer a request, now or later. Raises RequestInvalid where the connection cannot go on."""
 
@@ -355,8 +352,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             piece = slice_.piece(self._door.piece_bytes())
         except DuramenError as error:
             # The answer's size has been sent: all that is left is to end it. The next fetch gets the error.
-            _log.error("%s", error)
-            self._door.damage_found()
+            _log.info("a fetch of %s ends: %s", self.peer_host, error)
             if self._transport is not None:
                 self._transport.abort()
             return None

@@ -93,7 +93,6 @@ class KafkaDoor:
         self._paused = {
             cause: metrics.counter("duramen_kafka_paused_reads_total", cause) for cause in ("slow reader", "unanswered")
         }
-        self._damaged = metrics.counter("duramen_damaged_ranges_total")
         self._servers: list[asyncio.Server] = []
         self._injector = Injector(faults, clock, deadlines) if faults is not None else None
 
@@ -147,10 +146,6 @@ class KafkaDoor:
         """How much of an answer is read from the log at once: less where many sockets do not take theirs."""
         share = self._request_bytes // _PIECES_SHARE // (1 + self.slow_readers)
         return min(_LARGEST_PIECE, max(_SMALLEST_PIECE, share))
-
-    def damage_found(self) -> None:
-        """A range of a segment does not match its CRC."""
-        self._damaged.value += 1
 
     def _watch_idle(self) -> None:
         now_ms = self.clock.monotonic_ms()
