@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from duramen.base.errors import (
+    NodeStopping,
     StorageFailed,
     StreamDiffers,
     StreamExists,
@@ -215,3 +216,19 @@ def test_a_new_node_takes_part_once() -> None:
     hand.restart()
     hand.restart()
     assert hand.broker._metadata._log.end_offset == end
+
+
+def test_a_wish_that_is_refused_is_not_taken_for_an_earlier_one_that_waits_for_its_sync() -> None:
+    hand = ManualBroker()
+    first = creating(hand, "first")
+    stopped: Answer[None] = Answer()
+    hand.store.stop(stopped)
+    second = creating(hand, "second")
+    assert isinstance(second.error, NodeStopping)
+    hand.settle()
+    assert first.there
+    assert first.value is None
+    assert names(hand) == ["first"]
+    hand.files.locks.clear()
+    hand.start()
+    assert names(hand) == ["first"]

@@ -7,6 +7,7 @@ other; readers see only what is committed.
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -113,11 +114,13 @@ class Metadata:
         else:
             for event in events:
                 self._ahead.apply(event)
-            self._proposed.append(_Proposal(events, [done]))
-            self._quorum.propose(events, self._committed)
+            proposal = _Proposal(events, [done])
+            self._proposed.append(proposal)
+            self._quorum.propose(events, partial(self._committed, proposal))
 
-    def _committed(self, result: Position | DuramenError) -> None:
-        proposal = self._proposed.popleft()
+    def _committed(self, proposal: _Proposal, result: Position | DuramenError) -> None:
+        # One that is refused may be answered before others that wait for their sync.
+        self._proposed = deque(other for other in self._proposed if other is not proposal)
         if isinstance(result, Position):
             for event in proposal.events:
                 self._apply(event)
