@@ -82,6 +82,8 @@ def _open(files: FileSystem, randomness: Randomness, where: str) -> Directory:
     try:
         if not known:
             return Directory(_create(files, randomness), lock)
+        if not files.exists(LOGS_DIRECTORY):
+            files.sync_directory("")  # a first start was ended before its name was durable
         return Directory(read_directory_id(files, where), lock)
     except BaseException:
         lock.release()
