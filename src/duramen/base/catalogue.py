@@ -82,7 +82,7 @@ BROKER = _by_name(
             "Batches that wait in memory for their copy into segments are copied at the latest when they take "
             "this much; at most half of what `memory.limit.bytes` leaves to them, which is an eighth of it or less.",
             unit="bytes", minimum=64 * KIB),
-    Setting("wal.copy.interval.ms", "integer", 1000,
+    Setting("wal.copy.interval.ms", "integer", 5000,
             "Batches that wait in memory for their copy into segments are copied at the latest after this time.",
             unit="ms", minimum=1),
     Setting("auto.create.topics.enable", "flag", True,

@@ -4,13 +4,17 @@ import ctypes
 import mmap
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import psutil
 
 from duramen.base.units import MIB
 
 __all__ = ["Use", "cached_bytes", "drop_cached", "use", "written_bytes"]
+
+
+_SECTORS_WRITTEN: Final = 6  # the field's place in Linux' Documentation/block/stat.rst
+_SECTOR_BYTES: Final = 512
 
 
 class Use(NamedTuple):
@@ -25,13 +29,19 @@ def use(pid: int) -> Use:
     return Use(psutil.Process(pid).memory_info().rss / MIB, len(list(Path(f"/proc/{pid}/fd").iterdir())))
 
 
-def written_bytes(pid: int) -> int:
-    """Bytes that the process has had written to disks, or will have: whole pages (proc(5), io)."""
-    for line in Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines():
-        name, _, value = line.partition(": ")
-        if name == "write_bytes":
-            return int(value)
-    return 0
+def written_bytes(directory: Path) -> int | None:
+    """Bytes written so far to the disk that a directory lies on, by everybody; None where the system does not say.
+
+    What is on its way is written first. `write_bytes` of a process (proc(5), io) says something else: there a small
+    write counts with all that the page cache keeps as one piece with it, a MiB and more.
+    """
+    os.sync()
+    device = directory.stat().st_dev
+    try:
+        fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text(encoding="ascii").split()
+    except OSError:
+        return None
+    return int(fields[_SECTORS_WRITTEN]) * _SECTOR_BYTES
 
 
 def drop_cached(path: Path) -> None:

@@ -32,6 +32,7 @@ _SMALL_BYTES: Final = 256
 _PARTITIONS_A_REQUEST: Final = 100
 _LOGS, _MANY_LOGS = 1000, 10_000
 _STREAMS: Final = 10
+_COPY_INTERVAL_MS: Final = 1000  # sooner than by default: the files that this opens are to be seen
 _MIB_A_LOG, _MANY_MIB_A_LOG = 100, 10
 
 
@@ -65,7 +66,7 @@ def _made(directory: Path, worker: Worker, hoard: Hoard) -> NodeProcess:
     shutil.rmtree(data_dir, ignore_errors=True)
     worker.say(f"making {_named(hoard)}")
     make_hoard(data_dir, hoard)
-    node = NodeProcess(data_dir)
+    node = NodeProcess(data_dir, {"wal.copy.interval.ms": _COPY_INTERVAL_MS})
     # Once, so that the write-ahead log's files are there as they are after any first start.
     node.start(_START_S)
     node.stop()
@@ -124,7 +125,7 @@ def _write_all(node: NodeProcess, hoard: Hoard) -> Use:
         )  # fmt: skip
         now = use(node.pid)
         most = Use(max(most.resident_mib, now.resident_mib), max(most.descriptors, now.descriptors))
-    for _ in range(20):  # two seconds: what waits in memory is copied after one
+    for _ in range(20):  # two seconds: see _COPY_INTERVAL_MS
         time.sleep(0.1)
         now = use(node.pid)
         most = Use(max(most.resident_mib, now.resident_mib), max(most.descriptors, now.descriptors))
