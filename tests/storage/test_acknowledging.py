@@ -9,7 +9,7 @@ import pytest
 from duramen.base.errors import BatchTooLarge, DuramenError, NodeStopping, StorageFailed, StorageFull
 from duramen.codec.batch import NewRecord, check, encode
 from duramen.sim.disk import Interference
-from duramen.sim.store import StoreOnDoubles, expected_values
+from duramen.sim.store import Appended, StoreOnDoubles, expected_values
 from duramen.storage.log import LogConfig
 from duramen.storage.store import StoreLimits
 
@@ -46,6 +46,37 @@ def test_a_sync_does_not_cover_what_was_written_after_it_began() -> None:
     assert not second.decided
     doubles.crash()
     assert doubles.values(doubles.log()) == [b"first"]
+
+
+@pytest.mark.parametrize(("sync_ms", "crowd", "waits"), [(5, 2, True), (5, 1, False), (0, 2, False)])
+def test_a_slow_sync_waits_a_moment_for_those_who_come_again_at_once(
+    sync_ms: int, crowd: int, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doubles = StoreOnDoubles()
+
+    def slow(call: str, path: str, size: int) -> int:
+        if call == "sync" and "wal" in path:
+            doubles.clock.advance(sync_ms)
+        return size
+
+    doubles.files.interfere = slow
+    doubles.append(doubles.log(), b"how long a sync takes here")
+    doubles.settle()
+    pauses_s: list[float] = []
+    late: list[Appended] = []
+
+    def pause(duration_s: float) -> None:
+        pauses_s.append(duration_s)
+        late.append(doubles.append(doubles.log(), b"once more"))
+        doubles.worker.run_soon()
+
+    monkeypatch.setattr(doubles.clock, "pause", pause)
+    for number in range(crowd):
+        doubles.append(doubles.log(number), b"of a crowd, or alone")
+    doubles.worker.run_soon()
+    doubles.worker.step("sync")
+    assert [0 < duration_s <= 0.1 * sync_ms / 1000 for duration_s in pauses_s] == [True] * waits
+    assert all(append.acknowledged for append in late)
 
 
 def test_batches_that_come_during_a_sync_share_the_next() -> None:

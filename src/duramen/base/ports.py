@@ -112,6 +112,9 @@ class Clock(Protocol):
     def seconds(self) -> float:
         """Seconds since some start with the finest resolution there is; never goes back."""
 
+    def pause(self, duration_s: float) -> None:
+        """Blocking: let so much time go by, about; for jobs of a `Worker`."""
+
 
 class Randomness(Protocol):
     """Bytes nobody can guess; a seed's in tests."""

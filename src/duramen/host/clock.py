@@ -18,6 +18,9 @@ class HostClock:
     def seconds(self) -> float:
         return time.perf_counter()
 
+    def pause(self, duration_s: float) -> None:
+        time.sleep(duration_s)
+
 
 class HostRandomness:
     """The system's randomness."""

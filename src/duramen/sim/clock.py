@@ -28,6 +28,9 @@ class ManualClock:
     def seconds(self) -> float:
         return self._monotonic_ms / 1000
 
+    def pause(self, duration_s: float) -> None:
+        """Nothing: time stands still."""
+
     def advance(self, duration_ms: int) -> None:
         """Let that much time go by."""
         self._wall_ms += duration_ms

@@ -42,6 +42,9 @@ class VirtualClock:
     def seconds(self) -> float:
         return self.now_us / 1e6
 
+    def pause(self, duration_s: float) -> None:
+        """Nothing: a job takes the time that the scheduler gives it."""
+
 
 class SeededWorker:
     """Jobs of a process, and everything else that happens in it: `turn` does the next thing."""
