@@ -1,8 +1,9 @@
 """Frames of the write-ahead log that are no appends: staged as soon as there is room, each with its completion."""
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
@@ -19,8 +20,16 @@ FRAME_ROOM: Final = 256
 _RETRY_MS: Final = 1000
 
 
+class _Note(NamedTuple):
+    type: FrameType
+    log: Log
+    payload: bytes
+    done: Callable[[DuramenError | None], None]
+    staged: Callable[[], None] | None
+
+
 class Notes:
-    """Notes what happens to logs."""
+    """Notes what happens to logs, in the order in which it happens."""
 
     def __init__(
         self, wal: Wal, worker: Worker, clock: Clock, deadlines: Deadlines, flush_soon: Callable[[], None]
@@ -30,6 +39,7 @@ class Notes:
         self._clock = clock
         self._deadlines = deadlines
         self._flush_soon = flush_soon
+        self._delayed: deque[_Note] = deque()  # a later one says what the log is after the earlier: none overtakes
 
     def write(
         self,
@@ -40,13 +50,29 @@ class Notes:
         staged: Callable[[], None] | None = None,
     ) -> None:
         """Stage a frame as soon as the WAL has room for it, then `staged`; `done` once durable, or with an error."""
+        note = _Note(type_, log, payload, done, staged)
+        if self._delayed or not self._stage(note):
+            self._delayed.append(note)
+            if len(self._delayed) == 1:
+                self._retry_later()
+
+    def _stage(self, note: _Note) -> bool:
         if self._wal.failed is not None:
-            self._worker.soon(partial(done, self._wal.failed))
-        elif self._wal.room(FRAME_ROOM):
-            self._wal.wait(self._wal.stage(type_, log.id, payload), done)
-            if staged is not None:
-                staged()
-            self._flush_soon()
-        else:
-            retry = partial(self.write, type_, log, payload, done, staged)
-            self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, retry)
+            self._worker.soon(partial(note.done, self._wal.failed))
+            return True
+        if not self._wal.room(FRAME_ROOM):
+            return False
+        self._wal.wait(self._wal.stage(note.type, note.log.id, note.payload), note.done)
+        if note.staged is not None:
+            note.staged()
+        self._flush_soon()
+        return True
+
+    def _retry_later(self) -> None:
+        self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, self._retry)
+
+    def _retry(self) -> None:
+        while self._delayed and self._stage(self._delayed[0]):
+            self._delayed.popleft()
+        if self._delayed:
+            self._retry_later()
