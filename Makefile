@@ -1,5 +1,6 @@
 # `make` alone prints what each target does. Needs python3 (3.11 or newer), git and the package index; nothing else.
 PYTHON ?= python3
+JOBS ?= 2
 BIN := .venv/bin
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-long sim lint format bench docs reference wheel lock clean
@@ -18,9 +19,9 @@ install:  ## make .venv from the lock files; nothing to do when nothing has chan
 demo: install  ## 336,776 flights from NATS through the log to Kafka consumers and Spark, with a kill -9 in between
 	@$(BIN)/python -m duramen.demo $(DEMO)
 
-test: install  ## every test that `main` has to pass (under 25 minutes on 2 cores)
+test: install  ## every test that `main` has to pass, JOBS=2 files of them at once (under 25 minutes on 2 cores)
 	@$(BIN)/python tools/kcat.py
-	@$(BIN)/python -m pytest -m "not long" $(TESTS)
+	@$(BIN)/python -m pytest -m "not long" -n $(JOBS) --dist loadfile $(TESTS)
 
 test-long: install  ## the tests that take longer
 	@$(BIN)/python tools/kcat.py

@@ -1,4 +1,4 @@
-"""What works on Windows: importing Duramen, its client and its Spark source, every command but `serve`."""
+"""What works on Windows: importing Duramen, its client and its Spark source, all commands but `serve` and `log`."""
 
 import subprocess
 import sys
@@ -56,6 +56,14 @@ def test_serve_says_what_to_do(arguments: tuple[str, ...]) -> None:
         "duramen: a node needs Linux or macOS: on Windows run it in WSL (wsl --install), and clients"
     )
     assert "dependency-missing" in line
+
+
+@pytest.mark.parametrize("name", ["dump", "stats", "verify", "salvage", "truncate"])
+def test_what_reads_a_data_directory_says_what_to_do(name: str) -> None:
+    ended = on_windows("from duramen.cli.main import main\nmain()\n", "log", name, "data")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    (line,) = ended.stderr.splitlines()
+    assert "on Windows run `duramen log` in WSL (wsl --install)" in line
 
 
 @pytest.mark.parametrize("command", ["version", "doctor"])

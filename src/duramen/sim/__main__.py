@@ -7,6 +7,8 @@ import click
 
 from duramen.sim.running import explain, run_all, run_one
 
+__all__ = ["main"]
+
 
 def _seeds(text: str) -> range:
     first, dash, last = text.partition("-")

@@ -437,7 +437,10 @@ class Log:
         return position if isinstance(position, Blocked) else End(position, limit_offset)
 
     def plan_time(self, timestamp: int) -> Slice | Blocked | None:
-        """The first batch below the high watermark with a record at or after `timestamp` (ms); None if none is."""
+        """The first batch below the high watermark with a record at or after `timestamp` (ms); None if none is.
+
+        Raises LogDamaged where it may be one that is damaged.
+        """
         return self._planned(partial(self._plan_time, timestamp))
 
     def _plan_time(self, timestamp: int) -> Slice | Blocked | None:
@@ -459,8 +462,8 @@ class Log:
         while file is not None and position < segment.copied:
             damage = segment.damage_at(position)
             if damage is not None:
-                position = damage.end
-                continue
+                # What is damaged may be what is looked for: nobody is led over it.
+                raise LogDamaged(segment.name_damage(damage))
             found = Walk(segment, file, self._windows).header(position)
             if isinstance(found, Blocked):
                 return found

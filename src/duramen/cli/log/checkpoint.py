@@ -9,7 +9,6 @@ import msgspec
 
 from duramen.cli.log.files import FileUnreadable
 from duramen.cli.output import JSON, print_json
-from duramen.node.offline import data_files
 from duramen.storage.checkpoint import Checkpoint, read_checkpoint
 from duramen.storage.log import LogState
 
@@ -24,6 +23,8 @@ def dump_checkpoint(path: Path, format_: str) -> None:
     if not (number.isascii() and number.isdigit()):
         raise FileUnreadable(f"{path} is not a checkpoint: its name would end in a number")
     try:
+        from duramen.node.offline import data_files
+
         checkpoint = read_checkpoint(data_files(path.parent), int(number))
     except OSError as error:
         raise FileUnreadable(f"{path} cannot be read: {error.strerror}") from None

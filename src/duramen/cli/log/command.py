@@ -1,10 +1,13 @@
 """`duramen log`: names of its commands."""
 
 import importlib
+import sys
 from collections.abc import Mapping
 from typing import Final
 
 import click
+
+from duramen.base.errors import DependencyMissing
 
 __all__ = ["command"]
 
@@ -27,6 +30,11 @@ class _LogCommands(click.Group):
         module = _COMMANDS.get(name)
         if module is None:
             return None
+        if sys.platform == "win32":
+            raise DependencyMissing(
+                "a data directory is read with what Linux and macOS have: on Windows run `duramen log` in WSL"
+                " (wsl --install)"
+            )
         found: click.Command = importlib.import_module(module).command
         return found
 

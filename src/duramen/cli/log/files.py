@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 from duramen.base.errors import DuramenError
-from duramen.node.offline import hold, is_data_dir
 
 __all__ = ["FileUnreadable", "held_file"]
 
@@ -24,6 +23,8 @@ class FileUnreadable(DuramenError):
 @contextlib.contextmanager
 def held_file(file: Path) -> Iterator[None]:
     """Hold the data directory that `file` lies in, if it lies in one. Raises DirectoryUnusable where a node does."""
+    from duramen.node.offline import hold, is_data_dir
+
     directory = next((parent for parent in file.absolute().parents[:_DEEPEST] if is_data_dir(parent)), None)
     with contextlib.nullcontext() if directory is None else hold(directory, damaged=True):
         yield

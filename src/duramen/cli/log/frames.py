@@ -10,7 +10,6 @@ from duramen.cli.log.batches import batch_document, batch_line, print_records
 from duramen.cli.log.files import FileUnreadable
 from duramen.cli.output import JSON, print_json_line
 from duramen.codec.batch import header
-from duramen.node.offline import data_files
 from duramen.storage.frames import FRAME_HEADER_BYTES, Bad, Frame, FrameType, find_generation, position, scan
 from duramen.storage.records import decode_change, decode_created, decode_takeover, decode_truncate
 from duramen.storage.recovery import wal_salt
@@ -27,6 +26,8 @@ def dump_wal(path: Path, format_: str, *, with_records: bool) -> None:
     What follows the last one is of an earlier use of the file, and left out. Raises FileUnreadable.
     """
     try:
+        from duramen.node.offline import data_files
+
         file = data_files(path.parent).open(path.name, read_only=True)
         beginning = bytes(file.read(0, _BEGINNING_BYTES))
     except OSError as error:

@@ -3,14 +3,16 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from duramen.base.units import format_bytes
 from duramen.cli.output import JSON, print_json, print_table
 from duramen.cli.progress import Bar
-from duramen.node.salvage import Cut, Salvaged, SalvagedLog, salvage
+
+if TYPE_CHECKING:
+    from duramen.node.salvage import Cut, Salvaged, SalvagedLog
 
 __all__ = ["LOST", "rewrite"]
 
@@ -18,8 +20,10 @@ LOST: Final = 3
 """The exit code where something is lost."""
 
 
-def rewrite(source: Path, target: Path, format_: str, cut: Cut | None = None) -> int:
+def rewrite(source: Path, target: Path, format_: str, cut: "Cut | None" = None) -> int:
     """Make the new directory and say what became of it; returns the exit code."""
+    from duramen.node.salvage import salvage
+
     maker = shlex.join(["duramen", *sys.argv[1:]])
     with Bar("salvaging" if cut is None else "copying", None) as bar:
         done = salvage(source, target, maker=maker, cut=cut, expect=bar.expect, advance=bar.advance)
@@ -30,7 +34,7 @@ def rewrite(source: Path, target: Path, format_: str, cut: Cut | None = None) ->
     return LOST if not done.whole or any(len(log.lost) > len(log.known) for log in done.logs) else 0
 
 
-def _document(source: Path, target: Path, done: Salvaged) -> dict[str, object]:
+def _document(source: Path, target: Path, done: "Salvaged") -> dict[str, object]:
     logs = [
         {
             "log_id": log.log_id,
@@ -59,7 +63,7 @@ def _document(source: Path, target: Path, done: Salvaged) -> dict[str, object]:
     }
 
 
-def _print(target: Path, done: Salvaged) -> None:
+def _print(target: Path, done: "Salvaged") -> None:
     for finding in done.findings:
         click.echo(finding, err=True)
     rows = [
@@ -79,13 +83,13 @@ def _print(target: Path, done: Salvaged) -> None:
     click.echo(f"Start a node on it: {shlex.join(['duramen', 'serve', '--data-dir', str(target)])}")
 
 
-def _why(log: SalvagedLog, lost: tuple[int, int]) -> str:
+def _why(log: "SalvagedLog", lost: tuple[int, int]) -> str:
     if lost == log.cut:
         return "cut off"
     return "lost before, as the node knew" if lost in log.known else "lost"
 
 
-def _verdict(done: Salvaged) -> str:
+def _verdict(done: "Salvaged") -> str:
     if not done.whole:
         return "More than that may be lost: the checkpoint, the write-ahead log or the metadata log is not whole."
     return "Nothing else is lost." if any(log.lost or log.cut for log in done.logs) else "Nothing is lost."

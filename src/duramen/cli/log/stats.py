@@ -2,14 +2,16 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from duramen.base.units import format_bytes
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.progress import Bar
-from duramen.node.stats import Counts, DirectoryStats, LogStats, count
+
+if TYPE_CHECKING:
+    from duramen.node.stats import Counts, DirectoryStats, LogStats
 
 __all__ = ["command"]
 
@@ -23,6 +25,8 @@ def command(data_dir: Path, format_: str) -> None:
     Everything is read once, nothing is changed; no node may run on it. RATIO is how many times larger the batches
     would be without compression, LOST how many offsets are missing between the first and the last one.
     """
+    from duramen.node.stats import Counts, count
+
     with Bar("counting", None) as bar:
         stats = count(data_dir, expect=bar.expect, advance=bar.advance)
     whole = Counts()
@@ -34,7 +38,7 @@ def command(data_dir: Path, format_: str) -> None:
         _print(stats, whole)
 
 
-def _document(data_dir: Path, stats: DirectoryStats, whole: Counts) -> dict[str, object]:
+def _document(data_dir: Path, stats: "DirectoryStats", whole: "Counts") -> dict[str, object]:
     return {
         "data_dir": str(data_dir),
         "directory_id": stats.directory_id,
@@ -58,7 +62,7 @@ def _document(data_dir: Path, stats: DirectoryStats, whole: Counts) -> dict[str,
     }
 
 
-def _counts(counts: Counts) -> dict[str, object]:
+def _counts(counts: "Counts") -> dict[str, object]:
     there = counts.batches > 0
     return {
         "batches": counts.batches,
@@ -78,7 +82,7 @@ _HEADER: Final = (
 )  # fmt: skip
 
 
-def _print(stats: DirectoryStats, whole: Counts) -> None:
+def _print(stats: "DirectoryStats", whole: "Counts") -> None:
     for finding in stats.findings:
         click.echo(finding, err=True)
     rows = [_row(log) for log in stats.logs]
@@ -89,17 +93,17 @@ def _print(stats: DirectoryStats, whole: Counts) -> None:
     click.echo(f"The write-ahead log has {stats.wal_files} files, {size}; a start would read {used} of it at most.")
 
 
-def _lost(log: LogStats) -> int:
+def _lost(log: "LogStats") -> int:
     return sum(last - first + 1 for first, last in log.lost)
 
 
-def _row(log: LogStats) -> tuple[str, ...]:
+def _row(log: "LogStats") -> tuple[str, ...]:
     partition = str(log.partition) if log.partition >= 0 else "?"
     offsets = (str(log.start_offset), str(log.end_offset), str(_lost(log)))
     return (str(log.log_id), log.stream or "?", partition, *offsets, str(log.segments), *_cells(log.counts))
 
 
-def _cells(counts: Counts) -> tuple[str, ...]:
+def _cells(counts: "Counts") -> tuple[str, ...]:
     numbers = (str(counts.batches), str(counts.records), format_bytes(counts.size_bytes))
     if not counts.batches:
         return (*numbers, "-", "-", "-", "-")

@@ -9,7 +9,6 @@ from duramen.base.errors import DirectoryUnusable, DuramenError
 from duramen.base.units import format_bytes
 from duramen.cli.output import JSON, format_option, print_json
 from duramen.cli.progress import Bar
-from duramen.node.offline import data_files, hold
 from duramen.storage.segment import parse_segment_name
 from duramen.storage.verifying import Finding, Verified, verify, verify_segment
 
@@ -51,6 +50,8 @@ def command(path: Path, format_: str) -> int:
 
 
 def _verify_directory(path: Path, bar: Bar, only: str = "") -> Verified:
+    from duramen.node.offline import hold
+
     with hold(path, damaged=True) as held:
         found = verify(held.files, held.id, expect=bar.expect, advance=bar.advance, only=only)
         if held.id is None and not only:
@@ -59,6 +60,8 @@ def _verify_directory(path: Path, bar: Bar, only: str = "") -> Verified:
 
 
 def _verify_file(path: Path, bar: Bar) -> Verified:
+    from duramen.node.offline import data_files
+
     place = path.absolute()
     if parse_segment_name(place.stem) is None:
         raise NotVerifiable(f"{path} is not a segment: its name would be an offset and end in .log")
