@@ -136,8 +136,8 @@ class _Recovery:
             for log in self._found.logs.values():
                 if log.durability == "sync":
                     self._found.fill(log)
-        clear_unknown(self._found)
         read_on(self._found, replayed.os_starts, self._progress)
+        clear_unknown(self._found)
         trimming.name_short()
         replayed.name_gaps()
         self._progress.begin("syncing segments")

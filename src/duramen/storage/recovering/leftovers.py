@@ -1,6 +1,6 @@
 """Files that no log has any more, or never had: found, and removed once nothing else needs them. Blocking."""
 
-from duramen.storage.log import Log, log_directory
+from duramen.storage.log import log_directory
 from duramen.storage.recovering.logs import LogsFound
 from duramen.storage.rescue import is_unclaimed, log_ids
 from duramen.storage.rewriting import NEW_ENDING
@@ -10,9 +10,10 @@ __all__ = ["clear_unknown", "remove_let_go"]
 
 
 def clear_unknown(found: LogsFound) -> None:
-    """Remove files that no log knows: of logs deleted, and of segments that the WAL says nothing of.
+    """Let go of files that no log knows once all is read: of deleted logs, of segments that nothing names.
 
-    Where the WAL or the checkpoint may have lost what it said of them, they are kept.
+    A loss of power may have brought them back, behind a log's end or before its start. Where the WAL or the checkpoint
+    may have lost what it said of them, they are kept.
     """
     for log_id in log_ids(found.files):
         found.next_log_id = max(found.next_log_id, log_id + 1)
@@ -28,9 +29,8 @@ def clear_unknown(found: LogsFound) -> None:
         known = {segment.path.rpartition("/")[2] for segment in log.segments if segment.size}
         for name in found.files.names(log.directory):
             stem, _, ending = name.rpartition(".")
-            place = parse_segment_name(stem)
-            unknown = ending in ("log", "index") and place is not None and stem not in known
-            if (unknown and place is not None and _is_nobodys(log, *place)) or name.endswith(NEW_ENDING):
+            unknown = ending in ("log", "index") and parse_segment_name(stem) is not None and stem not in known
+            if unknown or name.endswith(NEW_ENDING):
                 found.let_go_files.append(f"{log.directory}/{name}")
 
 
@@ -42,11 +42,3 @@ def remove_let_go(found: LogsFound) -> None:
             found.files.unlink(path)
     for directory in found.let_go_directories:
         found.files.remove_directory(directory)
-
-
-def _is_nobodys(log: Log, base_offset: int, generation: int) -> bool:
-    """Whether a segment that is not among the log's can be nothing that it still needs.
-
-    Of durability=os what no checkpoint knows is perhaps the newest, but not what compaction wrote or what was let go.
-    """
-    return log.durability != "os" or generation > 0 or base_offset < log.segments[0].base_offset

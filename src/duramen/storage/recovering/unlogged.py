@@ -9,7 +9,6 @@ from duramen.storage.progress import RecoveryProgress
 from duramen.storage.reader import walk_batches
 from duramen.storage.recovering.logs import WRITE_BYTES, LogsFound
 from duramen.storage.rescue import adopt
-from duramen.storage.segment import parse_segment_name
 
 __all__ = ["read_on"]
 
@@ -29,22 +28,11 @@ def read_on(found: LogsFound, start_offsets: Mapping[Log, int], progress: Recove
             if log.end_offset == start_offset and log.active.size:
                 log.roll()  # all of it was let go, and its file may be gone
             found.drop(log, start_offset)
-            _give_up_others(found, log)
+            # What a loss of power left behind the new end never becomes a part of the log again: no epoch leads there.
+            found.lost_epoch = max(found.lost_epoch, log.takeovers.latest_epoch)
+            log.takeovers.cut(log.end_offset + 1)
             found.unsynced[log.active] = log
             found.note_unsynced(log)
-
-
-def _give_up_others(found: LogsFound, log: Log) -> None:
-    """What a loss of power left behind the log's new end, or before its start, never becomes a part of it again."""
-    found.lost_epoch = max(found.lost_epoch, log.takeovers.latest_epoch)
-    log.takeovers.cut(log.end_offset + 1)
-    if found.believing or not found.files.exists(log.directory):
-        return
-    known = {segment.path.rpartition("/")[2] for segment in log.segments}
-    for name in found.files.names(log.directory):
-        stem, _, ending = name.rpartition(".")
-        if ending in ("log", "index") and parse_segment_name(stem) is not None and stem not in known:
-            found.let_go_files.append(f"{log.directory}/{name}")
 
 
 def _read_on_segment(found: LogsFound, log: Log, start_offset: int) -> bool:
