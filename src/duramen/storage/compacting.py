@@ -317,9 +317,7 @@ class Compactor:
             if not swapped:
                 self._worker.submit("disk", partial(target.abandon, published=changed), lambda _: None)
 
-    def _rewrite(
-        self, log: Log, segment: Segment, target: Target, cleaner: Cleaner, *, last: bool
-    ) -> _Part[bool]:  # fmt: skip
+    def _rewrite(self, log: Log, segment: Segment, target: Target, cleaner: Cleaner, *, last: bool) -> _Part[bool]:
         source = yield from self._source(log, segment)
         changed = False
         while source.left:

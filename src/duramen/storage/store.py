@@ -86,9 +86,7 @@ class Store:
             files, worker, clock, deadlines, metrics, self._wal, self._upkeep, node_id=node_id, limits=limits
         )
         self._removal = Removal(files, worker, handles, self._upkeep, self._appends.notes)
-        self.compactor = Compactor(
-            files, worker, clock, deadlines, handles, metrics, self._upkeep, limits.compaction
-        )  # fmt: skip
+        self.compactor = Compactor(files, worker, clock, deadlines, handles, metrics, self._upkeep, limits.compaction)
         self._logs_gauge = metrics.counter("duramen_logs")
         self._logs_gauge.value = len(self._logs)
 
