@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from duramen.base.errors import LogDamaged, OffsetOutOfRange
 from duramen.base.ports import File
 from duramen.codec.batch import Header
+from duramen.storage.blocks import ANY_OFFSET
 from duramen.storage.handles import Handles
 from duramen.storage.reader import Blocked, End, Slice, Trail, Walk, Windows, find_end, find_start, open_index
 from duramen.storage.segment import Segment
@@ -18,7 +19,6 @@ from duramen.storage.segment import Segment
 __all__ = ["ReadableLog"]
 
 _HINTS: Final = 64
-_LARGEST: Final = (1 << 63) - 1
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class ReadableLog:
             if first <= offset <= last:
                 raise LogDamaged(f"offsets {first} to {last} of this partition were lost to damage on disk")
         # Nobody is led over what is lost: a read ends before it, and the next one hears of it.
-        limit_offset = min(self.high_watermark, *(first for first, _ in self.damage if first > offset), _LARGEST)
+        limit_offset = min(self.high_watermark, *(first for first, _ in self.damage if first > offset), ANY_OFFSET)
         if offset >= limit_offset:
             return None
         return self._planned(partial(self._plan_read, offset, limit_offset, max_bytes))

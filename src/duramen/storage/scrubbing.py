@@ -14,16 +14,9 @@ from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, File, FileSystem, Worker
 from duramen.storage.blocks import ANY_OFFSET
-from duramen.storage.checking import Expected, SegmentCheck, decode_index
+from duramen.storage.checking import Expected, SegmentCheck, read_index
 from duramen.storage.damage import Cause, Damage
-from duramen.storage.index import (
-    BLOCK_BYTES,
-    ENTRY_BYTES,
-    INDEX_HEADER_BYTES,
-    IndexHeader,
-    SegmentIndex,
-    closed_entries,
-)
+from duramen.storage.index import BLOCK_BYTES, IndexHeader, SegmentIndex, closed_entries
 from duramen.storage.io import write_all
 from duramen.storage.log import Log
 from duramen.storage.quarantine import Quarantine
@@ -81,12 +74,7 @@ class _Look:
     def _read_index(self) -> SegmentIndex | None:
         # Not kept in the segment: the indexes of all segments together may be more than fits into memory.
         entries = closed_entries(self.expected.size)
-        try:
-            file = self._files.open(self.segment.path + ".index", read_only=True)
-            data = file.read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES)
-        except OSError:
-            return None
-        index = decode_index(data, self.segment.path, self.segment.base_offset, entries, entries - 1)
+        index = read_index(self._files, self.segment.path, self.segment.base_offset, entries, entries - 1)
         return index if index is not None and index.last().position == self.expected.size else None
 
 
