@@ -100,7 +100,7 @@ class Scrubber:
         self._logs = logs
         self._bytes_total = metrics.counter("duramen_scrubbed_bytes_total")
         self._rounds_total = metrics.counter("duramen_scrub_rounds_total")
-        self._rate = 0
+        self._bytes_per_second = 0
         self._interval_ms = 0
         self._began_ms = 0
         self._deadline: Deadline | None = None
@@ -110,7 +110,7 @@ class Scrubber:
 
     def start(self, bytes_per_second: int, interval_ms: int) -> None:
         """Read so much a second from now on, and begin a round at most once in `interval_ms`; 0 bytes: never."""
-        self._rate, self._interval_ms = bytes_per_second, interval_ms
+        self._bytes_per_second, self._interval_ms = bytes_per_second, interval_ms
         if bytes_per_second > 0:
             self._running = True
             self._later(min(_FIRST_MS, interval_ms), self._begin)
@@ -209,7 +209,7 @@ class Scrubber:
             self._failed(look.log, look.segment, result)
             return
         self._bytes_total.value += look.read_bytes
-        pause_ms = look.read_bytes * 1000 // self._rate + 1
+        pause_ms = look.read_bytes * 1000 // self._bytes_per_second + 1
         if result:
             self._later(pause_ms, partial(self._step, look))
             return
