@@ -17,6 +17,10 @@ from duramen.storage.frames import Frame
 from duramen.storage.log import Log
 from duramen.storage.planning.recovery import FileScan, Verdict
 from duramen.storage.producers import ProducerTable
+from duramen.storage.recovering import logs as recovering_logs
+from duramen.storage.recovering.logs import LogsFound
+from duramen.storage.recovering.replay import Replay
+from duramen.storage.recovering.trimming import Trimming
 from duramen.storage.recovery import Recovered
 from duramen.storage.rewritten import Target
 from duramen.storage.upkeep import Upkeep
@@ -161,10 +165,10 @@ def _write_once(_: Original) -> Original:
 
 
 def _untrimmed(_: Original) -> Original:
-    def _trim(self: Any) -> None:
+    def trim(self: Any) -> None:
         """Bytes beyond the checkpointed position stay."""
 
-    return _trim
+    return trim
 
 
 def _bytes_believed(right: Original) -> Original:
@@ -215,10 +219,10 @@ def _leave_uncut(_: Original) -> Original:
 
 
 def _leave_undeleted(_: Original) -> Original:
-    def _delete(self: Any, log: Log) -> None:
+    def delete(self: Any, log: Log) -> None:
         """The log stays, with everything in it."""
 
-    return _delete
+    return delete
 
 
 # -- checkpoints and views --------------------------------------------------------------------------
@@ -292,8 +296,8 @@ BUGS: Final = (
         "believe-unsynced-bytes",
         "believe bytes of a segment beyond its synced position",
         (
-            Place(recovery._Recovery, "_trim", _untrimmed),
-            Place(recovery, "write_segment", _bytes_believed),
+            Place(Trimming, "trim", _untrimmed),
+            Place(recovering_logs, "write_segment", _bytes_believed),
         ),
         "recovery does not write again what a segment's file is long enough for",
     ),
@@ -315,12 +319,12 @@ BUGS: Final = (
     Bug(
         "replay-truncated",
         "replay a batch of a truncated log",
-        (Place(recovery._Recovery, "_cut", _leave_uncut),),
+        (Place(Replay, "_cut", _leave_uncut),),
     ),
     Bug(
         "replay-deleted",
         "replay a batch of a deleted log",
-        (Place(recovery._Recovery, "_delete", _leave_undeleted),),
+        (Place(LogsFound, "delete", _leave_undeleted),),
     ),
     Bug(
         "swap-unsynced",

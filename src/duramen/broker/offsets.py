@@ -129,9 +129,7 @@ class Offsets:
                 return
         done(None)
 
-    def _lost(
-        self, partition: int, report: Callable[[str], None], first: int, last: int, error: DuramenError
-    ) -> None:  # fmt: skip
+    def _lost(self, partition: int, report: Callable[[str], None], first: int, last: int, error: DuramenError) -> None:
         which = f"record {first}" if first == last else f"records {first} to {last}"
         report(
             f"{which} in partition {partition} of {OFFSETS_STREAM} cannot be read,"

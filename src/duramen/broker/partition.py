@@ -154,9 +154,7 @@ class Partition:
         except DuramenError as error:
             done(-1, error)
         else:
-            self._store.delete_before(
-                log, until, lambda error: done(log.start_offset if error is None else -1, error)
-            )  # fmt: skip
+            self._store.delete_before(log, until, lambda error: done(log.start_offset if error is None else -1, error))
 
     def check_deletion(self, offset: int) -> int:
         """The offset up to which `delete_before` would delete. Raises what it would end with."""

@@ -176,9 +176,7 @@ def _add_partitions(name: str, total: int, format_: str, server: Server) -> None
 @yes_option
 @format_option
 @server_option
-def _delete_records(
-    name: str, before: str, partition: int | None, yes: bool, format_: str, server: Server
-) -> None:  # fmt: skip
+def _delete_records(name: str, before: str, partition: int | None, yes: bool, format_: str, server: Server) -> None:
     """Delete the oldest records of the stream NAME, up to an offset; it cannot be undone."""
     if before != "end" and not (before.isascii() and before.isdigit()):
         raise click.UsageError(f"--before is an offset or `end`, not {before!r}")

@@ -240,10 +240,9 @@ class Group:
 
     def _takes_over(self, member: Member, old: Member) -> bool:
         """Whether a static member that is back may go on with the assignment it had, without a rebalance."""
-        return (
-            self.members.elected_protocol() == self.protocol
-            and member.wants_the_same(old, self.protocol_type, self.protocol)
-        )  # fmt: skip
+        return self.members.elected_protocol() == self.protocol and member.wants_the_same(
+            old, self.protocol_type, self.protocol
+        )
 
     def _add(self, member: Member, request: JoinRequest, token: Token, now_ms: int) -> None:
         if not self.members:

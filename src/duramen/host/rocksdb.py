@@ -32,11 +32,14 @@ class RocksViewStore:
     """
 
     def __init__(self, path: str) -> None:
-        """Open or make it. Raises Exception of the binding where the directory is damaged; then remove it."""
+        """Open or make it. Raises StorageFailed where the directory is damaged; then remove it."""
         self._path = path
         self._write_options = WriteOptions()
         setattr(self._write_options, _NO_WAL, True)
-        self._db = Rdict(path, _options())
+        try:
+            self._db = Rdict(path, _options())
+        except Exception as error:
+            raise self._damaged(error) from error
 
     @staticmethod
     def destroy(path: str) -> None:
@@ -59,17 +62,18 @@ class RocksViewStore:
         # An iterator ends at a damaged block as at the last row.
         try:
             rows.status()
-        except Exception as error:  # noqa: BLE001 - the binding raises Exception itself
-            raise self._damaged(error) from None
+        except Exception as error:
+            raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> StorageFailed:
+        # The binding raises Exception itself.
         return StorageFailed(f"the view in {self._path} is damaged: {error}")
 
     def get(self, key: bytes) -> bytes | None:
         try:
             value = self._db.get(key)
-        except Exception as error:  # noqa: BLE001 - the binding raises Exception itself
-            raise self._damaged(error) from None
+        except Exception as error:
+            raise self._damaged(error) from error
         return value if isinstance(value, bytes) else None
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:

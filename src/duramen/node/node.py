@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from duramen.base.deadlines import Deadlines
+from duramen.base.errors import StorageFailed
 from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
 from duramen.base.ports import FileSystem
@@ -266,8 +267,8 @@ def _report(message: str) -> None:
 def _open_views(path: str) -> RocksViewStore:
     try:
         views = RocksViewStore(path)
-    except Exception as error:  # noqa: BLE001 - the binding raises Exception itself
-        _log.warning("the views in %s are damaged (%s): they are derived anew", path, error)
+    except StorageFailed as error:
+        _log.warning("%s; all of it is derived anew", error)
         RocksViewStore.destroy(path)
         return RocksViewStore(path)
     problem = views.problem()

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.catalogue import BROKER
@@ -27,8 +27,8 @@ from duramen.storage.salvaging.writing import NewDirectory, NewLog, plan_of
 
 __all__ = ["Cut", "Names", "Salvaged", "SalvagedLog", "names_of", "salvage", "stored_bytes"]
 
-_SPARE_BYTES = 16 << 20  # indexes, checkpoints, and what file systems take beside the bytes
-_PRESENCE = "nats/listened-until"
+_SPARE_BYTES: Final = 16 << 20  # indexes, checkpoints, and what file systems take beside the bytes
+_PRESENCE: Final = "nats/listened-until"
 
 
 class Cut(NamedTuple):

@@ -7,15 +7,32 @@ The scrubber, reads and `duramen log verify` look at segments with this. Blockin
 
 from typing import Final, NamedTuple, Protocol
 
-from duramen.base.ports import Buffer
+from duramen.base.ports import Buffer, FileSystem
 from duramen.codec.crc import crc32c
 from duramen.storage.damage import Cause, Damage, merged
 from duramen.storage.flips import flipped_bytes
-from duramen.storage.index import BLOCK_BYTES, BLOCK_SHIFT, SegmentIndex, cover, read_header
+from duramen.storage.index import (
+    BLOCK_BYTES,
+    BLOCK_SHIFT,
+    ENTRY_BYTES,
+    INDEX_HEADER_BYTES,
+    SegmentIndex,
+    cover,
+    read_header,
+)
 from duramen.storage.judging import Expected, Judge
 from duramen.storage.spans import UNCOVERED, Span, spans_of
 
-__all__ = ["BlockLook", "Expected", "Readable", "SegmentCheck", "decode_index", "examine_block", "look_at"]
+__all__ = [
+    "BlockLook",
+    "Expected",
+    "Readable",
+    "SegmentCheck",
+    "decode_index",
+    "examine_block",
+    "look_at",
+    "read_index",
+]
 
 _WINDOW_BYTES: Final = 2 * 1024 * 1024  # without an index: behind nonsense, a batch is searched for in so much at once
 
@@ -33,6 +50,16 @@ def decode_index(data: Buffer, path: str, base_offset: int, entries: int, blocks
     if head is None or head.base_offset != base_offset or f"/{head.log_id}/" not in f"/{path}":
         return None
     return SegmentIndex.decode(data, entries, blocks)
+
+
+def read_index(files: FileSystem, path: str, base_offset: int, entries: int, blocks: int) -> SegmentIndex | None:
+    """The same from the file itself; None also where that is missing or the disk does not give it."""
+    try:
+        file = files.open(path + ".index", read_only=True)
+        data = file.read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES)
+    except OSError:
+        return None
+    return decode_index(data, path, base_offset, entries, blocks)
 
 
 class SegmentCheck:

@@ -55,7 +55,7 @@ class _Alone(NamedTuple):
 class _Pause(NamedTuple):
     """So many bytes were read or written: go on when the rate allows it."""
 
-    size: int
+    size_bytes: int
 
 
 class _SegmentGone(Exception):
@@ -195,7 +195,7 @@ class Compactor:
         elif isinstance(wish, _Alone):
             self._upkeep.copier.alone(wish.plan, resume)
         elif self._limits.bytes_per_second > 0:
-            delay_ms = wish.size * 1000 // self._limits.bytes_per_second
+            delay_ms = wish.size_bytes * 1000 // self._limits.bytes_per_second
             self._deadlines.at(self._clock.monotonic_ms() + delay_ms, resume)
         else:
             self._worker.soon(resume)
@@ -317,9 +317,7 @@ class Compactor:
             if not swapped:
                 self._worker.submit("disk", partial(target.abandon, published=changed), lambda _: None)
 
-    def _rewrite(
-        self, log: Log, segment: Segment, target: Target, cleaner: Cleaner, *, last: bool
-    ) -> _Part[bool]:  # fmt: skip
+    def _rewrite(self, log: Log, segment: Segment, target: Target, cleaner: Cleaner, *, last: bool) -> _Part[bool]:
         source = yield from self._source(log, segment)
         changed = False
         while source.left:

@@ -14,16 +14,9 @@ from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, File, FileSystem, Worker
 from duramen.storage.blocks import ANY_OFFSET
-from duramen.storage.checking import Expected, SegmentCheck, decode_index
+from duramen.storage.checking import Expected, SegmentCheck, read_index
 from duramen.storage.damage import Cause, Damage
-from duramen.storage.index import (
-    BLOCK_BYTES,
-    ENTRY_BYTES,
-    INDEX_HEADER_BYTES,
-    IndexHeader,
-    SegmentIndex,
-    closed_entries,
-)
+from duramen.storage.index import BLOCK_BYTES, IndexHeader, SegmentIndex, closed_entries
 from duramen.storage.io import write_all
 from duramen.storage.log import Log
 from duramen.storage.quarantine import Quarantine
@@ -81,12 +74,7 @@ class _Look:
     def _read_index(self) -> SegmentIndex | None:
         # Not kept in the segment: the indexes of all segments together may be more than fits into memory.
         entries = closed_entries(self.expected.size)
-        try:
-            file = self._files.open(self.segment.path + ".index", read_only=True)
-            data = file.read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES)
-        except OSError:
-            return None
-        index = decode_index(data, self.segment.path, self.segment.base_offset, entries, entries - 1)
+        index = read_index(self._files, self.segment.path, self.segment.base_offset, entries, entries - 1)
         return index if index is not None and index.last().position == self.expected.size else None
 
 
@@ -112,7 +100,7 @@ class Scrubber:
         self._logs = logs
         self._bytes_total = metrics.counter("duramen_scrubbed_bytes_total")
         self._rounds_total = metrics.counter("duramen_scrub_rounds_total")
-        self._rate = 0
+        self._bytes_per_second = 0
         self._interval_ms = 0
         self._began_ms = 0
         self._deadline: Deadline | None = None
@@ -122,7 +110,7 @@ class Scrubber:
 
     def start(self, bytes_per_second: int, interval_ms: int) -> None:
         """Read so much a second from now on, and begin a round at most once in `interval_ms`; 0 bytes: never."""
-        self._rate, self._interval_ms = bytes_per_second, interval_ms
+        self._bytes_per_second, self._interval_ms = bytes_per_second, interval_ms
         if bytes_per_second > 0:
             self._running = True
             self._later(min(_FIRST_MS, interval_ms), self._begin)
@@ -221,7 +209,7 @@ class Scrubber:
             self._failed(look.log, look.segment, result)
             return
         self._bytes_total.value += look.read_bytes
-        pause_ms = look.read_bytes * 1000 // self._rate + 1
+        pause_ms = look.read_bytes * 1000 // self._bytes_per_second + 1
         if result:
             self._later(pause_ms, partial(self._step, look))
             return

@@ -11,20 +11,13 @@ from uuid import UUID
 
 import msgspec
 
-from duramen.base.ports import File, FileSystem
+from duramen.base.ports import FileSystem
 from duramen.storage.blocks import ANY_OFFSET
-from duramen.storage.checking import Expected, SegmentCheck, decode_index
+from duramen.storage.checking import Expected, SegmentCheck, read_index
 from duramen.storage.checkpoint import Checkpoint, checkpoint_name, checkpoint_numbers, read_checkpoint
 from duramen.storage.damage import Cause, Damage
 from duramen.storage.frames import Bad, Frame, FrameType, position, scan
-from duramen.storage.index import (
-    BLOCK_SHIFT,
-    ENTRY_BYTES,
-    INDEX_HEADER_BYTES,
-    Entry,
-    SegmentIndex,
-    closed_entries,
-)
+from duramen.storage.index import BLOCK_SHIFT, Entry, SegmentIndex, closed_entries
 from duramen.storage.log import LogState, log_directory
 from duramen.storage.planning.recovery import Verdict, judge
 from duramen.storage.records import decode_change, decode_truncate
@@ -273,12 +266,7 @@ class _Verification:
         if not entries or not size:
             return tail
         base = place.expected.base_offset
-        try:
-            file: File = self._files.open(place.path + ".index", read_only=True)
-            data = file.read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES)
-        except OSError:
-            data = b""
-        index = decode_index(data, place.path, base, entries, entries if tail is not None else entries - 1)
+        index = read_index(self._files, place.path, base, entries, entries if tail is not None else entries - 1)
         if index is None or (tail is None and index.last().position != size):
             if place.known:
                 words = "the index is damaged or missing: it is made again from its segment, no record is lost"

@@ -61,9 +61,7 @@ class _Pending:
         places[place] = PartitionResponse(partition.index, 0, base_offset, append_ms, partition.log.start_offset)
         self.finish()
 
-    def refuse(
-        self, places: list[PartitionResponse], place: int, index: int, code: ErrorCode, message: str
-    ) -> None:  # fmt: skip
+    def refuse(self, places: list[PartitionResponse], place: int, index: int, code: ErrorCode, message: str) -> None:
         """One partition's batch was not taken."""
         places[place] = PartitionResponse(index, code, -1, message=message)
         self._exchange.failed(code)

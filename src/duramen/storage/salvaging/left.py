@@ -1,4 +1,4 @@
-"""What is left of a data directory: of each log the batches that are sound, wherever they lie."""
+"""The logs that are left of a data directory: which batches of each are sound, and where they lie."""
 
 from collections.abc import Iterator
 from uuid import UUID

@@ -1,0 +1,349 @@
+"""How batches get into logs: taken in the order they come, and given their offsets.
+
+One that does not fit (the WAL at its bound, memory at its limit, a log that is held) waits, and those behind it with
+it; it is refused only when the disk is full or has failed.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import (
+    BatchTooLarge,
+    DuramenError,
+    NodeStopping,
+    StorageFailed,
+    StorageFull,
+    StreamNotFound,
+)
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Buffer, Clock, FileSystem, Worker
+from duramen.codec.batch import Header, stamp
+from duramen.storage.flushing import Flusher
+from duramen.storage.frames import FrameType
+from duramen.storage.io import is_full, is_passing
+from duramen.storage.log import NEVER, Log
+from duramen.storage.notes import FRAME_ROOM, Notes
+from duramen.storage.records import encode_created, encode_takeover
+from duramen.storage.reserving import is_reserved, reserve
+from duramen.storage.switching import Switching
+from duramen.storage.takeovers import Takeover
+from duramen.storage.upkeep import StoreLimits, Upkeep, segment_failed
+from duramen.storage.wal import Wal
+
+__all__ = ["AppendDone", "Appends"]
+
+AppendDone = Callable[[int, DuramenError | None], None]
+"""Called with (base offset, None) once acknowledged as the log's durability says, or with (-1, error)."""
+
+_MEMORY_SEGMENTS: Final = 8
+_KEPT_AS_BYTES: Final = 16 * 1024
+
+
+class _Append(NamedTuple):
+    log: Log
+    batch: bytearray | memoryview
+    head: Header
+    epoch: int
+    done: AppendDone | None
+
+
+class Appends:
+    """Takes in batches, and through `notes` what else goes into the WAL. Once it is `stopping`, batches are refused."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        worker: Worker,
+        clock: Clock,
+        deadlines: Deadlines,
+        metrics: Metrics,
+        wal: Wal,
+        upkeep: Upkeep,
+        *,
+        node_id: int,
+        limits: StoreLimits,
+    ) -> None:
+        self.stopping = False
+        self.notes = Notes(wal, worker, clock, deadlines, self.flush_soon)
+        self._worker = worker
+        self._clock = clock
+        self._wal = wal
+        self._upkeep = upkeep
+        self._copier = upkeep.copier
+        self._flusher = Flusher(files, worker, clock, deadlines, self._copier, segment_failed)
+        self._switching = Switching(upkeep, self.notes, self.release)
+        self._node_id = node_id
+        self._limits = limits
+        self._queue: deque[_Append] = deque()
+        self._held: dict[Log, deque[_Append]] = {}
+        self._flush_due = False
+        self._waiting_gauge = metrics.counter("duramen_append_waiting")
+        self._full_gauge = metrics.counter("duramen_storage_full")
+        self._wal_full = metrics.counter("duramen_wal_full_total")
+
+    @property
+    def waiting(self) -> bool:
+        """Whether any wait for room."""
+        return bool(self._queue)
+
+    # -- logs that are held -------------------------------------------------------------------------
+
+    def holds(self, log: Log) -> bool:
+        """Whether appends to the log wait until it is released."""
+        return log in self._held
+
+    def hold(self, log: Log) -> None:
+        """Have appends to the log wait."""
+        self._held[log] = deque()
+
+    def release(self, log: Log, error: DuramenError | None) -> None:
+        """Go on with appends to a log that was held, or refuse them with `error`."""
+        for append in self._held.pop(log, ()):
+            if error is not None:
+                self._refuse(append, error)
+            else:
+                self.append(*append)
+
+    def forget(self, log: Log) -> None:
+        """The log is deleted: what waits for it is refused."""
+        for append in self._held.pop(log, ()):
+            self._refuse(append, _deleted(log))
+
+    # -- taking in ----------------------------------------------------------------------------------
+
+    def append(
+        self, log: Log, batch: bytearray | memoryview, head: Header, epoch: int, done: AppendDone | None
+    ) -> None:
+        """Append a checked batch as the leader of `epoch`; `head` is its header. The batch is the store's from here on.
+
+        Base offset and epoch are stamped in place. A repetition of an idempotent producer gets its first offset.
+        """
+        append = _Append(log, batch, head, epoch, done)
+        if log in self._held:
+            self._held[log].append(append)
+        elif self._queue or not self._admits(append):
+            if not self._queue:
+                self._worker.soon(self._upkeep.make_room)
+            self._queue.append(append)
+            self._waiting_gauge.value = len(self._queue)
+            self._wal_full.value += 1
+            if self._upkeep.trouble is not None or self._wal.full is not None:
+                self._worker.soon(self.drain)
+        else:
+            self._append(append)
+
+    def _admits(self, append: _Append) -> bool:
+        log, size = append.log, len(append.batch)
+        if self.stopping or self._wal.failed is not None or size > self._wal.largest():
+            return True  # to be refused
+        if log.durability == "sync":
+            pending = self._copier.pending_bytes
+            if pending and pending + size > self._limits.pending_bytes:
+                self._copier.copy()
+                return False
+            return self._wal_has_room(size + FRAME_ROOM)
+        introduced = log.takeovers.latest_epoch >= append.epoch
+        frameless = introduced and is_reserved(log, log.end_offset + append.head.records)
+        return frameless or self._wal_has_room(FRAME_ROOM)
+
+    def _wal_has_room(self, size: int) -> bool:
+        if self._wal.room(size):
+            return True
+        if not self._wal.preparing:
+            # At the bound: only a checkpoint lets files go, and a second one those that the first still needed.
+            self._upkeep.checkpoint()
+        return False
+
+    def _refuse(self, append: _Append, error: DuramenError) -> None:
+        if append.done is not None:
+            append.done(-1, error)
+
+    def _refusal(self, append: _Append) -> DuramenError | None:
+        log = append.log
+        if self.stopping:
+            return NodeStopping("this node is stopping")
+        if log.deleted:
+            return _deleted(log)
+        if self._wal.failed is not None:
+            return self._wal.failed
+        if log.failed:
+            return StorageFailed(log.failed)
+        if len(append.batch) > self._wal.largest():
+            return BatchTooLarge(f"a batch of {len(append.batch)} bytes does not fit into wal.max.bytes")
+        return None
+
+    def _append(self, append: _Append) -> None:
+        log, batch, head, epoch, done = append
+        error = self._refusal(append)
+        if error is not None:
+            self._refuse(append, error)
+            return
+        if log.config.durability != log.durability:
+            self._held[log] = deque([append])
+            self._switching.switch(log)
+            return
+        if head.producer_id >= 0:
+            try:
+                known = log.producers.check(head)
+            except DuramenError as fenced:
+                self._refuse(append, fenced)
+                return
+            if known is not None:
+                if done is not None:
+                    self._when_acknowledged(log, known, done)
+                return
+        base_offset = log.end_offset
+        next_offset = base_offset + head.records
+        stamp(batch, base_offset, epoch)
+        if epoch > log.takeovers.latest_epoch:
+            self._introduce(log, epoch)
+        self._roll_if_due(log, len(batch), head, next_offset)
+        if log.durability == "sync":
+            kept = _kept(batch)
+            until = self._wal.stage(FrameType.APPEND, log.id, kept)
+            log.active.append(kept, base_offset, next_offset, head.max_timestamp)
+            self._copier.add(log, len(batch))
+            self._advance(log, head, base_offset, next_offset)
+            self._wal.wait(until, None if done is None else partial(_acknowledge, done, base_offset), log, next_offset)
+            self._upkeep.copy_later()
+        elif not self._append_unlogged(append, base_offset, next_offset):
+            return
+        else:
+            self._advance(log, head, base_offset, next_offset)
+            self._appended_unlogged(log, base_offset, next_offset, done)
+        self.flush_soon()
+
+    def _append_unlogged(self, append: _Append, base_offset: int, next_offset: int) -> bool:
+        log, batch, head, _, _ = append
+        if log.durability == "memory":
+            if not is_reserved(log, next_offset):
+                log.introduced = self._wal.stage(FrameType.CHECKPOINT_ENTRY, log.id, reserve(log, next_offset))
+            log.active.append(_kept(batch), base_offset, next_offset, head.max_timestamp)
+            self._evict(log)
+            return True
+        try:
+            self._copier.write_through(log, batch, base_offset, next_offset, head.max_timestamp)
+        except OSError as error:
+            if is_full(error):
+                self._refuse(append, StorageFull("the disk is full: nothing was written"))
+            elif is_passing(error):
+                self._refuse(append, StorageFull(f"nothing was written: {error.strerror}"))
+            else:
+                log.failed = f"writing {log.active.path}.log failed ({error.strerror}); no writes until restart"
+                self._refuse(append, StorageFailed(log.failed))
+            return False
+        except DuramenError as error:
+            self._refuse(append, error)
+            return False
+        if log.config.flush_messages != NEVER or log.config.flush_ms != NEVER:
+            self._flusher.appended(log, append.head.records)
+        self._upkeep.checkpoint_later()
+        return True
+
+    def _appended_unlogged(self, log: Log, base_offset: int, next_offset: int, done: AppendDone | None) -> None:
+        if log.introduced > self._wal.synced:
+            # Without its epoch's frame a recovery does not believe it: nobody sees it before that is durable.
+            acknowledge = None if done is None else partial(_acknowledge, done, base_offset)
+            self._wal.wait(self._wal.end, acknowledge, log, next_offset)
+            return
+        log.synced_to(next_offset)
+        if done is not None:
+            done(base_offset, None)
+        log.notify()
+
+    def _advance(self, log: Log, head: Header, base_offset: int, next_offset: int) -> None:
+        if head.producer_id >= 0:
+            log.producers.add(head, base_offset, self._clock.wall_ms())
+        log.end_offset = next_offset
+        log.version += 1
+
+    def _introduce(self, log: Log, epoch: int) -> None:
+        """The frames that go before a log's first batch in an epoch; without them its segments belong to nobody."""
+        if not log.written:
+            self._wal.stage(FrameType.LOG_CREATED, log.id, encode_created(log.key, log.durability))
+            log.written = True
+        takeover = Takeover(epoch, self._node_id, log.end_offset)
+        log.takeovers.add(takeover)
+        log.introduced = self._wal.stage(FrameType.TAKEOVER, log.id, encode_takeover(*takeover))
+
+    def _roll_if_due(self, log: Log, size: int, head: Header, next_offset: int) -> None:
+        active, config = log.active, log.config
+        segment_bytes = config.segment_bytes
+        if log.durability == "memory":
+            segment_bytes = min(segment_bytes, config.memory_max_bytes // _MEMORY_SEGMENTS)
+        aged = active.first_timestamp >= 0 and head.max_timestamp - active.first_timestamp > config.segment_ms
+        if active.size and (aged or not active.fits(size, next_offset, segment_bytes)):
+            self.roll(log)
+
+    def roll(self, log: Log) -> None:
+        """Begin a segment; the WAL says where, so that recovery has the same segments as the files are called."""
+        if log.durability == "sync" and log.written:
+            self._wal.stage(FrameType.ROLL, log.id, b"")
+        self._copier.finish(log, log.active)
+        log.roll()
+
+    def _evict(self, log: Log) -> None:
+        while len(log.segments) > 1 and log.size_bytes() > log.config.memory_max_bytes:
+            log.drop_before(log.segments[1].base_offset)
+
+    def _when_acknowledged(self, log: Log, base_offset: int, done: AppendDone) -> None:
+        """`done` once what was appended at `base_offset` before is acknowledged."""
+        if base_offset < log.synced_offset and log.introduced <= self._wal.synced:
+            done(base_offset, None)
+        else:
+            self._wal.wait(self._wal.end, partial(_acknowledge, done, base_offset))
+            self.flush_soon()
+
+    def when_synced(self, done: Callable[[DuramenError | None], None]) -> None:
+        """Call `done(None)` once everything appended so far is durable, or `done(error)` where it never will be."""
+        self._wal.wait(self._wal.end, done)
+        self.flush_soon()
+
+    def drain(self) -> None:
+        """Go on with what waits, as far as there is room now."""
+        refusal = self._wal.failed or self._upkeep.trouble or self._wal.full
+        while self._queue:
+            append = self._queue[0]
+            if self._admits(append):
+                self._queue.popleft()
+                if append.log in self._held:
+                    self._held[append.log].append(append)
+                else:
+                    self._append(append)
+            elif refusal is not None:
+                self._queue.popleft()
+                self._refuse(append, refusal)
+            else:
+                break
+        self._waiting_gauge.value = len(self._queue)
+        self._full_gauge.value = 0 if self._upkeep.trouble is None and self._wal.full is None else 1
+        if self._wal.full is not None:
+            self._upkeep.retry_later()
+
+    def flush_soon(self) -> None:
+        """Flush once what is being handled now has been handled."""
+        if not self._flush_due:
+            self._flush_due = True
+            self._worker.soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what was appended since the last flush, all of it at once, and see to its sync."""
+        self._flush_due = False
+        self._wal.flush()
+        self._upkeep.checkpoint_in_time()
+
+
+def _acknowledge(done: AppendDone, base_offset: int, error: DuramenError | None) -> None:
+    done(base_offset if error is None else -1, error)
+
+
+def _kept(batch: bytearray | memoryview) -> Buffer:
+    """A batch as it waits in memory: bytes, which garbage collection does not walk as it does views of requests."""
+    return bytes(batch) if len(batch) <= _KEPT_AS_BYTES else batch
+
+
+def _deleted(log: Log) -> StreamNotFound:
+    return StreamNotFound(f"partition {log.key.partition} of stream {log.key.stream_id} is deleted")

@@ -1,0 +1,44 @@
+"""Files that no log has any more, or never had: found, and removed once nothing else needs them. Blocking."""
+
+from duramen.storage.log import log_directory
+from duramen.storage.recovering.logs import LogsFound
+from duramen.storage.rescue import is_unclaimed, log_ids
+from duramen.storage.rewriting import NEW_ENDING
+from duramen.storage.segment import parse_segment_name
+
+__all__ = ["clear_unknown", "remove_let_go"]
+
+
+def clear_unknown(found: LogsFound) -> None:
+    """Let go of files that no log knows once all is read: of deleted logs, of segments that nothing names.
+
+    A loss of power may have brought them back, behind a log's end or before its start. Where the WAL or the checkpoint
+    may have lost what it said of them, they are kept.
+    """
+    for log_id in log_ids(found.files):
+        found.next_log_id = max(found.next_log_id, log_id + 1)
+        if log_id in found.logs:
+            continue
+        if found.believing:
+            found.rescue.keep(log_id)
+        elif not is_unclaimed(found.files, log_id):
+            found.let_go_directories.append(log_directory(log_id))
+    for log in found.logs.values():
+        if found.believing or not found.files.exists(log.directory):
+            continue
+        known = {segment.path.rpartition("/")[2] for segment in log.segments if segment.size}
+        for name in found.files.names(log.directory):
+            stem, _, ending = name.rpartition(".")
+            unknown = ending in ("log", "index") and parse_segment_name(stem) is not None and stem not in known
+            if unknown or name.endswith(NEW_ENDING):
+                found.let_go_files.append(f"{log.directory}/{name}")
+
+
+def remove_let_go(found: LogsFound) -> None:
+    """Remove what was let go: only now nothing else needs it, whatever a loss of power does to the WAL's tail."""
+    used = {segment.path for log in found.logs.values() for segment in log.segments if segment.size}
+    for path in found.let_go_files:
+        if path.rpartition(".")[0] not in used:  # what was cut off may have been written again
+            found.files.unlink(path)
+    for directory in found.let_go_directories:
+        found.files.remove_directory(directory)

@@ -1,0 +1,59 @@
+"""A log's change from one durability to another, at a roll. Appends to the log are held meanwhile."""
+
+from collections.abc import Callable
+from functools import partial
+
+from duramen.base.errors import DuramenError
+from duramen.storage.frames import FrameType
+from duramen.storage.log import Log
+from duramen.storage.notes import Notes
+from duramen.storage.records import LogChange, encode_change
+from duramen.storage.upkeep import Upkeep, trouble
+
+__all__ = ["Switching"]
+
+
+class Switching:
+    """Changes durabilities of logs."""
+
+    def __init__(self, upkeep: Upkeep, notes: Notes, release: Callable[[Log, DuramenError | None], None]) -> None:
+        """`release` is called when appends to a log may go on, or with why they cannot."""
+        self._upkeep = upkeep
+        self._notes = notes
+        self._release = release
+
+    def switch(self, log: Log) -> None:
+        """Change the log's durability to its config's at a roll, after everything before it is synced."""
+        log.version += 1  # what is volatile no more belongs into the next checkpoint
+        for segment in log.segments:
+            if segment.volatile:
+                segment.volatile = False
+                log.version += 1  # what a checkpoint has to say of it is another
+                self._upkeep.copier.add(log, segment.size - segment.copied)
+        # Both generations of the checkpoint have to know what only the segments hold: the WAL never had it.
+        request = self._upkeep.checkpointer.request
+        switched = partial(self._switched, log)
+        request(lambda failure: request(switched) if failure is None else switched(failure))
+
+    def _switched(self, log: Log, failure: OSError | None) -> None:
+        if log.deleted:
+            return
+        if failure is not None:
+            self._release(log, trouble("the durability cannot change now", failure))
+            return
+        change = LogChange(log.start_offset, log.end_offset, log.config.durability)
+
+        holds: list[Callable[[], None]] = []
+
+        def durable(error: DuramenError | None) -> None:
+            for let_go in holds:
+                let_go()
+            if error is None and not log.deleted:
+                self._upkeep.copier.finish(log, log.active)
+                log.set_durability(change.durability)
+            self._release(log, error)
+
+        hold = self._upkeep.checkpointer.hold
+        self._notes.write(
+            FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable, staged=lambda: holds.append(hold())
+        )
