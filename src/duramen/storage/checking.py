@@ -15,7 +15,7 @@ from duramen.storage.index import BLOCK_BYTES, BLOCK_SHIFT, SegmentIndex, cover,
 from duramen.storage.judging import Expected, Judge
 from duramen.storage.spans import UNCOVERED, Span, spans_of
 
-__all__ = ["BlockLook", "Expected", "Readable", "SegmentCheck", "decode_index", "examine_block", "look_at"]
+__all__ = ["BlockLook", "Expected", "Readable", "SegmentCheck", "damage_of", "decode_index", "examine_block", "look_at"]
 
 _WINDOW_BYTES: Final = 2 * 1024 * 1024  # without an index: behind nonsense, a batch is searched for in so much at once
 
@@ -181,6 +181,14 @@ class _Bytes:
         """The same damage, with the right cause where its bytes were not given."""
         blocks = range(damage.start >> BLOCK_SHIFT, (damage.end + BLOCK_BYTES - 1) >> BLOCK_SHIFT)
         return damage._replace(cause=Cause.UNREADABLE) if any(one in blocks for one in self._unreadable) else damage
+
+
+def damage_of(file: Readable, expected: Expected, index: SegmentIndex | None) -> list[Damage]:
+    """Everything that is damaged in a segment, in order of position. Blocking. Raises OSError."""
+    check = SegmentCheck(file, expected, index)
+    while check.step(_WINDOW_BYTES):
+        pass
+    return check.damage
 
 
 class BlockLook(NamedTuple):
