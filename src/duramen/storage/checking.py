@@ -28,6 +28,7 @@ __all__ = [
     "Expected",
     "Readable",
     "SegmentCheck",
+    "damage_of",
     "decode_index",
     "examine_block",
     "look_at",
@@ -208,6 +209,14 @@ class _Bytes:
         """The same damage, with the right cause where its bytes were not given."""
         blocks = range(damage.start >> BLOCK_SHIFT, (damage.end + BLOCK_BYTES - 1) >> BLOCK_SHIFT)
         return damage._replace(cause=Cause.UNREADABLE) if any(one in blocks for one in self._unreadable) else damage
+
+
+def damage_of(file: Readable, expected: Expected, index: SegmentIndex | None) -> list[Damage]:
+    """Everything that is damaged in a segment, in order of position. Blocking. Raises OSError."""
+    check = SegmentCheck(file, expected, index)
+    while check.step(_WINDOW_BYTES):
+        pass
+    return check.damage
 
 
 class BlockLook(NamedTuple):

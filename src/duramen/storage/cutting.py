@@ -1,16 +1,32 @@
 """Cutting a log: what lies at or beyond an offset goes, as a follower does whose history parted from the leader's."""
 
 import errno
-from typing import NamedTuple
+from copy import copy
+from typing import Final, NamedTuple
 
 from duramen.base.ports import FileSystem
-from duramen.storage.index import INDEX_HEADER_BYTES, SegmentIndex, cover
+from duramen.codec.crc import crc32c
+from duramen.storage.blocks import ANY_OFFSET
+from duramen.storage.checking import Expected, damage_of, decode_index
+from duramen.storage.damage import Damage
+from duramen.storage.flips import moved_back
+from duramen.storage.index import (
+    BLOCK_BYTES,
+    BLOCK_SHIFT,
+    ENTRY_BYTES,
+    INDEX_HEADER_BYTES,
+    SegmentIndex,
+    closed_entries,
+    cover,
+)
 from duramen.storage.log import LOGS_DIRECTORY, Log
 from duramen.storage.producers import ProducerTable
 from duramen.storage.reader import walk_batches
 from duramen.storage.segment import Segment, segment_name
 
 __all__ = ["Cut", "apply_cut", "cut_files"]
+
+_UNKNOWN: Final = 0x5A17C0DE  # with it no CRC matches: the index that knew the right one is lost
 
 
 class Cut(NamedTuple):
@@ -24,13 +40,15 @@ class Cut(NamedTuple):
 def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
     """Cut the files of `log`, which has nothing in memory, so that it ends at `end_offset`.
 
-    A batch that reaches beyond goes whole. Blocking: reads what is left. Raises OSError.
+    A batch that reaches beyond goes whole. What is damaged before it stays damaged, and what is sound around it stays.
+    Blocking: reads what is left. Raises OSError.
     """
     if any(segment.suspect for segment in log.segments):
         raise OSError(errno.EIO, f"{log.directory} could not be synced and has not been written again yet")
     producers = ProducerTable()
     kept: list[Segment] = []
-    for segment in log.segments:
+    ends = [*(following.base_offset for following in log.segments[1:]), log.end_offset]
+    for segment, end in zip(log.segments, ends, strict=True):
         if segment.base_offset >= end_offset:
             files.unlink(segment.path + ".log")
             files.unlink(segment.path + ".index")
@@ -40,13 +58,13 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
             segment.closed = True
             kept.append(segment)
             continue
-        rest, rest_end = _rewalk(files, segment, end_offset, producers)
-        rest.synced = min(segment.synced, rest.size)
-        if rest.size == segment.size:
+        expected = Expected(segment.size, segment.base_offset, end, ANY_OFFSET, log.damage, log.takeovers.epoch_at)
+        rest = _Rest(files, segment, expected, end_offset, producers).segment
+        if end <= end_offset or rest.size == segment.size:
             kept.append(segment)
         else:
             kept.append(rest)
-            end_offset = rest_end
+            end_offset = rest.end_offset
             file = files.open(rest.path + ".log")
             file.truncate(rest.size)
             file.sync()
@@ -63,26 +81,99 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
     return Cut(kept, end_offset, producers)
 
 
-def _rewalk(files: FileSystem, segment: Segment, end_offset: int, producers: ProducerTable) -> tuple[Segment, int]:
-    rest, next_offset = Segment(segment.path, segment.base_offset, segment.generation), segment.base_offset
-    index = rest.index = SegmentIndex()
-    if segment.size:
-        file = files.open(segment.path + ".log")
-        for position, found, whole in walk_batches(file, 0, segment.size, segment.base_offset):
-            if found.next_offset > end_offset:
-                next_offset = min(found.base_offset, end_offset)  # what lies before it may have been compacted away
+class _Rest:
+    """What is left of a segment: `segment`.
+
+    Damage that reaches up to the end, or that nothing says the end of, goes: it looks like what is left by a recovery
+    that made the same cut before and did not come to its own end.
+    """
+
+    def __init__(
+        self, files: FileSystem, segment: Segment, expected: Expected, end_offset: int, producers: ProducerTable
+    ) -> None:
+        self.segment = Segment(segment.path, segment.base_offset, segment.generation)
+        self.segment.end_offset = segment.base_offset
+        self._index = self.segment.index = SegmentIndex()
+        self._expected = expected
+        self._end_offset = end_offset
+        self._producers = producers
+        if segment.size:
+            self._file = files.open(segment.path + ".log")
+            self._walk(_index_of(files, segment))
+        self.segment.synced = min(segment.synced, self.segment.size)
+
+    def _walk(self, known: SegmentIndex | None) -> None:
+        kept: list[Damage] = []
+        for hole in damage_of(self._file, self._expected, known):
+            if self._keep(hole.start) and hole.start == self.segment.size:
+                if not 0 <= hole.last_offset < self._end_offset:
+                    self.segment.end_offset = min(hole.first_offset, self._end_offset)
+                    break
+                self._keep_damaged(hole)
+                kept.append(hole)
+            else:
                 break
+        else:
+            self._keep(self._expected.size)
+        for block in range((self.segment.size + BLOCK_BYTES - 1) >> BLOCK_SHIFT):
+            low = block << BLOCK_SHIFT
+            if any(hole.end > low and hole.start < low + BLOCK_BYTES for hole in kept):
+                self._index.set_crc(block, self._index.crc(block) ^ self._difference(known, low))
+
+    def _keep(self, stop: int) -> bool:
+        """Sound batches up to a position; False once one reaches beyond the end."""
+        rest, base_offset = self.segment, self._expected.base_offset
+        for position, found, whole in walk_batches(self._file, rest.size, stop, rest.end_offset):
+            if found.next_offset > self._end_offset:
+                # What lies before it may have been compacted away.
+                rest.end_offset = min(found.base_offset, self._end_offset)
+                return False
             if position == 0:
                 rest.first_timestamp = found.max_timestamp
-            next_offset = found.next_offset
+            rest.end_offset = found.next_offset
             rest.max_timestamp = max(rest.max_timestamp, found.max_timestamp)
             rest.size = rest.copied = position + found.size
-            index.add(position, rest.size, next_offset - segment.base_offset, rest.max_timestamp)
-            index.cover(*cover(index.tail_crc, position, [whole]))
+            self._index.add(position, rest.size, found.next_offset - base_offset, rest.max_timestamp)
+            self._index.cover(*cover(self._index.tail_crc, position, [whole]))
             if found.producer_id >= 0:
-                producers.add(found, found.base_offset, found.max_timestamp)
-    rest.end_offset = next_offset
-    return rest, next_offset
+                self._producers.add(found, found.base_offset, found.max_timestamp)
+        return True
+
+    def _keep_damaged(self, hole: Damage) -> None:
+        rest = self.segment
+        rest.end_offset = hole.last_offset + 1
+        if hole.end > hole.start:
+            rest.size = rest.copied = hole.end
+            following = rest.end_offset - self._expected.base_offset
+            self._index.add(hole.start, hole.end, following, rest.max_timestamp)
+            data = self._file.read(hole.start, hole.end - hole.start)
+            self._index.cover(*cover(self._index.tail_crc, hole.start, [data]))
+
+    def _difference(self, known: SegmentIndex | None, low: int) -> int:
+        """By what the CRC that a damaged block should have differs from the one it has, as far as it is left."""
+        if known is None:
+            return _UNKNOWN
+        high = min(low + BLOCK_BYTES, self._expected.size)
+        difference = known.crc(low >> BLOCK_SHIFT) ^ crc32c(self._file.read(low, high - low))
+        return moved_back(difference, max(0, high - self.segment.size))
+
+
+def _index_of(files: FileSystem, segment: Segment) -> SegmentIndex | None:
+    """The segment's index with every block; None where it is damaged."""
+    active = segment.index
+    if active is not None and not active.first:
+        return active
+    entries = closed_entries(segment.size) if active is None else active.first
+    if not files.exists(segment.path + ".index"):
+        return None
+    data = files.open(segment.path + ".index", read_only=True).read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES)
+    blocks = entries - 1 if active is None else entries
+    found = decode_index(data, segment.path, segment.base_offset, entries, blocks)
+    if found is None or active is None:
+        return found if found is not None and found.last().position == segment.size else None
+    whole = copy(active)
+    whole.prepend(found)
+    return whole
 
 
 def apply_cut(log: Log, cut: Cut) -> None:

@@ -133,6 +133,14 @@ class SegmentIndex:
         """Blocks whose CRC is known, those before `first` included."""
         return self.first + len(self._crcs)
 
+    def set_crc(self, block: int, crc: int) -> None:
+        """Have another CRC than the one of its bytes for a block: they are not what they should be."""
+        at = block - self.first
+        if at < len(self._crcs):
+            self._crcs[at] = crc
+        else:
+            self.tail_crc = crc
+
     def last(self) -> Entry:
         """The entry of the last block."""
         return Entry(self._positions[-1], self._offsets[-1], self._timestamps[-1])

@@ -1,0 +1,80 @@
+"""A log with damage is cut: what is sound before the end stays, and what is damaged is not served."""
+
+import pytest
+
+from duramen.base.errors import DuramenError, LogDamaged
+from duramen.codec.batch import batches
+from duramen.sim.store import StoreOnDoubles
+from duramen.storage.log import Log
+
+
+def _filled(store: StoreOnDoubles) -> Log:
+    for value in (b"a", b"b", b"c", b"d", b"e"):
+        store.append(store.log(), value)
+    store.settle()
+    store.restart()
+    return store.log()
+
+
+def _start(store: StoreOnDoubles, log: Log, number: int) -> int:
+    """Where a batch begins in its file."""
+    return [position for position, _ in batches(store.files.content(log.segments[0].path + ".log"))][number]
+
+
+def _cut(store: StoreOnDoubles, log: Log, end_offset: int) -> None:
+    answers: list[DuramenError | None] = []
+    store.store.truncate(log, end_offset, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None]
+    assert log.high_watermark == end_offset
+
+
+def _check(store: StoreOnDoubles, damaged: int) -> None:
+    log = store.log()
+    for offset, value in enumerate((b"a", b"b", b"c")):
+        if offset == damaged:
+            with pytest.raises(LogDamaged):
+                store.read(log, offset)
+        else:
+            plan = store.plan(log, offset, 1)
+            assert plan is not None
+            found = store.bytes_of(plan)
+            assert value in found
+            assert next(head.base_offset for _, head in batches(found)) == offset
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+@pytest.mark.parametrize("byte", [7, 15, 60], ids=["offset", "epoch", "record"])
+def test_what_is_damaged_before_the_end_costs_no_neighbour(damaged: int, byte: int) -> None:
+    store = StoreOnDoubles()
+    log = _filled(store)
+    store.files.corrupt(log.segments[0].path + ".log", _start(store, log, damaged) + byte, 4)
+    _cut(store, log, 3)
+    _check(store, damaged)
+    assert store.append(log, b"f").base_offset is None
+    store.settle()
+    assert store.values(log, 3) == [b"f"]
+    store.restart()
+    _check(store, damaged)
+    assert store.values(store.log(), 3) == [b"f"]
+
+
+@pytest.mark.parametrize("byte", [7, 60], ids=["offset", "record"])
+def test_the_same_where_the_cut_is_made_by_a_recovery(byte: int) -> None:
+    store = StoreOnDoubles()
+    log = _filled(store)
+    _cut(store, log, 3)
+    store.files.corrupt(log.segments[0].path + ".log", _start(store, log, 1) + byte, 4)
+    store.crash()
+    assert store.log().high_watermark == 3
+    _check(store, 1)
+
+
+def test_a_wrong_epoch_is_not_served_where_the_cut_is_made_by_a_recovery() -> None:
+    store = StoreOnDoubles()
+    log = _filled(store)
+    _cut(store, log, 3)
+    store.files.corrupt(log.segments[0].path + ".log", _start(store, log, 1) + 15, 4)
+    store.crash()
+    with pytest.raises(LogDamaged):
+        store.read(store.log(), 1)
