@@ -149,6 +149,20 @@ class Checker:
             and not (history.in_memory or history.spoiled or history.cutting or history.cut_to is not None)
         }
 
+    def at_rest(self, broker: Broker) -> dict[Log, History]:
+        """The logs in whose segments damage is known by its batches: what they had synced stays where it is.
+
+        Not those that were cut since the start: a loss of power has the cut made again, and damage up to its end cannot
+        be told from what the first one has left.
+        """
+        return {
+            log: history
+            for history, log in self._logs(broker)
+            if log.durability == log.config.durability == "sync"
+            and not (history.in_memory or history.spoiled or history.cutting or history.cut_to is not None)
+            and not history.was_cut
+        }
+
     def stopped(self, broker: Broker) -> None:
         """A node has stopped in good order."""
         for history, log in self._logs(broker):

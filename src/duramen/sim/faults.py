@@ -13,20 +13,23 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from duramen.sim.damage import DamagedBatch, flip_bit
+from duramen.sim.decay import Decayed
 from duramen.sim.disk import Crashed, MemoryFileSystem
 from duramen.sim.scheduler import SeededWorker
 from duramen.sim.trace import Trace
 
-__all__ = ["CALM", "FAULTS", "STAGES", "FaultPlan", "Profile"]
+__all__ = ["CALM", "FAULTS", "STAGES", "UPKEEP", "FaultPlan", "Profile"]
 
 STAGES: Final = (
     "append", "sync", "copy", "roll", "checkpoint", "rewrite", "compaction", "delete", "truncate", "scrub", "read",
     "recovery",
 )  # fmt: skip
 
+UPKEEP: Final = ("roll", "checkpoint", "rewrite", "compaction", "delete", "truncate", "scrub", "read")
+
 FAULTS: Final = (
     "power loss", "kill", "torn write", "short write", "read error", "write error", "sync error", "disk full", "slow",
-    "bit flip",
+    "bit flip", "cut", "older copy",
 )  # fmt: skip
 
 _STAGE_OF_JOB: Final = (
@@ -37,6 +40,8 @@ _STAGE_OF_JOB: Final = (
     ("duramen.storage.checkpointer.", "checkpoint"),
     ("duramen.storage.rewriting.", "rewrite"),
     ("duramen.storage.compacting.", "compaction"),
+    ("duramen.storage.cleaning.", "compaction"),
+    ("duramen.storage.rewritten.", "compaction"),
     ("duramen.storage.removal.", "delete"),
     ("duramen.sim.disk.MemoryFileSystem.remove_directory", "delete"),
     ("duramen.storage.cutting.", "truncate"),
@@ -54,7 +59,10 @@ class Profile(NamedTuple):
     calls: int = 120  # about how many calls to the disk until it does
     faults: tuple[str, ...] = ()
     rate: float = 0.0
+    of: tuple[str, ...] = STAGES  # the stages in which calls fail
     flips: float = 0.0  # how likely a bit flips in the write-ahead log while no process runs
+    decays: float = 0.0  # how likely a file at rest is damaged while no process runs
+    decays_at_work: float = 0.0  # the same for a cold segment, per call to the disk
 
 
 CALM: Final = Profile("calm", ())
@@ -82,6 +90,7 @@ class FaultPlan:
         self._dead: dict[tuple[str, str], str] = {}  # calls that fail for ever, and by which fault
         self._full_calls = 0
         self._taken_bytes = 0
+        self.decay: Callable[[str], None] | None = None  # damages something at rest in the middle of a stage
         self._flipped = False  # since the last process; the next one is let be: one thing after another
 
     # -- arming -------------------------------------------------------------------------------------
@@ -139,6 +148,9 @@ class FaultPlan:
             worker.interrupt()
         stage = self.stage(call, path)
         self.calls[stage] += 1
+        decay = self.decay if stage in self._profile.of else None
+        if decay is not None and self._chance.random() < self._profile.decays_at_work:
+            decay(stage)
         if self._calls_left == 0 and not self._ends_after:
             return self._end_now(call, path, size, stage)
         if self._calls_left > 0:
@@ -147,7 +159,7 @@ class FaultPlan:
             self._full_call(call, path, stage)
         if (call, path) in self._dead:
             raise self._failure(self._dead[call, path], call, path, stage, errno.EIO)
-        if self._faulty and self._chance.random() < self._profile.rate:
+        if self._faulty and stage in self._profile.of and self._chance.random() < self._profile.rate:
             return self._fault(call, path, size, stage)
         return size
 
@@ -183,6 +195,15 @@ class FaultPlan:
         if found is not None:
             self._count("bit flip", "recovery", f"byte {found.place} of", found.path)
         return found
+
+    @property
+    def decays(self) -> bool:
+        """Whether a file is to be damaged while no process runs."""
+        return self._chance.random() < self._profile.decays
+
+    def decayed(self, found: Decayed, stage: str) -> None:
+        """A file at rest was damaged."""
+        self._count(found.damage, stage, f"byte {found.place} of", found.path)
 
     # -- faults -------------------------------------------------------------------------------------
 

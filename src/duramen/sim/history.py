@@ -79,6 +79,7 @@ class History:
         self.in_memory = False  # whether records that only memory has were in it since the process began
         self.cut_to: int | None = None  # a cut that was asked for and not answered
         self.cutting = False
+        self.was_cut = False  # since the process began
         self.deleting = False
         self.reading = 0  # reads under way
         self.spoiled = False  # a cut failed half way: nothing is known any more
@@ -227,7 +228,7 @@ class History:
         self._ends = [(number, min(at, high_watermark)) for number, at in self._ends] + [(boot, high_watermark)]
         self.start_bound = self.start_asked = facts.start_offset
         self.in_memory = facts.durability == "memory"
-        self.cut_to, self.cutting, self.reading = None, False, 0
+        self.cut_to, self.cutting, self.reading, self.was_cut = None, False, 0, False
 
     def _forget_from(self, offset: int, boot: int = -1) -> None:
         """What was at or after `offset` is gone; only what is under way to the process `boot` may still come."""
@@ -267,4 +268,4 @@ class History:
             self.must_outlive[end] = min(bound, facts.high_watermark)
         self._ends = [(number, min(at, facts.high_watermark)) for number, at in self._ends]
         self.start_bound = min(self.start_bound, facts.start_offset)
-        self.cut_to, self.cutting = None, False
+        self.cut_to, self.cutting, self.was_cut = None, False, True

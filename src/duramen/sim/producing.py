@@ -6,18 +6,29 @@ from typing import Final
 from duramen.codec.batch import NewRecord, encode
 from duramen.sim.history import History, Sent
 
-__all__ = ["REMEMBERED", "Producer", "new_batch"]
+__all__ = ["NAME", "REMEMBERED", "Producer", "new_batch"]
 
+NAME: Final = b"n"  # the header by which a record is known: no two have the same value of it
 REMEMBERED: Final = 5  # batches that may be under way, and that a repetition finds (KIP-98)
 
 
-def new_batch(chance: random.Random, number: int, now_ms: int, size: int, producer: "Producer | None" = None) -> Sent:
-    """A batch of one to four records, `size` bytes or so in all, that no other batch is like."""
+def new_batch(
+    chance: random.Random, number: int, now_ms: int, size: int, producer: "Producer | None" = None, *,
+    tombstones: bool = False,
+) -> Sent:  # fmt: skip
+    """A batch of one to four records, `size` bytes or so in all, that no other batch is like.
+
+    With `tombstones` some records have no value: each is known by its header.
+    """
     count = chance.choice((1, 1, 2, 4))
     records = [
-        NewRecord(now_ms, b"%d" % chance.randrange(8), b"%d/%d " % (number, index) + chance.randbytes(size // count))
+        NewRecord(
+            now_ms, b"%d" % chance.randrange(8),
+            None if tombstones and chance.random() < 0.2 else chance.randbytes(size // count),
+            ((NAME, b"%d/%d" % (number, index)),),
+        )
         for index in range(count)
-    ]
+    ]  # fmt: skip
     if producer is None:
         return Sent(number, bytes(encode(records)), count)
     sequence = producer.next_sequence

@@ -28,6 +28,8 @@ from duramen.sim.history import History, Sent
 from duramen.sim.producing import REMEMBERED, Producer, new_batch
 from duramen.sim.scheduler import SeededWorker, VirtualClock
 from duramen.sim.trace import BrokenPromise, Trace
+from duramen.storage.damage import Damage
+from duramen.storage.log import Log
 from duramen.storage.scanning import read_slice
 
 __all__ = ["Workload"]
@@ -52,6 +54,7 @@ class Workload:
         self._numbers = 0
         self._producers: list[Producer] = []
         self._small = chance.random() < 0.8
+        self._quarantined: dict[History, list[Damage]] | None = None  # once the scrubber has seen everything
         self._ops: tuple[tuple[Callable[[], None], int], ...] = (
             (self._produce, 30), (self._produce_idempotent, 25), (self._repeat, 10), (self._read, 15),
             (self._commit, 8), (self._look_at_commits, 4), (self._create, 6), (self._let_go, 3), (self._cut, 2),
@@ -62,11 +65,15 @@ class Workload:
 
     # -- a process ----------------------------------------------------------------------------------
 
-    def begin(self, broker: Broker, worker: SeededWorker, *, quiet: bool = False) -> None:
-        """A node has started; `quiet` where it is only looked at."""
+    def begin(
+        self, broker: Broker, worker: SeededWorker, *, quiet: bool = False, scrubbed: bool = False
+    ) -> None:  # fmt: skip
+        """A node has started; `quiet` where it is only looked at, `scrubbed` where the scrubber has done so before."""
         self._broker = broker
         self._worker = worker
         self._in_flight = 0
+        self._tried: set[tuple[History, int, int]] = set()  # reads that were told of damage behind their offset
+        self._quarantined = self._in_quarantine() if scrubbed else None
         self._left = 0 if quiet else self._chance.choice((3, 10, 30, 60))
         self._drains = quiet or self._chance.random() < 0.4
         self._patience_us = 0
@@ -169,7 +176,8 @@ class Workload:
     def _produce(self) -> None:
         history, _ = self._any()
         if history is not None:
-            batch = new_batch(self._chance, self._number(), self._clock.wall_ms(), self._size())
+            batch = new_batch(self._chance, self._number(), self._clock.wall_ms(), self._size(),
+                              tombstones=isinstance(history, CompactedHistory))  # fmt: skip
             self._send(history, batch, None)
 
     def _produce_idempotent(self) -> None:
@@ -178,7 +186,8 @@ class Workload:
             self._new_producer()
             return
         producer = self._chance.choice(producers)
-        batch = new_batch(self._chance, self._number(), self._clock.wall_ms(), self._size(), producer)
+        batch = new_batch(self._chance, self._number(), self._clock.wall_ms(), self._size(), producer,
+                          tombstones=isinstance(producer.history, CompactedHistory))  # fmt: skip
         producer.sent(batch)
         self._send(producer.history, batch, producer)
 
@@ -288,9 +297,12 @@ class Workload:
                 raise BrokenPromise(f"{history}: {offset} is below {high_watermark}, and nothing is read")
             return
         history.reading += 1
+        reach = slice_.next_offset if slice_.next_offset >= 0 else high_watermark
         read_slice(
             self._broker.store, slice_,
-            self._answer(partial(self._bytes_read, history, partition, offset, until, self._faults.failed_reads)),
+            self._answer(
+                partial(self._bytes_read, history, partition, offset, until, self._faults.failed_reads, reach)
+            ),
         )  # fmt: skip
 
     def _goes_on_behind(
@@ -301,9 +313,36 @@ class Workload:
         if not isinstance(error, LogDamaged) or behind <= offset:
             return False
         self._trace("%s: %d to %d are lost to damage", history, offset, behind - 1)
+        self._check_quarantined(history, partition.log, offset, error)
         if self._partition(history) is partition:
             self._fetch(history, partition, max(behind, partition.log.start_offset), until)
         return True
+
+    def _tries_again(
+        self, history: History, partition: Partition, offset: int, until: int, reach: int, error: BaseException
+    ) -> bool:  # fmt: skip
+        """Whether damage behind `offset` was found only when its bytes were sent: the next read ends before it."""
+        tried = history, offset, len(history.damaged)
+        behind = any(offset < first < reach for first, _ in history.damaged)
+        if not isinstance(error, LogDamaged) or not behind or tried in self._tried:
+            return False
+        self._tried.add(tried)
+        if self._partition(history) is partition:
+            self._fetch(history, partition, max(offset, partition.log.start_offset), until)
+        return True
+
+    def _in_quarantine(self) -> dict[History, list[Damage]]:
+        return {
+            history: [damage for segment in partition.log.segments for damage in segment.damage]
+            for history, partition in self._histories()
+        }
+
+    def _check_quarantined(self, history: History, log: Log, offset: int, error: BaseException) -> None:
+        if self._quarantined is None or offset >= log.active.base_offset:
+            return
+        known = any(first <= offset <= last for first, last in log.damage)  # named at the start
+        if not known and not any(one.holds(offset) for one in self._quarantined[history]):
+            raise BrokenPromise(f"{history}: {offset} is damaged, and the scrubber has not found it: {error}")
 
     def _explained(self, error: BaseException, failed_reads: int) -> bool:
         """Whether a fault of the disk explains why a read failed."""
@@ -312,12 +351,14 @@ class Workload:
         return isinstance(error, StorageFailed | OSError) and self._faults.failed_reads > failed_reads
 
     def _bytes_read(
-        self, history: History, partition: Partition, offset: int, until: int, failed_reads: int,
+        self, history: History, partition: Partition, offset: int, until: int, failed_reads: int, reach: int,
         data: bytes | DuramenError | OSError,
     ) -> None:  # fmt: skip
         history.reading -= 1
         if not isinstance(data, bytes):
             if self._goes_on_behind(history, partition, offset, until, data):
+                return
+            if self._tries_again(history, partition, offset, until, reach, data):
                 return
             if not self._explained(data, failed_reads):
                 raise BrokenPromise(f"{history}: reading {offset} failed: {type(data).__name__}: {data}")
@@ -372,12 +413,13 @@ class Workload:
         free = [name for name in _STREAMS if name not in self._checker.streams]
         if not free:
             return
-        compacted = self._chance.random() < 0.3
+        compacted = self._chance.random() < 0.4
         model = StreamModel(
             self._chance.choice(free), self._chance.choice((1, 1, 2)), self._checker.boot, compacted=compacted
         )
         self._checker.streams[model.name] = model
         chance = self._chance
+        delete_retention_ms = chance.choice((0, 300, 100_000))
         config = {
             "durability": chance.choice(_DURABILITIES),
             "segment.bytes": str(chance.choice((600, 3000, 10_000) if self._small else (10_000, 100_000, 1 << 20))),
@@ -388,9 +430,13 @@ class Workload:
             "memory.max.bytes": str(64 << 10),
             "flush.messages": str(chance.choice((1, 7, 1000))),
             "flush.ms": str(chance.choice((5, 100_000))),
-            "cleanup.policy": "compact" if compacted else "delete",
-            "min.cleanable.dirty.ratio": str(chance.choice((0, 0.5))),
+            "cleanup.policy": self._chance.choice(("compact", "compact", "compact,delete")) if compacted else "delete",
+            "min.cleanable.dirty.ratio": str(chance.choice((0, 0, 0.5))),
+            "delete.retention.ms": str(delete_retention_ms),
         }
+        for history in model.histories:
+            if isinstance(history, CompactedHistory):
+                history.tombstones_expire(lambda sent_ms: sent_ms + delete_retention_ms <= self._clock.wall_ms())
         self._trace("stream %s is made, %s", model.name, config["durability"])
         self._broker.create_stream(
             Definition(model.name, model.partitions, config), self._answer(partial(self._created, model))

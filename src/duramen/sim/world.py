@@ -6,7 +6,8 @@ map for the view of offsets, and the seed for chance.
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from duramen.base.catalogue import BROKER
@@ -16,15 +17,17 @@ from duramen.base.settings import Settings
 from duramen.broker.broker import Broker, Ports
 from duramen.sim.checker import Checker, facts
 from duramen.sim.clock import SeededRandomness
+from duramen.sim.decay import Decay, Decayed
 from duramen.sim.disk import Crashed, MemoryFileSystem
-from duramen.sim.faults import FaultPlan, Profile
-from duramen.sim.history import End
+from duramen.sim.faults import UPKEEP, FaultPlan, Profile
+from duramen.sim.history import End, History
 from duramen.sim.scheduler import SeededWorker, VirtualClock
 from duramen.sim.trace import BrokenPromise, Trace
 from duramen.sim.views import MemoryViewStore
 from duramen.sim.workload import Workload
 from duramen.storage.directory import open_directory
 from duramen.storage.handles import Handles
+from duramen.storage.log import Log
 from duramen.storage.recovery import recover
 from duramen.storage.store import Store, StoreLimits
 
@@ -41,10 +44,16 @@ PROFILES: Final = (
     Profile("power", ("power loss",)),
     _FAULTS,
     _FAULTS,
+    Profile(
+        "upkeep", ("power loss", "kill"), 400,
+        ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.15, of=UPKEEP,
+    ),
     Profile("syncs", ("power loss", "kill"), 200, ("sync error",), 0.1),
     Profile("full", ("power loss", "kill"), 200, ("disk full", "short write", "slow"), 0.03),
     Profile("slow", ("power loss", "kill"), 120, ("slow",), 0.1),
     Profile("damage", ("power loss", "kill"), flips=0.5),
+    Profile("decay", ("power loss", "kill"), decays=0.7, decays_at_work=0.02),
+    Profile("decay", ("power loss", "kill"), 400, decays=0.7, decays_at_work=0.02, of=UPKEEP),
 )  # fmt: skip
 
 _LIMITS: Final = (
@@ -60,6 +69,7 @@ _SETTINGS: Final = Settings(
         "offsets.topic.num.partitions": 2,
         "log.retention.check.interval.ms": 250,
         "log.cleaner.backoff.ms": 100,
+        "scrub.interval.ms": 300,
     },
 )
 _ENDS: Final = 12  # of processes, in a run
@@ -95,6 +105,7 @@ class World:
         self.faults = FaultPlan(random.Random(f"{seed}/faults"), self.profile, self.disk, self.trace)
         self.checker = Checker()
         self.workload = Workload(random.Random(f"{seed}/workload"), self.checker, self.faults, self.clock, self.trace)
+        self._decay = Decay(self.disk, random.Random(f"{seed}/decay"))
         self.crashes = 0
         self._end: End = "stop"
         self._randomness = SeededRandomness(seed)
@@ -118,10 +129,12 @@ class World:
         """From one start to its end, whatever that is."""
         self.worker = SeededWorker(self.clock, self._schedule, self._unexpected, self._began)
         self.faults.arm(self.worker)
+        known: Broker | None = None
         broker: Broker | None = None
         try:
-            broker = self._boot()
+            known = broker = self._boot()
             if broker is not None:
+                self.faults.decay = partial(self._decay_at_work, broker)
                 self.workload.begin(broker, self.worker)
                 while not self.workload.over:
                     self._turn()
@@ -130,10 +143,13 @@ class World:
         except Crashed as crashed:
             self.trace("crashed: %s", crashed)
         self._over(broker)
+        if known is not None:
+            self._decay_at_rest(known)
 
     def _over(self, broker: Broker | None) -> None:
         """The process is not there any more; `broker` is None where it was stopped in good order, or never there."""
         self.faults.disarm()
+        self.faults.decay = None
         end = self.faults.end
         if broker is not None:
             self.checker.ended(broker)
@@ -157,6 +173,27 @@ class World:
             if found is not None:
                 logs[found.log_id].damage(found.base_offset, found.next_offset)
 
+    def _decay_at_rest(self, broker: Broker) -> None:
+        """No process runs: perhaps a file of what this one has left is damaged."""
+        if self.faults.decays:
+            logs = self.checker.at_rest(broker)
+            self._decayed(self._decay.at_rest(logs), logs, "recovery")
+        self._decay.remember()
+
+    def _decay_at_work(self, broker: Broker, stage: str) -> None:
+        logs = self.checker.at_rest(broker)
+        self._decayed(self._decay.at_work(logs), logs, stage)
+
+    def _decayed(self, found: Decayed | None, logs: Mapping[Log, History], stage: str) -> None:
+        if found is None:
+            return
+        self.faults.decayed(found, stage)
+        for log, history in logs.items():
+            if log.id == found.log_id:
+                for base_offset, next_offset in found.ranges:
+                    self.trace("%s: %d to %d may be lost", history, base_offset, next_offset - 1)
+                    history.damage(base_offset, next_offset)
+
     def _worse(self, end: End) -> End:
         """What the checker has to believe that happened since a node was up the last time."""
         return max((self._end, end), key=("stop", "kill", "power loss").index)
@@ -168,7 +205,11 @@ class World:
         broker = self._boot()
         if broker is None:
             raise BrokenPromise("the node does not start although nothing fails any more")
-        self.workload.begin(broker, self.worker, quiet=True)
+        scrubbed = self.profile.decays > 0 and self._chance.random() < 0.7
+        if scrubbed:
+            rounds = self._metrics.counter("duramen_scrub_rounds_total")
+            self._until(lambda: rounds.value > 0, "scrub")
+        self.workload.begin(broker, self.worker, quiet=True, scrubbed=scrubbed)
         while not self.workload.over:
             self._turn()
         if self._stop(broker) is not None:
@@ -200,7 +241,7 @@ class World:
         handles = Handles(self.disk, self._open_segments)
         try:
             recovered = recover(self.disk, directory.id, handles, self._report)
-            metrics = Metrics()
+            metrics = self._metrics = Metrics()
             store = Store(
                 self.disk, self.worker, self.clock, self.worker.deadlines, metrics, directory, recovered, handles,
                 node_id=1, limits=self._limits,

@@ -211,9 +211,9 @@ class _Bytes:
         return damage._replace(cause=Cause.UNREADABLE) if any(one in blocks for one in self._unreadable) else damage
 
 
-def damage_of(file: Readable, expected: Expected, index: SegmentIndex | None) -> list[Damage]:
-    """Everything that is damaged in a segment, in order of position. Blocking. Raises OSError."""
-    check = SegmentCheck(file, expected, index)
+def damage_of(file: Readable, expected: Expected) -> list[Damage]:
+    """What its batches say is damaged in a segment, in order of position. Blocking. Raises OSError."""
+    check = SegmentCheck(file, expected)
     while check.step(_WINDOW_BYTES):
         pass
     return check.damage

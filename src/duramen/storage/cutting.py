@@ -1,22 +1,17 @@
 """Cutting a log: what lies at or beyond an offset goes, as a follower does whose history parted from the leader's."""
 
 import errno
-from copy import copy
 from typing import Final, NamedTuple
 
 from duramen.base.ports import FileSystem
-from duramen.codec.crc import crc32c
 from duramen.storage.blocks import ANY_OFFSET
-from duramen.storage.checking import Expected, damage_of, decode_index
+from duramen.storage.checking import Expected, damage_of
 from duramen.storage.damage import Damage
-from duramen.storage.flips import moved_back
 from duramen.storage.index import (
     BLOCK_BYTES,
     BLOCK_SHIFT,
-    ENTRY_BYTES,
     INDEX_HEADER_BYTES,
     SegmentIndex,
-    closed_entries,
     cover,
 )
 from duramen.storage.log import LOGS_DIRECTORY, Log
@@ -26,7 +21,7 @@ from duramen.storage.segment import Segment, segment_name
 
 __all__ = ["Cut", "apply_cut", "cut_files"]
 
-_UNKNOWN: Final = 0x5A17C0DE  # with it no CRC matches: the index that knew the right one is lost
+_DAMAGED: Final = 0x5A17C0DE  # with it no CRC matches: each batch of such a block is looked at by its own
 
 
 class Cut(NamedTuple):
@@ -58,7 +53,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
             segment.closed = True
             kept.append(segment)
             continue
-        expected = Expected(segment.size, segment.base_offset, end, ANY_OFFSET, log.damage, log.takeovers.epoch_at)
+        expected = Expected(segment.size, segment.base_offset, end, ANY_OFFSET, log.damage)
         rest = _Rest(files, segment, expected, end_offset, producers).segment
         if end <= end_offset or rest.size == segment.size:
             kept.append(segment)
@@ -84,6 +79,8 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
 class _Rest:
     """What is left of a segment: `segment`.
 
+    Its index is not asked: of a cut that is made again, the file may stand at a later one already.
+
     Damage that reaches up to the end, or that nothing says the end of, goes: it looks like what is left by a recovery
     that made the same cut before and did not come to its own end.
     """
@@ -99,12 +96,12 @@ class _Rest:
         self._producers = producers
         if segment.size:
             self._file = files.open(segment.path + ".log")
-            self._walk(_index_of(files, segment))
+            self._walk()
         self.segment.synced = min(segment.synced, self.segment.size)
 
-    def _walk(self, known: SegmentIndex | None) -> None:
+    def _walk(self) -> None:
         kept: list[Damage] = []
-        for hole in damage_of(self._file, self._expected, known):
+        for hole in damage_of(self._file, self._expected):
             if self._keep(hole.start) and hole.start == self.segment.size:
                 if not 0 <= hole.last_offset < self._end_offset:
                     self.segment.end_offset = min(hole.first_offset, self._end_offset)
@@ -118,7 +115,7 @@ class _Rest:
         for block in range((self.segment.size + BLOCK_BYTES - 1) >> BLOCK_SHIFT):
             low = block << BLOCK_SHIFT
             if any(hole.end > low and hole.start < low + BLOCK_BYTES for hole in kept):
-                self._index.set_crc(block, self._index.crc(block) ^ self._difference(known, low))
+                self._index.set_crc(block, self._index.crc(block) ^ _DAMAGED)
 
     def _keep(self, stop: int) -> bool:
         """Sound batches up to a position; False once one reaches beyond the end."""
@@ -148,32 +145,6 @@ class _Rest:
             self._index.add(hole.start, hole.end, following, rest.max_timestamp)
             data = self._file.read(hole.start, hole.end - hole.start)
             self._index.cover(*cover(self._index.tail_crc, hole.start, [data]))
-
-    def _difference(self, known: SegmentIndex | None, low: int) -> int:
-        """By what the CRC that a damaged block should have differs from the one it has, as far as it is left."""
-        if known is None:
-            return _UNKNOWN
-        high = min(low + BLOCK_BYTES, self._expected.size)
-        difference = known.crc(low >> BLOCK_SHIFT) ^ crc32c(self._file.read(low, high - low))
-        return moved_back(difference, max(0, high - self.segment.size))
-
-
-def _index_of(files: FileSystem, segment: Segment) -> SegmentIndex | None:
-    """The segment's index with every block; None where it is damaged."""
-    active = segment.index
-    if active is not None and not active.first:
-        return active
-    entries = closed_entries(segment.size) if active is None else active.first
-    if not files.exists(segment.path + ".index"):
-        return None
-    data = files.open(segment.path + ".index", read_only=True).read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES)
-    blocks = entries - 1 if active is None else entries
-    found = decode_index(data, segment.path, segment.base_offset, entries, blocks)
-    if found is None or active is None:
-        return found if found is not None and found.last().position == segment.size else None
-    whole = copy(active)
-    whole.prepend(found)
-    return whole
 
 
 def apply_cut(log: Log, cut: Cut) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from duramen.codec.crc import crc32c
 
-__all__ = ["flipped_bytes", "moved_back"]
+__all__ = ["flipped_bytes"]
 
 _LOW: Final = 0xFF
 _ALL: Final = 0xFFFFFFFF
@@ -32,20 +32,12 @@ def flipped_bytes(difference: int, size: int) -> list[int]:
 
     One in a thousand blocks that were changed otherwise seems to have such a byte too, by chance.
     """
-    _, _, single = _tables()
+    table, by_top, single = _tables()
     found = []
     register = difference
     for position in range(size - 1, -1, -1):
         if register in single:
             found.append(position)
-        register = moved_back(register, 1)
+        byte = by_top[register >> 24]
+        register = ((register ^ table[byte]) << 8 & _ALL) | byte & _LOW
     return found
-
-
-def moved_back(difference: int, size: int) -> int:
-    """By what the CRCs of two blocks differ without their last `size` bytes, in which they are the same."""
-    table, by_top, _ = _tables()
-    for _ in range(size):
-        byte = by_top[difference >> 24]
-        difference = ((difference ^ table[byte]) << 8 & _ALL) | byte & _LOW
-    return difference

@@ -1,0 +1,172 @@
+"""Damage to files at rest: bits of synced bytes flip, files are cut short or replaced by an older copy of themselves.
+
+Of a segment it is known which batches the bytes belonged to: those may err from then on, and nothing else. An index or
+one generation of the checkpoint may be damaged at no cost. A file is damaged once, and a segment never together with
+its index: of a batch's offset and epoch only the index has a CRC.
+"""
+
+import random
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from duramen.codec.batch import batches
+from duramen.sim.disk import MemoryFileSystem
+from duramen.storage.checkpoint import checkpoint_name, checkpoint_numbers, read_checkpoint
+from duramen.storage.log import Log, LogState
+from duramen.storage.segment import Segment
+
+__all__ = ["DAMAGES", "Decay", "Decayed"]
+
+DAMAGES: Final = ("bit flip", "cut", "older copy")
+
+_KINDS: Final = ("segment", "segment", "segment", "index", "checkpoint")
+_IDENTITY_BYTES: Final = 16  # of a batch: offset, length and epoch, which its own CRC does not cover
+
+
+class Decayed(NamedTuple):
+    """What was done to which file; `ranges` are the offsets that may be lost with it, of the log `log_id`."""
+
+    damage: str
+    path: str
+    place: int
+    log_id: int
+    ranges: list[tuple[int, int]]
+
+
+class _Batch(NamedTuple):
+    """Where a batch lies, and the offsets that are lost with it: with gaps beside it that compaction has left."""
+
+    start: int
+    end: int
+    lost_from: int
+    lost_to: int
+
+
+class Decay:
+    """Damages files of a disk, each once."""
+
+    def __init__(self, disk: MemoryFileSystem, chance: random.Random) -> None:
+        self._disk = disk
+        self._chance = chance
+        self._damaged: set[str] = set()  # paths, of segments without their endings
+        self._older: dict[str, bytes] = {}
+
+    def remember(self) -> None:
+        """Keep copies of the files as they are: what is put in their place later on."""
+        if self._chance.random() < 0.5:
+            for path in self._disk.paths():
+                if path.endswith((".log", ".index")):
+                    self._older[path] = self._disk.content(path)
+
+    def at_rest(self, logs: Iterable[Log]) -> Decayed | None:
+        """No process runs: damage one file, one of these logs' where it has records."""
+        kind = self._chance.choice(_KINDS)
+        if kind == "segment":
+            return self._segment(logs, cold=False)
+        if kind == "checkpoint":
+            return self._checkpoint()
+        return self._index([path for path in self._disk.paths() if path.endswith(".index")])
+
+    def at_work(self, logs: Iterable[Log]) -> Decayed | None:
+        """A process runs: damage a segment of these logs that nothing is written to any more, or its index."""
+        if self._chance.random() < 0.8:
+            return self._segment(logs, cold=True)
+        segments = [segment for log in logs for segment in log.segments if self._is_cold(segment)]
+        return self._index([segment.path + ".index" for segment in segments])
+
+    # -- segments -----------------------------------------------------------------------------------
+
+    def _is_cold(self, segment: Segment) -> bool:
+        return segment.closed and segment.synced == segment.size and not segment.suspect
+
+    def _segment(self, logs: Iterable[Log], *, cold: bool) -> Decayed | None:
+        found = [
+            (log, segment)
+            for log in logs
+            for segment in log.segments
+            if segment.synced and not segment.volatile and (self._is_cold(segment) or not cold)
+            and segment.path not in self._damaged and self._disk.exists(segment.path + ".log")
+        ]  # fmt: skip
+        if not found:
+            return None
+        log, segment = self._chance.choice(found)
+        path = segment.path + ".log"
+        synced = segment.synced if cold else max(segment.synced, self._checkpointed(log, segment))
+        content = self._disk.content(path)[:synced]
+        sound = _batches(content, segment)
+        if not sound or sound[-1].end < len(content):
+            return None
+        damage, start, end = self._change(path, content, self._place(sound))
+        if start < 0:
+            return None
+        self._damaged.add(segment.path)
+        hit = [batch for batch in sound if start < batch.end and batch.start < end]
+        return Decayed(damage, path, start, log.id, [(batch.lost_from, batch.lost_to) for batch in hit])
+
+    def _checkpointed(self, log: Log, segment: Segment) -> int:
+        """How many bytes of it a checkpoint calls synced: the process may have ended before it was told."""
+        place, size = (segment.base_offset, segment.generation), 0
+        for number in checkpoint_numbers(self._disk):
+            checkpoint = read_checkpoint(self._disk, number)
+            for raw in checkpoint.logs if checkpoint is not None else ():
+                state = msgspec.msgpack.decode(raw, type=LogState)
+                for known in state.segments if state.id == log.id else ():
+                    if (known.base_offset, known.generation) == place:
+                        size = max(size, known.size)
+        return size
+
+    def _place(self, sound: list[_Batch]) -> int:
+        batch = self._chance.choice(sound)
+        bytes_ = _IDENTITY_BYTES if self._chance.random() < 0.3 else batch.end - batch.start
+        return batch.start + self._chance.randrange(bytes_)
+
+    def _change(self, path: str, content: bytes, place: int) -> tuple[str, int, int]:
+        """What was done to a file, and from which byte to which it is another now; from -1: to none."""
+        older = self._older.get(path, content)
+        damage = self._chance.choice(DAMAGES)
+        if damage == "bit flip":
+            self._disk.corrupt(path, place, 1 << self._chance.randrange(8))
+            return damage, place, place + 1
+        if damage == "older copy":
+            if older[: len(content)] == content:
+                return damage, -1, -1
+            place = next((at for at, (one, other) in enumerate(zip(older, content, strict=False)) if one != other),
+                         min(len(older), len(content)))  # fmt: skip
+        self._disk.replace(path, older if damage == "older copy" else content[:place])
+        return damage, place, len(content)
+
+    # -- what is beside them ------------------------------------------------------------------------
+
+    def _index(self, paths: list[str]) -> Decayed | None:
+        whole = [path for path in paths if path.removesuffix(".index") not in self._damaged]
+        path = self._chance.choice(whole) if whole else ""
+        content = self._disk.content(path) if path and self._disk.exists(path) else b""
+        if not content:
+            return None
+        damage, place, _ = self._change(path, content, self._chance.randrange(len(content)))
+        self._damaged.add(path.removesuffix(".index"))
+        return Decayed(damage, path, place, -1, []) if place >= 0 else None
+
+    def _checkpoint(self) -> Decayed | None:
+        numbers = [number for number in checkpoint_numbers(self._disk) if read_checkpoint(self._disk, number)]
+        if len(numbers) < 2:
+            return None
+        path = checkpoint_name(self._chance.choice(numbers))
+        content = self._disk.content(path)
+        damage, place, _ = self._change(path, content, self._chance.randrange(len(content)))
+        return Decayed(damage, path, place, -1, []) if place >= 0 else None
+
+
+def _batches(content: bytes, segment: Segment) -> list[_Batch]:
+    """The whole batches at the beginning of a segment that is sound."""
+    found: list[_Batch] = []
+    follows = segment.base_offset
+    for start, head in batches(content):
+        if found and segment.generation:
+            found[-1] = found[-1]._replace(lost_to=head.base_offset)
+        first = follows if segment.generation else head.base_offset
+        found.append(_Batch(start, start + head.size, first, head.next_offset))
+        follows = head.next_offset
+    return found
