@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from duramen.sim.faults import FAULTS, STAGES
+from duramen.sim.stages import cannot_fire
 from duramen.sim.world import Outcome, World
 
 __all__ = ["Totals", "explain", "fault_table", "run_all", "run_one"]
@@ -75,9 +76,13 @@ def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Outcome 
 
 
 def fault_table(counts: Counter[tuple[str, str]]) -> str:
-    """How often each kind of fault came in each stage."""
+    """How often each kind of fault came in each stage; `-` where it cannot."""
+
+    def cell(fault: str, stage: str) -> str:
+        return "-" if cannot_fire(fault, stage) and not counts[fault, stage] else str(counts[fault, stage])
+
     lines = [f"{'':12}" + "".join(f"{stage:>11}" for stage in STAGES)]
-    lines += [f"{fault:12}" + "".join(f"{counts[fault, stage]:>11}" for stage in STAGES) for fault in FAULTS]
+    lines += [f"{fault:12}" + "".join(f"{cell(fault, stage):>11}" for stage in STAGES) for fault in FAULTS]
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ _NO_SYNCS: Final = "nothing is synced there"
 
 _CANNOT: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "append": (("read error", "read from memory, or by a job"), ("sync error", _NO_SYNCS)),
-    "sync": (("read error", _NO_READS),),
+    "sync": (("read error", _NO_READS)),
     "copy": (("read error", _NO_READS),),
     "roll": (("read error", _NO_READS),),
     "checkpoint": (("read error", _NO_READS),),
@@ -24,7 +24,7 @@ _CANNOT: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "truncate": tuple((fault, _NO_WRITES) for fault in ("torn write", "short write")),
     "scrub": (),
     "read": (
-        *((fault, _NO_WRITES) for fault in ("torn write", "short write", "write error")),
+        *((fault, _NO_WRITES) for fault in ("torn write", "short write", "write error", "disk full")),
         ("sync error", _NO_SYNCS),
     ),
     "recovery": (),
