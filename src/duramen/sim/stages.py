@@ -10,7 +10,7 @@ _NO_SYNCS: Final = "nothing is synced there"
 
 _CANNOT: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "append": (("read error", "read from memory, or by a job"), ("sync error", _NO_SYNCS)),
-    "sync": (("read error", _NO_READS)),
+    "sync": (("read error", _NO_READS),),
     "copy": (("read error", _NO_READS),),
     "roll": (("read error", _NO_READS),),
     "checkpoint": (("read error", _NO_READS),),
