@@ -18,7 +18,7 @@ from duramen.sim.disk import Crashed, MemoryFileSystem
 from duramen.sim.scheduler import SeededWorker
 from duramen.sim.trace import Trace
 
-__all__ = ["CALM", "FAULTS", "STAGES", "UPKEEP", "FaultPlan", "Profile"]
+__all__ = ["FAULTS", "STAGES", "UPKEEP", "FaultPlan", "Profile"]
 
 STAGES: Final = (
     "append", "sync", "copy", "roll", "checkpoint", "rewrite", "compaction", "delete", "truncate", "scrub", "read",
@@ -63,9 +63,6 @@ class Profile(NamedTuple):
     flips: float = 0.0  # how likely a bit flips in the write-ahead log while no process runs
     decays: float = 0.0  # how likely a file at rest is damaged while no process runs
     decays_at_work: float = 0.0  # the same for a cold segment, per call to the disk
-
-
-CALM: Final = Profile("calm", ())
 
 
 class FaultPlan:
@@ -123,11 +120,6 @@ class FaultPlan:
         self._faulty = False
         self._dead.clear()
         self._space_again()
-
-    @property
-    def space_is_short(self) -> bool:
-        """Whether the disk is full for a while."""
-        return self._full_calls > 0
 
     # -- stages -------------------------------------------------------------------------------------
 

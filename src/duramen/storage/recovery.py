@@ -27,8 +27,8 @@ from duramen.storage.recovering.replay import Replay
 from duramen.storage.recovering.trimming import Trimming
 from duramen.storage.recovering.unlogged import read_on
 from duramen.storage.rescue import log_ids
-from duramen.storage.wal import WAL_DIRECTORY, wal_path
-from duramen.storage.walfiles import FoundFile, scan_wal, wal_slots
+from duramen.storage.wal import WAL_DIRECTORY
+from duramen.storage.walfiles import FoundFile, scan_wal, wal_damage, wal_slots
 
 __all__ = ["Recovered", "recover", "wal_salt"]
 
@@ -221,12 +221,8 @@ class _Recovery:
         return True
 
     def _name_damage(self, wal: list[FoundFile], verdict: Verdict, *, rescued: bool) -> None:
-        names = {file.generation: wal_path(file.slot) for file in wal}
-        for start, end in verdict.damage:
-            if rescued and start >> 32 not in names:
-                continue  # without a checkpoint nothing says that the file was still needed
-            name = names.get(start >> 32, f"a missing file (generation {start >> 32})")
+        for path, generation, first, last in wal_damage(wal, verdict, rescued=rescued):
             self._found.find(
-                f"damage in the write-ahead log: {name} holds no sound frame from byte {start & 0xFFFFFFFF}"
-                f" to {end & 0xFFFFFFFF if end >> 32 == start >> 32 else 'its end'}; what it held is lost"
+                f"damage in the write-ahead log: {path or f'a missing file (generation {generation})'} holds no sound"
+                f" frame from byte {first} to {last if last >= 0 else 'its end'}; what it held is lost"
             )

@@ -25,8 +25,8 @@ from duramen.storage.recovery import wal_salt
 from duramen.storage.rescue import log_ids
 from duramen.storage.segment import parse_segment_name, segment_name
 from duramen.storage.takeovers import TakeoverTable
-from duramen.storage.wal import WAL_DIRECTORY, wal_path
-from duramen.storage.walfiles import FoundFile, scan_wal, wal_slots
+from duramen.storage.wal import WAL_DIRECTORY
+from duramen.storage.walfiles import FoundFile, scan_wal, wal_damage, wal_slots
 
 __all__ = ["Finding", "Verified", "verify", "verify_segment"]
 
@@ -191,16 +191,11 @@ class _Verification:
         return later
 
     def _name_wal_damage(self, wal: list[FoundFile], verdict: Verdict, *, rescued: bool) -> None:
-        paths = {file.generation: wal_path(file.slot) for file in wal}
-        for start, end in verdict.damage:
-            if rescued and start >> 32 not in paths:
-                continue  # without a checkpoint nothing says that the file was still needed
-            path = paths.get(start >> 32, f"{WAL_DIRECTORY}/ (generation {start >> 32}, which is missing)")
-            first = start & 0xFFFFFFFF
-            last = end & 0xFFFFFFFF if end >> 32 == start >> 32 else -1
+        for path, generation, first, last in wal_damage(wal, verdict, rescued=rescued):
+            named = path or f"{WAL_DIRECTORY}/ (generation {generation}, which is missing)"
             rest = f"to {last}" if last >= 0 else "to its end"
             words = f"no sound frame from byte {first} {rest}, though later ones say that it was synced"
-            self.findings.append(Finding(path, "wal-frame", words, first, last))
+            self.findings.append(Finding(named, "wal-frame", words, first, last))
 
     # -- segments -----------------------------------------------------------------------------------
 

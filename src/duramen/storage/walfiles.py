@@ -1,14 +1,15 @@
 """The write-ahead log's files as a start finds them: the generation of each, and what in it is sound. Blocking."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from duramen.base.ports import File, FileSystem
 from duramen.codec.batch import HEADER_BYTES
 from duramen.storage.frames import Bad, FrameType, find_generation, scan
-from duramen.storage.planning.recovery import FileScan
-from duramen.storage.wal import FILE_PAYLOAD_BYTES, WAL_DIRECTORY
+from duramen.storage.planning.recovery import FileScan, Verdict
+from duramen.storage.wal import FILE_PAYLOAD_BYTES, WAL_DIRECTORY, wal_path
 
-__all__ = ["FoundFile", "scan_wal", "wal_slots"]
+__all__ = ["FoundFile", "WalDamage", "scan_wal", "wal_damage", "wal_slots"]
 
 
 class FoundFile(NamedTuple):
@@ -18,6 +19,25 @@ class FoundFile(NamedTuple):
     file: File
     generation: int
     scan: FileScan
+
+
+class WalDamage(NamedTuple):
+    """Where a file holds no sound frame, from the place `first` to `last` (-1: to its end); no `path` if it is gone."""
+
+    path: str | None
+    generation: int
+    first: int
+    last: int
+
+
+def wal_damage(wal: list[FoundFile], verdict: Verdict, *, rescued: bool = False) -> Iterator[WalDamage]:
+    """What of the files is damaged; where there is no checkpoint (`rescued`) nothing says that a file is missing."""
+    paths = {file.generation: wal_path(file.slot) for file in wal}
+    for start, end in verdict.damage:
+        generation = start >> 32
+        if generation in paths or not rescued:
+            last = end & 0xFFFFFFFF if end >> 32 == generation else -1
+            yield WalDamage(paths.get(generation), generation, start & 0xFFFFFFFF, last)
 
 
 def wal_slots(files: FileSystem) -> list[tuple[int, File]]:

@@ -1,6 +1,7 @@
 """DeleteRecords: the oldest records of partitions go, up to an offset (KIP-107)."""
 
 from collections.abc import Callable
+from functools import partial
 
 from duramen.base.errors import DuramenError
 from duramen.codec.kafka.errors import ErrorCode
@@ -8,36 +9,14 @@ from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.gathering import answer_partitions
 
 __all__ = ["handle_delete_records"]
 
 
 def handle_delete_records(context: Context, exchange: Exchange) -> None:
     """Delete records; answered once all of it is durable."""
-    request = exchange.message()
-    topics = [
-        {
-            "name": topic["name"],
-            "partitions": [
-                {"partition_index": partition["partition_index"], "low_watermark": -1}
-                for partition in topic["partitions"]
-            ],
-        }
-        for topic in request["topics"]
-    ]
-    left = 1
-
-    def finish() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            exchange.reply({"topics": topics})
-
-    for topic, answers in zip(request["topics"], topics, strict=True):
-        for wanted, answer in zip(topic["partitions"], answers["partitions"], strict=True):
-            left += 1
-            _delete(context, topic["name"], wanted, answer, finish)
-    finish()
+    answer_partitions(exchange, {"low_watermark": -1}, partial(_delete, context))
 
 
 def _delete(context: Context, topic: str, wanted: Message, answer: Message, finish: Callable[[], None]) -> None:

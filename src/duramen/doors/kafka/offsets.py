@@ -10,6 +10,7 @@ from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.gathering import answer_partitions
 
 __all__ = ["handle_list_offsets", "handle_offset_for_leader_epoch"]
 
@@ -20,30 +21,8 @@ def _partition(context: Context, topic: str, index: int) -> Partition:
 
 def handle_list_offsets(context: Context, exchange: Exchange) -> None:
     """Offsets by timestamp, or the first and the last."""
-    request = exchange.message()
-    topics = [
-        {
-            "name": topic["name"],
-            "partitions": [
-                {"partition_index": partition["partition_index"], "timestamp": -1, "offset": -1, "leader_epoch": -1}
-                for partition in topic["partitions"]
-            ],
-        }
-        for topic in request["topics"]
-    ]
-    left = 1
-
-    def finish() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            exchange.reply({"topics": topics})
-
-    for topic, answers in zip(request["topics"], topics, strict=True):
-        for wanted, answer in zip(topic["partitions"], answers["partitions"], strict=True):
-            left += 1
-            _find(context, topic["name"], wanted, answer, finish)
-    finish()
+    blank = {"timestamp": -1, "offset": -1, "leader_epoch": -1}
+    answer_partitions(exchange, blank, partial(_find, context))
 
 
 def _find(context: Context, topic: str, wanted: Message, answer: Message, finish: Callable[[], None]) -> None:

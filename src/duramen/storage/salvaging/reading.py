@@ -28,7 +28,7 @@ from duramen.storage.salvaging.sifting import DamagedRange, Expected, sift
 from duramen.storage.segment import parse_segment_name, segment_name
 from duramen.storage.takeovers import Takeover
 from duramen.storage.wal import FILE_PAYLOAD_BYTES, WAL_DIRECTORY, wal_path
-from duramen.storage.walfiles import FoundFile, scan_wal, wal_slots
+from duramen.storage.walfiles import FoundFile, scan_wal, wal_damage, wal_slots
 
 __all__ = ["read_leftovers"]
 
@@ -144,11 +144,10 @@ class _Reading:
         self._left.whole = not self._believing
 
     def _name_damage(self, wal: list[FoundFile], verdict: Verdict) -> None:
-        names = {file.generation: wal_path(file.slot) for file in wal}
-        for start, end in verdict.damage:
-            name = names.get(start >> 32, f"a missing file (generation {start >> 32})")
-            place = end & 0xFFFFFFFF if end >> 32 == start >> 32 else "its end"
-            self._find(f"{WAL_DIRECTORY}: {name} holds no sound frame from byte {start & 0xFFFFFFFF} to {place}")
+        for path, generation, first, last in wal_damage(wal, verdict):
+            name = path or f"a missing file (generation {generation})"
+            rest = last if last >= 0 else "its end"
+            self._find(f"{WAL_DIRECTORY}: {name} holds no sound frame from byte {first} to {rest}")
 
     # -- logs and segments ----------------------------------------------------------------------------
 
