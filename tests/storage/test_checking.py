@@ -252,3 +252,11 @@ def test_an_index_of_nothing_makes_an_empty_one() -> None:
     looking = SegmentCheck(segment_of([[b"x"]]).file(), Expected(0, 0, 0))
     assert not looking.step(STEP)
     assert looking.index.encode(0, 1) == SegmentIndex().encode(0, 1)
+
+
+def test_an_offset_changed_to_one_that_compaction_took_costs_not_the_batch_before() -> None:
+    whole = segment_of([[b""]] * 4, 1000, [0, 0, 2, 0])
+    for step in (1, STEP):
+        for mask in (1, 7):
+            (found,) = check(whole, whole.flipped(whole.starts[3] + 7, mask), gaps=True, step=step)
+            assert found == Damage(*of_batch(whole, 3), Cause.OFFSET)

@@ -8,6 +8,7 @@ The scrubber, reads and `duramen log verify` look at segments with this. Blockin
 from typing import Final, NamedTuple, Protocol
 
 from duramen.base.ports import Buffer, FileSystem
+from duramen.codec.batch import LENGTH_END
 from duramen.codec.crc import crc32c
 from duramen.storage.damage import Cause, Damage, merged
 from duramen.storage.flips import flipped_bytes
@@ -82,6 +83,7 @@ class SegmentCheck:
         self._judge = Judge(expected, expected.base_offset, covered=self._indexed)
         self._examined: list[Damage] = []
         self._tail_crc = 0
+        self._compared = 0
         self._max_timestamp = -1
 
     @property
@@ -109,25 +111,38 @@ class SegmentCheck:
     def _step_indexed(self, max_bytes: int) -> None:
         expected, start = self._expected, self.position
         end = self.index.start_after(min(start + max(max_bytes, 1), expected.size), expected.size)
-        data = self._bytes.read(start, end - start)
+        # To the end of the block too: what the index says of a batch is known before the batch is held against others.
+        stop = min((end + BLOCK_BYTES - 1) & -BLOCK_BYTES, expected.size)
+        data = memoryview(self._bytes.read(start, stop - start))
+        self._compare(data[self._compared - start :])
         if len(data) < end - start:
-            self._compare(data)
             self._cut_short(data)
             return
-        spans, _ = spans_of(memoryview(data), start, whole=True)
-        self._judge.show(spans, _offset_at(self.index, end, expected))
-        self._compare(data)
+        spans, _ = spans_of(data[: end - start], start, whole=True)
+        self._judge.show(self._examined_spans(spans), _offset_at(self.index, end, expected))
         self.position = end
 
     def _compare(self, data: Buffer) -> None:
-        """Compare the blocks that end in `data` with their CRCs."""
-        start, size = self.position, self._expected.size
+        """Compare the blocks that end in `data`, which follows on what was compared, with their CRCs."""
+        start, size = self._compared, self._expected.size
+        if not len(data):
+            return
         whole, self._tail_crc = cover(self._tail_crc, start, [data])
-        if self._expected.whole and start + len(data) == size and size & (BLOCK_BYTES - 1):
+        self._compared += len(data)
+        if self._expected.whole and self._compared == size and size & (BLOCK_BYTES - 1):
             whole.append(self._tail_crc)
         for block, crc in enumerate(whole, start >> BLOCK_SHIFT):
             if crc != self.index.crc(block):
                 self._examined += _examine(self._bytes, look_at(self.index, block, self._expected), self._expected)
+
+    def _examined_spans(self, spans: list[Span]) -> list[Span]:
+        """The same spans; those in damaged blocks that were found to be damaged say so, and judge no other."""
+        if not self._examined:
+            return spans
+        for at, span in enumerate(spans):
+            causes = (one.cause for one in self._examined if one.start < span.end and one.end > span.start)
+            spans[at] = span._replace(cause=span.cause or next(causes, None))
+        return spans
 
     def _step_alone(self, max_bytes: int) -> None:
         start, size = self.position, self._expected.size
@@ -164,7 +179,7 @@ class SegmentCheck:
 
     def _cut_short(self, data: Buffer) -> None:
         spans, end = spans_of(memoryview(data), self.position, whole=False)
-        offsets = self._judge.show(spans, -1)
+        offsets = self._judge.show(self._examined_spans(spans), -1)
         rest = Span(end, self._expected.size, None, Cause.CUT_SHORT)
         self._enter([*spans, rest], [*offsets, self._judge.next_offset], memoryview(data))
         last_offset = max(self._expected.end_offset - 1, -1)
@@ -274,9 +289,10 @@ def _examine(source: _Bytes, look: BlockLook, expected: Expected) -> list[Damage
 
 
 def _with_flip(span: Span, flipped: set[int]) -> Span:
-    if any(span.start + at in flipped for at in UNCOVERED):
-        return span._replace(cause=Cause.BLOCK_CRC)
-    return span
+    changed = [at for at in UNCOVERED if span.start + at in flipped]
+    if not changed:
+        return span
+    return span._replace(cause=Cause.OFFSET if changed[0] < LENGTH_END else Cause.BLOCK_CRC)
 
 
 def _offset_at(index: SegmentIndex, position: int, expected: Expected) -> int:
