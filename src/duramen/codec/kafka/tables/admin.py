@@ -1,0 +1,139 @@
+"""Topics, configs and what else an operator changes. Data only; the notation is that of `schema`."""
+
+from typing import Final
+
+from duramen.codec.kafka.versions import ApiKey
+
+__all__ = ["REQUESTS", "RESPONSES"]
+
+REQUESTS: Final = {
+    ApiKey.CREATE_TOPICS: """
+        topics []
+          name string
+          num_partitions int32
+          replication_factor int16
+          assignments []
+            partition_index int32
+            broker_ids []int32
+          configs []
+            name string
+            value string?
+        timeout_ms int32 = 60000
+        validate_only bool 1+
+    """,
+    ApiKey.DELETE_TOPICS: """
+        topics [] 6+
+          name string? 6+
+          topic_id uuid 6+
+        topic_names []string 0-5
+        timeout_ms int32
+    """,
+    ApiKey.DELETE_RECORDS: """
+        topics []
+          name string
+          partitions []
+            partition_index int32
+            offset int64
+        timeout_ms int32
+    """,
+    ApiKey.DESCRIBE_CONFIGS: """
+        resources []
+          resource_type int8
+          resource_name string
+          configuration_keys []string?
+        include_synonyms bool 1+
+        include_documentation bool 3+
+    """,
+    ApiKey.CREATE_PARTITIONS: """
+        topics []
+          name string
+          count int32
+          assignments []?
+            broker_ids []int32
+        timeout_ms int32
+        validate_only bool
+    """,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: """
+        resources []
+          resource_type int8
+          resource_name string
+          configs []
+            name string
+            config_operation int8
+            value string?
+        validate_only bool
+    """,
+}
+
+RESPONSES: Final = {
+    ApiKey.CREATE_TOPICS: """
+        throttle_time_ms int32 2+
+        topics []
+          name string
+          topic_id uuid 7+
+          error_code int16
+          error_message string? 1+
+          topic_config_error_code int16 5+ tag 0
+          num_partitions int32 5+ = -1
+          replication_factor int16 5+ = -1
+          configs []? 5+
+            name string 5+
+            value string? 5+
+            read_only bool 5+
+            config_source int8 5+ = -1
+            is_sensitive bool 5+
+    """,
+    ApiKey.DELETE_TOPICS: """
+        throttle_time_ms int32 1+
+        responses []
+          name string?
+          topic_id uuid 6+
+          error_code int16
+          error_message string? 5+
+    """,
+    ApiKey.DELETE_RECORDS: """
+        throttle_time_ms int32
+        topics []
+          name string
+          partitions []
+            partition_index int32
+            low_watermark int64
+            error_code int16
+    """,
+    ApiKey.DESCRIBE_CONFIGS: """
+        throttle_time_ms int32
+        results []
+          error_code int16
+          error_message string?
+          resource_type int8
+          resource_name string
+          configs []
+            name string
+            value string?
+            read_only bool
+            config_source int8 1+ = -1
+            is_default bool 0
+            is_sensitive bool
+            synonyms [] 1+
+              name string 1+
+              value string? 1+
+              source int8 1+
+            config_type int8 3+
+            documentation string? 3+
+    """,
+    ApiKey.CREATE_PARTITIONS: """
+        throttle_time_ms int32
+        results []
+          name string
+          error_code int16
+          error_message string?
+    """,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: """
+        throttle_time_ms int32
+        responses []
+          error_code int16
+          error_message string?
+          resource_type int8
+          resource_name string
+    """,
+}
