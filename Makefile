@@ -23,9 +23,9 @@ test: install  ## every test that `main` has to pass, JOBS=2 files of them at on
 	@$(BIN)/python tools/kcat.py
 	@$(BIN)/python -m pytest -m "not long" -n $(JOBS) --dist loadfile $(TESTS)
 
-test-long: install  ## the tests that take longer
+test-long: install  ## the tests that take longer, and the property tests with examples that nobody has tried yet
 	@$(BIN)/python tools/kcat.py
-	@$(BIN)/python -m pytest -m long $(TESTS)
+	@$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile=search $(TESTS)
 
 sim: install  ## crash the storage on a simulated disk (SEEDS=1000, SEEDS=FROM-TO, or SEED=N for one run again)
 	@$(BIN)/python -m duramen.sim $(if $(SEED),--seed $(SEED) --trace $(or $(TRACE),-),--seeds $(or $(SEEDS),1000))

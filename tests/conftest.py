@@ -9,8 +9,10 @@ from hypothesis import HealthCheck, settings
 
 from duramen.node.process import NodeProcess
 
-# A shared machine is slow at times: no example fails for that.
-settings.register_profile("duramen", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A shared machine is slow at times: no example fails for that. `make test` tries the same examples every time, so that
+# what it says is about the change; `make test-long` searches with new ones (--hypothesis-profile=search).
+settings.register_profile("duramen", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("search", settings.get_profile("duramen"), derandomize=False, print_blob=True)
 settings.load_profile("duramen")
 
 # A shell that runs the suite in its background lets it ignore Ctrl-C, and so everything that it starts.
