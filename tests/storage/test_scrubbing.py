@@ -10,7 +10,7 @@ from duramen.sim.disk import MemoryFile
 from duramen.sim.store import StoreOnDoubles
 from duramen.storage.damage import Cause
 from duramen.storage.index import ENTRY_BYTES, INDEX_HEADER_BYTES
-from duramen.storage.log import Log
+from duramen.storage.log import Log, LogConfig
 from tests.storage.test_quarantine import batch_of, log_of, readable
 
 FAST = 1 << 40
@@ -241,3 +241,24 @@ def test_what_was_not_in_memory_before_is_not_kept_there(cold: bool, monkeypatch
     scrub(doubles)
     scrubbed = doubles.metrics.counter("duramen_scrubbed_bytes_total").value
     assert sum(forgotten) == (scrubbed if cold else 0)
+
+
+@pytest.mark.parametrize("scrubbed", [False, True])
+@pytest.mark.parametrize("victim", [0, 2, 4])
+def test_a_wrong_epoch_is_found_where_the_index_has_to_be_made_anew(victim: int, scrubbed: bool) -> None:
+    segment_bytes = 5 * 1070
+    doubles, log = checkpointed([1000] * 3, segment_bytes)
+    log.config = LogConfig(segment_bytes=segment_bytes)
+    for _ in range(4):  # in the next epoch, to the end of the segment and beyond
+        doubles.append(log, b"v" * 1000)
+    doubles.restart()
+    segment = doubles.log().segments[0]
+    assert segment.closed
+    doubles.files.unlink(segment.path + ".index")
+    doubles.files.corrupt(segment.path + ".log", victim * 1070 + 14)  # the third byte of the epoch
+    if scrubbed:
+        scrub(doubles)
+        assert [(one.first_offset, one.last_offset) for one in segment.damage] == [(victim, victim)]
+    assert readable(doubles, doubles.log())[1] == [victim]
+    doubles.kill()
+    assert readable(doubles, doubles.log())[1] == [victim]

@@ -79,7 +79,7 @@ class Workload:
         self._patience_us = 0
         self._look_at_all()
         self._producers = [producer for producer in self._producers if self._goes_on(producer)]
-        for producer in self._producers:
+        for producer in list(self._producers):
             for batch in list(producer.unanswered):
                 self._send(producer.history, batch, producer)
         self._worker.after(1, self._act)

@@ -145,6 +145,8 @@ class Log(ReadableLog):
         ]
         if in_memory or not log.segments:
             log.segments.append(Segment(f"{log.directory}/{segment_name(log.end_offset)}", log.end_offset))
+        for segment in log.segments:
+            segment.takeovers = log.takeovers
         for segment, following in pairwise(log.segments):
             segment.end_offset = following.base_offset
         log.active.end_offset = log.end_offset

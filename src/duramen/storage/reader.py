@@ -289,7 +289,8 @@ class Slice:
 def open_index(segment: Segment, file: File) -> Blocked:
     """Read a segment's index from its file, or make it anew from the batches where it is bad.
 
-    Of the active segment only the blocks before those that are in memory are read.
+    Which epochs are right the log's takeovers say then: a batch's CRC does not cover its own. Of the active segment
+    only the blocks before those that are in memory are read.
     """
     active = segment.index
     entries = closed_entries(segment.size) if active is None else active.first
@@ -297,7 +298,8 @@ def open_index(segment: Segment, file: File) -> Blocked:
     size = segment.size if active is None else active.first << BLOCK_SHIFT
     copied = segment.copied
     index_file, path, base_offset = segment.index_file, segment.path, segment.base_offset
-    expected = Expected(copied, base_offset, segment.copied_offset(), ANY_OFFSET)
+    epoch_at = segment.takeovers.snapshot().epoch_at if segment.takeovers is not None else None
+    expected = Expected(copied, base_offset, segment.copied_offset(), ANY_OFFSET, epoch_at=epoch_at)
 
     def job() -> tuple[SegmentIndex, list[Damage]]:
         data = index_file.read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES) if index_file is not None else b""

@@ -12,6 +12,7 @@ from duramen.base.ports import Buffer, File
 from duramen.codec.batch import Header, header
 from duramen.storage.damage import Damage, merged
 from duramen.storage.index import BLOCK_SHIFT, Entry, SegmentIndex
+from duramen.storage.takeovers import TakeoverTable
 
 __all__ = [
     "LARGEST_OFFSET_DELTA",
@@ -88,6 +89,7 @@ class Segment:
         "spoiled",
         "suspect",
         "synced",
+        "takeovers",
         "volatile",
     )
 
@@ -116,6 +118,7 @@ class Segment:
         self.damage: list[Damage] = []  # what is not served, in order of position
         self.examined: dict[int, int] = {}  # blocks that do not match their CRC, were looked into, and had this one
         self.on_damage: Callable[[Segment, list[Damage]], None] | None = None
+        self.takeovers: TakeoverTable | None = None  # its log's, where its index may have to be made from its batches
 
     @classmethod
     def restore(cls, path: str, state: SegmentState, tail: TailState | None) -> "Segment":

@@ -49,6 +49,10 @@ class TakeoverTable:
         at = bisect_right(self._entries, offset, key=lambda entry: entry.first_offset)
         return self._entries[at - 1].epoch if at else -1
 
+    def snapshot(self) -> "TakeoverTable":
+        """The table as it is now, for a job that reads it while the log goes on."""
+        return TakeoverTable(self._entries)
+
     def end_of(self, epoch: int, end_offset: int) -> tuple[int, int]:
         """(Newest epoch not after `epoch`, offset at which it ends); (-1, -1) where there is none.
 
