@@ -49,7 +49,7 @@ def test_answers_at_once_where_there_is_enough(hand: ManualBroker) -> None:
     found = answer.value
     assert [record.value for record in hand.read(found[0].slice)] == [b"one", b"two"]
     assert (found[0].high_watermark, found[0].start_offset) == (2, 0)
-    assert found[1] == Fetched(None, None, 0, 0)
+    assert found[1] == Fetched(None, None, 0, 0, 0)
 
 
 def test_from_the_middle_of_a_batch_the_whole_batch_comes(hand: ManualBroker) -> None:
@@ -62,13 +62,13 @@ def test_from_the_middle_of_a_batch_the_whole_batch_comes(hand: ManualBroker) ->
 def test_what_is_not_synced_is_not_there(synced: ManualBroker) -> None:
     synced.produce("a", b"one")
     answer, _ = synced.fetch(("a", 0, 0))
-    assert answer.value == [Fetched(None, None, 0, 0)]
+    assert answer.value == [Fetched(None, None, 0, 0, 0)]
 
 
 @pytest.mark.parametrize("max_wait_ms", [0, -1])
 def test_without_patience_the_answer_is_empty_at_once(hand: ManualBroker, max_wait_ms: int) -> None:
     answer, _ = hand.fetch(("a", 0, 0), max_wait_ms=max_wait_ms)
-    assert answer.value == [Fetched(None, None, 0, 0)]
+    assert answer.value == [Fetched(None, None, 0, 0, 0)]
     assert waiting_fetches(hand) == 0
 
 
@@ -166,7 +166,7 @@ def test_a_partition_that_is_not_there(hand: ManualBroker) -> None:
     hand.broker.fetches.fetch(
         [Wanted(None, 0, 100, error=why)], min_bytes=1, max_bytes=100, max_wait_ms=500, done=answer
     )
-    assert answer.value == [Fetched(None, why, -1, -1)]
+    assert answer.value == [Fetched(None, why, -1, -1, -1)]
 
 
 @pytest.mark.parametrize(("ahead", "error"), [(-1, FencedLeaderEpoch), (1, UnknownLeaderEpoch)])

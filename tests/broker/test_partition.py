@@ -13,7 +13,6 @@ from duramen.base.errors import (
     ProducerFenced,
     TimestampInvalid,
     UnknownLeaderEpoch,
-    UnsupportedFeature,
 )
 from duramen.broker.partition import (
     EARLIEST,
@@ -70,8 +69,7 @@ def test_a_batch_that_is_refused_leaves_the_log_as_it_was(hand: ManualBroker) ->
         (damaged, BatchCorrupt),
         (bytearray(), BatchCorrupt),
         (at(hand, 0) + at(hand, 0), BatchInvalid),
-        (encode([NewRecord(0, None, b"v")], attributes=TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0),
-         UnsupportedFeature),
+        (encode([NewRecord(0, None, b"v")], attributes=TRANSACTIONAL), BatchInvalid),
         (encode([NewRecord(hand.clock.wall_ms(), None, bytes(1_048_588))]), BatchTooLarge),
         (at(hand, 3_600_001), TimestampInvalid),
     ):  # fmt: skip

@@ -22,20 +22,27 @@ class Wanted(NamedTuple):
     max_bytes: int
     leader_epoch: int = -1
     error: DuramenError | None = None
+    isolation: int = 0  # 1: what is committed only
 
 
 class Fetched(NamedTuple):
-    """What one partition gives: a slice, nothing yet, or an error; and its offsets at that time."""
+    """What one partition gives: a slice, nothing yet, or an error; and its offsets at that time.
+
+    `aborted` has producer id and first offset of each aborted transaction in the slice, for those who want what is
+    committed.
+    """
 
     slice: Slice | None
     error: DuramenError | None
     high_watermark: int
     start_offset: int
+    last_stable_offset: int
+    aborted: Sequence[tuple[int, int]] = ()
 
 
 Answer = Callable[[list[Fetched]], None]
 
-_GONE: Final = Fetched(None, StreamNotFound("no such partition"), -1, -1)
+_GONE: Final = Fetched(None, StreamNotFound("no such partition"), -1, -1, -1)
 
 
 class Fetches:
@@ -158,7 +165,7 @@ class Fetcher:
         try:
             partition.check_epoch(wanted.leader_epoch)
             if room > 0 or self._bytes == 0:
-                plan = log.plan_read(wanted.offset, max(room, 1))
+                plan = log.plan_read(wanted.offset, max(room, 1), committed=wanted.isolation == 1)
                 if isinstance(plan, Blocked):
                     return plan
                 slice_ = plan
@@ -172,14 +179,21 @@ class Fetcher:
                 slice_ = None
             else:
                 self._bytes += size
-        self._found[index] = Fetched(slice_, None, log.high_watermark, log.start_offset)
+        aborted: Sequence[tuple[int, int]] = ()
+        if slice_ is not None and wanted.isolation == 1 and log.transactions.aborted:
+            end = slice_.next_offset if slice_.next_offset >= 0 else log.last_stable_offset
+            aborted = [row[:2] for row in log.transactions.aborted_within(wanted.offset, end)]
+        self._found[index] = Fetched(
+            slice_, None, log.high_watermark, log.start_offset, log.last_stable_offset, aborted
+        )
         return None
 
     def _failed(self, index: int, error: DuramenError) -> Fetched:
         partition = self._wanted[index].partition
         if partition is None:
             return _GONE
-        return Fetched(None, error, partition.log.high_watermark, partition.log.start_offset)
+        log = partition.log
+        return Fetched(None, error, log.high_watermark, log.start_offset, log.last_stable_offset)
 
     def _register(self) -> None:
         registered: dict[Partition, list[int]] = {}

@@ -12,11 +12,10 @@ from duramen.base.errors import (
     OffsetOutOfRange,
     TimestampInvalid,
     UnknownLeaderEpoch,
-    UnsupportedFeature,
 )
 from duramen.base.metrics import Counter, Histogram
 from duramen.base.ports import Clock
-from duramen.codec.batch import TRANSACTIONAL, Header, check, header, records, set_append_time
+from duramen.codec.batch import Header, check, header, records, set_append_time
 from duramen.storage.log import Log
 from duramen.storage.reader import Blocked, Slice
 from duramen.storage.scanning import read_slice
@@ -86,6 +85,11 @@ class Partition:
         """The epoch in which this node leads the partition."""
         return self._store.node_epoch
 
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset that readers of what is committed do not see yet."""
+        return self.log.last_stable_offset
+
     def check_epoch(self, epoch: int) -> None:
         """Raise unless a client that names the leader's epoch (-1: it does not) knows the present one."""
         if epoch >= 0 and epoch != self.leader_epoch:
@@ -111,8 +115,6 @@ class Partition:
             raise BatchTooLarge(
                 f"a batch has {len(batch)} bytes; max.message.bytes of {stream.name} is {stream.max_message_bytes}"
             )
-        if head.attributes & TRANSACTIONAL:
-            raise UnsupportedFeature("transactions are not supported yet")
         if stream.compacted:
             decoded = records(batch, verify=False, limit_bytes=stream.decoded_limit_bytes)
             if any(record.key is None for record in decoded):
@@ -186,28 +188,31 @@ class Partition:
             return epoch, log.high_watermark if first is None else max(first.first_offset, log.start_offset)
         return found, end_offset
 
-    def find_offset(self, timestamp: int, done: OffsetFound) -> None:
-        """The offset of the first record at or after `timestamp` (ms), or of one of the special values above."""
+    def find_offset(self, timestamp: int, done: OffsetFound, *, committed: bool = False) -> None:
+        """The offset of the first record at or after `timestamp` (ms), or of one of the special values above.
+
+        With `committed` as those see it who read what is committed only.
+        """
         log = self.log
         if timestamp == LATEST:
-            done(log.high_watermark, -1, None)
+            done(log.visible_end(committed=committed), -1, None)
         elif timestamp in (EARLIEST, EARLIEST_LOCAL):
             done(log.start_offset, -1, None)
         elif timestamp == LATEST_TIERED:
             done(-1, -1, None)
         elif timestamp == MAX_TIMESTAMP:
-            self._find_newest(done)
+            self._find_newest(done, committed=committed)
         else:
-            self._find_time(timestamp, done)
+            self._find_time(timestamp, done, committed=committed)
 
-    def _find_newest(self, done: OffsetFound) -> None:
+    def _find_newest(self, done: OffsetFound, *, committed: bool) -> None:
         newest = max((segment.max_timestamp for segment in self.log.segments if segment.size), default=-1)
 
         def synced(error: DuramenError | None) -> None:
             if error is not None:
                 done(-1, -1, error)
             else:
-                self._find_time(newest, done)
+                self._find_time(newest, done, committed=committed)
 
         if newest < 0:
             done(-1, -1, None)
@@ -216,15 +221,15 @@ class Partition:
         else:
             synced(None)
 
-    def _find_time(self, timestamp: int, done: OffsetFound) -> None:
+    def _find_time(self, timestamp: int, done: OffsetFound, *, committed: bool) -> None:
         def retry(error: BaseException | None) -> None:
             if error is not None:
                 done(-1, -1, error if isinstance(error, DuramenError | OSError) else OSError(str(error)))
             else:
-                self._find_time(timestamp, done)
+                self._find_time(timestamp, done, committed=committed)
 
         try:
-            plan = self.log.plan_time(timestamp)
+            plan = self.log.plan_time(timestamp, committed=committed)
         except DuramenError as error:
             done(-1, -1, error)
             return

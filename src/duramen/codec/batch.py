@@ -187,6 +187,8 @@ def _problem(found: Header) -> str:
         return "only the broker gives records the time of the append"
     if attributes & DELETE_HORIZON:
         return "only compaction gives a batch a delete horizon"
+    if attributes & TRANSACTIONAL and found.producer_id < 0:
+        return "a batch of a transaction has a producer id"
     if found.producer_id >= 0 and (found.producer_epoch < 0 or found.base_sequence < 0):
         return f"producer {found.producer_id} has no epoch or no sequence"
     return ""

@@ -278,7 +278,7 @@ class Workload:
         self, history: History, partition: Partition, offset: int, until: int, failed_reads: int, found: list[Fetched]
     ) -> None:
         history.reading -= 1
-        slice_, error, high_watermark, start_offset = found[0]
+        slice_, error, high_watermark, start_offset = found[0][:4]
         log = partition.log
         if error is not None:
             outside = not log.start_offset <= offset <= log.end_offset

@@ -30,6 +30,7 @@ from duramen.storage.records import encode_created, encode_takeover
 from duramen.storage.reserving import is_reserved, reserve
 from duramen.storage.switching import Switching
 from duramen.storage.takeovers import Takeover
+from duramen.storage.transactions import enter
 from duramen.storage.upkeep import StoreLimits, Upkeep, segment_failed
 from duramen.storage.wal import Wal
 
@@ -206,13 +207,13 @@ class Appends:
             until = self._wal.stage(FrameType.APPEND, log.id, kept)
             log.active.append(kept, base_offset, next_offset, head.max_timestamp)
             self._copier.add(log, len(batch))
-            self._advance(log, head, base_offset, next_offset)
+            self._advance(append, base_offset, next_offset)
             self._wal.wait(until, None if done is None else partial(_acknowledge, done, base_offset), log, next_offset)
             self._upkeep.copy_later()
         elif not self._append_unlogged(append, base_offset, next_offset):
             return
         else:
-            self._advance(log, head, base_offset, next_offset)
+            self._advance(append, base_offset, next_offset)
             self._appended_unlogged(log, base_offset, next_offset, done)
         self.flush_soon()
 
@@ -254,9 +255,10 @@ class Appends:
             done(base_offset, None)
         log.notify()
 
-    def _advance(self, log: Log, head: Header, base_offset: int, next_offset: int) -> None:
+    def _advance(self, append: _Append, base_offset: int, next_offset: int) -> None:
+        log, batch, head, _, _ = append
         if head.producer_id >= 0:
-            log.producers.add(head, base_offset, self._clock.wall_ms())
+            enter(log, head, batch, base_offset, self._clock.wall_ms())
         log.end_offset = next_offset
         log.version += 1
 

@@ -20,6 +20,7 @@ from duramen.storage.index import IndexHeader
 from duramen.storage.log import Log
 from duramen.storage.offsetmap import SLOT_BYTES, OffsetMap
 from duramen.storage.planning.compaction import (
+    Aborted,
     Cleanable,
     Cleaner,
     CompactionLimits,
@@ -86,6 +87,10 @@ def segment_facts(log: Log) -> list[SegmentFacts]:
     ]
 
 
+def _transactions(log: Log) -> Transactions:
+    return Transactions(Aborted(*row[:3]) for row in log.transactions.aborted)
+
+
 class Compactor:
     """Compacts logs, the most urgent first. `report` is told what an operator should hear of."""
 
@@ -150,7 +155,7 @@ class Compactor:
             if log.obsolete or self._waits(log):
                 continue
             start = max(log.dirty_offset, self._reached.get(log, 0))
-            found = cleanable(segment_facts(log), start, log.high_watermark, log.config.compaction, now_ms)
+            found = cleanable(segment_facts(log), start, log.last_stable_offset, log.config.compaction, now_ms)
             if found is not None and (best is None or found.urgency > best[1].urgency):
                 best = log, found
         return best
@@ -226,7 +231,7 @@ class Compactor:
             table,
             now_ms=self._clock.wall_ms(),
             delete_retention_ms=log.config.compaction.delete_retention_ms,
-            transactions=Transactions(),
+            transactions=_transactions(log),
             last_batches={row[0]: row[3][-1][2] for row in log.producers.rows() if row[3]},
             keep_tombstones=not all(segment.sound for segment in facts),
         )
@@ -251,7 +256,7 @@ class Compactor:
         limits = self._limits
         needed = int((found.end - found.start) / limits.load_factor + 2) * SLOT_BYTES
         table = OffsetMap(min(limits.buffer_bytes, needed), limits.load_factor)
-        transactions = Transactions()
+        transactions = _transactions(log)
         for segment, facts in zip(list(log.segments), segment_facts(log), strict=False):
             if facts.end_offset <= found.start or facts.base_offset >= found.end or not facts.sound:
                 continue

@@ -18,6 +18,7 @@ from duramen.storage.log import LOGS_DIRECTORY, Log
 from duramen.storage.producers import ProducerTable
 from duramen.storage.reader import walk_batches
 from duramen.storage.segment import Segment, segment_name
+from duramen.storage.transactions import TransactionTable, Writers, enter
 
 __all__ = ["Cut", "apply_cut", "cut_files"]
 
@@ -30,6 +31,12 @@ class Cut(NamedTuple):
     segments: list[Segment]
     end_offset: int
     producers: ProducerTable
+    transactions: TransactionTable
+
+
+class _Seen(NamedTuple):
+    producers: ProducerTable
+    transactions: TransactionTable
 
 
 def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
@@ -40,7 +47,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
     """
     if any(segment.suspect for segment in log.segments):
         raise OSError(errno.EIO, f"{log.directory} could not be synced and has not been written again yet")
-    producers = ProducerTable()
+    seen = _Seen(ProducerTable(), TransactionTable())
     kept: list[Segment] = []
     ends = [*(following.base_offset for following in log.segments[1:]), log.end_offset]
     for segment, end in zip(log.segments, ends, strict=True):
@@ -54,7 +61,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
             kept.append(segment)
             continue
         expected = Expected(segment.size, segment.base_offset, end, ANY_OFFSET, log.damage)
-        rest = _Rest(files, segment, expected, end_offset, producers).segment
+        rest = _Rest(files, segment, expected, end_offset, seen).segment
         if end <= end_offset or rest.size == segment.size:
             kept.append(segment)
         else:
@@ -73,7 +80,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
         files.sync_directory(LOGS_DIRECTORY)
     if not kept or kept[-1].closed:
         kept.append(Segment(f"{log.directory}/{segment_name(end_offset)}", end_offset))
-    return Cut(kept, end_offset, producers)
+    return Cut(kept, end_offset, *seen)
 
 
 class _Rest:
@@ -86,14 +93,14 @@ class _Rest:
     """
 
     def __init__(
-        self, files: FileSystem, segment: Segment, expected: Expected, end_offset: int, producers: ProducerTable
+        self, files: FileSystem, segment: Segment, expected: Expected, end_offset: int, writers: Writers
     ) -> None:
         self.segment = Segment(segment.path, segment.base_offset, segment.generation)
         self.segment.end_offset = segment.base_offset
         self._index = self.segment.index = SegmentIndex()
         self._expected = expected
         self._end_offset = end_offset
-        self._producers = producers
+        self._writers = writers
         if segment.size:
             self._file = files.open(segment.path + ".log")
             self._walk()
@@ -133,7 +140,7 @@ class _Rest:
             self._index.add(position, rest.size, found.next_offset - base_offset, rest.max_timestamp)
             self._index.cover(*cover(self._index.tail_crc, position, [whole]))
             if found.producer_id >= 0:
-                self._producers.add(found, found.base_offset, found.max_timestamp)
+                enter(self._writers, found, whole, found.base_offset, found.max_timestamp)
         return True
 
     def _keep_damaged(self, hole: Damage) -> None:
@@ -158,6 +165,7 @@ def apply_cut(log: Log, cut: Cut) -> None:
     log.dirty_offset = min(log.dirty_offset, end_offset)
     log.takeovers.cut(end_offset)
     log.producers = cut.producers
+    log.transactions.cut_end(end_offset, cut.transactions)
     log.damage = [(first, min(last, end_offset - 1)) for first, last in log.damage if first < end_offset]
     log.version += 1
     log.forget_hints()

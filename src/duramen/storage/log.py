@@ -15,6 +15,7 @@ from duramen.storage.producers import ProducerRow, ProducerTable
 from duramen.storage.readable import ReadableLog
 from duramen.storage.segment import Segment, SegmentState, TailState, segment_name
 from duramen.storage.takeovers import TakeoverTable
+from duramen.storage.transactions import AbortedTransaction, TransactionTable
 
 __all__ = ["LOGS_DIRECTORY", "NEVER", "Log", "LogConfig", "LogKey", "LogState", "log_directory"]
 
@@ -48,7 +49,8 @@ class LogConfig(NamedTuple):
 class LogState(msgspec.Struct, array_like=True, frozen=True):
     """What the checkpoint keeps of a log. `end_offset` is the first offset not in `segments`.
 
-    `obsolete` are base offset and generation of files that compaction has written again and that may still be there.
+    `obsolete` are base offset and generation of files that compaction has written again and that may still be there;
+    `opened` are producer id and first offset of transactions that are open at `end_offset`.
     """
 
     id: int
@@ -65,6 +67,8 @@ class LogState(msgspec.Struct, array_like=True, frozen=True):
     cleaned_offset: int = 0
     dirty_offset: int = 0
     obsolete: list[tuple[int, int]] = []
+    opened: list[tuple[int, int]] = []
+    aborted: list[AbortedTransaction] = []
 
 
 def log_directory(log_id: int) -> str:
@@ -127,6 +131,7 @@ class Log(ReadableLog):
         log.end_offset = log.synced_offset = state.end_offset
         log.takeovers = TakeoverTable(state.takeovers)
         log.producers = ProducerTable(state.producers)
+        log.transactions = TransactionTable(state.opened, state.aborted)
         log.damage = list(state.damage)
         log.cleaned_offset = state.cleaned_offset
         log.dirty_offset = state.dirty_offset
@@ -165,6 +170,7 @@ class Log(ReadableLog):
             start_offset = end_offset = max(end_offset, self.reserved_offset)
         elif len(kept) < len(self.segments):
             end_offset = self.segments[len(kept)].base_offset
+        opened, aborted = self.transactions.rows(end_offset) if kept else ([], [])
         return LogState(
             self.id,
             self.key.stream_id.bytes,
@@ -180,6 +186,8 @@ class Log(ReadableLog):
             self.cleaned_offset,
             self.dirty_offset,
             self.obsolete,
+            opened,
+            aborted,
         )
 
     @property
@@ -231,6 +239,7 @@ class Log(ReadableLog):
     def drop_before(self, offset: int) -> list[Segment]:
         """Move the log start to `offset` and take out the segments that lie wholly before it."""
         self.start_offset = max(self.start_offset, offset)
+        self.transactions.cut_start(self.start_offset)
         count = max(0, bisect_right(self.segments, self.start_offset, key=lambda s: s.base_offset) - 1)
         dropped = self.segments[:count]
         del self.segments[:count]

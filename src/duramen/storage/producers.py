@@ -45,6 +45,8 @@ class ProducerTable:
         if producer is None:
             return None
         first = batch.base_sequence
+        if first < 0:
+            return None  # a marker: whoever writes it has looked at the producer
         if batch.producer_epoch < producer.epoch:
             raise ProducerFenced(
                 f"producer {batch.producer_id} writes with epoch {batch.producer_epoch}; {producer.epoch} has written"
@@ -59,16 +61,20 @@ class ProducerTable:
         for known_first, known_last, base_offset in producer.batches:
             if known_first == first and known_last == last:
                 return base_offset
-        if producer.batches and first != producer.batches[-1][1] + 1 & _SEQUENCE_MASK:
-            raise OutOfOrderSequence(
-                f"producer {batch.producer_id} writes sequence {first} after {producer.batches[-1][1]}"
-            )
+        expected = producer.batches[-1][1] + 1 & _SEQUENCE_MASK if producer.batches else 0
+        if first != expected:
+            raise OutOfOrderSequence(f"producer {batch.producer_id} writes sequence {first}, not {expected}")
         return None
 
     def add(self, batch: Header, base_offset: int, now_ms: int) -> None:
         """Enter a batch that was appended at `base_offset`."""
-        entry = (batch.base_sequence, batch.base_sequence + batch.records - 1 & _SEQUENCE_MASK, base_offset)
         producer = self._producers.get(batch.producer_id)
+        if batch.base_sequence < 0:
+            # A marker has no sequence, but may begin an epoch: what an older one still sends is refused from here on.
+            if producer is None or producer.epoch != batch.producer_epoch:
+                self._producers[batch.producer_id] = _Producer(batch.producer_epoch, now_ms, [])
+            return
+        entry = (batch.base_sequence, batch.base_sequence + batch.records - 1 & _SEQUENCE_MASK, base_offset)
         if producer is None or producer.epoch != batch.producer_epoch:
             self._producers[batch.producer_id] = _Producer(batch.producer_epoch, now_ms, [entry])
             return

@@ -15,6 +15,7 @@ from duramen.storage.blocks import ANY_OFFSET
 from duramen.storage.handles import Handles
 from duramen.storage.reader import Blocked, End, Slice, Trail, Walk, Windows, find_end, find_start, open_index
 from duramen.storage.segment import Segment
+from duramen.storage.transactions import TransactionTable
 
 __all__ = ["ReadableLog"]
 
@@ -38,6 +39,7 @@ class ReadableLog:
         "segments",
         "start_offset",
         "synced_offset",
+        "transactions",
     )
 
     def __init__(self, handles: Handles, first: Segment) -> None:
@@ -46,6 +48,7 @@ class ReadableLog:
         self.end_offset = 0
         self.synced_offset = 0
         self.segments: list[Segment] = [first]
+        self.transactions = TransactionTable()
         self.damage: list[tuple[int, int]] = []  # offset ranges that recovery could not bring back
         self._hints: dict[int, tuple[Segment, int, Trail]] = {}
         self._windows = Windows()
@@ -55,16 +58,25 @@ class ReadableLog:
         """The first offset that readers do not see yet: the synced end, for durability os and memory the appended."""
         return self.synced_offset
 
+    @property
+    def last_stable_offset(self) -> int:
+        """The high watermark, or where the earliest transaction begins whose end is not below it."""
+        return max(self.start_offset, self.transactions.stable_end(self.synced_offset))
+
+    def visible_end(self, *, committed: bool) -> int:
+        """The first offset that readers do not see yet; with `committed`, those who see what is committed only."""
+        return self.last_stable_offset if committed else self.synced_offset
+
     def forget_hints(self) -> None:
         """Positions and bytes known from earlier reads may not be right any more."""
         self._hints.clear()
         self._windows.clear()
 
-    def plan_read(self, offset: int, max_bytes: int) -> Slice | Blocked | None:
+    def plan_read(self, offset: int, max_bytes: int, *, committed: bool = False) -> Slice | Blocked | None:
         """Whole batches from the one that holds `offset` on, below the high watermark, from one segment.
 
-        At least one batch, then as many as `max_bytes` allows; None where there is nothing yet. Raises
-        OffsetOutOfRange, or LogDamaged where the records at `offset` are lost.
+        With `committed` below the last stable offset. At least one batch, then as many as `max_bytes` allows; None
+        where there is nothing yet. Raises OffsetOutOfRange, or LogDamaged where the records at `offset` are lost.
         """
         if offset < self.start_offset or offset > self.end_offset:
             raise OffsetOutOfRange(
@@ -74,7 +86,8 @@ class ReadableLog:
             if first <= offset <= last:
                 raise LogDamaged(f"offsets {first} to {last} of this partition were lost to damage on disk")
         # Nobody is led over what is lost: a read ends before it, and the next one hears of it.
-        limit_offset = min(self.high_watermark, *(first for first, _ in self.damage if first > offset), ANY_OFFSET)
+        visible = self.visible_end(committed=committed)
+        limit_offset = min(visible, *(first for first, _ in self.damage if first > offset), ANY_OFFSET)
         if offset >= limit_offset:
             return None
         return self._planned(partial(self._plan_read, offset, limit_offset, max_bytes))
@@ -216,14 +229,14 @@ class ReadableLog:
         position = find_start(segment, self.handles.open(segment), limit_offset, self._windows)
         return position if isinstance(position, Blocked) else End(position, limit_offset)
 
-    def plan_time(self, timestamp: int) -> Slice | Blocked | None:
+    def plan_time(self, timestamp: int, *, committed: bool = False) -> Slice | Blocked | None:
         """The first batch below the high watermark with a record at or after `timestamp` (ms); None if none is.
 
-        Raises LogDamaged where it may be one that is damaged.
+        With `committed` below the last stable offset. Raises LogDamaged where it may be one that is damaged.
         """
-        return self._planned(partial(self._plan_time, timestamp))
+        return self._planned(partial(self._plan_time, timestamp, self.visible_end(committed=committed)))
 
-    def _plan_time(self, timestamp: int) -> Slice | Blocked | None:
+    def _plan_time(self, timestamp: int, limit_offset: int) -> Slice | Blocked | None:
         for segment in self.segments:
             if segment.size == 0 or segment.max_timestamp < timestamp:
                 continue
@@ -234,7 +247,7 @@ class ReadableLog:
             if isinstance(position, Blocked):
                 return position
             if position is not None:
-                return self._slice(segment, position, self.high_watermark, 1, Trail())
+                return self._slice(segment, position, limit_offset, 1, Trail())
         return None
 
     def _batch_from_time(self, segment: Segment, file: File | None, timestamp: int) -> int | Blocked | None:

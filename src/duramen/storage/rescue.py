@@ -17,6 +17,7 @@ from duramen.storage.log import LOGS_DIRECTORY, Log, LogConfig, LogKey, log_dire
 from duramen.storage.reader import walk_batches
 from duramen.storage.segment import Segment, parse_segment_name, segment_name
 from duramen.storage.takeovers import Takeover
+from duramen.storage.transactions import enter
 
 __all__ = ["Rescue", "adopt", "is_unclaimed", "log_ids"]
 
@@ -43,7 +44,7 @@ def adopt(log: Log, found: Header, whole: Buffer) -> None:
     log.end_offset = log.synced_offset = found.next_offset
     log.version += 1
     if found.producer_id >= 0:
-        log.producers.add(found, found.base_offset, found.max_timestamp)
+        enter(log, found, whole, found.base_offset, found.max_timestamp)
 
 
 class Rescue:

@@ -32,7 +32,7 @@ OFFSETS = st.integers(-1, 1 << 62)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 ANSWERS = st.builds(
     PartitionAnswer, st.integers(0, 1 << 30), st.sampled_from([0, 1, 3, 6, 100]), OFFSETS, OFFSETS, OFFSETS,
-    st.integers(0, 40),
+    st.integers(0, 40), st.none() | st.lists(st.tuples(OFFSETS, OFFSETS), max_size=3),
 )  # fmt: skip
 
 
@@ -131,6 +131,8 @@ def test_our_responses_as_others_read_them(version: int, data: st.DataObject, er
                     part.last_stable_offset,
                     part.log_start_offset,
                     len(part.records),
+                    part.aborted_transactions
+                    and [(one.producer_id, one.first_offset) for one in part.aborted_transactions],
                 )
                 for part in topic.partitions
             ],
@@ -159,7 +161,7 @@ def test_our_responses_as_our_client_reads_them(version: int, data: st.DataObjec
         [
             PartitionRecords(
                 name, part.partition, part.error_code, part.high_watermark, part.start_offset,
-                memoryview(next(left) if part.size else b""),
+                memoryview(next(left) if part.size else b""), tuple(part.aborted or ()),
             )
             for name, partitions in topics
             for part in partitions

@@ -48,6 +48,7 @@ _PARTITION_9 = struct.Struct(">iiqqi")  # … current leader epoch
 _PARTITION_12 = struct.Struct(">iiqiqi")  # … last fetched epoch
 _ANSWER = struct.Struct(">ihqqq")
 _SHORT_ANSWER = struct.Struct(">ihqq")
+_ABORTED = struct.Struct(">qq")
 _HEAD = struct.Struct(">ihi")
 
 
@@ -90,6 +91,7 @@ class PartitionAnswer(NamedTuple):
     stable_offset: int
     start_offset: int
     size: int
+    aborted: Sequence[tuple[int, int]] | None = None  # producer id, first offset; None: what is not committed too
 
 
 class TopicAnswer(NamedTuple):
@@ -251,13 +253,16 @@ def encode_response(version: int, topics: Sequence[TopicAnswer], *, error_code: 
     parts = [_HEAD.pack(0, error_code, 0) if version >= 7 else _INT32.pack(0), _count_bytes(len(topics), flexible)]
     for topic, partitions in topics:
         parts += (_topic_bytes(topic, flexible), _count_bytes(len(partitions), flexible))
-        for index, code, high_watermark, stable_offset, start_offset, size in partitions:
+        for index, code, high_watermark, stable_offset, start_offset, size, aborted in partitions:
             if version >= 5:
                 parts.append(_ANSWER.pack(index, code, high_watermark, stable_offset, start_offset))
             else:
                 parts.append(_SHORT_ANSWER.pack(index, code, high_watermark, stable_offset))
-            # No aborted transactions; no preferred replica.
-            parts.append(b"\0" if flexible else b"\xff\xff\xff\xff")
+            if aborted is None:
+                parts.append(b"\0" if flexible else b"\xff\xff\xff\xff")
+            else:
+                parts.append(_aborted_bytes(aborted, flexible))
+            # No preferred replica.
             if version >= 11:
                 parts.append(b"\xff\xff\xff\xff")
             parts.append(encode_uvarint(size + 1) if flexible else _INT32.pack(size))
@@ -272,6 +277,11 @@ def encode_response(version: int, topics: Sequence[TopicAnswer], *, error_code: 
         parts.append(b"\0")
     pieces.append(b"".join(parts))
     return pieces
+
+
+def _aborted_bytes(aborted: Sequence[tuple[int, int]], flexible: bool) -> bytes:
+    tags = b"\0" if flexible else b""
+    return _count_bytes(len(aborted), flexible) + b"".join(_ABORTED.pack(*row) + tags for row in aborted)
 
 
 def _count_bytes(count: int, flexible: bool) -> bytes:

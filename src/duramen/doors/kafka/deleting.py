@@ -16,7 +16,7 @@ __all__ = ["handle_delete_records"]
 
 def handle_delete_records(context: Context, exchange: Exchange) -> None:
     """Delete records; answered once all of it is durable."""
-    answer_partitions(exchange, {"low_watermark": -1}, partial(_delete, context))
+    answer_partitions(exchange, exchange.message(), {"low_watermark": -1}, partial(_delete, context))
 
 
 def _delete(context: Context, topic: str, wanted: Message, answer: Message, finish: Callable[[], None]) -> None:

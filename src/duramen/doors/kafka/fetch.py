@@ -28,6 +28,7 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
     """
     request = decode_request(exchange.version, exchange.frame, exchange.header.end)
     broker = context.broker
+    isolation = request.isolation_level
     wanted: list[Wanted] = []
     for topic, partitions in request.topics:
         stream = broker.streams.find_id(topic) if isinstance(topic, UUID) else broker.streams.find(topic)
@@ -35,7 +36,7 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
             if stream is None or not 0 <= index < len(stream.partitions):
                 wanted.append(Wanted(None, offset, max_bytes, error=_NO_TOPIC))
             else:
-                wanted.append(Wanted(stream.partitions[index], offset, max_bytes, leader_epoch))
+                wanted.append(Wanted(stream.partitions[index], offset, max_bytes, leader_epoch, isolation=isolation))
 
     def done(fetched: list[Fetched]) -> None:
         _answer(exchange, request, wanted, fetched)
@@ -69,10 +70,13 @@ def _answer(exchange: Exchange, request: FetchRequest, wanted: list[Wanted], fet
                 code = ErrorCode.UNKNOWN_TOPIC_ID
             if code:
                 exchange.failed(code)
-            high_watermark = found.high_watermark
+            aborted = found.aborted if request.isolation_level == 1 else None
             answers.append(
-                PartitionAnswer(partition.partition, code, high_watermark, high_watermark, found.start_offset, size)
-            )
+                PartitionAnswer(
+                    partition.partition, code, found.high_watermark, found.last_stable_offset, found.start_offset,
+                    size, aborted,
+                )
+            )  # fmt: skip
         topics.append(TopicAnswer(topic, answers))
     pieces = encode_response(exchange.version, topics)
     header = exchange.header

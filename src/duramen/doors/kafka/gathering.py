@@ -11,9 +11,8 @@ Begin = Callable[[str, Message, Message, Callable[[], None]], None]
 """Handed a topic, what is wanted of a partition, its answer to be filled in, and what to call then, once."""
 
 
-def answer_partitions(exchange: Exchange, blank: Mapping[str, object], begin: Begin) -> None:
-    """Answer a request for partitions of topics: a `blank` answer for each, which `begin` sees to."""
-    request = exchange.message()
+def answer_partitions(exchange: Exchange, request: Message, blank: Mapping[str, object], begin: Begin) -> None:
+    """Answer the exchange's request for partitions of topics: a `blank` answer for each, which `begin` sees to."""
     topics = [
         {
             "name": topic["name"],

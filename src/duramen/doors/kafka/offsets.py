@@ -22,10 +22,13 @@ def _partition(context: Context, topic: str, index: int) -> Partition:
 def handle_list_offsets(context: Context, exchange: Exchange) -> None:
     """Offsets by timestamp, or the first and the last."""
     blank = {"timestamp": -1, "offset": -1, "leader_epoch": -1}
-    answer_partitions(exchange, blank, partial(_find, context))
+    request = exchange.message()
+    answer_partitions(exchange, request, blank, partial(_find, context, committed=request["isolation_level"] == 1))
 
 
-def _find(context: Context, topic: str, wanted: Message, answer: Message, finish: Callable[[], None]) -> None:
+def _find(
+    context: Context, topic: str, wanted: Message, answer: Message, finish: Callable[[], None], *, committed: bool
+) -> None:
     try:
         partition = _partition(context, topic, wanted["partition_index"])
         partition.check_epoch(wanted["current_leader_epoch"])
@@ -33,7 +36,8 @@ def _find(context: Context, topic: str, wanted: Message, answer: Message, finish
         answer["error_code"] = error_code(error)
         finish()
         return
-    partition.find_offset(wanted["timestamp"], partial(_found, partition, wanted, answer, finish))
+    found = partial(_found, partition, wanted, answer, finish)
+    partition.find_offset(wanted["timestamp"], found, committed=committed)
 
 
 def _found(

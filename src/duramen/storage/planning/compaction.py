@@ -147,7 +147,8 @@ class Transactions:
 
     def __init__(self, aborted: Iterable[Aborted] = ()) -> None:
         self._ahead = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
-        self._aborting: dict[int, bool] = {}  # by producer: whether a batch of the transaction was seen
+        self._aborting: dict[int, int] = {}  # by producer: the offset of the marker that aborts what it writes
+        self._seen: set[int] = set()  # producers of which a batch of the aborted transaction was seen
         self._committing: set[int] = set()
 
     def discards(self, head: Header) -> bool:
@@ -155,8 +156,8 @@ class Transactions:
         self._begin(head)
         if not head.attributes & TRANSACTIONAL:
             return False
-        if head.producer_id in self._aborting:
-            self._aborting[head.producer_id] = True
+        if head.base_offset < self._aborting.get(head.producer_id, -1):
+            self._seen.add(head.producer_id)
             return True
         self._committing.add(head.producer_id)
         return False
@@ -165,7 +166,10 @@ class Transactions:
         """Whether nothing is left of the transaction that a control batch ends; `marker` is its type."""
         self._begin(head)
         if marker == _ABORT:
-            return not self._aborting.pop(head.producer_id, False)
+            left = head.producer_id in self._seen
+            self._seen.discard(head.producer_id)
+            self._aborting.pop(head.producer_id, None)
+            return not left
         if marker == _COMMIT:
             left = head.producer_id in self._committing
             self._committing.discard(head.producer_id)
@@ -174,7 +178,10 @@ class Transactions:
 
     def _begin(self, head: Header) -> None:
         while self._ahead and self._ahead[-1].first_offset < head.next_offset:
-            self._aborting.setdefault(self._ahead.pop().producer_id, False)
+            begun = self._ahead.pop()
+            # One that ended before is passed over: where batches are left out, its marker may not go by.
+            if begun.last_offset >= head.base_offset:
+                self._aborting[begun.producer_id] = begun.last_offset
 
 
 class Newest(Protocol):

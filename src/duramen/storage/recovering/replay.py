@@ -11,6 +11,7 @@ from duramen.storage.records import LogChange, decode_change, decode_created, de
 from duramen.storage.recovering.logs import LogsFound
 from duramen.storage.segment import LARGEST_SEGMENT_BYTES
 from duramen.storage.takeovers import Takeover
+from duramen.storage.transactions import enter
 from duramen.storage.walfiles import FoundFile
 
 __all__ = ["Replay"]
@@ -137,7 +138,7 @@ class Replay:
         log.active.append(batch, found.base_offset, found.next_offset, found.max_timestamp)
         log.end_offset = log.synced_offset = found.next_offset
         if found.producer_id >= 0:
-            log.producers.add(found, found.base_offset, found.max_timestamp)
+            enter(log, found, batch, found.base_offset, found.max_timestamp)
         self._found.appended(log, len(batch))
 
     def _change(self, log: Log, change: LogChange) -> None:

@@ -22,6 +22,7 @@ from duramen.storage.salvaging.left import LeftLog
 from duramen.storage.segment import Segment, segment_name
 from duramen.storage.syncing import plan_sync, sync_segments, synced, write_index
 from duramen.storage.takeovers import Takeover
+from duramen.storage.transactions import enter
 
 __all__ = ["NewDirectory", "NewLog", "Plan", "plan_of"]
 
@@ -143,7 +144,7 @@ class _LogWriting:
         log.end_offset = log.synced_offset = found.next_offset
         self._gaps.add(found.base_offset, found.next_offset)
         if found.producer_id >= 0:
-            log.producers.add(found, found.base_offset, found.max_timestamp)
+            enter(log, found, whole, found.base_offset, found.max_timestamp)
             self._largest_producer_id = max(self._largest_producer_id, found.producer_id)
         self._batches += 1
         self._size += len(whole)
