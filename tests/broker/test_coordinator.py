@@ -106,7 +106,7 @@ def delete(hand: ManualBroker, group: str) -> BaseException | None:
     return answer.error
 
 
-def listed(hand: ManualBroker) -> dict[str, GroupState]:
+def listed(hand: ManualBroker) -> dict[str, str]:
     """Every group and its state."""
     return {group.group_id: group.state for group in hand.broker.groups.listing()}
 
@@ -345,7 +345,7 @@ def test_a_name_that_nobody_joined_leaves_nothing_behind(groups: ManualBroker) -
     assert len(listed(groups)) == 100
     groups.advance(10_000)
     assert listed(groups) == {}
-    assert not groups.broker.groups._groups
+    assert not groups.broker.groups.classic._groups
 
 
 def test_a_stopping_node_takes_no_members(groups: ManualBroker) -> None:
@@ -488,7 +488,7 @@ def test_the_time_counts_from_when_the_group_became_empty() -> None:
     hand.advance(2 * MINUTE_MS)
     assert committed(hand, "g") == {}
     assert listed(hand) == {}
-    assert not hand.broker.groups._groups
+    assert not hand.broker.groups.classic._groups
 
 
 def test_the_time_goes_on_while_the_node_is_down() -> None:

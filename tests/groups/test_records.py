@@ -12,6 +12,7 @@ from duramen.groups.records import (
     CommittedOffset,
     GroupKey,
     OffsetKey,
+    OtherKey,
     decode_group,
     decode_key,
     decode_offset,
@@ -109,7 +110,15 @@ def test_groups(snapshot: GroupSnapshot, written_ms: int) -> None:
 
 
 def test_kinds_of_keys_that_are_not_known_are_left_alone() -> None:
-    assert decode_key(b"\0\x03\0\x01g") is None
+    assert decode_key(b"\0\x11\0\x01g") is None
+
+
+@pytest.mark.parametrize("version", range(3, 17))
+def test_keys_of_other_kinds_of_groups_name_their_group_first(version: int) -> None:
+    data = b"\0" + bytes((version,)) + b"\0\x01gwhat is the kind's own"
+    key = decode_key(data)
+    assert key == OtherKey("g", data)
+    assert encode_key(OtherKey("g", data)) == data
 
 
 @given(st.binary(max_size=60))

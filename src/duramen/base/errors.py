@@ -30,6 +30,7 @@ __all__ = [
     "GroupIdInvalid",
     "GroupNotEmpty",
     "GroupNotFound",
+    "GroupSubscribed",
     "HostRefused",
     "IllegalGeneration",
     "InconsistentProtocol",
@@ -434,6 +435,14 @@ class GroupNotEmpty(DuramenError):
     id = "group-not-empty"
     safe = "The group and its offsets were not changed."
     remedy = "Stop its members, or wait for their session timeout, then repeat."
+
+
+class GroupSubscribed(DuramenError):
+    """Members of the consumer group read the stream."""
+
+    id = "group-subscribed"
+    safe = "The offsets of that stream were not changed."
+    remedy = "Stop the members that subscribe to the stream, then repeat."
 
 
 class GroupFull(DuramenError):

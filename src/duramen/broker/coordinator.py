@@ -1,83 +1,44 @@
-"""The coordinator of the consumer groups: feeds their state machines, stores what they want stored, answers.
+"""The coordinator of the groups: finds a group's kind, keeps offsets, lists, describes and deletes groups.
 
-Every operation ends in one call of its `done`. Times come through the clock and the deadlines.
+What the kinds do each in its own way lies in modules of theirs (`kinds` says what they have in common). Every
+operation ends in one call of its `done`. Times come through the clock and the deadlines.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
-from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.deadlines import Deadlines
 from duramen.base.errors import (
     DuramenError,
     GroupIdInvalid,
-    GroupNotEmpty,
     GroupNotFound,
+    GroupSubscribed,
     IllegalGeneration,
+    InconsistentProtocol,
     NodeStopping,
     OffsetMetadataTooLarge,
-    SessionTimeoutInvalid,
     UnknownMember,
 )
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, Randomness
 from duramen.base.settings import Settings
+from duramen.broker.classic_groups import ClassicGroups, JoinDone, Leaving
+from duramen.broker.kinds import CommitMember, GroupDescription, GroupKind, GroupListing, Registry
 from duramen.broker.offsets import Offsets
 from duramen.broker.room import GroupRoom
-from duramen.groups.group import Group
-from duramen.groups.members import request_bytes
-from duramen.groups.records import CommittedOffset, GroupKey, OffsetKey
-from duramen.groups.values import (
-    GroupSnapshot,
-    GroupState,
-    JoinRequest,
-    JoinResult,
-    Reply,
-    Store,
-    SyncRequest,
-    SyncResult,
-)
+from duramen.groups.records import CommittedOffset, GroupKey, OffsetKey, OtherKey, decode_key
+from duramen.groups.values import GroupSnapshot, GroupState, JoinRequest, SyncRequest
 
 __all__ = ["CommitMember", "Coordinator", "GroupDescription", "GroupListing", "Leaving"]
 
 _MEMBERS_SHARE: Final = 8  # the members of all groups may take an eighth of memory.limit.bytes
 
-JoinDone = Callable[[JoinResult | SyncResult | DuramenError], None]
 Done = Callable[[DuramenError | None], None]
-
-
-class Leaving(NamedTuple):
-    """A member that goes, by its id, its instance id, or both."""
-
-    member_id: str
-    instance_id: str | None
-
-
-class CommitMember(NamedTuple):
-    """Who commits; a generation below 0 is a consumer that manages its partitions itself."""
-
-    member_id: str
-    instance_id: str | None
-    generation: int
-
-
-class GroupListing(NamedTuple):
-    """A line of the list of groups."""
-
-    group_id: str
-    protocol_type: str
-    state: GroupState
-
-
-class GroupDescription(NamedTuple):
-    """A group with its members."""
-
-    group_id: str
-    state: GroupState
-    snapshot: GroupSnapshot
+Key = OffsetKey | GroupKey | OtherKey
 
 
 class Coordinator:
-    """All groups of this node."""
+    """All groups of this node. `kinds` is where a kind of groups plugs in."""
 
     def __init__(
         self,
@@ -92,147 +53,65 @@ class Coordinator:
         """`report` is told, once in a while, that members are refused for want of memory."""
         self._offsets = offsets
         self._clock = clock
-        self._deadlines = deadlines
         self._randomness = randomness
-        self._initial_delay_ms = settings.integer("group.initial.rebalance.delay.ms")
-        self._min_session_ms = settings.integer("group.min.session.timeout.ms")
-        self._max_session_ms = settings.integer("group.max.session.timeout.ms")
-        self._max_size = settings.integer("group.max.size")
         self._max_metadata_bytes = settings.integer("offset.metadata.max.bytes")
         self._retention_ms = settings.integer("offsets.retention.minutes") * 60_000
-        self._room = GroupRoom(settings.integer("memory.limit.bytes") // _MEMBERS_SHARE, clock, report)
-        self._groups: dict[str, Group] = {}
-        self._deadline: dict[str, Deadline] = {}
+        self.room = GroupRoom(settings.integer("memory.limit.bytes") // _MEMBERS_SHARE, clock, report)
+        self.classic = ClassicGroups(offsets, clock, deadlines, settings, self.room)
+        self.kinds = Registry()
+        self.kinds.add(self.classic)
         self._stopping = False
-        self._gauges = {state: metrics.counter("duramen_groups", state.value) for state in GroupState}
+        self._gauges = {state.value: metrics.counter("duramen_groups", state.value) for state in GroupState}
 
-    # -- groups -------------------------------------------------------------------------------------
-
-    def _find(self, group_id: str) -> Group | None:
-        """The group, from memory or as it was stored."""
-        group = self._groups.get(group_id)
-        if group is None:
-            stored = self._offsets.group(group_id)
-            if stored is not None:
-                group = Group.restore(
-                    group_id, stored[0], self._clock.monotonic_ms(),
-                    initial_delay_ms=self._initial_delay_ms, max_size=self._max_size,
-                )  # fmt: skip
-                self._groups[group_id] = group
-                self._settle(group)
-        return group
-
-    def _find_or_make(self, group_id: str) -> Group:
-        group = self._find(group_id)
-        if group is None:
-            group = Group(group_id, initial_delay_ms=self._initial_delay_ms, max_size=self._max_size)
-            self._groups[group_id] = group
-        return group
-
-    def _settle(self, group: Group) -> None:
-        """Carry out what the group wants done, and see to its next deadline."""
-        for effect in group.take_effects():
-            if isinstance(effect, Reply):
-                effect.token(effect.result)
-            else:
-                self._store(group, effect)
-        self._schedule(group)
-        self._room.account(group)
-        if group.untouched and self._groups.get(group.id) is group:
-            del self._groups[group.id]
-
-    def _store(self, group: Group, store: Store) -> None:
-        def stored(error: DuramenError | None) -> None:
-            group.stored(store, error, self._clock.monotonic_ms())
-            self._settle(group)
-
-        self._offsets.store_group(group.id, store.snapshot, stored)
-
-    def _schedule(self, group: Group) -> None:
-        at_ms = group.next_deadline_ms()
-        current = self._deadline.get(group.id)
-        if at_ms is None:
-            if current is not None:
-                current.cancel()
-                del self._deadline[group.id]
-            return
-        # A heartbeat moves the deadline back: the earlier one fires for nothing and asks again, which is cheaper.
-        if current is None or current.action is None or at_ms < current.at_ms:
-            if current is not None:
-                current.cancel()
-            self._deadline[group.id] = self._deadlines.at(at_ms, lambda: self._tick(group))
-
-    def _tick(self, group: Group) -> None:
-        self._deadline.pop(group.id, None)
-        group.tick(self._clock.monotonic_ms())
-        self._settle(group)
-
-    def _check(self, group_id: str) -> None:
+    def check(self, group_id: str) -> None:
+        """Raise what keeps every request about the group from being answered."""
         if self._stopping:
             raise NodeStopping("this node is stopping")
         if not group_id:
             raise GroupIdInvalid("a group needs an id")
-
-    # -- membership ---------------------------------------------------------------------------------
-
-    def join(self, group_id: str, request: JoinRequest, done: JoinDone) -> None:
-        """A member joins; answered when the rebalance is complete."""
-        try:
-            self._check(group_id)
-            if not self._min_session_ms <= request.session_timeout_ms <= self._max_session_ms:
-                raise SessionTimeoutInvalid(
-                    f"a session timeout is {self._min_session_ms} to {self._max_session_ms} ms,"
-                    f" not {request.session_timeout_ms}"
-                )
-            group = self._find(group_id)
-            if group is None and request.member_id:
-                raise UnknownMember(f"there is no group {group_id}")
-            self._room.check(group_id, [request_bytes(request)], 0 if group is None else group.held_for(request))
-        except DuramenError as error:
-            done(error)
-            return
-        group = self._find_or_make(group_id)
-        group.join(request, done, self._clock.monotonic_ms())
-        self._settle(group)
 
     def new_member_id(self, prefix: str) -> str:
         """An id for a member: its client id (or instance id), as clients expect, and something unique."""
         token = self._randomness.token(16).hex()
         return f"{prefix}-{token[:8]}-{token[8:12]}-{token[12:16]}-{token[16:20]}-{token[20:]}"
 
+    # -- members of the classic protocol ------------------------------------------------------------
+
+    def join(self, group_id: str, request: JoinRequest, done: JoinDone) -> None:
+        """A member joins; answered when the rebalance is complete."""
+        try:
+            self.check(group_id)
+            found = self.kinds.of(group_id)
+            if found is not None and found.kind is not GroupKind.CLASSIC:
+                raise InconsistentProtocol(f"group {group_id} is a {found.kind} group")
+        except DuramenError as error:
+            done(error)
+        else:
+            self.classic.join(group_id, request, done)
+
+    def _check_classic(self, group_id: str) -> None:
+        self.check(group_id)
+        found = self.kinds.of(group_id)
+        if found is None or found.kind is not GroupKind.CLASSIC:
+            raise UnknownMember(f"there is no classic group {group_id}")
+
     def sync(self, group_id: str, request: SyncRequest, done: JoinDone) -> None:
         """A member asks for its assignment; answered when the leader has brought it."""
         try:
-            self._room.check(group_id, [len(assignment) for _, assignment in request.assignments])
+            self._check_classic(group_id)
         except DuramenError as error:
             done(error)
-            return
-        group = self._member_group(group_id, done)
-        if group is not None:
-            group.sync(request, done, self._clock.monotonic_ms())
-            self._settle(group)
-
-    def _member_group(self, group_id: str, done: Callable[[DuramenError], None]) -> Group | None:
-        try:
-            self._check(group_id)
-        except DuramenError as error:
-            done(error)
-            return None
-        group = self._find(group_id)
-        if group is None:
-            done(UnknownMember(f"there is no group {group_id}"))
-        return group
+        else:
+            self.classic.sync(group_id, request, done)
 
     def heartbeat(self, group_id: str, member: CommitMember, done: Done) -> None:
         """A sign of life."""
-        group = self._member_group(group_id, done)
-        if group is not None:
-            try:
-                group.heartbeat(member.member_id, member.instance_id, member.generation, self._clock.monotonic_ms())
-            except DuramenError as error:
-                done(error)
-            else:
-                done(None)
+        try:
+            self._check_classic(group_id)
+        except DuramenError as error:
+            done(error)
+        else:
+            self.classic.heartbeat(group_id, member, done)
 
     def leave(
         self,
@@ -241,18 +120,12 @@ class Coordinator:
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
         """Members go; answered with one result for each."""
-        group = self._member_group(group_id, done)
-        if group is None:
-            return
-        results: list[DuramenError | None] = []
-        for member in members:
-            try:
-                group.leave(member.member_id, member.instance_id, self._clock.monotonic_ms())
-                results.append(None)
-            except DuramenError as error:
-                results.append(error)
-        self._settle(group)
-        done(results)
+        try:
+            self._check_classic(group_id)
+        except DuramenError as error:
+            done(error)
+        else:
+            self.classic.leave(group_id, members, done)
 
     # -- offsets ------------------------------------------------------------------------------------
 
@@ -288,12 +161,19 @@ class Coordinator:
     def _check_commit(self, group_id: str, member: CommitMember) -> None:
         if self._stopping:
             raise NodeStopping("this node is stopping")
-        group = self._find(group_id)
-        if group is None:
-            if member.generation >= 0:
-                raise IllegalGeneration(f"there is no group {group_id}")
-            return
-        group.check_commit(member.member_id, member.instance_id, member.generation, self._clock.monotonic_ms())
+        found = self.kinds.of(group_id)
+        if found is not None:
+            found.check_commit(group_id, member)
+        elif member.generation >= 0:
+            # A version that knows member epochs may tell that the group is gone; an older one has no such answer.
+            missing = GroupNotFound if member.knows_epochs else IllegalGeneration
+            raise missing(f"there is no group {group_id}")
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Raise what keeps a member from reading the group's offsets; one without id and epoch may always."""
+        found = self.kinds.of(group_id)
+        if found is not None:
+            found.check_fetch(group_id, member_id, epoch)
 
     def committed(self, key: OffsetKey) -> CommittedOffset | None:
         """The offset that a group has committed for a partition."""
@@ -303,112 +183,115 @@ class Coordinator:
         """Every offset that a group has committed."""
         return self._offsets.of_group(group_id)
 
+    def delete_offsets(
+        self,
+        group_id: str,
+        keys: Sequence[OffsetKey],
+        done: Callable[[list[DuramenError | None] | DuramenError], None],
+    ) -> None:
+        """Forget committed offsets of partitions that no member wants; answered with one result for each."""
+        try:
+            if self._stopping:
+                raise NodeStopping("this node is stopping")
+            found = self.kinds.of(group_id)
+            if found is None and next(self._offsets.of_group(group_id), None) is None:
+                raise GroupNotFound(f"there is no group {group_id}")
+            topics = {key.topic for key in keys}
+            wanted = {topic for topic in topics if found is not None and found.subscribes(group_id, topic)}
+        except DuramenError as error:
+            done(error)
+            return
+        results: list[DuramenError | None] = [
+            GroupSubscribed(f"members of group {group_id} read {key.topic}") if key.topic in wanted else None
+            for key in keys
+        ]
+        gone = [key for key in keys if key.topic not in wanted and self._offsets.get(key) is not None]
+
+        def removed(error: DuramenError | None) -> None:
+            done([error if result is None else result for result in results])
+
+        self._offsets.remove(group_id, gone, removed)
+
     # -- administration -----------------------------------------------------------------------------
 
     def listing(self) -> list[GroupListing]:
         """Every group, those that only have offsets included."""
-        listed = {group.id: GroupListing(group.id, group.protocol_type, group.state) for group in self._groups.values()}
-        for group_id in self._offsets.each_group():
+        listed = {line.group_id: line for groups in self.kinds for line in groups.listing()}
+        for group_id in self._offsets.each_with_offsets():
             if group_id not in listed:
-                stored = self._offsets.group(group_id)
-                protocol_type = stored[0].protocol_type if stored is not None else ""
-                state = GroupState.STABLE if stored is not None and stored[0].members else GroupState.EMPTY
-                listed[group_id] = GroupListing(group_id, protocol_type, state)
+                listed[group_id] = GroupListing(group_id, "", GroupState.EMPTY)
         return list(listed.values())
 
     def describe(self, group_id: str) -> GroupDescription:
         """A group with its members. Raises GroupNotFound."""
-        group = self._find(group_id)
-        if group is None:
-            if next(self._offsets.of_group(group_id), None) is None:
-                raise GroupNotFound(f"there is no group {group_id}")
-            return GroupDescription(group_id, GroupState.EMPTY, GroupSnapshot(0, "", None, None, ()))
-        return GroupDescription(group_id, group.state, group.snapshot())
+        found = self.kinds.of(group_id)
+        if found is not None:
+            return found.describe(group_id)
+        if next(self._offsets.of_group(group_id), None) is None:
+            raise GroupNotFound(f"there is no group {group_id}")
+        return GroupDescription(group_id, GroupState.EMPTY, GroupSnapshot(0, "", None, None, ()))
 
     def delete(self, group_id: str, done: Done) -> None:
         """Remove a group without members, and its offsets."""
-        group = self._find(group_id)
-        keys: list[OffsetKey | GroupKey] = [key for key, _ in self._offsets.of_group(group_id)]
-        if group is None and not keys:
+        found = self.kinds.of(group_id)
+        keys: list[Key] = [key for key, _ in self._offsets.of_group(group_id)]
+        if found is None and not keys:
             done(GroupNotFound(f"there is no group {group_id}") if group_id else GroupIdInvalid("a group needs an id"))
             return
-        if group is not None:
-            if group.members or group.state is not GroupState.EMPTY:
-                done(GroupNotEmpty(f"group {group_id} has {len(group.members)} members"))
-                return
-            group.close()
-            self._drop(group)
-            if self._offsets.group(group_id) is not None:
-                keys.append(GroupKey(group_id))
+        try:
+            if found is not None:
+                keys += _keys(found.remove(group_id))
+        except DuramenError as error:
+            done(error)
+            return
         self._offsets.remove(group_id, keys, done)
-
-    def _drop(self, group: Group) -> None:
-        self._groups.pop(group.id, None)
-        self._settle(group)
 
     def forget_topic(self, topic: str) -> None:
         """A topic is deleted: what groups have committed of it goes."""
         self._forget_topics(lambda known: known == topic)
 
     def _forget_topics(self, gone: Callable[[str], bool]) -> None:
-        by_group: dict[str, list[OffsetKey | GroupKey]] = {}
+        by_group: dict[str, list[Key]] = {}
         for key, _ in self._offsets.each_offset():
             if gone(key.topic):
                 by_group.setdefault(key.group, []).append(key)
         self._remove_all(by_group)
 
-    def _remove_all(self, by_group: dict[str, list[OffsetKey | GroupKey]]) -> None:
+    def _remove_all(self, by_group: dict[str, list[Key]]) -> None:
         for group_id, keys in by_group.items():
             self._offsets.remove(group_id, keys, lambda _: None)
 
     def expire(self) -> None:
         """Forget offsets of groups without members that are older than offsets.retention.minutes."""
         before_ms = self._clock.wall_ms() - self._retention_ms
-        expired: dict[str, list[OffsetKey | GroupKey]] = {}
+        expired: dict[str, list[Key]] = {}
         remaining: set[str] = set()
         for key, committed in self._offsets.each_offset():
             if self._idle_since(key.group, committed) < before_ms:
                 expired.setdefault(key.group, []).append(key)
             else:
                 remaining.add(key.group)
-        for group_id in self._empty_groups():
-            stored = self._offsets.group(group_id)
-            if group_id not in remaining and stored is not None and stored[1] < before_ms:
-                expired.setdefault(group_id, []).append(GroupKey(group_id))
-                group = self._groups.get(group_id)
-                if group is not None:
-                    group.close()
-                    self._drop(group)
+        for groups in self.kinds:
+            for listed in list(groups.listing()):
+                empty_since_ms = groups.empty_since_ms(listed.group_id)
+                # One without a time was never stored; its members may be about to come.
+                if listed.group_id not in remaining and empty_since_ms and empty_since_ms < before_ms:
+                    expired.setdefault(listed.group_id, []).extend(_keys(groups.remove(listed.group_id)))
         self._remove_all(expired)
-
-    def _empty_groups(self) -> Iterable[str]:
-        for group_id in list(self._offsets.each_group()):
-            group = self._groups.get(group_id)
-            if group is not None:
-                if not group.members and group.state is GroupState.EMPTY:
-                    yield group_id
-            else:
-                stored = self._offsets.group(group_id)
-                if stored is not None and not stored[0].members:
-                    yield group_id
 
     def _idle_since(self, group_id: str, committed: CommittedOffset) -> int:
         """Since when nobody has used the offset (ms): never while the group has members."""
-        group = self._groups.get(group_id)
-        if group is not None and group.members:
-            return self._clock.wall_ms()
-        stored = self._offsets.group(group_id)
-        if stored is None:
-            return committed.commit_ms
-        return self._clock.wall_ms() if stored[0].members else max(stored[1], committed.commit_ms)
+        found = self.kinds.of(group_id)
+        empty_since_ms = 0 if found is None else found.empty_since_ms(group_id)
+        return self._clock.wall_ms() if empty_since_ms is None else max(empty_since_ms, committed.commit_ms)
 
     # -- the node -----------------------------------------------------------------------------------
 
     def measure(self) -> None:
         """Bring the gauges up to date."""
-        counts = dict.fromkeys(GroupState, 0)
+        counts = dict.fromkeys(self._gauges, 0)
         for listed in self.listing():
-            counts[listed.state] += 1
+            counts[listed.state.value] = counts.get(listed.state.value, 0) + 1
         for state, count in counts.items():
             self._gauges[state].value = count
 
@@ -418,11 +301,13 @@ class Coordinator:
         Offsets of topics that do not exist go: a crash may have come between a topic's deletion and theirs.
         """
         self._forget_topics(lambda topic: not exists(topic))
-        for group_id in list(self._offsets.each_group()):
-            stored = self._offsets.group(group_id)
-            if stored is not None and stored[0].members:
-                self._find(group_id)
+        for groups in self.kinds:
+            groups.restore()
 
     def stop(self) -> None:
         """Take no more requests; members will find the group again after the restart."""
         self._stopping = True
+
+
+def _keys(record_keys: Sequence[bytes]) -> list[Key]:
+    return [key for record_key in record_keys if (key := decode_key(record_key)) is not None]

@@ -1,6 +1,7 @@
 """Consumer offsets and groups as they are kept: records in `__consumer_offsets`, rows in a view.
 
-Rows of the view: byte 1, group, topic, partition -> the offset record's value; byte 2, group -> the group's.
+Rows of the view: byte 1, group, topic, partition -> the offset record's value; byte 2, group -> the classic group's;
+byte 3, group, a record's key -> its value, for the records of groups of other kinds.
 """
 
 import struct
@@ -17,6 +18,7 @@ from duramen.groups.records import (
     CommittedOffset,
     GroupKey,
     OffsetKey,
+    OtherKey,
     decode_group,
     decode_key,
     decode_offset,
@@ -38,6 +40,8 @@ OFFSETS_CONFIG: Final = {"cleanup.policy": "compact", "durability": "sync", "seg
 
 _OFFSET_ROW: Final = b"\x01"
 _GROUP_ROW: Final = b"\x02"
+_OTHER_ROW: Final = b"\x03"
+_END: Final = b"\x04"
 _LENGTH = struct.Struct(">H")
 _PARTITION = struct.Struct(">i")
 
@@ -47,9 +51,11 @@ def _part(text: str) -> bytes:
     return _LENGTH.pack(len(encoded)) + encoded
 
 
-def _row_key(key: OffsetKey | GroupKey) -> bytes:
+def _row_key(key: OffsetKey | GroupKey | OtherKey) -> bytes:
     if isinstance(key, OffsetKey):
         return _OFFSET_ROW + _part(key.group) + _part(key.topic) + _PARTITION.pack(key.partition)
+    if isinstance(key, OtherKey):
+        return _OTHER_ROW + _part(key.group) + key.record_key
     return _GROUP_ROW + _part(key.group)
 
 
@@ -75,7 +81,7 @@ def _change(record: Record) -> Change | None:
         return None
     if record.value is not None and isinstance(key, OffsetKey):
         decode_offset(record.value)
-    elif record.value is not None:
+    elif record.value is not None and isinstance(key, GroupKey):
         decode_group(record.value)
     return _row_key(key), record.value
 
@@ -162,7 +168,7 @@ class Offsets:
     def _append(
         self,
         group: str,
-        rows: Sequence[tuple[OffsetKey | GroupKey, bytes | None]],
+        rows: Sequence[tuple[OffsetKey | GroupKey | OtherKey, bytes | None]],
         done: Callable[[DuramenError | None], None],
     ) -> None:
         """Append the rows' records to the group's partition; `done` once they are durable and in the view."""
@@ -196,8 +202,23 @@ class Offsets:
         """Store a group's metadata."""
         self._append(group, [(GroupKey(group), encode_group(snapshot, self._clock.wall_ms()))], done)
 
+    def store_records(
+        self, group: str, changes: Iterable[tuple[bytes, bytes | None]], done: Callable[[DuramenError | None], None]
+    ) -> None:
+        """Store records of one group, at least one, together or not at all: keys with values, None for a tombstone.
+
+        The keys are those of `groups.records` or of another kind's records; unknown ones raise BatchCorrupt.
+        """
+        rows = []
+        for record_key, value in changes:
+            key = decode_key(record_key)
+            if key is None or key.group != group:
+                raise BatchCorrupt(f"{record_key!r} is no key of a record of group {group}")
+            rows.append((key, value))
+        self._append(group, rows, done)
+
     def remove(
-        self, group: str, keys: Sequence[OffsetKey | GroupKey], done: Callable[[DuramenError | None], None]
+        self, group: str, keys: Sequence[OffsetKey | GroupKey | OtherKey], done: Callable[[DuramenError | None], None]
     ) -> None:
         """Forget offsets of a group or the group itself."""
         if keys:
@@ -228,13 +249,40 @@ class Offsets:
         value = self._view.get(_row_key(GroupKey(group)))
         return None if value is None else decode_group(value)
 
-    def each_group(self) -> Iterator[str]:
-        """The names of all groups that have metadata or offsets; offsets are not looked through, but stepped over."""
-        for row, _ in self._view.scan(_GROUP_ROW, b"\x03"):
+    def has_group(self, group: str) -> bool:
+        """Whether a classic group is stored under that name."""
+        return self._view.get(_row_key(GroupKey(group))) is not None
+
+    def each_classic(self) -> Iterator[str]:
+        """The names of all classic groups that are stored."""
+        for row, _ in self._view.scan(_GROUP_ROW, _OTHER_ROW):
             yield row[3:].decode()
+
+    def each_with_offsets(self) -> Iterator[str]:
+        """The names of all groups that have offsets; these are not looked through, but stepped over."""
         first = _OFFSET_ROW
         while (found := next(self._view.scan(first, _GROUP_ROW), None)) is not None:
             group = _offset_key(found[0]).group
-            if self._view.get(_row_key(GroupKey(group))) is None:
-                yield group
+            yield group
             first = _after(_OFFSET_ROW + _part(group))
+
+    # -- reading records of other kinds ----------------------------------------------------------------
+
+    def record(self, key: OtherKey) -> bytes | None:
+        """The value stored under a key."""
+        return self._view.get(_row_key(key))
+
+    def records_of(self, group: str) -> Iterator[tuple[bytes, bytes]]:
+        """Every record of a group of another kind: keys and values, by the keys' bytes."""
+        prefix = _OTHER_ROW + _part(group)
+        for row, value in self._view.scan(prefix, _after(prefix)):
+            yield row[len(prefix) :], value
+
+    def each_other(self) -> Iterator[str]:
+        """The names of all groups of other kinds that are stored; their records are stepped over."""
+        first = _OTHER_ROW
+        while (found := next(self._view.scan(first, _END), None)) is not None:
+            (length,) = _LENGTH.unpack_from(found[0], 1)
+            group = found[0][3 : 3 + length]
+            yield group.decode()
+            first = _after(_OTHER_ROW + _LENGTH.pack(length) + group)

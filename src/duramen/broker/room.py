@@ -5,7 +5,6 @@ from typing import Final
 
 from duramen.base.errors import GroupFull
 from duramen.base.ports import Clock
-from duramen.groups.group import Group
 
 __all__ = ["LARGEST_MEMBER_BYTES", "GroupRoom"]
 
@@ -27,12 +26,11 @@ class GroupRoom:
         self._held: dict[str, int] = {}
         self._held_bytes = 0
 
-    def account(self, group: Group) -> None:
+    def account(self, group_id: str, held_bytes: int) -> None:
         """Take in what the group has now."""
-        held = group.held_bytes
-        self._held_bytes += held - self._held.pop(group.id, 0)
-        if held:
-            self._held[group.id] = held
+        self._held_bytes += held_bytes - self._held.pop(group_id, 0)
+        if held_bytes:
+            self._held[group_id] = held_bytes
 
     def check(self, group_id: str, sizes: Sequence[int], replaced: int = 0) -> None:
         """Raise GroupFull unless things of these sizes may be kept, instead of what takes `replaced` bytes now."""

@@ -2,6 +2,7 @@
 
     key    int16 version   0, 1: offset commit: string group, string topic, int32 partition
                            2: group metadata: string group
+                           3 to 16: of groups of other kinds: string group, then what is the kind's own
     value  offset commit, int16 version 3: int64 offset, int32 leader epoch, string metadata, int64 commit time
            group metadata, int16 version 3: string protocol type, int32 generation, nullable string protocol,
            nullable string leader, int64 state time, array of members: string member id, nullable string instance
@@ -21,6 +22,7 @@ __all__ = [
     "CommittedOffset",
     "GroupKey",
     "OffsetKey",
+    "OtherKey",
     "decode_group",
     "decode_key",
     "decode_offset",
@@ -32,6 +34,7 @@ __all__ = [
 
 _OFFSET_KEY_VERSION: Final = 1
 _GROUP_KEY_VERSION: Final = 2
+_LAST_KEY_VERSION: Final = 16  # of what other kinds of groups store; beyond are kinds that are not known here
 _VALUE_VERSION: Final = 3
 
 
@@ -47,6 +50,13 @@ class GroupKey(NamedTuple):
     """Where a group's metadata is kept."""
 
     group: str
+
+
+class OtherKey(NamedTuple):
+    """Where a group of another kind keeps something: the whole key, the group's name in it included."""
+
+    group: str
+    record_key: bytes
 
 
 class CommittedOffset(NamedTuple):
@@ -108,22 +118,26 @@ def _binary(value: bytes) -> bytes:
     return struct.pack(">i", len(value)) + value
 
 
-def encode_key(key: OffsetKey | GroupKey) -> bytes:
+def encode_key(key: OffsetKey | GroupKey | OtherKey) -> bytes:
     """The key's bytes."""
+    if isinstance(key, OtherKey):
+        return key.record_key
     if isinstance(key, OffsetKey):
         partition = struct.pack(">i", key.partition)
         return struct.pack(">h", _OFFSET_KEY_VERSION) + _text(key.group) + _text(key.topic) + partition
     return struct.pack(">h", _GROUP_KEY_VERSION) + _text(key.group)
 
 
-def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
+def decode_key(data: bytes) -> OffsetKey | GroupKey | OtherKey | None:
     """The key in `data`; None for a kind that this version does not know. Raises BatchCorrupt."""
     try:
         reader = _Reader(data)
         version = reader.number(">h")
         if version in (0, _OFFSET_KEY_VERSION):
             return OffsetKey(reader.text(), reader.text(), reader.number(">i"))
-        return GroupKey(reader.text()) if version == _GROUP_KEY_VERSION else None
+        if version == _GROUP_KEY_VERSION:
+            return GroupKey(reader.text())
+        return OtherKey(reader.text(), bytes(data)) if _GROUP_KEY_VERSION < version <= _LAST_KEY_VERSION else None
     except (ValueError, struct.error) as error:
         raise BatchCorrupt(f"a key of __consumer_offsets is damaged: {error}") from None
 

@@ -1,4 +1,4 @@
-"""Of a consumer's subscription, which is opaque to brokers otherwise: whether two name the same topics.
+"""Of a consumer's subscription, which is opaque to brokers otherwise: which topics it names.
 
     int16 version, array of string topics, nullable bytes user data, from 1 on owned partitions, then more
     https://kafka.apache.org/protocol (ConsumerProtocolSubscription)
@@ -9,7 +9,7 @@ is whether it wants the same topics.
 
 import struct
 
-__all__ = ["same_topics"]
+__all__ = ["same_topics", "subscribes_to"]
 
 _INT16 = struct.Struct(">h")
 _HEAD = struct.Struct(">hi")
@@ -19,6 +19,12 @@ def same_topics(one: bytes, other: bytes) -> bool:
     """Whether both are consumers' subscriptions to the same topics."""
     topics = _topics(one)
     return topics is not None and topics == _topics(other)
+
+
+def subscribes_to(subscription: bytes, topic: str) -> bool:
+    """Whether it is a consumer's subscription to the topic, or one that cannot be read and may be."""
+    topics = _topics(subscription)
+    return topics is None or topic.encode() in topics
 
 
 def _topics(subscription: bytes) -> set[bytes] | None:

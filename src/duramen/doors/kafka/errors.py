@@ -22,6 +22,7 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.GroupIdInvalid: ErrorCode.INVALID_GROUP_ID,
     errors.GroupNotEmpty: ErrorCode.NON_EMPTY_GROUP,
     errors.GroupNotFound: ErrorCode.GROUP_ID_NOT_FOUND,
+    errors.GroupSubscribed: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
     errors.IllegalGeneration: ErrorCode.ILLEGAL_GENERATION,
     errors.InconsistentProtocol: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     errors.LogDamaged: ErrorCode.CORRUPT_MESSAGE,

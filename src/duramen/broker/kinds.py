@@ -1,0 +1,115 @@
+"""The kinds of groups there are, and which kind a group id belongs to: it names one group, of one kind.
+
+Each kind is a class of its own that keeps its groups and has their records stored: `broker/classic_groups.py` and
+others beside it. The coordinator finds them through the registry and knows what is common to them: offsets, lists,
+descriptions, deletion.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from duramen.base.errors import GroupNotFound
+from duramen.groups.values import GroupSnapshot
+
+__all__ = ["CommitMember", "GroupDescription", "GroupKind", "GroupListing", "GroupsOfKind", "Registry"]
+
+
+class GroupKind(StrEnum):
+    """Kafka's names of the kinds."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+
+
+class CommitMember(NamedTuple):
+    """Who commits; a generation (or member epoch) below 0 is a consumer that manages its partitions itself.
+
+    `knows_epochs`: the request is of a version that knows member epochs and their errors (OffsetCommit 9).
+    """
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    knows_epochs: bool = False
+
+
+class GroupListing(NamedTuple):
+    """A line of the list of groups; `state` is Kafka's name of it."""
+
+    group_id: str
+    protocol_type: str
+    state: StrEnum
+    kind: GroupKind = GroupKind.CLASSIC
+
+
+class GroupDescription(NamedTuple):
+    """A group with its members, in the words of the classic protocol: what those of other kinds have of them.
+
+    The assignments of consumers are encoded as they encode them themselves.
+    """
+
+    group_id: str
+    state: StrEnum
+    snapshot: GroupSnapshot
+    kind: GroupKind = GroupKind.CLASSIC
+
+
+class GroupsOfKind(Protocol):
+    """All groups of one kind. Where a method takes a group's id, the group is there and of this kind."""
+
+    @property
+    def kind(self) -> GroupKind:
+        """Which kind."""
+
+    def has(self, group_id: str) -> bool:
+        """Whether there is a group of this kind with that id, in memory or stored."""
+
+    def listing(self) -> Iterator[GroupListing]:
+        """Every group of this kind, those that are only stored included."""
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """A group with its members."""
+
+    def empty_since_ms(self, group_id: str) -> int | None:
+        """Since when a group has no members (ms since 1970, 0: not known); None while it has some."""
+
+    def subscribes(self, group_id: str, topic: str) -> bool:
+        """Whether a member of the group wants the topic."""
+
+    def check_commit(self, group_id: str, member: CommitMember) -> None:
+        """Raise what keeps the member from committing offsets."""
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Raise what keeps a member from reading the group's offsets; one without id and epoch may always."""
+
+    def remove(self, group_id: str) -> Sequence[bytes]:
+        """Forget a group; the keys of its records, for the caller to remove. Raises GroupNotEmpty, and keeps it."""
+
+    def restore(self) -> None:
+        """After a start: take in the groups that have members, so that those that are gone are noticed."""
+
+
+class Registry:
+    """The kinds that plugged in, in the order in which they did."""
+
+    def __init__(self) -> None:
+        self._kinds: list[GroupsOfKind] = []
+
+    def add(self, groups: GroupsOfKind) -> None:
+        """Plug a kind in."""
+        self._kinds.append(groups)
+
+    def __iter__(self) -> Iterator[GroupsOfKind]:
+        return iter(self._kinds)
+
+    def of(self, group_id: str) -> GroupsOfKind | None:
+        """The kind of a group; None where there is none of that id, though offsets may be stored for it."""
+        return next((groups for groups in self._kinds if groups.has(group_id)), None)
+
+    def check(self, group_id: str, kind: GroupKind) -> None:
+        """Raise GroupNotFound where the id belongs to a group of another kind, as Kafka has it."""
+        found = self.of(group_id)
+        if found is not None and found.kind is not kind:
+            raise GroupNotFound(f"group {group_id} is a {found.kind} group, not a {kind} group")
