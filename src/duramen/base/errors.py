@@ -52,6 +52,7 @@ __all__ = [
     "PathNotFound",
     "ProducerFenced",
     "RebalanceInProgress",
+    "RecordStateInvalid",
     "RecordsLost",
     "RequestInvalid",
     "RequestTimedOut",
@@ -308,6 +309,14 @@ class OffsetOutOfRange(DuramenError):
     id = "offset-out-of-range"
     safe = "Nothing was read and nothing changed."
     remedy = "Read from the log's start or end; consumers do that by themselves, as auto.offset.reset says."
+
+
+class RecordStateInvalid(DuramenError):
+    """A consumer of a share group speaks of records that it does not hold: its lock has run out, or it never did."""
+
+    id = "record-state-invalid"
+    safe = "Nothing was changed: the records may have been delivered to another consumer."
+    remedy = "Process records faster than share.record.lock.duration.ms, or give the group more time."
 
 
 class RecordsLost(DuramenError):

@@ -1,0 +1,131 @@
+"""Spans: positions side by side that are in the same state, kept as one however many they are. Pure."""
+
+from bisect import bisect_right
+from enum import IntEnum
+from typing import NamedTuple
+
+__all__ = ["Phase", "Span", "Spans"]
+
+
+class Phase(IntEnum):
+    """Where a position is on its way."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+
+class Span(NamedTuple):
+    """The positions `first` to `last`, both included.
+
+    `deliveries` is how often they were acquired. Those that are acquired have an `owner` and a `deadline_ms`; where
+    it was decided what `becomes` of them, that may still be taken back.
+    """
+
+    first: int
+    last: int
+    phase: Phase = Phase.AVAILABLE
+    deliveries: int = 0
+    owner: str = ""
+    deadline_ms: int = 0
+    becomes: Phase | None = None
+
+    @property
+    def size(self) -> int:
+        """How many positions."""
+        return self.last - self.first + 1
+
+    @property
+    def over(self) -> bool:
+        """Whether it is never delivered again."""
+        return self.phase in (Phase.ACKNOWLEDGED, Phase.ARCHIVED)
+
+    @property
+    def free(self) -> bool:
+        """Whether it may be acquired."""
+        return self.phase is Phase.AVAILABLE
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody may decide what becomes of it."""
+        return self.phase is Phase.ACQUIRED and self.becomes is None
+
+    def held_by(self, owner: str) -> bool:
+        """Whether `owner` may decide what becomes of it."""
+        return self.held and self.owner == owner
+
+    def joins(self, other: "Span") -> bool:
+        """Whether `other`, which follows, is in the same state."""
+        return self[2:] == other[2:]
+
+
+class Spans:
+    """Spans in the order of their positions, without holes between them; neighbours in the same state are one."""
+
+    __slots__ = ("_firsts", "_spans")
+
+    def __init__(self) -> None:
+        self._spans: list[Span] = []
+        self._firsts: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def all(self) -> list[Span]:
+        """Every span."""
+        return list(self._spans)
+
+    def within(self, first: int, last: int) -> list[Span]:
+        """What lies between `first` and `last`: spans that reach over the edge are cut there."""
+        at = max(0, bisect_right(self._firsts, first) - 1)
+        found = []
+        for span in self._spans[at:]:
+            if span.first > last:
+                break
+            if span.last >= first:
+                found.append(span._replace(first=max(first, span.first), last=min(last, span.last)))
+        return found
+
+    def append(self, span: Span) -> None:
+        """Add a span behind the last."""
+        if self._spans and self._spans[-1].joins(span):
+            self._spans[-1] = self._spans[-1]._replace(last=span.last)
+        else:
+            self._spans.append(span)
+            self._firsts.append(span.first)
+
+    def put(self, span: Span) -> None:
+        """These positions, all of which are there, are in this state from here on."""
+        low = bisect_right(self._firsts, span.first) - 1
+        high = bisect_right(self._firsts, span.last)
+        replaced = self._spans[max(0, low - 1) : high + 1]
+        parts = []
+        placed = False
+        for old in replaced:
+            if old.first < span.first:
+                parts.append(old._replace(last=min(old.last, span.first - 1)))
+            if old.last >= span.first and not placed:
+                parts.append(span)
+                placed = True
+            if old.last > span.last:
+                parts.append(old._replace(first=max(old.first, span.last + 1)))
+        self._splice(max(0, low - 1), high + 1, parts)
+
+    def drop_before(self, position: int) -> None:
+        """Forget what lies before `position`."""
+        at = max(0, bisect_right(self._firsts, position) - 1)
+        kept = [
+            span._replace(first=max(position, span.first)) for span in self._spans[at : at + 1] if span.last >= position
+        ]
+        self._splice(0, at + 1, kept)
+
+    def _splice(self, begin: int, end: int, parts: list[Span]) -> None:
+        joined: list[Span] = []
+        for part in parts:
+            if joined and joined[-1].joins(part):
+                joined[-1] = joined[-1]._replace(last=part.last)
+            else:
+                joined.append(part)
+        self._spans[begin:end] = joined
+        self._firsts[begin:end] = [span.first for span in joined]

@@ -1,0 +1,255 @@
+"""The delivery window: which positions are available, acquired by whom and until when, and done with. Pure.
+
+    Available -- acquire --> Acquired -- accept --> Acknowledged
+        ^                       | | `--- reject --> Archived
+        `--- release, timeout --' `--- release or timeout at the limit of deliveries --> Archived
+
+The window reaches from `start`, before which nothing is delivered again, to `end`, the first position that was
+never acquired. Positions are integers in the order of delivery and mean nothing else here. What becomes of an
+acquired position is decided in two steps, so that it can be made durable in between: `decide`, `release_owner` and
+`expire` mark the positions and say what they will be; `settle` makes it so, `revert` takes it back.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from duramen.base.errors import RecordStateInvalid
+from duramen.delivery.spans import Phase, Span, Spans
+
+__all__ = ["Acquired", "Decision", "Outcome", "State", "Window"]
+
+
+class Outcome(Enum):
+    """What a consumer says about positions that it has acquired."""
+
+    ACCEPT = "accept"
+    RELEASE = "release"
+    REJECT = "reject"
+
+
+class Acquired(NamedTuple):
+    """Positions that were acquired together, and how often that has happened to them."""
+
+    first: int
+    last: int
+    deliveries: int
+
+
+class State(NamedTuple):
+    """The state of positions as it is kept beyond a restart: never Acquired."""
+
+    first: int
+    last: int
+    phase: Phase
+    deliveries: int
+
+
+Decision = Sequence[State]
+"""What marked positions will be."""
+
+
+class Window:
+    """Positions on their way to consumers."""
+
+    __slots__ = ("_most_deliveries", "_most_in_flight", "_spans", "end", "start")
+
+    def __init__(self, start: int, states: Iterable[State] = (), *, most_deliveries: int, most_in_flight: int) -> None:
+        """As it was kept: `states` in their order; positions between them that none speaks of are available.
+
+        A position is archived when it comes back after `most_deliveries`. Once `most_in_flight` positions are
+        between `start` and `end`, no new ones are acquired.
+        """
+        self.start = start
+        self.end = start
+        self._most_deliveries = most_deliveries
+        self._most_in_flight = most_in_flight
+        self._spans = Spans()
+        for state in states:
+            first = max(state.first, self.end)
+            if first <= state.last:
+                self._extend_to(first, Phase.AVAILABLE)
+                self._spans.append(Span(first, state.last, state.phase, state.deliveries))
+                self.end = state.last + 1
+        self._trim()
+
+    def limit(self, most_deliveries: int, most_in_flight: int) -> None:
+        """Other limits hold from here on."""
+        self._most_deliveries, self._most_in_flight = most_deliveries, most_in_flight
+
+    # -- asking -------------------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int:
+        """How many positions lie between `start` and `end`."""
+        return self.end - self.start
+
+    @property
+    def pieces(self) -> int:
+        """How many spans the window is kept in."""
+        return len(self._spans)
+
+    def next_position(self) -> int | None:
+        """The first position that may be acquired, `end` where it is a new one; None where none may be now."""
+        for span in self._spans.all():
+            if span.free:
+                return span.first
+        return self.end if self.in_flight < self._most_in_flight else None
+
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` has something to do."""
+        return min((span.deadline_ms for span in self._spans.all() if span.held), default=None)
+
+    def states(self) -> Decision:
+        """The window as it has to be kept, what was marked as if it were settled; without what was never acquired.
+
+        Positions that somebody holds are as they were before: a restart makes them available.
+        """
+        kept = []
+        for span in self._spans.all():
+            state = _settled(span) if span.becomes is not None else State(*span[:4])
+            if span.held:
+                state = State(span.first, span.last, Phase.AVAILABLE, span.deliveries - 1)
+            if state.phase is not Phase.AVAILABLE or state.deliveries:
+                kept.append(state)
+        return _joined(kept)
+
+    # -- acquiring ----------------------------------------------------------------------------------
+
+    def acquire(self, first: int, last: int, owner: str, deadline_ms: int, most: int | None = None) -> list[Acquired]:
+        """Have `owner` acquire what is available of the positions from `first` to `last`, at most `most` of them.
+
+        New positions follow the window without a hole, see `skip`. Without `most` they are acquired as a whole, even
+        where that makes more in flight than there should be.
+        """
+        first = max(first, self.start)
+        left = last - first + 1 if most is None else most
+        taken: list[Acquired] = []
+        for span in self._spans.within(first, last):
+            if span.free and left > 0:
+                self._take(span._replace(last=min(span.last, span.first + left - 1)), owner, deadline_ms, taken)
+                left -= taken[-1].last - span.first + 1
+        room = self._most_in_flight - self.in_flight
+        if last >= self.end and left > 0 and room > 0:
+            if most is not None:
+                last = min(last, self.end + min(left, room) - 1)
+            new = Span(self.end, last)
+            self._spans.append(new)
+            self.end = last + 1
+            self._take(new, owner, deadline_ms, taken)
+        return taken
+
+    def _take(self, span: Span, owner: str, deadline_ms: int, taken: list[Acquired]) -> None:
+        count = span.deliveries + 1
+        self._spans.put(Span(span.first, span.last, Phase.ACQUIRED, count, owner, deadline_ms))
+        if taken and taken[-1].last == span.first - 1 and taken[-1].deliveries == count:
+            taken[-1] = taken[-1]._replace(last=span.last)
+        else:
+            taken.append(Acquired(span.first, span.last, count))
+
+    def skip(self, first: int, last: int) -> None:
+        """There is nothing at the positions from `first` to `last`: those that are available or new are archived."""
+        for span in self._spans.within(first, last):
+            if span.free:
+                self._spans.put(Span(span.first, span.last, Phase.ARCHIVED))
+        self._extend_to(last + 1, Phase.ARCHIVED)
+        self._trim()
+
+    def _extend_to(self, end: int, phase: Phase) -> None:
+        if self.end < end:
+            self._spans.append(Span(self.end, end - 1, phase))
+            self.end = end
+
+    # -- deciding -----------------------------------------------------------------------------------
+
+    def decide(self, owner: str, outcomes: Sequence[tuple[int, int, Outcome]]) -> Decision:
+        """Mark positions of `owner`: (first, last, outcome), in order and apart from each other.
+
+        What lies before `start` is done with and left out. Raises RecordStateInvalid, and marks nothing, where one
+        of the others is not acquired by `owner`.
+        """
+        marked: list[tuple[Span, Outcome]] = []
+        for first, last, outcome in outcomes:
+            marked += ((span, outcome) for span in self._held(owner, first, last))
+        return self._mark(marked)
+
+    def _held(self, owner: str, first: int, last: int) -> list[Span]:
+        spans = self._spans.within(max(first, self.start), last)
+        if last >= self.end or not all(span.held_by(owner) for span in spans):
+            raise RecordStateInvalid(f"not all of {first} to {last} are acquired by {owner}")
+        return spans
+
+    def renew(self, owner: str, first: int, last: int, deadline_ms: int) -> None:
+        """Have `owner` keep positions until a later time. Raises RecordStateInvalid, and renews none, as `decide`."""
+        for span in self._held(owner, first, last):
+            self._spans.put(span._replace(deadline_ms=deadline_ms))
+
+    def release_owner(self, owner: str) -> Decision:
+        """Mark everything that `owner` holds as released."""
+        return self._mark([(span, Outcome.RELEASE) for span in self._spans.all() if span.held_by(owner)])
+
+    def expire(self, now_ms: int) -> Decision:
+        """Mark everything whose time is up as released."""
+        return self._mark(
+            [(span, Outcome.RELEASE) for span in self._spans.all() if span.held and span.deadline_ms <= now_ms]
+        )
+
+    def _mark(self, marked: list[tuple[Span, Outcome]]) -> Decision:
+        decision = []
+        for span, outcome in marked:
+            phase = Phase.ACKNOWLEDGED if outcome is Outcome.ACCEPT else Phase.ARCHIVED
+            if outcome is Outcome.RELEASE and span.deliveries < self._most_deliveries:
+                phase = Phase.AVAILABLE
+            marked_span = span._replace(becomes=phase)
+            self._spans.put(marked_span)
+            decision.append(_settled(marked_span))
+        return _joined(decision)
+
+    def settle(self, decision: Decision) -> None:
+        """What was decided is so; `start` moves over what is done with."""
+        for first, last, phase, count in decision:
+            if last >= self.start:
+                self._spans.put(Span(max(first, self.start), last, phase, count))
+        self._trim()
+
+    def revert(self, decision: Decision) -> None:
+        """What was decided could not be kept: the positions are acquired as before, until their time is up."""
+        for first, last, _, _ in decision:
+            for span in self._spans.within(max(first, self.start), last):
+                self._spans.put(span._replace(becomes=None))
+
+    # -- the start ----------------------------------------------------------------------------------
+
+    def advance(self, start: int) -> None:
+        """Nothing before `start` is there any more: whoever holds some of it holds nothing."""
+        if start > self.start:
+            self._spans.drop_before(start)
+            self.start = start
+            self.end = max(self.end, start)
+            self._trim()
+
+    def _trim(self) -> None:
+        start = self.start
+        for span in self._spans.all():
+            if not span.over:
+                break
+            start = span.last + 1
+        if start > self.start:
+            self._spans.drop_before(start)
+            self.start = start
+
+
+def _settled(span: Span) -> State:
+    """The state of what was marked, once it is settled: how often it was acquired counts where it may be again."""
+    phase = span.phase if span.becomes is None else span.becomes
+    return State(span.first, span.last, phase, span.deliveries if phase is Phase.AVAILABLE else 0)
+
+
+def _joined(states: Iterable[State]) -> Decision:
+    joined: list[State] = []
+    for state in states:
+        if joined and joined[-1].last == state.first - 1 and joined[-1][2:] == state[2:]:
+            joined[-1] = joined[-1]._replace(last=state.last)
+        else:
+            joined.append(state)
+    return joined

@@ -1,0 +1,313 @@
+"""The delivery window: held against a plain model that keeps every position for itself, and its edges by example."""
+
+from dataclasses import dataclass, field
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from duramen.base.errors import RecordStateInvalid
+from duramen.delivery.spans import Phase
+from duramen.delivery.window import Acquired, Decision, Outcome, State, Window
+
+OWNERS = st.sampled_from(["a", "b", "c"])
+LOCK_MS = 100
+
+
+def window(start: int = 0, *states: State, most_deliveries: int = 3, most_in_flight: int = 100) -> Window:
+    return Window(start, states, most_deliveries=most_deliveries, most_in_flight=most_in_flight)
+
+
+@dataclass
+class Position:
+    """One position of the model."""
+
+    phase: Phase = Phase.AVAILABLE
+    count: int = 0
+    owner: str = ""
+    deadline_ms: int = 0
+    becomes: Phase | None = None
+
+
+@dataclass
+class Model:
+    """A dictionary of positions."""
+
+    start: int
+    end: int
+    most_deliveries: int
+    most_in_flight: int
+    positions: dict[int, Position] = field(default_factory=dict)
+
+    def trim(self) -> None:
+        while self.start < self.end and self.positions[self.start].phase in (Phase.ACKNOWLEDGED, Phase.ARCHIVED):
+            del self.positions[self.start]
+            self.start += 1
+
+    def held(self, position: int, owner: str) -> bool:
+        found = self.positions.get(position)
+        return found is not None and found.phase is Phase.ACQUIRED and found.owner == owner and found.becomes is None
+
+
+class WindowMachine(RuleBasedStateMachine):
+    """Consumers acquire, decide, fall silent and go; what they decide is kept, or is not; the node restarts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = 0
+        self.window = window()
+        self.model = Model(0, 0, 3, 100)
+        self.open: list[Decision] = []
+
+    @initialize(start=st.integers(0, 50), most_deliveries=st.integers(1, 4), most_in_flight=st.integers(1, 30))
+    def begin(self, start: int, most_deliveries: int, most_in_flight: int) -> None:
+        self.window = Window(start, most_deliveries=most_deliveries, most_in_flight=most_in_flight)
+        self.model = Model(start, start, most_deliveries, most_in_flight)
+
+    @rule(owner=OWNERS, size=st.integers(1, 12), most=st.none() | st.integers(0, 8), before=st.integers(0, 5))
+    def acquire(self, owner: str, size: int, most: int | None, before: int) -> None:
+        model = self.model
+        position = self.window.next_position()
+        if position is None:
+            assert model.end - model.start >= model.most_in_flight
+            return
+        first = max(0, position - before)
+        last = max(first + size - 1, position)
+        taken = self.window.acquire(first, last, owner, self.now_ms + LOCK_MS, most)
+        wanted = [
+            at for at in range(max(first, model.start), min(last, model.end - 1) + 1)
+            if model.positions[at].phase is Phase.AVAILABLE
+        ]  # fmt: skip
+        room = model.most_in_flight - (model.end - model.start)
+        new = list(range(model.end, last + 1)) if room > 0 else []
+        if most is not None:
+            wanted = wanted[:most]
+            new = new[: max(0, min(room, most - len(wanted)))]
+        for at in new:
+            model.positions[at] = Position()
+        model.end += len(new)
+        for at in [*wanted, *new]:
+            known = model.positions[at]
+            model.positions[at] = Position(Phase.ACQUIRED, known.count + 1, owner, self.now_ms + LOCK_MS)
+        assert [(at, count) for one in taken for at, count in _each(one)] == [
+            (at, model.positions[at].count) for at in [*wanted, *new]
+        ]
+
+    @rule(size=st.integers(1, 4))
+    def skip(self, size: int) -> None:
+        first = self.window.next_position()
+        if first is None:
+            return
+        self.window.skip(first, first + size - 1)
+        model = self.model
+        for at in range(first, first + size):
+            if at >= model.end or model.positions[at].phase is Phase.AVAILABLE:
+                model.positions[at] = Position(Phase.ARCHIVED)
+        model.end = max(model.end, first + size)
+        model.trim()
+
+    @rule(
+        owner=OWNERS,
+        offset=st.integers(-2, 12),
+        pieces=st.lists(st.tuples(st.integers(1, 5), st.sampled_from(Outcome)), min_size=1, max_size=3),
+    )
+    def decide(self, owner: str, offset: int, pieces: list[tuple[int, Outcome]]) -> None:
+        model = self.model
+        at = max(0, model.start + offset)
+        outcomes = []
+        for size, outcome in pieces:
+            outcomes.append((at, at + size - 1, outcome))
+            at += size
+        spoken = {
+            position: outcome for first, last, outcome in outcomes for position in range(first, last + 1)
+            if position >= model.start
+        }  # fmt: skip
+        if all(model.held(position, owner) for position in spoken):
+            self._mark(self.window.decide(owner, outcomes), spoken)
+        else:
+            with pytest.raises(RecordStateInvalid):
+                self.window.decide(owner, outcomes)
+
+    def _mark(self, decision: Decision, spoken: dict[int, Outcome]) -> None:
+        model = self.model
+        for position, outcome in spoken.items():
+            known = model.positions[position]
+            known.becomes = Phase.ACKNOWLEDGED if outcome is Outcome.ACCEPT else Phase.ARCHIVED
+            if outcome is Outcome.RELEASE and known.count < model.most_deliveries:
+                known.becomes = Phase.AVAILABLE
+        assert {at: state.phase for state in decision for at in range(state.first, state.last + 1)} == {
+            at: model.positions[at].becomes for at in spoken
+        }
+        if decision:
+            self.open.append(decision)
+
+    @rule(owner=OWNERS)
+    def release_owner(self, owner: str) -> None:
+        held = {at: Outcome.RELEASE for at in self.model.positions if self.model.held(at, owner)}
+        self._mark(self.window.release_owner(owner), held)
+
+    @rule(later_ms=st.sampled_from([1, 50, 100]))
+    def time_goes_by(self, later_ms: int) -> None:
+        self.now_ms += later_ms
+        late = {
+            at: Outcome.RELEASE for at, known in self.model.positions.items()
+            if self.model.held(at, known.owner) and known.deadline_ms <= self.now_ms
+        }  # fmt: skip
+        self._mark(self.window.expire(self.now_ms), late)
+
+    @rule(owner=OWNERS, offset=st.integers(0, 8), size=st.integers(1, 4))
+    def renew(self, owner: str, offset: int, size: int) -> None:
+        first, last = self.model.start + offset, self.model.start + offset + size - 1
+        if all(self.model.held(at, owner) for at in range(first, last + 1)):
+            self.window.renew(owner, first, last, self.now_ms + LOCK_MS)
+            for at in range(first, last + 1):
+                self.model.positions[at].deadline_ms = self.now_ms + LOCK_MS
+        else:
+            with pytest.raises(RecordStateInvalid):
+                self.window.renew(owner, first, last, self.now_ms + LOCK_MS)
+
+    @precondition(lambda self: self.open)
+    @rule(kept=st.booleans(), pick=st.integers(0, 10))
+    def settle_or_revert(self, kept: bool, pick: int) -> None:
+        decision = self.open.pop(pick % len(self.open))
+        for state in decision:
+            for at in range(max(state.first, self.model.start), state.last + 1):
+                known = self.model.positions[at]
+                if not kept:
+                    known.becomes = None
+                else:
+                    over = state.phase is not Phase.AVAILABLE
+                    self.model.positions[at] = Position(state.phase, 0 if over else known.count)
+        if kept:
+            self.window.settle(decision)
+            self.model.trim()
+        else:
+            self.window.revert(decision)
+
+    @rule(offset=st.integers(0, 6))
+    def records_are_deleted(self, offset: int) -> None:
+        start = self.model.start + offset
+        self.window.advance(start)
+        model = self.model
+        if offset:
+            model.positions = {at: known for at, known in model.positions.items() if at >= start}
+            model.start, model.end = start, max(model.end, start)
+            model.trim()
+
+    @precondition(lambda self: not self.open)
+    @rule()
+    def the_node_restarts(self) -> None:
+        model = self.model
+        kept = self.window.states()
+        self.window = Window(
+            model.start, kept, most_deliveries=model.most_deliveries, most_in_flight=model.most_in_flight
+        )
+        for at, known in model.positions.items():
+            if known.phase is Phase.ACQUIRED:
+                model.positions[at] = Position(Phase.AVAILABLE, known.count - 1)
+        while model.end > model.start and model.positions[model.end - 1] == Position():
+            model.end -= 1
+            del model.positions[model.end]
+
+    @invariant()
+    def the_same_as_the_model(self) -> None:
+        model, held = self.model, self.window
+        assert (held.start, held.end) == (model.start, model.end)
+        free = [at for at, known in model.positions.items() if known.phase is Phase.AVAILABLE]
+        new = model.end if model.end - model.start < model.most_in_flight else None
+        assert held.next_position() == (min(free) if free else new)
+        locks = [known.deadline_ms for at, known in model.positions.items() if model.held(at, known.owner)]
+        assert held.next_deadline_ms() == min(locks, default=None)
+        assert all(state.phase is not Phase.ACQUIRED and state.last >= held.start for state in held.states())
+
+
+WindowMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+TestWindow = WindowMachine.TestCase
+
+
+def _each(taken: Acquired) -> list[tuple[int, int]]:
+    return [(at, taken.deliveries) for at in range(taken.first, taken.last + 1)]
+
+
+def test_a_batch_stays_one_piece_however_many_positions_it_has() -> None:
+    one = window(most_in_flight=1 << 40)
+    for at in range(100):
+        first = at * 1_000_000
+        assert one.acquire(first, first + 999_999, "a", 10) == [Acquired(first, first + 999_999, 1)]
+    assert one.pieces == 1
+    one.settle(one.decide("a", [(5_000_000, 98_999_999, Outcome.ACCEPT)]))
+    assert one.pieces == 3
+    assert one.start == 0
+    one.settle(one.decide("a", [(0, 4_999_999, Outcome.ACCEPT)]))
+    assert one.start == 99_000_000
+    assert one.pieces == 1
+
+
+def test_a_poisoned_position_is_archived_at_the_limit() -> None:
+    one = window(most_deliveries=2)
+    for count in (1, 2):
+        assert one.acquire(0, 0, "a", 10) == [Acquired(0, 0, count)]
+        one.settle(one.decide("a", [(0, 0, Outcome.RELEASE)]))
+    assert one.next_position() == 1
+    assert one.start == 1
+
+
+def test_what_is_being_decided_is_nobodys_to_decide_again() -> None:
+    one = window()
+    one.acquire(0, 3, "a", 10)
+    decision = one.decide("a", [(1, 2, Outcome.ACCEPT)])
+    assert one.expire(10) == [State(0, 0, Phase.AVAILABLE, 1), State(3, 3, Phase.AVAILABLE, 1)]
+    with pytest.raises(RecordStateInvalid):
+        one.decide("a", [(1, 1, Outcome.RELEASE)])
+    one.revert(decision)
+    assert one.next_deadline_ms() == 10
+    assert one.expire(10) == [State(1, 2, Phase.AVAILABLE, 1)]
+
+
+def test_what_is_kept_names_only_what_differs_from_new_positions() -> None:
+    one = window(5)
+    one.acquire(5, 14, "a", 10)
+    one.settle(one.decide("a", [(7, 8, Outcome.ACCEPT), (10, 10, Outcome.RELEASE), (11, 11, Outcome.REJECT)]))
+    one.acquire(10, 10, "b", 10)
+    one.decide("a", [(12, 12, Outcome.ACCEPT)])
+    assert one.states() == [
+        State(7, 8, Phase.ACKNOWLEDGED, 0),
+        State(10, 10, Phase.AVAILABLE, 1),
+        State(11, 11, Phase.ARCHIVED, 0),
+        State(12, 12, Phase.ACKNOWLEDGED, 0),
+    ]
+
+
+def test_a_window_that_was_kept_goes_on_where_it_was() -> None:
+    one = window(
+        5, State(5, 6, Phase.ACKNOWLEDGED, 0), State(9, 9, Phase.AVAILABLE, 2), State(12, 12, Phase.ARCHIVED, 0)
+    )
+    assert (one.start, one.end) == (7, 13)
+    assert one.acquire(7, 20, "a", 10) == [
+        Acquired(7, 8, 1),
+        Acquired(9, 9, 3),
+        Acquired(10, 11, 1),
+        Acquired(13, 20, 1),
+    ]
+
+
+def test_no_new_positions_while_too_many_are_in_flight() -> None:
+    one = window(most_in_flight=4)
+    one.acquire(0, 2, "a", 10)
+    assert one.acquire(3, 9, "a", 10, most=5) == [Acquired(3, 3, 1)]
+    assert one.next_position() is None
+    one.settle(one.decide("a", [(1, 1, Outcome.RELEASE)]))
+    assert one.next_position() == 1
+    one.settle(one.decide("a", [(0, 0, Outcome.ACCEPT)]))
+    one.acquire(1, 1, "b", 10)
+    assert one.next_position() == 4
+
+
+def test_other_limits() -> None:
+    one = window(most_in_flight=1)
+    one.acquire(0, 0, "a", 10)
+    one.limit(1, 10)
+    assert one.next_position() == 1
+    one.settle(one.release_owner("a"))
+    assert one.start == 1
