@@ -5,7 +5,7 @@ import pytest
 from duramen.base.errors import DuramenError, LogDamaged
 from duramen.codec.batch import batches
 from duramen.sim.store import StoreOnDoubles
-from duramen.storage.log import Log
+from duramen.storage.log import Log, LogConfig
 
 
 def _filled(store: StoreOnDoubles) -> Log:
@@ -68,3 +68,34 @@ def test_the_same_where_the_cut_is_made_by_a_recovery(byte: int) -> None:
     store.crash()
     assert store.log().high_watermark == 3
     _check(store, 1)
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_cut_made_again_ends_where_the_first_one_did_though_its_file_is_gone(later: int) -> None:
+    store = StoreOnDoubles()
+    log = _filled(store)
+    store.append(log, b"f", b"g", b"h", b"i")
+    store.restart()
+    log = store.log()
+    answers: list[DuramenError | None] = []
+    store.store.truncate(log, 7, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None]
+    assert log.high_watermark == 5, "a batch that reaches beyond the cut goes whole"
+    log.config = LogConfig(segment_bytes=1)
+    for value in (b"j", b"k")[:later]:
+        store.append(log, value)
+    store.settle()
+    store.advance_without_syncing(1000)
+    store.store.move_start(log, 5)
+    store.settle()
+    assert not store.files.exists(log.directory + "/00000000000000000000.log")
+    store.append(log, b"l")
+    store.settle()
+    expected = [*[b"j", b"k"][:later], b"l"]
+    for _ in range(2):
+        store.kill()
+        log = store.log()
+        assert (log.start_offset, log.high_watermark) == (5, 5 + len(expected))
+        assert store.values(log) == expected
+        assert store.findings == []

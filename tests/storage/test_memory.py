@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from duramen.base.errors import StorageFull
 from duramen.sim.store import StoreOnDoubles, expected_values
 from duramen.storage import reserving
 from duramen.storage.log import LogConfig
@@ -133,3 +134,24 @@ def test_retention_lets_go_of_it_too() -> None:
     doubles.settle()
     assert [record.offset for record in doubles.read(log)] == [19]
     assert not doubles.files.exists(log.directory)
+
+
+def test_a_change_to_disk_that_failed_and_is_taken_back_leaves_nothing_half_on_disk() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, MEMORY)
+    doubles.append(log, b"before")
+    doubles.settle()
+    log.config = LogConfig()
+    doubles.files.free_bytes = 0
+    refused = doubles.append(log, b"refused")
+    doubles.settle()
+    assert isinstance(refused.error, StorageFull)
+    log.config = MEMORY
+    doubles.files.free_bytes = 1 << 40
+    later = doubles.append(log, b"later")
+    doubles.settle()
+    assert later.acknowledged
+    assert doubles.values(log) == [b"before", b"later"]
+    doubles.restart()
+    assert doubles.values(doubles.log(0, MEMORY)) == [b"before"], "what had reached the disk is there, and is whole"
+    assert doubles.findings == []

@@ -182,7 +182,7 @@ class Appends:
         if error is not None:
             self._refuse(append, error)
             return
-        if log.config.durability != log.durability:
+        if log.switches:
             self._held[log] = deque([append])
             self._switching.switch(log)
             return

@@ -26,12 +26,17 @@ _DAMAGED: Final = 0x5A17C0DE  # with it no CRC matches: each batch of such a blo
 
 
 class Cut(NamedTuple):
-    """What is left, as the batches left describe it; the last segment is the one to append to."""
+    """What is left, as the batches left describe it; the last segment is the one to append to.
+
+    Where the file that the end lies in is gone the log ends somewhere from `least_offset` to `end_offset`: a batch that
+    reached beyond the cut went whole.
+    """
 
     segments: list[Segment]
     end_offset: int
     producers: ProducerTable
     transactions: TransactionTable
+    least_offset: int
 
 
 class _Seen(NamedTuple):
@@ -49,6 +54,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
         raise OSError(errno.EIO, f"{log.directory} could not be synced and has not been written again yet")
     seen = _Seen(ProducerTable(), TransactionTable())
     kept: list[Segment] = []
+    least_offset = -1
     ends = [*(following.base_offset for following in log.segments[1:]), log.end_offset]
     for segment, end in zip(log.segments, ends, strict=True):
         if segment.base_offset >= end_offset:
@@ -58,7 +64,10 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
         if segment.size and not files.exists(segment.path + ".log"):
             # Let go since, as the write-ahead log says further on; or it is found when it is read.
             segment.closed = True
+            segment.index = None
             kept.append(segment)
+            if end > end_offset:
+                least_offset = segment.base_offset
             continue
         expected = Expected(segment.size, segment.base_offset, end, ANY_OFFSET, log.damage)
         rest = _Rest(files, segment, expected, end_offset, seen).segment
@@ -80,7 +89,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
         files.sync_directory(LOGS_DIRECTORY)
     if not kept or kept[-1].closed:
         kept.append(Segment(f"{log.directory}/{segment_name(end_offset)}", end_offset))
-    return Cut(kept, end_offset, *seen)
+    return Cut(kept, end_offset, *seen, end_offset if least_offset < 0 else least_offset)
 
 
 class _Rest:

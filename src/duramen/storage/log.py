@@ -195,6 +195,15 @@ class Log(ReadableLog):
         """The segment that is appended to."""
         return self.segments[-1]
 
+    @property
+    def switches(self) -> bool:
+        """Whether its durability has to be made its config's before it is appended to.
+
+        Where a change from memory failed half way the active segment is not in memory only any more: that is made good
+        too, even if the config is what it was.
+        """
+        return self.config.durability != self.durability or self.active.volatile != (self.durability == "memory")
+
     def set_durability(self, durability: str) -> None:
         """Change what an acknowledgement means from the next batch on, with a roll where there is one to close."""
         if durability == self.durability and self.active.volatile == (durability == "memory"):

@@ -2,14 +2,14 @@
 
 from duramen.base.ids import LogId
 from duramen.codec.batch import header
-from duramen.storage.cutting import apply_cut, cut_files
+from duramen.storage.cutting import Cut, apply_cut, cut_files
 from duramen.storage.frames import Bad, Frame, FrameType, position, scan
 from duramen.storage.log import Log, LogConfig
 from duramen.storage.planning.recovery import Verdict
 from duramen.storage.progress import RecoveryProgress
 from duramen.storage.records import LogChange, decode_change, decode_created, decode_takeover, decode_truncate
 from duramen.storage.recovering.logs import LogsFound
-from duramen.storage.segment import LARGEST_SEGMENT_BYTES
+from duramen.storage.segment import LARGEST_SEGMENT_BYTES, Segment, segment_name
 from duramen.storage.takeovers import Takeover
 from duramen.storage.transactions import enter
 from duramen.storage.walfiles import FoundFile
@@ -30,6 +30,7 @@ class Replay:
         self._salt = salt
         self._progress = progress
         self._headless: set[LogId] = set()
+        self._open_ends: dict[Log, Cut] = {}  # logs of which the next frame says where their cut has ended them
         self._gaps: dict[Log, set[int]] = {}  # where records are missing that the WAL goes on behind
 
     def run(self, wal: list[FoundFile], replay: int, verdict: Verdict) -> None:
@@ -98,6 +99,7 @@ class Replay:
                 self._append(log, frame.payload)
             case FrameType.TAKEOVER:
                 takeover = Takeover(*decode_takeover(frame.payload))
+                self._end_at(log, takeover.first_offset)
                 if takeover.epoch > log.takeovers.latest_epoch:
                     log.takeovers.add(takeover)
             case FrameType.TRUNCATE:
@@ -112,15 +114,26 @@ class Replay:
 
     def _cut(self, log: Log, end_offset: int) -> None:
         self._found.write()
+        self._open_ends.pop(log, None)
         if end_offset < log.end_offset:
             cut = cut_files(self._found.files, log, end_offset)
             self._found.forget(log.segments)
             apply_cut(log, cut)
             self._found.note_unsynced(log)
+            if cut.least_offset < cut.end_offset:
+                self._open_ends[log] = cut
+
+    def _end_at(self, log: Log, offset: int) -> None:
+        """The log goes on at `offset`: where its last cut could not say so itself, it ended there."""
+        cut = self._open_ends.pop(log, None)
+        if cut is not None and cut.least_offset <= offset < cut.end_offset:
+            active = Segment(f"{log.directory}/{segment_name(offset)}", offset)
+            apply_cut(log, cut._replace(segments=[*log.segments[:-1], active], end_offset=offset))
 
     def _append(self, log: Log, payload: memoryview) -> None:
         batch = bytes(payload)
         found = header(batch)
+        self._end_at(log, found.base_offset)
         if found.base_offset < log.end_offset:
             if not self._found.believing:
                 self._found.find(f"log {log.id}: a batch at offset {found.base_offset} comes again; left out")
@@ -142,6 +155,7 @@ class Replay:
         self._found.appended(log, len(batch))
 
     def _change(self, log: Log, change: LogChange) -> None:
+        self._end_at(log, change.end_offset)
         if change.durability != log.durability:
             self._found.write()
             for segment in log.segments:
