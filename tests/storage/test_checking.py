@@ -260,3 +260,10 @@ def test_an_offset_changed_to_one_that_compaction_took_costs_not_the_batch_befor
         for mask in (1, 7):
             (found,) = check(whole, whole.flipped(whole.starts[3] + 7, mask), gaps=True, step=step)
             assert found == Damage(*of_batch(whole, 3), Cause.OFFSET)
+
+
+@pytest.mark.parametrize(("number", "mask"), [(0, 2), (1, 1), (1, 2), (1, 128)])
+def test_of_the_first_two_epochs_the_wrong_one_is_the_damage(number: int, mask: int) -> None:
+    whole = small(3, epochs=[129, 129, 129])
+    (found,) = check(whole, whole.flipped(whole.starts[number] + 15, mask), indexed=False)
+    assert found == Damage(*of_batch(whole, number), Cause.EPOCH)

@@ -55,10 +55,11 @@ class Judge:
         """
         offsets = []
         for at, span in enumerate(spans):
-            after = spans[at + 1] if at + 1 < len(spans) else None
-            head = after.head if after is not None and after.cause is None else None
-            ahead = following if after is None else head.base_offset if head is not None else -1
-            cause = span.cause if span.head is None or span.cause is not None else self._cause(span.head, head, ahead)
+            head, beyond = (_sound_head(spans, at + 1), _sound_head(spans, at + 2))
+            ahead = following if at + 1 == len(spans) else head.base_offset if head is not None else -1
+            cause = span.cause
+            if span.head is not None and cause is None:
+                cause = self._offset_cause(span.head, ahead) or self._epoch_cause(span.head, head, beyond)
             if cause is None and span.head is not None:
                 self._sound(span, span.head)
             else:
@@ -98,17 +99,18 @@ class Judge:
             start <= first and last_offset <= end for start, end in self._expected.lost
         )
 
-    def _cause(self, head: Header, following: Header | None, ahead: int) -> Cause | None:
-        """What is wrong with a batch that matches its CRC; `following` is the sound one behind it, at `ahead`."""
+    def _offset_cause(self, head: Header, ahead: int) -> Cause | None:
+        """What is wrong with the offset of a batch that matches its CRC; behind it the offset `ahead` follows."""
         low, next_offset = self.next_offset, head.next_offset
         follows_me = ahead < 0 or next_offset <= ahead
         if not low <= head.base_offset < self._limit or (not follows_me and ahead >= low and head.base_offset != low):
             return Cause.OFFSET
         if head.base_offset > low and ahead == low + next_offset - head.base_offset:
             return Cause.OFFSET  # what follows says that nothing is missing here
-        return self._epoch_cause(head, following)
+        return None
 
-    def _epoch_cause(self, head: Header, following: Header | None) -> Cause | None:
+    def _epoch_cause(self, head: Header, following: Header | None, beyond: Header | None) -> Cause | None:
+        """The same of its leader epoch; `following` and `beyond` are the sound ones behind it."""
         epoch_at = self._expected.epoch_at
         right = epoch_at(head.base_offset) if epoch_at is not None else -1
         if right >= 0:
@@ -116,4 +118,12 @@ class Judge:
         if self._covered or following is None:
             return Cause.EPOCH if not self._covered and head.leader_epoch < self._epoch else None
         before, after = self._epoch, following.leader_epoch
+        if before < 0 and beyond is not None:
+            after = max(
+                after, beyond.leader_epoch
+            )  # of the first two, the wrong one is not that which the third follows
         return Cause.EPOCH if before <= after and not before <= head.leader_epoch <= after else None
+
+
+def _sound_head(spans: Sequence[Span], at: int) -> Header | None:
+    return spans[at].head if at < len(spans) and spans[at].cause is None else None

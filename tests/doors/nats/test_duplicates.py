@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -117,3 +118,17 @@ def test_room_can_be_taken_beyond_the_bound_where_the_log_says_so() -> None:
     table.add(2, 0, 1, 5)
     table.purge(6)
     assert table.reserve()
+
+
+@pytest.mark.parametrize("share", range(1, 8))
+def test_two_rounds_of_purges_forget_everything_wherever_they_begin(share: int) -> None:
+    for begun in range(17):
+        table = DuplicateTable(Allowance(100), block_entries=2)
+        for number in range(40):
+            table.reserve()
+            table.add(number << 50, 0, number, 1)
+        for _ in range(begun):
+            table.purge(0, 40)
+        for _ in range(2 * share):
+            table.purge(2, share)
+        assert len(table) == 0

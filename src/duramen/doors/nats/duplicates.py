@@ -58,6 +58,7 @@ class DuplicateTable:
         self._starts = [0]  # the smallest fingerprint that each block may hold
         self._blocks = [_Block(array("Q"), array("Q"), array("q"))]
         self._next_purged = 0
+        self._round_blocks = self._round_left = 0  # of the purges' round: all of its blocks, and those still to come
         self._count = 0
 
     def __len__(self) -> int:
@@ -112,7 +113,10 @@ class DuplicateTable:
     def purge(self, since_ms: int, share: int = 1) -> None:
         """Forget what was added before `since_ms`, in a `share`-th of the blocks; the next call goes on from there."""
         limit = since_ms << _PARTITION_BITS
-        for _ in range(-(-len(self._blocks) // share)):
+        if not self._round_left:
+            self._round_blocks = self._round_left = len(self._blocks)
+        for _ in range(min(-(-self._round_blocks // share), self._round_left)):
+            self._round_left -= 1
             number = self._next_purged if self._next_purged < len(self._blocks) else 0
             block = self._blocks[number]
             kept = [at for at, stamp in enumerate(block.stamps) if stamp >= limit]
@@ -135,5 +139,6 @@ class DuplicateTable:
         """Forget everything."""
         self._allowance.left += self._count
         self._count = 0
+        self._round_left = 0
         self._starts = [0]
         self._blocks = [_Block(array("Q"), array("Q"), array("q"))]
