@@ -15,6 +15,7 @@ __all__ = [
     "BodyTypeUnsupported",
     "BugFound",
     "ClientClosed",
+    "ConcurrentTransactions",
     "ConfigInvalid",
     "CoordinatorLoading",
     "DeletionRefused",
@@ -51,6 +52,7 @@ __all__ = [
     "PartitionsInvalid",
     "PathNotFound",
     "ProducerFenced",
+    "ProducerIdUnknown",
     "RebalanceInProgress",
     "RecordStateInvalid",
     "RecordsLost",
@@ -67,6 +69,11 @@ __all__ = [
     "SubjectInvalid",
     "SystemFailed",
     "TimestampInvalid",
+    "TransactionAbortable",
+    "TransactionStateInvalid",
+    "TransactionTimeoutInvalid",
+    "TransactionalIdMissing",
+    "TransactionalIdNotFound",
     "UnknownLeaderEpoch",
     "UnknownMember",
     "UnsupportedFeature",
@@ -346,6 +353,62 @@ class ProducerFenced(DuramenError):
     id = "producer-fenced"
     safe = "The batch was not stored; the newer producer goes on."
     remedy = "Close this producer: another one has taken its place."
+
+
+class ProducerIdUnknown(DuramenError):
+    """The transactional id is not known, or its producer id is another one."""
+
+    id = "producer-id-unknown"
+    safe = "Nothing was stored."
+    remedy = "Begin anew with `init_transactions`: the transactional id has expired, or another producer has it."
+
+
+class ConcurrentTransactions(DuramenError):
+    """The transaction before is still being completed, or is aborted for this producer right now."""
+
+    id = "concurrent-transactions"
+    safe = "Nothing was changed; asking again is safe."
+    remedy = "Ask again a little later, as clients do by themselves."
+
+
+class TransactionStateInvalid(DuramenError):
+    """What was asked for does not fit the state that the transaction is in."""
+
+    id = "transaction-state-invalid"
+    safe = "Nothing was changed."
+    remedy = "Write in a transaction what was begun in one, and end it once, in one way."
+
+
+class TransactionAbortable(DuramenError):
+    """The partition is not in an ongoing transaction of this producer: it was ended meanwhile, or never begun."""
+
+    id = "transaction-abortable"
+    safe = "The batch was not stored; what was stored in the transaction before is not visible before its commit."
+    remedy = "Abort the transaction and begin it again."
+
+
+class TransactionTimeoutInvalid(DuramenError):
+    """A producer asks for a transaction timeout that is not positive or above `transaction.max.timeout.ms`."""
+
+    id = "transaction-timeout-invalid"
+    safe = "Nothing was changed."
+    remedy = "Lower the producer's `transaction.timeout.ms`, or raise `transaction.max.timeout.ms` of the node."
+
+
+class TransactionalIdMissing(DuramenError):
+    """A batch says that it is part of a transaction, and the request does not say of which transactional id."""
+
+    id = "transactional-id-missing"
+    safe = "The batch was not stored."
+    remedy = "Give the producer a `transactional.id`."
+
+
+class TransactionalIdNotFound(DuramenError):
+    """There is no transactional id of that name, or it was not used for so long that it is forgotten."""
+
+    id = "transactional-id-not-found"
+    safe = "Nothing was changed."
+    remedy = "Look at the list of transactions for the names that there are."
 
 
 class FencedLeaderEpoch(DuramenError):

@@ -23,6 +23,8 @@ from duramen.broker.metadata import LogQuorum, Metadata
 from duramen.broker.offsets import OFFSETS_CONFIG, OFFSETS_STREAM, Offsets
 from duramen.broker.resets import Resets
 from duramen.broker.streams import Streams
+from duramen.broker.transacting import Transactions
+from duramen.broker.transaction_log import TRANSACTIONS_STREAM, TransactionLog
 from duramen.controller.decisions import (
     Definition,
     add_partitions,
@@ -99,6 +101,11 @@ class Broker:
         self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock)
         self.groups = Coordinator(self._offsets, ports.clock, deadlines, ports.randomness, settings, metrics, report)
         self.resets = Resets(self.streams, self.groups, ports.clock, self.ensure_offsets_stream)
+        self._transaction_log = TransactionLog(store, ports.clock)
+        self.transactions = Transactions(
+            self._transaction_log, self.streams, self._offsets, self.groups, store, ports.clock, settings,
+            self.new_producer_id, report,
+        )  # fmt: skip
         metrics.most_series = settings.integer("metrics.partitions.max")
         self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
@@ -156,8 +163,16 @@ class Broker:
             done(_storage_error("the stream of consumer offsets cannot be read", error))
             return
         self.groups.restore(lambda name: self.streams.find(name) is not None)
+        self.transactions.restore(lambda failure: self._transactions_ready(failure, done))
+
+    def _transactions_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
+        if error is not None:
+            done(_storage_error("the stream of transactions cannot be read", error))
+            return
         self._every("log.retention.check.interval.ms", self._enforce_retention)
         self._every("log.cleaner.backoff.ms", self.store.compact)
+        self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
+        self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.expire)
         self._every("offsets.retention.check.interval.ms", self.groups.expire)
         self.store.scrubber.start(
             self.settings.integer("scrub.bytes.per.second"), self.settings.integer("scrub.interval.ms")
@@ -187,6 +202,7 @@ class Broker:
         """Take no more work, finish what was taken, and leave the directory clean."""
         self._stopping = True
         self.groups.stop()
+        self.transactions.stop()
         self._offsets.flush(lambda _: self.store.stop(done))
 
     @property
@@ -229,6 +245,8 @@ class Broker:
         stream = self.streams.put(state, at_once=at_once or state.internal)
         if stream.name == OFFSETS_STREAM:
             self._offsets.use(stream)
+        elif stream.name == TRANSACTIONS_STREAM:
+            self._transaction_log.use(stream)
 
     def create_stream(self, wish: Definition, done: Done, *, idempotent: bool = False) -> None:
         """Create a stream; with `idempotent`, one that exists with the same definition is as good.
@@ -303,6 +321,19 @@ class Broker:
             internal=True,
         )
         self.create_stream(wish, done, idempotent=True)
+
+    def ensure_transactions_stream(self, done: Done) -> None:
+        """See to it that transactions have somewhere to be stored: the stream is made when it is first needed."""
+        if self._transaction_log.ready:
+            done(None)
+            return
+        config = {
+            "cleanup.policy": "compact",
+            "durability": "sync",
+            "segment.bytes": str(self.settings.integer("transaction.state.log.segment.bytes")),
+        }
+        partitions = self.settings.integer("transaction.state.log.num.partitions")
+        self.create_stream(Definition(TRANSACTIONS_STREAM, partitions, config, internal=True), done, idempotent=True)
 
     # -- producers ----------------------------------------------------------------------------------
 

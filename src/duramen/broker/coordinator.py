@@ -142,12 +142,7 @@ class Coordinator:
         except DuramenError as error:
             done(error)
             return
-        results: list[DuramenError | None] = [
-            OffsetMetadataTooLarge(f"an offset's metadata has {self._max_metadata_bytes} bytes at most")
-            if len(committed.metadata.encode()) > self._max_metadata_bytes
-            else None
-            for _, committed in offsets
-        ]
+        results = self.check_metadata(offsets)
         accepted = [offset for offset, error in zip(offsets, results, strict=True) if error is None]
         if not accepted:
             done(results)
@@ -168,6 +163,24 @@ class Coordinator:
             # A version that knows member epochs may tell that the group is gone; an older one has no such answer.
             missing = GroupNotFound if member.knows_epochs else IllegalGeneration
             raise missing(f"there is no group {group_id}")
+
+    def check_metadata(self, offsets: Sequence[tuple[OffsetKey, CommittedOffset]]) -> list[DuramenError | None]:
+        """What is wrong with the metadata of each offset."""
+        return [
+            OffsetMetadataTooLarge(f"an offset's metadata has {self._max_metadata_bytes} bytes at most")
+            if len(committed.metadata.encode()) > self._max_metadata_bytes
+            else None
+            for _, committed in offsets
+        ]
+
+    def check_transactional(self, group_id: str, member: CommitMember) -> None:
+        """Raise unless this member may commit offsets in a transaction; who names no member at all may always."""
+        if self._stopping or member.member_id or member.instance_id is not None or member.generation >= 0:
+            self._check_commit(group_id, member)
+
+    def unstable(self, key: OffsetKey) -> bool:
+        """Whether a transaction that is still open commits an offset for the partition."""
+        return self._offsets.unstable(key)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise what keeps a member from reading the group's offsets; one without id and epoch may always."""

@@ -12,8 +12,11 @@ from typing import Final
 from duramen.base.errors import BatchCorrupt, CoordinatorLoading, DuramenError
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
+from duramen.broker.pending import HeldOffset, PendingOffsets
 from duramen.broker.streams import Stream
-from duramen.codec.batch import Header, NewRecord, Record, check, encode, records
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header, NewRecord, Record, check, encode, header, records
+from duramen.codec.filtering import body, marker_type
+from duramen.codec.markers import COMMIT
 from duramen.groups.records import (
     CommittedOffset,
     GroupKey,
@@ -94,6 +97,7 @@ class Offsets:
         self._view = view
         self._clock = clock
         self._stream: Stream | None = None
+        self._pending = PendingOffsets(view)
 
     def use(self, stream: Stream) -> None:
         """The stream `__consumer_offsets`."""
@@ -114,6 +118,7 @@ class Offsets:
         if not self._view.belongs_to(logs) or not all(self._view.fits(log) for log in logs):
             report("the view of consumer offsets does not fit its log: it is derived anew")
             self._view.discard()
+        self._pending.load()
         self._recover(partitions, report, done)
 
     def _recover(
@@ -143,7 +148,13 @@ class Offsets:
         )
 
     def _take(self, log: Log, lost: OnDamage, found: Header, batch: bytes) -> None:
-        changes = []
+        if found.attributes & CONTROL:
+            marker = marker_type(body(batch, found))
+            ended = [] if marker is None else self._ended(log, found.producer_id, commit=marker == COMMIT)
+            self._view.apply(log, found.next_offset, ended)
+            return
+        held: list[HeldOffset] = []
+        changes: list[Change] = []
         offset = found.base_offset
         try:
             for record in records(batch, verify=False):
@@ -153,11 +164,18 @@ class Offsets:
                 except BatchCorrupt as error:
                     lost(offset, offset, error)
                     continue
-                if change is not None:
+                if change is not None and found.attributes & TRANSACTIONAL:
+                    held.append(HeldOffset(offset, change[0], change[1] or b""))
+                elif change is not None:
                     changes.append(change)
         except BatchCorrupt as error:
             lost(offset, found.next_offset - 1, error)
-        self._view.apply(log, found.next_offset, changes)
+        if held:
+            changes = self._pending.hold(log.key.partition, found.producer_id, held)
+        self._apply(log, found.next_offset, changes)
+
+    def _apply(self, log: Log, next_offset: int, changes: list[Change]) -> None:
+        self._view.apply(log, next_offset, changes + self._pending.supersede(changes))
 
     def flush(self, done: Callable[[BaseException | None], None] | None = None) -> None:
         """Have the view survive a crash as it is."""
@@ -175,7 +193,7 @@ class Offsets:
         if self._stream is None:
             done(CoordinatorLoading("the stream of consumer offsets is not there yet"))
             return
-        partition = self._stream.partitions[partition_for(group, len(self._stream.partitions))]
+        partition = self._stream.partitions[self.partition_of(group)]
         log = partition.log
         now_ms = self._clock.wall_ms()
         batch = encode(NewRecord(now_ms, encode_key(key), value) for key, value in rows)
@@ -184,10 +202,65 @@ class Offsets:
         def appended(base_offset: int, error: DuramenError | None) -> None:
             if error is None:
                 changes = [(_row_key(key), value) for key, value in rows]
-                self._view.apply(log, base_offset + len(rows), changes)
+                self._apply(log, base_offset + len(rows), changes)
             done(error)
 
         self._store.append(log, batch, head, partition.leader_epoch, appended)
+
+    # -- in transactions ----------------------------------------------------------------------------
+
+    def partition_of(self, group: str) -> int:
+        """Which partition keeps the group. Raises CoordinatorLoading."""
+        if self._stream is None:
+            raise CoordinatorLoading("the stream of consumer offsets is not there yet")
+        return partition_for(group, len(self._stream.partitions))
+
+    def hold(
+        self,
+        group: str,
+        producer_id: int,
+        producer_epoch: int,
+        committed: Sequence[tuple[OffsetKey, CommittedOffset]],
+        done: Callable[[DuramenError | None], None],
+    ) -> None:
+        """Store offsets of one group, at least one, that count once the producer's transaction is committed."""
+        if self._stream is None:
+            done(CoordinatorLoading("the stream of consumer offsets is not there yet"))
+            return
+        partition = self._stream.partitions[self.partition_of(group)]
+        log = partition.log
+        now_ms = self._clock.wall_ms()
+        rows = [(key, encode_offset(offset)) for key, offset in committed]
+        batch = encode(
+            (NewRecord(now_ms, encode_key(key), value) for key, value in rows),
+            attributes=TRANSACTIONAL, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=-1,
+        )  # fmt: skip
+
+        def appended(base_offset: int, error: DuramenError | None) -> None:
+            if error is None:
+                held = [HeldOffset(base_offset + at, _row_key(key), value) for at, (key, value) in enumerate(rows)]
+                changes = self._pending.hold(partition.index, producer_id, held)
+                self._view.apply(log, base_offset + len(rows), changes)
+            done(error)
+
+        self._store.append(log, batch, header(batch), partition.leader_epoch, appended)
+
+    def keeps(self, log: Log) -> bool:
+        """Whether the log is one of the stream's."""
+        return self._stream is not None and log.key.stream_id == self._stream.id
+
+    def ended(self, log: Log, marker_offset: int, producer_id: int, *, commit: bool) -> None:
+        """The marker at `marker_offset` of one of the stream's logs is durable."""
+        self._view.apply(log, marker_offset + 1, self._ended(log, producer_id, commit=commit))
+
+    def _ended(self, log: Log, producer_id: int, *, commit: bool) -> list[Change]:
+        return self._pending.end(log.key.partition, producer_id, commit=commit)
+
+    def unstable(self, key: OffsetKey) -> bool:
+        """Whether a transaction that is still open commits an offset for `key`."""
+        return _row_key(key) in self._pending
+
+    # -- writing and forgetting ---------------------------------------------------------------------
 
     def commit(
         self,

@@ -1,7 +1,7 @@
 """One partition as its leader sees it: checking and appending batches, and what can be asked about its log."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from duramen.base.errors import (
     BatchInvalid,
@@ -11,11 +11,12 @@ from duramen.base.errors import (
     FencedLeaderEpoch,
     OffsetOutOfRange,
     TimestampInvalid,
+    TransactionalIdMissing,
     UnknownLeaderEpoch,
 )
 from duramen.base.metrics import Counter, Histogram
 from duramen.base.ports import Clock
-from duramen.codec.batch import Header, check, header, records, set_append_time
+from duramen.codec.batch import TRANSACTIONAL, Header, check, header, records, set_append_time
 from duramen.storage.log import Log
 from duramen.storage.reader import Blocked, Slice
 from duramen.storage.scanning import read_slice
@@ -27,9 +28,11 @@ __all__ = [
     "LATEST",
     "LATEST_TIERED",
     "MAX_TIMESTAMP",
+    "Admission",
     "OffsetFound",
     "Partition",
     "StreamRules",
+    "Writer",
 ]
 
 LATEST: Final = -1
@@ -40,6 +43,20 @@ LATEST_TIERED: Final = -5
 
 OffsetFound = Callable[[int, int, DuramenError | OSError | None], None]
 """Called with (offset, timestamp in ms, None); both are -1 where there is no such record, or with an error."""
+
+
+Admission = Callable[["Partition", Header], None]
+"""Called with a partition and the header of a transactional batch for it. Raises where it may not be appended."""
+
+
+class Writer(NamedTuple):
+    """A producer; `transaction_offset` is where its open transaction begins, -1 where there is none."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_ms: int
+    transaction_offset: int
 
 
 class StreamRules(Protocol):
@@ -90,19 +107,34 @@ class Partition:
         """The first offset that readers of what is committed do not see yet."""
         return self.log.last_stable_offset
 
+    def producers(self) -> list[Writer]:
+        """Who has written to the partition with a producer id, and is not forgotten."""
+        transactions = self.log.transactions
+        return [
+            Writer(
+                producer_id,
+                epoch,
+                batches[-1][1] if batches else -1,
+                last_ms,
+                -1 if (first := transactions.first_offset(producer_id)) is None else first,
+            )
+            for producer_id, epoch, last_ms, batches in self.log.producers.rows()
+        ]
+
     def check_epoch(self, epoch: int) -> None:
         """Raise unless a client that names the leader's epoch (-1: it does not) knows the present one."""
         if epoch >= 0 and epoch != self.leader_epoch:
             error = FencedLeaderEpoch if epoch < self.leader_epoch else UnknownLeaderEpoch
             raise error(f"the leader epoch is {self.leader_epoch}, not {epoch}")
 
-    def append(self, batch: bytearray | memoryview, done: AppendDone | None) -> None:
+    def append(self, batch: bytearray | memoryview, done: AppendDone | None, admit: Admission | None = None) -> None:
         """Check a producer's batch and append it; it is the log's from here on.
 
-        `done` gets the base offset once it is acknowledged, or the error; the error may come at once.
+        `admit` raises where a batch of a transaction may not be appended; without it none may. `done` gets the base
+        offset once it is acknowledged, or the error; the error may come at once.
         """
         try:
-            self._append(batch, done)
+            self._append(batch, done, admit)
         except DuramenError as error:
             if done is not None:
                 done(-1, error)
@@ -127,9 +159,13 @@ class Partition:
                 )
         return head
 
-    def _append(self, batch: bytearray | memoryview, done: AppendDone | None) -> None:
+    def _append(self, batch: bytearray | memoryview, done: AppendDone | None, admit: Admission | None) -> None:
         stream = self.stream
         head = self.check(batch)
+        if head.attributes & TRANSACTIONAL:
+            if admit is None:
+                raise TransactionalIdMissing("a batch of a transaction comes without its transactional id")
+            admit(self, head)
         if stream.append_time:
             set_append_time(batch, self._clock.wall_ms())
             head = header(batch)

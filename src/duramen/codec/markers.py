@@ -7,10 +7,13 @@ https://kafka.apache.org/documentation/#controlbatch
 """
 
 import struct
+from typing import Final
 
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, NewRecord, encode
 
-__all__ = ["encode_marker"]
+__all__ = ["COMMIT", "encode_marker"]
+
+COMMIT: Final = 1
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")

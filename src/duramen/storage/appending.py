@@ -5,7 +5,7 @@ it; it is refused only when the disk is full or has failed.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -34,10 +34,13 @@ from duramen.storage.transactions import enter
 from duramen.storage.upkeep import StoreLimits, Upkeep, segment_failed
 from duramen.storage.wal import Wal
 
-__all__ = ["AppendDone", "Appends"]
+__all__ = ["AppendDone", "Appends", "TogetherDone"]
 
 AppendDone = Callable[[int, DuramenError | None], None]
 """Called with (base offset, None) once acknowledged as the log's durability says, or with (-1, error)."""
+
+TogetherDone = Callable[[list[int], DuramenError | None], None]
+"""Called with (base offsets, None) once everything of it is durable, or with ([], error) where nothing was taken."""
 
 _MEMORY_SEGMENTS: Final = 8
 _KEPT_AS_BYTES: Final = 16 * 1024
@@ -49,6 +52,13 @@ class _Append(NamedTuple):
     head: Header
     epoch: int
     done: AppendDone | None
+
+
+class _Together(NamedTuple):
+    """Batches for several logs that go into the WAL in one step. `done` gets their base offsets, -1 of deleted logs."""
+
+    appends: tuple[_Append, ...]
+    done: TogetherDone
 
 
 class Appends:
@@ -78,8 +88,8 @@ class Appends:
         self._switching = Switching(upkeep, self.notes, self.release)
         self._node_id = node_id
         self._limits = limits
-        self._queue: deque[_Append] = deque()
-        self._held: dict[Log, deque[_Append]] = {}
+        self._queue: deque[_Append | _Together] = deque()
+        self._held: dict[Log, deque[_Append | _Together]] = {}
         self._flush_due = False
         self._waiting_gauge = metrics.counter("duramen_append_waiting")
         self._full_gauge = metrics.counter("duramen_storage_full")
@@ -106,12 +116,15 @@ class Appends:
             if error is not None:
                 self._refuse(append, error)
             else:
-                self.append(*append)
+                self._take(append)
 
     def forget(self, log: Log) -> None:
         """The log is deleted: what waits for it is refused."""
         for append in self._held.pop(log, ()):
-            self._refuse(append, _deleted(log))
+            if isinstance(append, _Together):
+                self._take(append)  # the others go on
+            else:
+                self._refuse(append, _deleted(log))
 
     # -- taking in ----------------------------------------------------------------------------------
 
@@ -126,15 +139,53 @@ class Appends:
         if log in self._held:
             self._held[log].append(append)
         elif self._queue or not self._admits(append):
-            if not self._queue:
-                self._worker.soon(self._upkeep.make_room)
-            self._queue.append(append)
-            self._waiting_gauge.value = len(self._queue)
-            self._wal_full.value += 1
-            if self._upkeep.trouble is not None or self._wal.full is not None:
-                self._worker.soon(self.drain)
+            self._wait(append)
         else:
             self._append(append)
+
+    def append_together(self, batches: Iterable[tuple[Log, bytearray, Header]], epoch: int, done: TogetherDone) -> None:
+        """Append checked batches to logs with durability=sync in one step, in this order, with nothing in between.
+
+        After a crash the first of them are there, up to any one, and all those before it; readers see none or all.
+        What is for a log that is deleted by then is left out.
+        """
+        self._take(_Together(tuple(_Append(*batch, epoch, None) for batch in batches), done))
+
+    def _take(self, append: _Append | _Together) -> None:
+        log = self._held_log(append)
+        if log is not None:
+            self._held[log].append(append)
+        elif self._queue or not self._has_room(append):
+            self._wait(append)
+        else:
+            self._go(append)
+
+    def _wait(self, append: _Append | _Together) -> None:
+        if not self._queue:
+            self._worker.soon(self._upkeep.make_room)
+        self._queue.append(append)
+        self._waiting_gauge.value = len(self._queue)
+        self._wal_full.value += 1
+        if self._upkeep.trouble is not None or self._wal.full is not None:
+            self._worker.soon(self.drain)
+
+    def _has_room(self, append: _Append | _Together) -> bool:
+        if isinstance(append, _Append):
+            return self._admits(append)
+        return self.stopping or self._wal.failed is not None or self._wal_has_room(_room(append))
+
+    def _go(self, append: _Append | _Together) -> None:
+        if isinstance(append, _Append):
+            self._append(append)
+        else:
+            self._append_together(append)
+
+    def _held_log(self, append: _Append | _Together) -> Log | None:
+        """A log that has to be released before this can go on."""
+        if not self._held:
+            return None
+        logs = (append.log,) if isinstance(append, _Append) else (one.log for one in append.appends)
+        return next((log for log in logs if log in self._held), None)
 
     def _admits(self, append: _Append) -> bool:
         log, size = append.log, len(append.batch)
@@ -158,8 +209,10 @@ class Appends:
             self._upkeep.checkpoint()
         return False
 
-    def _refuse(self, append: _Append, error: DuramenError) -> None:
-        if append.done is not None:
+    def _refuse(self, append: _Append | _Together, error: DuramenError) -> None:
+        if isinstance(append, _Together):
+            append.done([], error)
+        elif append.done is not None:
             append.done(-1, error)
 
     def _refusal(self, append: _Append) -> DuramenError | None:
@@ -175,6 +228,24 @@ class Appends:
         if len(append.batch) > self._wal.largest():
             return BatchTooLarge(f"a batch of {len(append.batch)} bytes does not fit into wal.max.bytes")
         return None
+
+    def _append_together(self, together: _Together) -> None:
+        appends = [one for one in together.appends if not one.log.deleted]
+        if self.stopping or self._wal.failed is not None:
+            self._refuse(together, self._wal.failed or NodeStopping("this node is stopping"))
+            return
+        for one in appends:
+            if one.log.config.durability != one.log.durability:
+                self._held[one.log] = deque([together])
+                self._switching.switch(one.log)
+                return
+        self._wal.keep_together(_room(together))
+        offsets = []
+        for one in together.appends:
+            offsets.append(-1 if one.log.deleted else one.log.end_offset)
+            self._append(one)
+        self._wal.wait(self._wal.end, partial(_together_done, together.done, offsets))
+        self.flush_soon()
 
     def _append(self, append: _Append) -> None:
         log, batch, head, epoch, done = append
@@ -309,12 +380,13 @@ class Appends:
         refusal = self._wal.failed or self._upkeep.trouble or self._wal.full
         while self._queue:
             append = self._queue[0]
-            if self._admits(append):
+            if self._has_room(append):
                 self._queue.popleft()
-                if append.log in self._held:
-                    self._held[append.log].append(append)
+                log = self._held_log(append)
+                if log is not None:
+                    self._held[log].append(append)
                 else:
-                    self._append(append)
+                    self._go(append)
             elif refusal is not None:
                 self._queue.popleft()
                 self._refuse(append, refusal)
@@ -340,6 +412,14 @@ class Appends:
 
 def _acknowledge(done: AppendDone, base_offset: int, error: DuramenError | None) -> None:
     done(base_offset if error is None else -1, error)
+
+
+def _together_done(done: TogetherDone, offsets: list[int], error: DuramenError | None) -> None:
+    done(offsets if error is None else [], error)
+
+
+def _room(together: _Together) -> int:
+    return sum(len(one.batch) + FRAME_ROOM for one in together.appends)
 
 
 def _kept(batch: bytearray | memoryview) -> Buffer:

@@ -83,6 +83,11 @@ class ProducerTable:
         if len(producer.batches) > _REMEMBERED:
             del producer.batches[0]
 
+    def epoch(self, producer_id: int) -> int:
+        """The newest epoch that the producer has written in; 0 where it is not known."""
+        producer = self._producers.get(producer_id)
+        return 0 if producer is None else producer.epoch
+
     def expire(self, before_ms: int) -> bool:
         """Forget producers whose last append was before `before_ms`; says whether there were any."""
         expired = [id_ for id_, producer in self._producers.items() if producer.last_ms < before_ms]

@@ -15,7 +15,7 @@ from duramen.base.ids import LogId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header
-from duramen.storage.appending import AppendDone, Appends
+from duramen.storage.appending import AppendDone, Appends, TogetherDone
 from duramen.storage.checkpoint import write_checkpoint
 from duramen.storage.compacting import Compactor
 from duramen.storage.directory import Directory
@@ -30,7 +30,7 @@ from duramen.storage.scrubbing import Scrubber
 from duramen.storage.upkeep import StoreLimits, Upkeep
 from duramen.storage.wal import Wal
 
-__all__ = ["AppendDone", "Store", "StoreLimits"]
+__all__ = ["AppendDone", "Store", "StoreLimits", "TogetherDone"]
 
 Done = Callable[[DuramenError | None], None]
 
@@ -144,6 +144,14 @@ class Store:
         Base offset and epoch are stamped in place. A repetition of an idempotent producer gets its first offset.
         """
         self._appends.append(log, batch, head, epoch, done)
+
+    def append_together(self, batches: Iterable[tuple[Log, bytearray, Header]], epoch: int, done: TogetherDone) -> None:
+        """Append checked batches to logs with durability=sync in one step, in this order, with nothing in between.
+
+        After a crash the first of them are there, up to any one, and all those before it; readers see none or all.
+        What is for a log that is deleted by then is left out.
+        """
+        self._appends.append_together(batches, epoch, done)
 
     def when_synced(self, done: Done) -> None:
         """Call `done(None)` once everything appended so far is durable, or `done(error)` where it never will be."""

@@ -187,6 +187,15 @@ class Wal:
         """The largest frame payload that can ever be staged: beside the file written to there is room for its own."""
         return self._max_bytes // 2 - 4 * FRAME_HEADER_BYTES - FILE_PAYLOAD_BYTES
 
+    def keep_together(self, size: int) -> None:
+        """Frames of `size` bytes in all (headers included) that are staged now go into one file, and into one write.
+
+        So one sync covers all of them or none. `room` said that they fit.
+        """
+        if self._staged_place + size > self._used[-1].capacity:
+            self._write()
+            self._open_next(size)
+
     def stage(self, type_: FrameType, log_id: int, payload: Buffer) -> int:
         """Put a frame behind the last one; returns the WAL position after it. `room` said that it fits."""
         size = len(payload)

@@ -32,8 +32,18 @@ def _specifications() -> dict[tuple[int, str], dict[str, Any]]:
             lines = entry.read_text().splitlines()
             message = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
             if "apiKey" in message:
+                _unfold(message["fields"], {one["name"]: one["fields"] for one in message.get("commonStructs", [])})
                 found[(message["apiKey"], message["type"])] = message
     return found
+
+
+def _unfold(fields: list[dict[str, Any]], common: dict[str, list[dict[str, Any]]]) -> None:
+    """Put structures that several fields share where they are used."""
+    for field in fields:
+        shared = common.get(field["type"].removeprefix("[]"))
+        if shared is not None:
+            field["fields"] = shared
+        _unfold(field.get("fields", []), common)
 
 
 def specification(api: Api, kind: str) -> dict[str, Any]:

@@ -1,9 +1,12 @@
-"""Transactions are not supported yet: every client is told so at once, and gives up instead of asking again."""
+"""Transactions as unmodified clients use them: committed, aborted, fenced, with offsets, read both ways."""
 
 import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from tests.raw import connect
 from tests.untyped import untyped
 
@@ -12,38 +15,255 @@ from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
 _S = 30.0
+_GROUPS = itertools.count()
 
 
-def test_confluent_gives_up(node: NodeProcess, stream_name: str) -> None:
-    producer = Producer({"bootstrap.servers": node.kafka, "transactional.id": stream_name})
-    with pytest.raises(KafkaException, match="transactions are not supported yet") as raised:
-        producer.init_transactions(_S)
-    error = raised.value.args[0]
-    assert error.name() == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-    assert error.fatal()
+def transactional(node: NodeProcess, name: str, **config: object) -> Producer:
+    """A producer that has asked for its id."""
+    producer = Producer({"bootstrap.servers": node.kafka, "transactional.id": name, "linger.ms": 0, **config})
+    producer.init_transactions(_S)
+    return producer
 
 
-def test_kafka_python_gives_up(node: NodeProcess, stream_name: str) -> None:
-    producer = untyped("kafka").KafkaProducer(bootstrap_servers=node.kafka, transactional_id=stream_name)
-    with pytest.raises(untyped("kafka.errors").TransactionalIdAuthorizationFailedError):
-        producer.init_transactions()
-    producer.close(0)
+def values(node: NodeProcess, stream: str, isolation: str = "read_committed") -> list[bytes]:
+    """Everything that a consumer reads up to the end of each partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": node.kafka, "group.id": f"reader-{next(_GROUPS)}", "auto.offset.reset": "earliest",
+            "isolation.level": isolation, "enable.partition.eof": True, "enable.auto.commit": False,
+        }
+    )  # fmt: skip
+    partitions = consumer.list_topics(stream, timeout=_S).topics[stream].partitions
+    consumer.assign([TopicPartition(stream, index, 0) for index in partitions])
+    found, ended = [], 0
+    while ended < len(partitions):
+        message = consumer.poll(_S)
+        assert message is not None
+        if message.error():
+            ended += 1
+        else:
+            found.append(message.value() or b"")
+    consumer.close()
+    return found
 
 
-def test_aiokafka_gives_up(node: NodeProcess, stream_name: str) -> None:
-    async def main() -> None:
-        producer = untyped("aiokafka").AIOKafkaProducer(bootstrap_servers=node.kafka, transactional_id=stream_name)
-        with pytest.raises(untyped("aiokafka.errors").TransactionalIdAuthorizationFailed):
-            await producer.start()
-        await producer.stop()
-
-    asyncio.run(main())
+def committed_offset(node: NodeProcess, group: str, stream: str) -> int:
+    """What a group has committed for the first partition; -1001 for nothing."""
+    consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": group})
+    (found,) = consumer.committed([TopicPartition(stream, 0)], timeout=_S)
+    consumer.close()
+    return int(found.offset)
 
 
-def test_who_does_not_ask_for_the_coordinator_is_refused_too(node: NodeProcess, stream_name: str) -> None:
+# -- confluent-kafka ----------------------------------------------------------------------------------
+
+
+def test_confluent_commits_and_aborts(node: NodeProcess, stream_name: str) -> None:
+    producer = transactional(node, stream_name)
+    for round_, end in enumerate(
+        (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction)
+    ):
+        producer.begin_transaction()
+        for number in range(10):
+            producer.produce(stream_name, b"%d-%d" % (round_, number))
+        producer.flush(_S)
+        end(_S)
+    committed = [b"%d-%d" % (round_, number) for round_ in (0, 2) for number in range(10)]
+    assert values(node, stream_name) == committed
+    assert len(values(node, stream_name, "read_uncommitted")) == 30
+
+
+def test_readers_of_what_is_committed_stop_where_a_transaction_is_open(node: NodeProcess, stream_name: str) -> None:
+    first, second = transactional(node, f"{stream_name}-1"), transactional(node, f"{stream_name}-2")
+    first.begin_transaction()
+    first.produce(stream_name, b"open")
+    first.flush(_S)
+    second.begin_transaction()
+    second.produce(stream_name, b"committed behind it")
+    second.commit_transaction(_S)
+    assert values(node, stream_name) == []
+    reader = Consumer({"bootstrap.servers": node.kafka, "group.id": stream_name, "isolation.level": "read_committed"})
+    assert reader.get_watermark_offsets(TopicPartition(stream_name, 0), timeout=_S)[1] == 0
+    reader.close()
+    first.abort_transaction(_S)
+    assert values(node, stream_name) == [b"committed behind it"]
+
+
+def test_a_producer_with_the_same_name_fences_the_one_before(node: NodeProcess, stream_name: str) -> None:
+    zombie = transactional(node, stream_name)
+    zombie.begin_transaction()
+    zombie.produce(stream_name, b"from the zombie")
+    zombie.flush(_S)
+    heir = transactional(node, stream_name)
+    zombie.produce(stream_name, b"late")
+    with pytest.raises(KafkaException) as raised:
+        zombie.commit_transaction(_S)
+    assert raised.value.args[0].fatal()
+    heir.begin_transaction()
+    heir.produce(stream_name, b"from the heir")
+    heir.commit_transaction(_S)
+    assert values(node, stream_name) == [b"from the heir"]
+
+
+def test_consume_transform_produce(node: NodeProcess, stream_name: str) -> None:
+    source, target, group = f"{stream_name}-in", f"{stream_name}-out", f"{stream_name}-group"
+    plain = Producer({"bootstrap.servers": node.kafka})
+    for number in range(20):
+        plain.produce(source, b"%d" % number)
+    plain.flush(_S)
+    consumer = Consumer(
+        {"bootstrap.servers": node.kafka, "group.id": group, "auto.offset.reset": "earliest",
+         "enable.auto.commit": False, "isolation.level": "read_committed"}
+    )  # fmt: skip
+    consumer.subscribe([source])
+    producer = transactional(node, stream_name)
+    for end in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        consumer.assign([TopicPartition(source, 0, 0)])
+        taken = 0
+        while taken < 20:
+            message = consumer.poll(_S)
+            assert message is not None
+            assert not message.error()
+            producer.produce(target, (message.value() or b"") + b"!")
+            taken += 1
+        offsets = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), _S)
+        assert committed_offset_raw(node, group, source) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        end(_S)
+        expected = 20 if end == producer.commit_transaction else -1001
+        assert committed_offset(node, group, source) == expected
+    consumer.close()
+    assert values(node, target) == [b"%d!" % number for number in range(20)]
+
+
+def committed_offset_raw(node: NodeProcess, group: str, stream: str) -> int:
+    """The error of an OffsetFetch that wants stable offsets."""
     connection = connect(node)
-    wish = {"transactional_id": stream_name, "transaction_timeout_ms": 60_000}
-    answer = connection.request(ApiKey.INIT_PRODUCER_ID, wish)
-    assert answer["error_code"] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert answer["producer_id"] == -1
+    wish = {
+        "groups": [{"group_id": group, "topics": [{"name": stream, "partition_indexes": [0]}]}],
+        "require_stable": True,
+    }
+    answer = connection.request(ApiKey.OFFSET_FETCH, wish)
+    connection.close()
+    code: int = answer["groups"][0]["topics"][0]["partitions"][0]["error_code"]
+    return code
+
+
+def test_an_open_transaction_survives_a_restart(new_node: Callable[..., NodeProcess], stream_name: str) -> None:
+    node = new_node()
+    node.start()
+    producer = transactional(node, stream_name, **{"transaction.timeout.ms": 60_000})
+    producer.begin_transaction()
+    producer.produce(stream_name, b"before")
+    producer.flush(_S)
+    node.kill()
+    node.start()
+    producer.produce(stream_name, b"after")
+    producer.commit_transaction(_S)
+    assert values(node, stream_name) == [b"before", b"after"]
+
+
+# -- kafka-python and aiokafka ------------------------------------------------------------------------
+
+
+def test_kafka_python_commits_and_aborts(node: NodeProcess, stream_name: str) -> None:
+    producer = untyped("kafka").KafkaProducer(bootstrap_servers=node.kafka, transactional_id=stream_name)
+    producer.init_transactions()
+    for round_, end in enumerate(
+        (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction)
+    ):
+        producer.begin_transaction()
+        for number in range(5):
+            producer.send(stream_name, b"%d-%d" % (round_, number)).get(_S)
+        end()
+    producer.close()
+    committed = [b"%d-%d" % (round_, number) for round_ in (0, 2) for number in range(5)]
+    assert values(node, stream_name) == committed
+    consumer = untyped("kafka").KafkaConsumer(
+        stream_name, bootstrap_servers=node.kafka, isolation_level="read_committed", auto_offset_reset="earliest",
+        group_id=None,
+    )  # fmt: skip
+    read: list[bytes] = []
+    while len(read) < len(committed):
+        for records in consumer.poll(1000).values():
+            read += [record.value for record in records]
+    assert read == committed
+    consumer.close()
+
+
+def test_aiokafka_commits_and_aborts(node: NodeProcess, stream_name: str) -> None:
+    aiokafka = untyped("aiokafka")
+
+    async def main() -> list[bytes]:
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=node.kafka, transactional_id=stream_name)
+        await producer.start()
+        async with producer.transaction():
+            await producer.send_and_wait(stream_name, b"kept")
+        await producer.begin_transaction()
+        await producer.send_and_wait(stream_name, b"dropped")
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send_and_wait(stream_name, b"kept too")
+            await producer.send_offsets_to_transaction({aiokafka.TopicPartition(stream_name, 0): 1}, stream_name)
+        await producer.stop()
+        consumer = aiokafka.AIOKafkaConsumer(
+            stream_name, bootstrap_servers=node.kafka, isolation_level="read_committed", auto_offset_reset="earliest"
+        )
+        await consumer.start()
+        read = [(await consumer.getone()).value for _ in range(2)]
+        await consumer.stop()
+        return read
+
+    assert asyncio.run(main()) == [b"kept", b"kept too"]
+    assert committed_offset(node, stream_name, stream_name) == 1
+
+
+# -- below every client -------------------------------------------------------------------------------
+
+
+def begun(node: NodeProcess, name: str, timeout_ms: int = 60_000) -> tuple[Any, int, int]:
+    """A connection, and id and epoch of a new producer."""
+    connection = connect(node)
+    answer = connection.request(
+        ApiKey.INIT_PRODUCER_ID, {"transactional_id": name, "transaction_timeout_ms": timeout_ms}
+    )
+    assert answer["error_code"] == 0
+    return connection, answer["producer_id"], answer["producer_epoch"]
+
+
+def test_a_timeout_that_is_too_long(node: NodeProcess, stream_name: str) -> None:
+    connection = connect(node)
+    for timeout_ms in (0, -1, 900_001):
+        wish = {"transactional_id": stream_name, "transaction_timeout_ms": timeout_ms}
+        answer = connection.request(ApiKey.INIT_PRODUCER_ID, wish)
+        assert answer["error_code"] == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        assert answer["producer_id"] == -1
+    connection.close()
+
+
+def test_transactions_are_listed_and_described(node: NodeProcess, stream_name: str) -> None:
+    connection, producer_id, epoch = begun(node, stream_name)
+    producer = transactional(node, f"{stream_name}-open")
+    producer.begin_transaction()
+    producer.produce(stream_name, b"v")
+    producer.flush(_S)
+    listed = connection.request(ApiKey.LIST_TRANSACTIONS, {"state_filters": ["Ongoing", "Nonsense"]})
+    assert listed["unknown_state_filters"] == ["Nonsense"]
+    names = [one["transactional_id"] for one in listed["transaction_states"]]
+    assert f"{stream_name}-open" in names
+    assert stream_name not in names
+    described = connection.request(
+        ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": [stream_name, f"{stream_name}-open", "nobody"]}
+    )["transaction_states"]
+    assert [one["transaction_state"] for one in described] == ["Empty", "Ongoing", ""]
+    assert described[0]["producer_id"] == producer_id
+    assert described[0]["producer_epoch"] == epoch
+    assert described[1]["topics"] == [{"topic": stream_name, "partitions": [0]}]
+    assert described[2]["error_code"] == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    wish = {"topics": [{"name": stream_name, "partition_indexes": [0, 7]}]}
+    there, not_there = connection.request(ApiKey.DESCRIBE_PRODUCERS, wish)["topics"][0]["partitions"]
+    assert [one["current_txn_start_offset"] for one in there["active_producers"]] == [0]
+    assert not_there["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    producer.abort_transaction(_S)
     connection.close()

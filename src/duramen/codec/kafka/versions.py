@@ -30,11 +30,18 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
 
 
 class Api(NamedTuple):
@@ -71,11 +78,18 @@ APIS: Mapping[int, Api] = MappingProxyType(
             Api(ApiKey.DELETE_RECORDS, 0, 2, 2),
             Api(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
             Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
+            Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 3, 3),  # from 4 on brokers ask brokers
+            Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
+            Api(ApiKey.END_TXN, 0, 5, 3),
+            Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3),
             Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
             Api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
             Api(ApiKey.DELETE_GROUPS, 0, 2, 2),
             Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
             Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
+            Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
+            Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
+            Api(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
         )
     }
 )

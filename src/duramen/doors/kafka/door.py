@@ -16,7 +16,7 @@ from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.header import encode_response
 from duramen.codec.kafka.messages import RESPONSES
 from duramen.codec.kafka.versions import APIS, ApiKey
-from duramen.doors.kafka import configs, deleting, fetch, groups, metadata, offsets, produce, topics
+from duramen.doors.kafka import configs, deleting, fetch, groups, metadata, offsets, produce, topics, transactions
 from duramen.doors.kafka.connection import KafkaConnection
 from duramen.doors.kafka.context import Context, Handler
 from duramen.doors.kafka.exchange import Exchange
@@ -59,7 +59,14 @@ _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.DELETE_TOPICS: topics.handle_delete_topics,
     ApiKey.DELETE_RECORDS: deleting.handle_delete_records,
     ApiKey.CREATE_PARTITIONS: topics.handle_create_partitions,
-    ApiKey.INIT_PRODUCER_ID: produce.handle_init_producer_id,
+    ApiKey.INIT_PRODUCER_ID: transactions.handle_init_producer_id,
+    ApiKey.ADD_PARTITIONS_TO_TXN: transactions.handle_add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: transactions.handle_add_offsets_to_txn,
+    ApiKey.END_TXN: transactions.handle_end_txn,
+    ApiKey.TXN_OFFSET_COMMIT: transactions.handle_txn_offset_commit,
+    ApiKey.DESCRIBE_PRODUCERS: transactions.handle_describe_producers,
+    ApiKey.DESCRIBE_TRANSACTIONS: transactions.handle_describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: transactions.handle_list_transactions,
     ApiKey.DESCRIBE_CONFIGS: configs.handle_describe_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.handle_incremental_alter_configs,
 }

@@ -32,24 +32,23 @@ _TYPE: Final = "classic"
 
 
 def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
-    """Which node coordinates a group: this one, once there is somewhere to store the group."""
+    """Which node coordinates a group or a transactional id: this one, once there is somewhere to store it."""
     request = exchange.message()
     keys = request["coordinator_keys"] if exchange.version >= 4 else [request["key"]]
     broker = context.broker
 
     def reply(error: DuramenError | None) -> None:
         code, message = group_error_code(error), None if error is None else str(error)
-        if request["key_type"] == _TRANSACTION_KEY:
-            # Every client takes this one for final; what says "not supported" better is asked again and again.
-            code, message = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet"
-        elif request["key_type"] != _GROUP_KEY:
+        if request["key_type"] not in (_GROUP_KEY, _TRANSACTION_KEY):
             code, message = ErrorCode.INVALID_REQUEST, "share groups are not supported yet"
         found: dict[str, Any] = {"error_code": code, "error_message": message, "node_id": -1, "host": "", "port": -1}
         if code is ErrorCode.NONE:
             found |= {"node_id": broker.node_id, "host": context.host, "port": context.port}
         exchange.reply(found | {"coordinators": [found | {"key": key} for key in keys]})
 
-    if request["key_type"] != _GROUP_KEY:
+    if request["key_type"] == _TRANSACTION_KEY:
+        broker.ensure_transactions_stream(reply)
+    elif request["key_type"] != _GROUP_KEY:
         reply(None)
     else:
         broker.ensure_offsets_stream(reply)
@@ -228,32 +227,38 @@ def handle_offset_commit(context: Context, exchange: Exchange) -> None:
 def handle_offset_fetch(context: Context, exchange: Exchange) -> None:
     """What groups have committed."""
     request = exchange.message()
+    stable = request["require_stable"] is True
     if exchange.version >= 8:
         groups = [
             {
                 "group_id": group["group_id"],
-                "topics": _committed(context, group["group_id"], group["topics"]),
+                "topics": _committed(context, group["group_id"], group["topics"], stable=stable),
                 "error_code": ErrorCode.NONE,
             }
             for group in request["groups"]
         ]
         exchange.reply({"groups": groups})
     else:
-        exchange.reply({"topics": _committed(context, request["group_id"], request["topics"])})
+        exchange.reply({"topics": _committed(context, request["group_id"], request["topics"], stable=stable)})
 
 
-def _committed(context: Context, group_id: str, topics: Sequence[Message] | None) -> list[Message]:
+def _committed(context: Context, group_id: str, topics: Sequence[Message] | None, *, stable: bool) -> list[Message]:
+    """With `stable` an offset that a transaction may change still is not told (KIP-447)."""
     groups = context.broker.groups
+
+    def answer(key: OffsetKey, committed: CommittedOffset | None) -> Message:
+        if stable and groups.unstable(key):
+            return {**_committed_offset(key.partition, None), "error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT}
+        return _committed_offset(key.partition, committed)
+
     by_topic: dict[str, list[Message]] = {}
     if topics is None:
         for key, committed in groups.all_committed(group_id):
-            by_topic.setdefault(key.topic, []).append(_committed_offset(key.partition, committed))
+            by_topic.setdefault(key.topic, []).append(answer(key, committed))
     else:
         for topic in topics:
-            by_topic[topic["name"]] = [
-                _committed_offset(index, groups.committed(OffsetKey(group_id, topic["name"], index)))
-                for index in topic["partition_indexes"]
-            ]
+            keys = [OffsetKey(group_id, topic["name"], index) for index in topic["partition_indexes"]]
+            by_topic[topic["name"]] = [answer(key, groups.committed(key)) for key in keys]
     return [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
 
 

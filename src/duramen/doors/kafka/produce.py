@@ -1,10 +1,10 @@
-"""Produce and InitProducerId."""
+"""Produce."""
 
 from functools import partial
 from typing import Final
 
-from duramen.base.errors import DuramenError
-from duramen.broker.partition import Partition
+from duramen.base.errors import ConcurrentTransactions, DuramenError, TransactionAbortable
+from duramen.broker.partition import Admission, Partition
 from duramen.codec.batch import header
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.produce import (
@@ -17,10 +17,12 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
 
-__all__ = ["handle_init_producer_id", "handle_produce"]
+__all__ = ["handle_produce"]
 
 _ACKS: Final = (0, 1, -1)
 _FIRST_OF_THIS_FORMAT: Final = 3
+_KNOWS_ABORTABLE: Final = 11
+_JOINS: Final = 12  # from here on partitions join a transaction by being written to (KIP-890)
 _NO_ANSWER: Final = PartitionResponse(-1, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
 _NO_BATCH: Final = memoryview(b"")
 
@@ -54,7 +56,7 @@ class _Pending:
     ) -> None:
         """One partition's batch is acknowledged or refused."""
         if error is not None:
-            self.refuse(places, place, partition.index, error_code(error), str(error))
+            self.refuse(places, place, partition.index, _code(self._exchange.version, error), str(error))
             return
         # The broker has written its time into the batch where it is the one that counts.
         append_ms = header(batch).max_timestamp if partition.stream.append_time else -1
@@ -78,11 +80,23 @@ class _Pending:
         self._exchange.reply_body(encode_body(self._exchange.version, self._topics))
 
 
+def _code(version: int, error: DuramenError) -> ErrorCode:
+    """The number for an error as the version has it."""
+    if version < _JOINS and isinstance(error, ConcurrentTransactions):
+        return ErrorCode.NOT_ENOUGH_REPLICAS  # which older clients take for a reason to send again
+    if version < _KNOWS_ABORTABLE and isinstance(error, TransactionAbortable):
+        return ErrorCode.INVALID_TXN_STATE
+    return error_code(error)
+
+
 def handle_produce(context: Context, exchange: Exchange) -> None:
     """Append batches; answered once all of them are acknowledged as their streams' durability says."""
     request = decode_request(exchange.version, exchange.frame, exchange.header.end)
     pending = _Pending(exchange, request.acks)
     find = context.broker.streams.find
+    admit: Admission | None = None
+    if request.transactional_id is not None:
+        admit = context.broker.transactions.admission(request.transactional_id, joins=exchange.version >= _JOINS)
     for name, partitions in request.topics:
         places = pending.topic(name, len(partitions))
         stream = find(name)
@@ -98,23 +112,7 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
             else:
                 partition = stream.partitions[index]
                 batch = records if records is not None else _NO_BATCH
-                partition.append(batch, partial(pending.done, places, place, partition, batch))
+                partition.append(batch, partial(pending.done, places, place, partition, batch), admit)
                 continue
             pending.refuse(places, place, index, code, why)
     pending.finish()
-
-
-def handle_init_producer_id(context: Context, exchange: Exchange) -> None:
-    """An id for an idempotent producer."""
-    request = exchange.message()
-    broker = context.broker
-
-    def done(producer_id: int, error: DuramenError | None) -> None:
-        epoch = 0 if error is None else -1
-        exchange.reply({"error_code": error_code(error), "producer_id": producer_id, "producer_epoch": epoch})
-
-    if request["transactional_id"] is not None:
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # transactions are not supported yet
-        exchange.reply({"error_code": code, "producer_id": -1, "producer_epoch": -1})
-    else:
-        broker.new_producer_id(done)

@@ -28,6 +28,12 @@ _ENTRIES: Final[Mapping[ApiKey, Mapping[str, tuple[str, str]]]] = {
     ApiKey.CREATE_PARTITIONS: {"topics": ("results", "")},
     ApiKey.DELETE_GROUPS: {"groups_names": ("results", "group_id")},
     ApiKey.INCREMENTAL_ALTER_CONFIGS: {"resources": ("responses", "")},
+    ApiKey.ADD_PARTITIONS_TO_TXN: {
+        "v3_and_below_topics": ("results_by_topic_v3_and_below", ""),
+        "partitions": ("results_by_partition", "partition_index"),
+    },
+    ApiKey.DESCRIBE_PRODUCERS: {"topics": ("topics", ""), "partition_indexes": ("partitions", "partition_index")},
+    ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ("transaction_states", "transactional_id")},
 }  # fmt: skip
 _TOPICS: Final = {"topics": ("topics", ""), "partitions": ("partitions", "")}
 # What a broker writes where it has nothing to say; fields that an answer does not have are left out of it.
@@ -76,7 +82,12 @@ def refuse(context: Context, exchange: Exchange, code: ErrorCode) -> None:
 
 def _entry(asked: Mapping[str, Any], arrays: Mapping[str, tuple[str, str]], code: ErrorCode) -> Message:
     """The answer about one thing that was asked about, with those that lie in it."""
-    entry: Message = {**_NOTHING, "error_code": code, "error_message": f"{code.name}, as the test asked for"}
+    entry: Message = {
+        **_NOTHING,
+        "error_code": code,
+        "partition_error_code": code,
+        "error_message": f"{code.name}, as the test asked for",
+    }
     for name, (place, key) in arrays.items():
         things = asked.get(name)
         if isinstance(things, list):

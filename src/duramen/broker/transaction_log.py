@@ -1,0 +1,95 @@
+"""Transactions as they are kept: records in `__transaction_state`, read back when the node starts."""
+
+from collections.abc import Callable
+from typing import Final
+
+from duramen.base.errors import BatchCorrupt, CoordinatorLoading, DuramenError
+from duramen.base.ports import Clock
+from duramen.broker.streams import Stream
+from duramen.codec.batch import Header, NewRecord, Record, check, encode, records
+from duramen.groups.records import partition_for
+from duramen.storage.log import Log
+from duramen.storage.scanning import scan_log
+from duramen.storage.store import Store
+from duramen.transactions.records import decode_key, decode_value, encode_key, encode_value
+from duramen.transactions.values import Transaction
+
+__all__ = ["TRANSACTIONS_STREAM", "TransactionLog"]
+
+TRANSACTIONS_STREAM: Final = "__transaction_state"
+
+Done = Callable[[DuramenError | None], None]
+
+
+class TransactionLog:
+    """Stores transactions. Those of an id lie in the partition that its name hashes to."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._stream: Stream | None = None
+
+    def use(self, stream: Stream) -> None:
+        """The stream `__transaction_state`."""
+        self._stream = stream
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is somewhere to store."""
+        return self._stream is not None
+
+    def load(
+        self,
+        take: Callable[[str, Transaction | None], None],
+        report: Callable[[str], None],
+        done: Callable[[DuramenError | OSError | None], None],
+    ) -> None:
+        """Call `take` with each record, None for one that is forgotten, in their order. What is damaged is reported."""
+        left = list(self._stream.partitions) if self._stream is not None else []
+
+        def lost(first: int, last: int, error: DuramenError) -> None:
+            report(f"records {first} to {last} of {TRANSACTIONS_STREAM} cannot be read: {error}")
+
+        def batch(_: Header, whole: bytes) -> None:
+            for record in records(whole, verify=False):
+                try:
+                    _take(record, take)
+                except BatchCorrupt as error:
+                    lost(record.offset, record.offset, error)
+
+        def following(error: DuramenError | OSError | None) -> None:
+            if error is not None or not left:
+                done(error)
+            else:
+                scan_log(self._store, left.pop().log, 0, batch, following, lost)
+
+        following(None)
+
+    def batch(self, one: Transaction) -> tuple[Log, bytearray, Header]:
+        """What `Store.append_together` has to be handed for the transaction to be stored. Raises CoordinatorLoading."""
+        return self._batch(one.id, encode_value(one))
+
+    def _batch(self, id_: str, value: bytes | None) -> tuple[Log, bytearray, Header]:
+        if self._stream is None:
+            raise CoordinatorLoading(f"the stream {TRANSACTIONS_STREAM} is not there yet")
+        log = self._stream.partitions[partition_for(id_, len(self._stream.partitions))].log
+        batch = encode([NewRecord(self._clock.wall_ms(), encode_key(id_), value)])
+        return log, batch, check(batch)
+
+    def append(self, one: Transaction, done: Done) -> None:
+        """Store a transaction; `done` once it is durable. Raises CoordinatorLoading."""
+        self._append(one.id, encode_value(one), done)
+
+    def remove(self, id_: str, done: Done) -> None:
+        """Forget a transactional id. Raises CoordinatorLoading."""
+        self._append(id_, None, done)
+
+    def _append(self, id_: str, value: bytes | None, done: Done) -> None:
+        log, batch, head = self._batch(id_, value)
+        self._store.append(log, batch, head, self._store.node_epoch, lambda _, error: done(error))
+
+
+def _take(record: Record, take: Callable[[str, Transaction | None], None]) -> None:
+    id_ = None if record.key is None else decode_key(record.key)
+    if id_ is not None:
+        take(id_, None if record.value is None else decode_value(id_, record.value))

@@ -1,0 +1,300 @@
+"""Transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit, and looking at them."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from duramen.base.errors import DuramenError, ProducerFenced, RequestInvalid, StreamNotFound, TransactionAbortable
+from duramen.broker.coordinator import CommitMember
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.schema import Message
+from duramen.codec.kafka.versions import ApiKey
+from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.errors import error_code, group_error_code
+from duramen.doors.kafka.exchange import Exchange
+from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.transactions.values import NO_EPOCH, NO_PRODUCER, Identity, TopicPartition, TransactionState
+
+__all__ = [
+    "handle_add_offsets_to_txn",
+    "handle_add_partitions_to_txn",
+    "handle_describe_producers",
+    "handle_describe_transactions",
+    "handle_end_txn",
+    "handle_init_producer_id",
+    "handle_list_transactions",
+    "handle_txn_offset_commit",
+]
+
+_KNOWS_FENCED: Final = {  # the first versions that know PRODUCER_FENCED
+    ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 2,
+    ApiKey.ADD_OFFSETS_TO_TXN: 2,
+    ApiKey.END_TXN: 2,
+}
+_BUMPS_EPOCH: Final = 5  # EndTxn (KIP-890, part 2)
+_JOINS: Final = 5  # TxnOffsetCommit
+_KNOWS_ABORTABLE: Final = 4  # TxnOffsetCommit
+_STATES: Final = {state.label: state for state in TransactionState}
+
+
+def _code(exchange: Exchange, error: Exception | None) -> ErrorCode:
+    """The coordinator's number for an error, as the request's version has it."""
+    if isinstance(error, ProducerFenced):
+        known = exchange.version >= _KNOWS_FENCED.get(ApiKey(exchange.header.api_key), 1 << 15)
+        return ErrorCode.PRODUCER_FENCED if known else ErrorCode.INVALID_PRODUCER_EPOCH
+    return group_error_code(error)
+
+
+# -- producers ----------------------------------------------------------------------------------------
+
+
+def handle_init_producer_id(context: Context, exchange: Exchange) -> None:
+    """An id for an idempotent producer; for a transactional one the next epoch of its own."""
+    request = exchange.message()
+    broker = context.broker
+    id_ = request["transactional_id"]
+    producer_id, epoch = request["producer_id"], request["producer_epoch"]
+
+    def reply(identity: Identity | None, error: DuramenError | None) -> None:
+        found = identity if identity is not None and error is None else Identity(NO_PRODUCER, NO_EPOCH)
+        code = _code(exchange, error) if id_ is not None else error_code(error)
+        exchange.reply({"error_code": code, "producer_id": found.producer_id, "producer_epoch": found.epoch})
+
+    def ready(error: DuramenError | None) -> None:
+        if error is not None:
+            reply(None, error)
+        else:
+            expected = None if producer_id == NO_PRODUCER else Identity(producer_id, epoch)
+            broker.transactions.initialise(id_, request["transaction_timeout_ms"], expected, reply)
+
+    if (producer_id == NO_PRODUCER) != (epoch == NO_EPOCH) or id_ == "":
+        reply(None, RequestInvalid("a producer id comes with its epoch, and a transactional id is not empty"))
+    elif id_ is None:
+        broker.new_producer_id(lambda fresh, error: reply(Identity(fresh, 0), error))
+    else:
+        # The stream may not be there yet if the client found the coordinator before a restart.
+        broker.ensure_transactions_stream(ready)
+
+
+# -- transactions -------------------------------------------------------------------------------------
+
+
+def handle_add_partitions_to_txn(context: Context, exchange: Exchange) -> None:
+    """Partitions join a transaction, all of them or none."""
+    request = exchange.message()
+    topics = request["v3_and_below_topics"]
+    find = context.broker.streams.find
+    wanted: list[TopicPartition] = []
+    unknown: set[TopicPartition] = set()
+    internal: set[TopicPartition] = set()
+    for topic in topics:
+        stream = find(topic["name"])
+        for index in topic["partitions"]:
+            partition = TopicPartition(topic["name"], index)
+            wanted.append(partition)
+            if stream is None or not 0 <= index < len(stream.partitions):
+                unknown.add(partition)
+            elif stream.internal:
+                internal.add(partition)
+
+    def reply(error: DuramenError | None) -> None:
+        code = _code(exchange, error)
+        if unknown or internal:
+            code = ErrorCode.OPERATION_NOT_ATTEMPTED
+        codes = {
+            partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if partition in unknown
+            else (ErrorCode.TOPIC_AUTHORIZATION_FAILED if partition in internal else code)
+            for partition in wanted
+        }
+        results = [
+            {
+                "name": topic["name"],
+                "results_by_partition": [
+                    {"partition_index": index, "partition_error_code": codes[TopicPartition(topic["name"], index)]}
+                    for index in topic["partitions"]
+                ],
+            }
+            for topic in topics
+        ]
+        exchange.reply({"results_by_topic_v3_and_below": results})
+
+    if unknown or internal:
+        reply(None)
+    else:
+        identity = Identity(request["v3_and_below_producer_id"], request["v3_and_below_producer_epoch"])
+        context.broker.transactions.add_partitions(request["v3_and_below_transactional_id"], identity, wanted, reply)
+
+
+def handle_add_offsets_to_txn(context: Context, exchange: Exchange) -> None:
+    """The offsets of a group join a transaction."""
+    request = exchange.message()
+    broker = context.broker
+
+    def reply(error: DuramenError | None) -> None:
+        exchange.reply({"error_code": _code(exchange, error)})
+
+    def ready(error: DuramenError | None) -> None:
+        if error is not None:
+            reply(error)
+        else:
+            identity = Identity(request["producer_id"], request["producer_epoch"])
+            broker.transactions.add_group(request["transactional_id"], identity, request["group_id"], reply)
+
+    if not request["group_id"]:
+        exchange.reply({"error_code": ErrorCode.INVALID_GROUP_ID})
+    else:
+        broker.ensure_offsets_stream(ready)
+
+
+def handle_end_txn(context: Context, exchange: Exchange) -> None:
+    """Commit or abort; from version 5 on the answer has the identity to go on with."""
+    request = exchange.message()
+
+    def done(identity: Identity | None, error: DuramenError | None) -> None:
+        found = identity if identity is not None and error is None else Identity(NO_PRODUCER, NO_EPOCH)
+        exchange.reply(
+            {"error_code": _code(exchange, error), "producer_id": found.producer_id, "producer_epoch": found.epoch}
+        )
+
+    context.broker.transactions.end(
+        request["transactional_id"],
+        Identity(request["producer_id"], request["producer_epoch"]),
+        commit=request["committed"],
+        version=2 if exchange.version >= _BUMPS_EPOCH else 0,
+        done=done,
+    )
+
+
+def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
+    """Offsets of a group that count once the transaction is committed."""
+    request = exchange.message()
+    broker = context.broker
+    group_id = request["group_id"]
+    now_ms = broker.now_ms()
+    offsets: list[tuple[OffsetKey, CommittedOffset]] = []
+    topics: list[dict[str, Any]] = []
+    stored: list[Message] = []
+    for topic in request["topics"]:
+        stream = broker.streams.find(topic["name"])
+        answers = []
+        for wanted in topic["partitions"]:
+            index = wanted["partition_index"]
+            answer: Message = {"partition_index": index, "error_code": ErrorCode.NONE}
+            answers.append(answer)
+            if stream is None or not 0 <= index < len(stream.partitions):
+                answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            committed = CommittedOffset(
+                wanted["committed_offset"], wanted["committed_leader_epoch"], wanted["committed_metadata"] or "", now_ms
+            )
+            offsets.append((OffsetKey(group_id, topic["name"], index), committed))
+            stored.append(answer)
+        topics.append({"name": topic["name"], "partitions": answers})
+
+    def done(results: Sequence[DuramenError | None] | DuramenError) -> None:
+        if isinstance(results, DuramenError):
+            results = [results] * len(stored)
+        for answer, result in zip(stored, results, strict=True):
+            abortable = isinstance(result, TransactionAbortable) and exchange.version < _KNOWS_ABORTABLE
+            answer["error_code"] = ErrorCode.INVALID_TXN_STATE if abortable else _code(exchange, result)
+        exchange.reply({"topics": topics})
+
+    def ready(error: DuramenError | None) -> None:
+        if error is not None:
+            done(error)
+            return
+        identity = Identity(request["producer_id"], request["producer_epoch"])
+        member = CommitMember(
+            request["member_id"], request["group_instance_id"], request["generation_id_or_member_epoch"]
+        )
+        broker.transactions.commit_offsets(
+            request["transactional_id"], identity, group_id, member, offsets, done, joins=exchange.version >= _JOINS
+        )
+
+    if offsets:
+        broker.ensure_offsets_stream(ready)
+    else:
+        done([])
+
+
+# -- looking ------------------------------------------------------------------------------------------
+
+
+def handle_describe_producers(context: Context, exchange: Exchange) -> None:
+    """Who writes to partitions, and where the transaction that is open begins."""
+    topics = []
+    for topic in exchange.message()["topics"]:
+        answers: list[Message] = []
+        for index in topic["partition_indexes"]:
+            try:
+                partition = context.broker.streams.get(topic["name"]).partition(index)
+            except StreamNotFound as error:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                answers.append({"partition_index": index, "error_code": code, "error_message": str(error)})
+                continue
+            active = [
+                {
+                    "producer_id": writer.producer_id,
+                    "producer_epoch": writer.epoch,
+                    "last_sequence": writer.last_sequence,
+                    "last_timestamp": writer.last_ms,
+                    "coordinator_epoch": -1,
+                    "current_txn_start_offset": writer.transaction_offset,
+                }
+                for writer in partition.producers()
+            ]
+            answers.append({"partition_index": index, "active_producers": active})
+        topics.append({"name": topic["name"], "partitions": answers})
+    exchange.reply({"topics": topics})
+
+
+def handle_describe_transactions(context: Context, exchange: Exchange) -> None:
+    """Transactional ids as they are."""
+    states: list[Message] = []
+    for id_ in exchange.message()["transactional_ids"]:
+        try:
+            one = context.broker.transactions.describe(id_)
+        except DuramenError as error:
+            states.append({"transactional_id": id_, "error_code": _code(exchange, error)})
+            continue
+        topics: dict[str, list[int]] = {}
+        for topic, index in sorted(one.partitions):
+            topics.setdefault(topic, []).append(index)
+        states.append(
+            {
+                "transactional_id": id_,
+                "transaction_state": one.state.label,
+                "transaction_timeout_ms": one.timeout_ms,
+                "transaction_start_time_ms": one.started_ms,
+                "producer_id": one.producer_id,
+                "producer_epoch": one.epoch,
+                "topics": [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()],
+            }
+        )
+    exchange.reply({"transaction_states": states})
+
+
+def handle_list_transactions(context: Context, exchange: Exchange) -> None:
+    """Every transactional id, or those that the filters let through."""
+    request = exchange.message()
+    wanted: Sequence[str] = request["state_filters"]
+    states = {_STATES[name] for name in wanted if name in _STATES}
+    listed = []
+    if states or not wanted:
+        listed = context.broker.transactions.listing(
+            states, set(request["producer_id_filters"]), request["duration_filter"] if exchange.version >= 1 else -1
+        )
+    exchange.reply(
+        {
+            "unknown_state_filters": [name for name in wanted if name not in _STATES],
+            "transaction_states": [
+                {
+                    "transactional_id": one.id,
+                    "producer_id": one.producer_id,
+                    "transaction_state": one.state.label,
+                }
+                for one in listed
+            ],
+        }
+    )
