@@ -15,7 +15,9 @@ from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.broker.broker import Broker, Ports
+from duramen.sim.access import AtTheBroker
 from duramen.sim.checker import Checker, facts
+from duramen.sim.clients import Clients
 from duramen.sim.clock import SeededRandomness
 from duramen.sim.decay import Decay, Decayed
 from duramen.sim.disk import Crashed, MemoryFileSystem
@@ -104,7 +106,9 @@ class World:
         self.views = MemoryViewStore()
         self.faults = FaultPlan(random.Random(f"{seed}/faults"), self.profile, self.disk, self.trace)
         self.checker = Checker()
-        self.workload = Workload(random.Random(f"{seed}/workload"), self.checker, self.faults, self.clock, self.trace)
+        self.workload = Workload(
+            Clients(random.Random(f"{seed}/workload"), self.checker, self.faults, self.clock, self.trace)
+        )
         self._decay = Decay(self.disk, random.Random(f"{seed}/decay"))
         self.crashes = 0
         self._end: End = "stop"
@@ -135,7 +139,7 @@ class World:
             known = broker = self._boot()
             if broker is not None:
                 self.faults.decay = partial(self._decay_at_work, broker)
-                self.workload.begin(broker, self.worker)
+                self.workload.begin(broker, self.worker, AtTheBroker(broker))
                 while not self.workload.over:
                     self._turn()
                 if not self.profile.ends or self._chance.random() < 0.5:
@@ -209,7 +213,7 @@ class World:
         if scrubbed:
             rounds = self._metrics.counter("duramen_scrub_rounds_total")
             self._until(lambda: rounds.value > 0, "scrub")
-        self.workload.begin(broker, self.worker, quiet=True, scrubbed=scrubbed)
+        self.workload.begin(broker, self.worker, AtTheBroker(broker), quiet=True, scrubbed=scrubbed)
         while not self.workload.over:
             self._turn()
         if self._stop(broker) is not None:
