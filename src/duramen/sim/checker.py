@@ -36,9 +36,11 @@ class CommittedModel:
     def __init__(self) -> None:
         self.known: set[int | None] = {None}  # any of these may be stored
         self.asked: list[int] = []  # commits that were not answered, in their order
+        self.asks = 0  # how many there were
 
     def ask(self, offset: int) -> None:
         """A commit is sent."""
+        self.asks += 1
         self.asked.append(offset)
 
     def acknowledged(self, offset: int) -> None:

@@ -43,9 +43,12 @@ class Committers:
             self._clients.may_fail("a commit", error)
 
     def look(self) -> None:
-        """At every offset that was committed."""
-        for key in list(self._clients.checker.committed):
-            self._clients.access.committed(key, self._clients.answer(partial(self._looked, key)))
+        """At every offset that was committed, and of which no commit is under way."""
+        for key, model in list(self._clients.checker.committed.items()):
+            if not model.asked:
+                looked = partial(self._looked, key, model, model.asks)
+                self._clients.access.committed(key, self._clients.answer(looked))
 
-    def _looked(self, key: OffsetKey, offset: int | None) -> None:
-        self._clients.checker.check_committed(key, offset)
+    def _looked(self, key: OffsetKey, model: CommittedModel, asks: int, offset: int | None) -> None:
+        if model.asks == asks and self._clients.checker.committed.get(key) is model:
+            self._clients.checker.check_committed(key, offset)

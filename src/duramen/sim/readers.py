@@ -23,12 +23,18 @@ class _Read:
         self.offset = offset
         self.until = until
         self.failed_reads = 0  # of the disk, when it was sent
+        self.was_outside = False  # of the log, when it was sent
         self.broken_off: tuple[int, ...] | None = None  # what had been damaged and failed when it was broken off
 
     @property
     def log(self) -> Log:
         """What is read."""
         return self.partition.log
+
+    @property
+    def outside(self) -> bool:
+        """Whether the log has nothing at `offset`, not even its end."""
+        return not self.log.start_offset <= self.offset <= self.log.end_offset
 
 
 class Readers:
@@ -60,6 +66,7 @@ class Readers:
         if history.cutting or (read.until and read.offset >= read.until):
             return
         history.reading += 1
+        read.was_outside = read.outside
         read.failed_reads = clients.faults.failed_reads
         max_bytes = clients.chance.choice((1, 1000, 10_000, 1 << 20))
         clients.access.fetch(read.partition, read.offset, max_bytes, clients.answer(partial(self._found, read)))
@@ -89,9 +96,8 @@ class Readers:
     # -- what fails ---------------------------------------------------------------------------------
 
     def _failed(self, read: _Read, error: BaseException, reach: int) -> None:
-        history, log = read.history, read.log
-        outside = not log.start_offset <= read.offset <= log.end_offset
-        if isinstance(error, OffsetOutOfRange) and outside:
+        history = read.history
+        if isinstance(error, OffsetOutOfRange) and (read.was_outside or read.outside):
             return
         if isinstance(error, StreamNotFound) and self._clients.partition(history) is None:
             return

@@ -15,12 +15,13 @@ from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.broker.broker import Broker, Ports
-from duramen.sim.access import AtTheBroker
+from duramen.sim.access import Access, AtTheBroker
 from duramen.sim.checker import Checker, facts
 from duramen.sim.clients import Clients
 from duramen.sim.clock import SeededRandomness
 from duramen.sim.decay import Decay, Decayed
 from duramen.sim.disk import Crashed, MemoryFileSystem
+from duramen.sim.door import AtTheDoor
 from duramen.sim.faults import UPKEEP, FaultPlan, Profile
 from duramen.sim.history import End, History
 from duramen.sim.scheduler import SeededWorker, VirtualClock
@@ -99,6 +100,8 @@ class World:
         self._limits = chance.choice(_LIMITS)
         self._open_segments = chance.choice((1, 3, 64))
         self._chance = chance
+        self._way = random.Random(f"{seed}/way")
+        self._stopping = False
         self._schedule = random.Random(f"{seed}/schedule")
         self.clock = VirtualClock()
         self.trace = Trace(self.clock, write)
@@ -139,7 +142,7 @@ class World:
             known = broker = self._boot()
             if broker is not None:
                 self.faults.decay = partial(self._decay_at_work, broker)
-                self.workload.begin(broker, self.worker, AtTheBroker(broker))
+                self.workload.begin(broker, self.worker, self._access(broker))
                 while not self.workload.over:
                     self._turn()
                 if not self.profile.ends or self._chance.random() < 0.5:
@@ -149,6 +152,14 @@ class World:
         self._over(broker)
         if known is not None:
             self._decay_at_rest(known)
+
+    def _access(self, broker: Broker) -> Access:
+        """How clients reach this process."""
+        self._stopping = False
+        if self._way.random() < 0.5:
+            return AtTheBroker(broker)
+        self.trace("clients come through the Kafka door")
+        return AtTheDoor(broker, self.worker, self.clock, self._way, lambda: self._stopping)
 
     def _over(self, broker: Broker | None) -> None:
         """The process is not there any more; `broker` is None where it was stopped in good order, or never there."""
@@ -213,7 +224,7 @@ class World:
         if scrubbed:
             rounds = self._metrics.counter("duramen_scrub_rounds_total")
             self._until(lambda: rounds.value > 0, "scrub")
-        self.workload.begin(broker, self.worker, AtTheBroker(broker), quiet=True, scrubbed=scrubbed)
+        self.workload.begin(broker, self.worker, self._access(broker), quiet=True, scrubbed=scrubbed)
         while not self.workload.over:
             self._turn()
         if self._stop(broker) is not None:
@@ -267,6 +278,7 @@ class World:
 
     def _stop(self, broker: Broker) -> Broker | None:
         """Stop in good order; None where that went well."""
+        self._stopping = True
         outcome: list[OSError | None] = []
         broker.stop(outcome.append)
         self._until(lambda: bool(outcome), "stop")
