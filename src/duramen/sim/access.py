@@ -33,7 +33,12 @@ OffsetDone = Callable[[int | None], None]
 
 
 class Access(Protocol):
-    """What clients ask of a node. Each `done` is called once, or never where the process ends before."""
+    """What clients ask of a node. Each `done` is called once, or never where the process ends before.
+
+    `later`: answers may come some time after they were given.
+    """
+
+    later: bool
 
     def produce(self, partition: Partition, batch: bytes, done: AppendDone) -> None:
         """Append a batch."""
@@ -53,6 +58,8 @@ class Access(Protocol):
 
 class AtTheBroker:
     """Calls, without a door."""
+
+    later = False
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

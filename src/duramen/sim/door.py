@@ -49,6 +49,8 @@ _ERRORS: Final[Mapping[int, type[BaseException]]] = {
 class AtTheDoor:
     """Requests to one process. Those that change something share a connection, each fetch has one of its own."""
 
+    later = True
+
     def __init__(
         self, broker: Broker, worker: SeededWorker, clock: Clock, chance: random.Random, stopping: Callable[[], bool]
     ) -> None:

@@ -141,6 +141,8 @@ class Owners:
         history, partition = clients.any()
         if history is None or partition is None or history.cutting or history.reading or history.damaged:
             return
+        if clients.access.later and history.is_sent_to(clients.checker.boot):
+            return  # an answer from before the cut may come after it
         if isinstance(history, CompactedHistory):
             return  # nothing is compacted because of what may be cut off still
         log, store = partition.log, clients.broker.store

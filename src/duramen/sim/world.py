@@ -51,12 +51,20 @@ PROFILES: Final = (
         "upkeep", ("power loss", "kill"), 400,
         ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.15, of=UPKEEP,
     ),
+    Profile(
+        "rewrite", ("power loss", "kill"), 300,
+        ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.2, of=("checkpoint", "rewrite"),
+    ),
     Profile("syncs", ("power loss", "kill"), 200, ("sync error",), 0.1),
     Profile("full", ("power loss", "kill"), 200, ("disk full", "short write", "slow"), 0.03),
     Profile("slow", ("power loss", "kill"), 120, ("slow",), 0.1),
     Profile("damage", ("power loss", "kill"), flips=0.5),
     Profile("decay", ("power loss", "kill"), decays=0.7, decays_at_work=0.02),
     Profile("decay", ("power loss", "kill"), 400, decays=0.7, decays_at_work=0.02, of=UPKEEP),
+    Profile(
+        "worn", ("power loss", "kill"), 300, ("sync error", "disk full"), 0.15,
+        of=("checkpoint", "rewrite", "truncate", "scrub", "delete"), decays=0.5, decays_at_work=0.05,
+    ),
 )  # fmt: skip
 
 _LIMITS: Final = (
