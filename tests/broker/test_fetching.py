@@ -362,3 +362,23 @@ def test_every_fetch_is_answered_once_and_rightly(seed: int) -> None:
             records = hand.read(found.slice)
             assert records[0].offset <= offset <= records[-1].offset, partition
     assert waiting_fetches(hand) == 0
+
+
+def test_a_partition_that_changes_twice_while_the_disk_is_waited_for_gives_what_it_has() -> None:
+    hand = ManualBroker()
+    hand.create("a")
+    put(hand, b"one")
+    hand.advance(60_000)  # its bytes are in the file
+    hand.files.cold = True
+    answer, _ = hand.fetch(("a", 0, 0), min_bytes=1 << 20, max_bytes=1, max_wait_ms=500)
+    hand.settle()
+    hand.produce("a", b"two")
+    hand.worker.run_soon()
+    while not hand.worker.jobs["read"]:  # what the next look waits for
+        assert hand.worker.step("sync")
+    hand.produce("a", b"three")
+    hand.worker.run_soon()
+    assert hand.worker.step("sync")
+    hand.settle()
+    hand.advance(500)
+    assert [record.value for record in hand.read(answer.value[0].slice)] == [b"one"]

@@ -147,6 +147,20 @@ def test_a_file_cut_short_is_readable_up_to_there(size: int, restarted: bool) ->
     assert len(found) == 110 - len(lost)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_wrong_epoch_in_a_block_that_is_cut_short_is_found(restarted: bool) -> None:
+    doubles, log = log_of([1000] * 10)
+    if restarted:
+        doubles.restart()
+        log = doubles.log()
+    path = log.active.path + ".log"
+    doubles.files.corrupt(path, 2 * 1070 + 14)  # the third byte of the epoch
+    doubles.files.open(path).truncate(5 * 1070)
+    found, lost = readable(doubles, log)
+    assert lost == [2, 5, 6, 7, 8, 9]
+    assert sorted(found) == [0, 1, 3, 4]
+
+
 def test_a_file_that_is_missing_costs_its_segment() -> None:
     doubles, log = log_of([1000] * 100, 1070 * 40)
     doubles.restart()

@@ -250,3 +250,23 @@ def test_a_start_within_a_segment_of_durability_os_loses_nothing_behind_it() -> 
     log = doubles.log(0, config)
     assert (log.start_offset, log.end_offset) == (15, 24)
     assert doubles.values(log) == expected
+
+
+@pytest.mark.parametrize("start", [3, 4])
+def test_a_start_of_durability_os_moved_twice_loses_nothing_behind_it_with_the_older_checkpoint(start: int) -> None:
+    doubles = StoreOnDoubles()
+    config = LogConfig(durability="os")
+    log = doubles.log(0, config)
+    doubles.append(log, b"0", b"1")
+    doubles.settle()
+    doubles.store.move_start(log, 2)  # a segment begins there
+    doubles.append(log, b"2", b"3", b"4")
+    doubles.settle()  # with a checkpoint: the first segment is gone
+    doubles.store.move_start(log, start)
+    doubles.store.flush()
+    newest = max(path for path in doubles.files.paths() if path.startswith("checkpoint-"))
+    doubles.files.corrupt(newest, 50)
+    doubles.kill()
+    log = doubles.log(0, config)
+    assert (log.start_offset, log.end_offset) == (start, 5)
+    assert doubles.values(log) == [b"3", b"4"][start - 3 :]

@@ -128,7 +128,8 @@ class Fetcher:
             self._look()
 
     def _look(self) -> None:
-        changed, self._changed = self._changed, []
+        # A partition may have been heard of more than once while this waited for the disk.
+        changed, self._changed = list(dict.fromkeys(self._changed)), []
         for at, index in enumerate(changed):
             blocked = self._plan(index)
             if blocked is not None:
@@ -225,7 +226,6 @@ class Fetcher:
     def _look_again(self) -> None:
         self._poked = False
         if self._answer is not None and not self._blocked:
-            self._changed = list(dict.fromkeys(self._changed))
             self._look()
 
     def _leave(self) -> None:

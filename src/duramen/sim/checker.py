@@ -36,9 +36,11 @@ class CommittedModel:
     def __init__(self) -> None:
         self.known: set[int | None] = {None}  # any of these may be stored
         self.asked: list[int] = []  # commits that were not answered, in their order
+        self.asks = 0  # how many there were
 
     def ask(self, offset: int) -> None:
         """A commit is sent."""
+        self.asks += 1
         self.asked.append(offset)
 
     def acknowledged(self, offset: int) -> None:
@@ -83,7 +85,10 @@ class Checker:
         self._logs_of_deleted(broker)
         for key, committed in self.committed.items():
             committed.restarted()
-            committed.known = {self._committed_found(broker, key, committed)}
+            stored = broker.groups.committed(key)
+            found_offset = None if stored is None else stored.offset
+            self._check_known(key, committed, found_offset)
+            committed.known = {found_offset}
 
     def _stream_started(
         self, broker: Broker, model: StreamModel, end: End, found: Mapping[LogKey, LogFacts]
@@ -115,18 +120,15 @@ class Checker:
             if log.key.stream_id in self.deleted:
                 raise BrokenPromise(f"{log.directory} of a deleted stream is there again")
 
-    def _committed_found(self, broker: Broker, key: OffsetKey, model: CommittedModel) -> int | None:
-        stored = broker.groups.committed(key)
-        found = None if stored is None else stored.offset
+    def _check_known(self, key: OffsetKey, model: CommittedModel, found: int | None) -> None:
         if found not in model.known:
             raise BrokenPromise(f"group {key.group} has the offset {found} of {key.topic}; it was one of {model.known}")
-        return found
 
-    def check_committed(self, broker: Broker, key: OffsetKey) -> None:
+    def check_committed(self, key: OffsetKey, offset: int | None) -> None:
         """What a group reads of its own offset. Raises BrokenPromise."""
         model = self.committed.get(key)
         if model is not None and not model.asked:
-            self._committed_found(broker, key, model)
+            self._check_known(key, model, offset)
 
     def history(self, stream: Stream, partition: int) -> History:
         """What is known of a partition of a stream that is there."""

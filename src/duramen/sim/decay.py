@@ -54,11 +54,10 @@ class Decay:
         self._older: dict[str, bytes] = {}
 
     def remember(self) -> None:
-        """Keep copies of the files as they are: what is put in their place later on."""
-        if self._chance.random() < 0.5:
-            for path in self._disk.paths():
-                if path.endswith((".log", ".index")):
-                    self._older[path] = self._disk.content(path)
+        """Keep copies of some files as they are: what is put in their place later on."""
+        for path in self._disk.paths():
+            if path.endswith((".log", ".index")) and (path not in self._older or self._chance.random() < 0.2):
+                self._older[path] = self._disk.content(path)
 
     def at_rest(self, logs: Iterable[Log]) -> Decayed | None:
         """No process runs: damage one file, one of these logs' where it has records."""

@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple
 
 from duramen.base.ports import Buffer
+from duramen.sim.inode import PAGE_BYTES, Inode
 
 __all__ = ["PAGE_BYTES", "Crashed", "Interference", "MemoryFile", "MemoryFileSystem"]
-
-PAGE_BYTES: Final = 4096
 
 _SHARES: Final = (0.0, 0.2, 0.5, 0.8, 1.0)  # of what was not synced, how much a power cut leaves
 
@@ -24,105 +23,19 @@ class Crashed(BaseException):
     """The machine lost its power in the middle of a call. No code under test may catch it."""
 
 
-class _Inode:
-    """A file's bytes as the operating system shows them, and as the disk has them."""
-
-    __slots__ = ("data", "dirty", "disk", "forgotten")
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.disk = bytearray()
-        self.dirty: set[int] = set()  # pages that the next sync writes
-        self.forgotten = False  # whether pages that differ from the disk's pass for clean
-
-    def write(self, data: bytes, position: int) -> None:
-        first, end = min(position, len(self.data)), position + len(data)
-        if end > len(self.data):
-            self.data.extend(bytes(end - len(self.data)))
-        self.data[position:end] = data
-        self.dirty.update(range(first // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES))
-
-    def resize(self, size: int) -> None:
-        first = min(size, len(self.data))
-        if size < len(self.data):
-            del self.data[size:]
-        else:
-            self.data.extend(bytes(size - len(self.data)))
-        self.dirty.update(range(first // PAGE_BYTES, size // PAGE_BYTES + 1))
-
-    def sync(self) -> None:
-        for page in sorted(self.dirty):
-            self._write_back(page)
-        self.dirty.clear()
-        size = len(self.data)
-        del self.disk[size:]
-        self.disk.extend(bytes(size - len(self.disk)))
-
-    def _write_back(self, page: int) -> None:
-        start = page * PAGE_BYTES
-        piece = self.data[start : start + PAGE_BYTES]
-        if len(self.disk) < start:
-            self.disk.extend(bytes(start - len(self.disk)))
-        self.disk[start : start + len(piece)] = piece
-
-    def forget(self) -> None:
-        """Unsynced pages are given up, but read as they were for as long as the machine runs."""
-        self.forgotten = True
-        self.dirty.clear()
-
-    def drop(self) -> None:
-        """Unsynced pages are given up: they read as the disk has them, and as zeros where it has nothing."""
-        for page in self.dirty:
-            start = page * PAGE_BYTES
-            size = len(self.data[start : start + PAGE_BYTES])
-            self.data[start : start + size] = self.disk[start : start + size].ljust(size, b"\0")
-        self.dirty.clear()
-
-    def crash(self, seed: random.Random | None, share: float, torn: tuple[int, int] | None) -> None:
-        """Only synced pages survive, and that share of the others; of the range `torn` only a beginning."""
-        disk, size = self.disk, len(self.data)
-        if not self.dirty and not self.forgotten and len(disk) == size:
-            return
-        if seed is None or share == 0.0:
-            size = len(disk)
-        else:
-            before = bytes(disk)
-            for page in sorted(self.dirty):
-                if share == 1.0 or seed.random() < share:
-                    self._write_back(page)
-            if torn is not None:
-                cut = seed.randint(*torn)
-                old = before[cut : torn[1]].ljust(torn[1] - cut, b"\0")
-                disk[cut : torn[1]] = old[: max(0, len(disk) - cut)]
-            size = self._surviving_size(seed, len(before), size, share)
-        del disk[size:]
-        disk.extend(bytes(size - len(disk)))
-        self.data, self.forgotten = bytearray(disk), False
-        self.dirty.clear()
-
-    @staticmethod
-    def _surviving_size(seed: random.Random, synced: int, last: int, share: float) -> int:
-        if synced == last or share == 1.0:
-            return last
-        fate = seed.random()
-        if last < synced or fate < 0.7:
-            return last if fate < 0.4 else synced
-        return seed.randint(synced, last)
-
-
 class _NameChange(NamedTuple):
     """What was done to a directory and is not synced."""
 
     kind: Literal["file", "no file", "directory", "no directory"]
     path: str
-    inode: _Inode | None = None
+    inode: Inode | None = None
     instead_of: str = ""  # the old name of a rename
 
 
 class MemoryFile:
     """An open file of a `MemoryFileSystem`."""
 
-    def __init__(self, system: "MemoryFileSystem", inode: _Inode, path: str, *, read_only: bool) -> None:
+    def __init__(self, system: "MemoryFileSystem", inode: Inode, path: str, *, read_only: bool) -> None:
         self._system = system
         self._inode = inode
         self._path = path
@@ -214,8 +127,8 @@ class MemoryFileSystem:
     """
 
     def __init__(self) -> None:
-        self._files: dict[str, _Inode] = {}
-        self._disk_files: dict[str, _Inode] = {}
+        self._files: dict[str, Inode] = {}
+        self._disk_files: dict[str, Inode] = {}
         self._directories: set[str] = {""}
         self._disk_directories: set[str] = {""}
         self._changes: dict[str, list[_NameChange]] = {}  # by directory
@@ -228,7 +141,7 @@ class MemoryFileSystem:
         self.happened: Callable[[str, str], None] | None = None
         self.found_full: Callable[[str, str], None] | None = None
         self.failed_sync: Literal["keep", "drop", "forget"] = "keep"
-        self.last_write: tuple[_Inode, int, int] | None = None
+        self.last_write: tuple[Inode, int, int] | None = None
 
     def called(self, call: str, path: str, size: int) -> int:
         """Account for a call before it takes effect; returns how much of a write may happen."""
@@ -261,7 +174,7 @@ class MemoryFileSystem:
             if path.rpartition("/")[0] not in self._directories:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             self.called("create", path, 0)
-            inode = self._files[path] = _Inode()
+            inode = self._files[path] = Inode()
             self._changed(_NameChange("file", path, inode))
             self.after("create", path)
         return MemoryFile(self, inode, path, read_only=read_only)

@@ -48,6 +48,8 @@ _STAGE_OF_JOB: Final = (
     ("duramen.storage.scrubbing.", "scrub"),
 )
 
+_PATIENCE: Final = 150
+
 End = Literal["power loss", "kill"]
 
 
@@ -82,6 +84,7 @@ class FaultPlan:
         self._trace = trace
         self._worker: SeededWorker | None = None
         self._calls_left = 0
+        self._patience = 0  # how many calls the end still waits for a stage
         self._ends_after = False
         self._faulty = False
         self._dead: dict[tuple[str, str], str] = {}  # calls that fail for ever, and by which fault
@@ -102,6 +105,7 @@ class FaultPlan:
         chance, profile = self._chance, self._profile
         mean = chance.choice((4, profile.calls // 4, profile.calls, profile.calls * 3))
         self._calls_left = 1 + int(chance.expovariate(1 / mean)) if profile.ends and chance.random() < 0.8 else -1
+        self._patience = _PATIENCE
         self._faulty = bool(profile.faults) and chance.random() < 0.8
         if self._flipped:
             self._calls_left, self._faulty, self._flipped = -1, False, False
@@ -143,7 +147,7 @@ class FaultPlan:
         decay = self.decay if stage in self._profile.of else None
         if decay is not None and self._chance.random() < self._profile.decays_at_work:
             decay(stage)
-        if self._calls_left == 0 and not self._ends_after:
+        if self._calls_left == 0 and not self._ends_after and self._may_end(stage):
             return self._end_now(call, path, size, stage)
         if self._calls_left > 0:
             self._calls_left -= 1
@@ -154,6 +158,11 @@ class FaultPlan:
         if self._faulty and stage in self._profile.of and self._chance.random() < self._profile.rate:
             return self._fault(call, path, size, stage)
         return size
+
+    def _may_end(self, stage: str) -> bool:
+        """Whether this is a stage to end in; not for ever is one waited for."""
+        self._patience -= 1
+        return stage in self._profile.of or self._patience < 0
 
     def _end_now(self, call: str, path: str, size: int, stage: str) -> int:
         end: End = self._chance.choice(self._profile.ends)

@@ -107,6 +107,10 @@ class History:
         if sent.fate in ("gone", "refused"):
             sent.fate = "open"
 
+    def is_sent_to(self, boot: int) -> bool:
+        """Whether any batch is under way to the process `boot`."""
+        return any(sent.under_way and boot in sent.boots for sent in self._by_body.values())
+
     def acknowledged(self, sent: Sent, base_offset: int, durability: str) -> None:
         """It was acknowledged, while the log had this durability."""
         if self.spoiled:

@@ -15,10 +15,13 @@ from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.broker.broker import Broker, Ports
+from duramen.sim.access import Access, AtTheBroker
 from duramen.sim.checker import Checker, facts
+from duramen.sim.clients import Clients
 from duramen.sim.clock import SeededRandomness
 from duramen.sim.decay import Decay, Decayed
 from duramen.sim.disk import Crashed, MemoryFileSystem
+from duramen.sim.door import AtTheDoor
 from duramen.sim.faults import UPKEEP, FaultPlan, Profile
 from duramen.sim.history import End, History
 from duramen.sim.scheduler import SeededWorker, VirtualClock
@@ -48,12 +51,20 @@ PROFILES: Final = (
         "upkeep", ("power loss", "kill"), 400,
         ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.15, of=UPKEEP,
     ),
+    Profile(
+        "rewrite", ("power loss", "kill"), 300,
+        ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.2, of=("checkpoint", "rewrite"),
+    ),
     Profile("syncs", ("power loss", "kill"), 200, ("sync error",), 0.1),
     Profile("full", ("power loss", "kill"), 200, ("disk full", "short write", "slow"), 0.03),
     Profile("slow", ("power loss", "kill"), 120, ("slow",), 0.1),
     Profile("damage", ("power loss", "kill"), flips=0.5),
     Profile("decay", ("power loss", "kill"), decays=0.7, decays_at_work=0.02),
     Profile("decay", ("power loss", "kill"), 400, decays=0.7, decays_at_work=0.02, of=UPKEEP),
+    Profile(
+        "worn", ("power loss", "kill"), 300, ("sync error", "disk full"), 0.15,
+        of=("checkpoint", "rewrite", "truncate", "scrub", "delete"), decays=0.5, decays_at_work=0.05,
+    ),
 )  # fmt: skip
 
 _LIMITS: Final = (
@@ -97,6 +108,8 @@ class World:
         self._limits = chance.choice(_LIMITS)
         self._open_segments = chance.choice((1, 3, 64))
         self._chance = chance
+        self._way = random.Random(f"{seed}/way")
+        self._stopping = False
         self._schedule = random.Random(f"{seed}/schedule")
         self.clock = VirtualClock()
         self.trace = Trace(self.clock, write)
@@ -104,7 +117,9 @@ class World:
         self.views = MemoryViewStore()
         self.faults = FaultPlan(random.Random(f"{seed}/faults"), self.profile, self.disk, self.trace)
         self.checker = Checker()
-        self.workload = Workload(random.Random(f"{seed}/workload"), self.checker, self.faults, self.clock, self.trace)
+        self.workload = Workload(
+            Clients(random.Random(f"{seed}/workload"), self.checker, self.faults, self.clock, self.trace)
+        )
         self._decay = Decay(self.disk, random.Random(f"{seed}/decay"))
         self.crashes = 0
         self._end: End = "stop"
@@ -135,7 +150,7 @@ class World:
             known = broker = self._boot()
             if broker is not None:
                 self.faults.decay = partial(self._decay_at_work, broker)
-                self.workload.begin(broker, self.worker)
+                self.workload.begin(broker, self.worker, self._access(broker))
                 while not self.workload.over:
                     self._turn()
                 if not self.profile.ends or self._chance.random() < 0.5:
@@ -145,6 +160,14 @@ class World:
         self._over(broker)
         if known is not None:
             self._decay_at_rest(known)
+
+    def _access(self, broker: Broker) -> Access:
+        """How clients reach this process."""
+        self._stopping = False
+        if self._way.random() < 0.5:
+            return AtTheBroker(broker)
+        self.trace("clients come through the Kafka door")
+        return AtTheDoor(broker, self.worker, self.clock, self._way, lambda: self._stopping)
 
     def _over(self, broker: Broker | None) -> None:
         """The process is not there any more; `broker` is None where it was stopped in good order, or never there."""
@@ -209,7 +232,7 @@ class World:
         if scrubbed:
             rounds = self._metrics.counter("duramen_scrub_rounds_total")
             self._until(lambda: rounds.value > 0, "scrub")
-        self.workload.begin(broker, self.worker, quiet=True, scrubbed=scrubbed)
+        self.workload.begin(broker, self.worker, self._access(broker), quiet=True, scrubbed=scrubbed)
         while not self.workload.over:
             self._turn()
         if self._stop(broker) is not None:
@@ -263,6 +286,7 @@ class World:
 
     def _stop(self, broker: Broker) -> Broker | None:
         """Stop in good order; None where that went well."""
+        self._stopping = True
         outcome: list[OSError | None] = []
         broker.stop(outcome.append)
         self._until(lambda: bool(outcome), "stop")

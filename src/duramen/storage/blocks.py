@@ -53,7 +53,9 @@ def read_blocks(
 
     The bytes are short where the file ends. `index` begins at or before `low`.
     """
-    expected = Expected(segment.copied, segment.base_offset, segment.copied_offset(), ANY_OFFSET)
+    expected = Expected(
+        segment.copied, segment.base_offset, segment.copied_offset(), ANY_OFFSET, epoch_at=segment.epoch_at
+    )
     blocks = range(low >> BLOCK_SHIFT, (high + BLOCK_BYTES - 1) >> BLOCK_SHIFT)
     looks = [look_at(index, block, expected) for block in blocks]
     known = {block: segment.examined[block] for block in blocks if block in segment.examined}

@@ -167,6 +167,8 @@ def apply_cut(log: Log, cut: Cut) -> None:
     """Take over what `cut_files` left."""
     end_offset = cut.end_offset
     log.segments = cut.segments
+    for segment in log.segments:
+        segment.takeovers = log.takeovers
     log.end_offset = end_offset
     log.synced_offset = min(log.synced_offset, end_offset)
     log.start_offset = min(log.start_offset, end_offset)

@@ -107,7 +107,7 @@ class Log(ReadableLog):
         self.key = key
         self.config = config
         self.durability = config.durability
-        self.takeovers = TakeoverTable()
+        self.takeovers = self.segments[0].takeovers = TakeoverTable()
         self.producers = ProducerTable()
         self.segments[0].volatile = config.durability == "memory"
         self.cleaned_offset = 0  # below it compaction may have left gaps between offsets
@@ -221,6 +221,7 @@ class Log(ReadableLog):
         closed.closed = True
         segment = Segment(f"{self.directory}/{segment_name(self.end_offset)}", self.end_offset)
         segment.volatile = self.durability == "memory"
+        segment.takeovers = self.takeovers
         self.segments.append(segment)
         self.close_index(closed)
         return segment
@@ -259,6 +260,7 @@ class Log(ReadableLog):
     def swap(self, old: list[Segment], new: Segment) -> None:
         """Put the compacted segment `new` in the place of those it was made of, which lie one after another."""
         at = self.segments.index(old[0])
+        new.takeovers = self.takeovers
         self.segments[at : at + len(old)] = [new]
         self.obsolete = self.obsolete + [(segment.base_offset, segment.generation) for segment in old]
         self.version += 1

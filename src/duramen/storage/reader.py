@@ -298,8 +298,7 @@ def open_index(segment: Segment, file: File) -> Blocked:
     size = segment.size if active is None else active.first << BLOCK_SHIFT
     copied = segment.copied
     index_file, path, base_offset = segment.index_file, segment.path, segment.base_offset
-    epoch_at = segment.takeovers.snapshot().epoch_at if segment.takeovers is not None else None
-    expected = Expected(copied, base_offset, segment.copied_offset(), ANY_OFFSET, epoch_at=epoch_at)
+    expected = Expected(copied, base_offset, segment.copied_offset(), ANY_OFFSET, epoch_at=segment.epoch_at)
 
     def job() -> tuple[SegmentIndex, list[Damage]]:
         data = index_file.read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES) if index_file is not None else b""

@@ -44,7 +44,11 @@ class Removal:
     def delete(self, log: Log, done: Done | None) -> None:
         """The log, which nobody appends to any more, and its files."""
         self._upkeep.copier.forget(log)
-        self._forget(log.segments)
+        self._forget(log.segments[:-1])
+        # A slice of the newest may have been planned while its bytes were in memory, and open the file only when sent.
+        self._upkeep.copier.unsynced.pop(log.active, None)
+        self._handles.quarantine.forget(log.active)
+        self._handles.retire(log.active)
         if log.written:
             self._notes.write(FrameType.LOG_DELETED, log, b"", partial(self._remove_files, log, done))
         elif done is not None:

@@ -193,7 +193,7 @@ class Scrubber:
         if not size or not holds(log, segment):
             self._worker.soon(self._go_on)
             return
-        epoch_at = log.takeovers.snapshot().epoch_at
+        epoch_at = log.takeovers.epoch_at
         expected = Expected(size, segment.base_offset, end_offset, ANY_OFFSET, epoch_at=epoch_at, whole=whole)
         self._step(_Look(self._files, log, segment, expected))
 

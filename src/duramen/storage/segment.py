@@ -118,7 +118,7 @@ class Segment:
         self.damage: list[Damage] = []  # what is not served, in order of position
         self.examined: dict[int, int] = {}  # blocks that do not match their CRC, were looked into, and had this one
         self.on_damage: Callable[[Segment, list[Damage]], None] | None = None
-        self.takeovers: TakeoverTable | None = None  # its log's, where its index may have to be made from its batches
+        self.takeovers: TakeoverTable | None = None  # its log's; a batch's own CRC does not cover its epoch
 
     @classmethod
     def restore(cls, path: str, state: SegmentState, tail: TailState | None) -> "Segment":
@@ -192,6 +192,11 @@ class Segment:
         self.replaced += 1
 
     # -- damage -------------------------------------------------------------------------------------
+
+    @property
+    def epoch_at(self) -> Callable[[int], int] | None:
+        """What gives the leader epoch of an offset, where it is known."""
+        return self.takeovers.epoch_at if self.takeovers is not None else None
 
     def add_damage(self, found: Iterable[Damage]) -> None:
         """These ranges are not served from now on; whoever keeps account of damage is told what is new."""

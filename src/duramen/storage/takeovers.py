@@ -45,13 +45,10 @@ class TakeoverTable:
         self._entries.append(takeover)
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that ordered `offset`, or -1 where no takeover lies at or before it."""
-        at = bisect_right(self._entries, offset, key=lambda entry: entry.first_offset)
-        return self._entries[at - 1].epoch if at else -1
-
-    def snapshot(self) -> "TakeoverTable":
-        """The table as it is now, for a job that reads it while the log goes on."""
-        return TakeoverTable(self._entries)
+        """The epoch that ordered `offset`, or -1 where no takeover lies at or before it. Jobs may ask too."""
+        entries = self._entries
+        at = bisect_right(entries, offset, key=lambda entry: entry.first_offset)
+        return entries[at - 1].epoch if at else -1
 
     def end_of(self, epoch: int, end_offset: int) -> tuple[int, int]:
         """(Newest epoch not after `epoch`, offset at which it ends); (-1, -1) where there is none.
@@ -66,8 +63,8 @@ class TakeoverTable:
 
     def cut(self, end_offset: int) -> None:
         """Forget leaderships that begin at or after `end_offset`."""
-        while self._entries and self._entries[-1].first_offset >= end_offset:
-            self._entries.pop()
+        # Another list: a job may look at this one.
+        self._entries = [entry for entry in self._entries if entry.first_offset < end_offset]
 
     def name_leaders(self, leader_of: Callable[[int], int]) -> bool:
         """Give entries whose leader's id is lost (-1) the one that `leader_of` knows for their epoch; says if any."""

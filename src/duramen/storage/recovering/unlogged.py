@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 
-from duramen.base.ports import File
+from duramen.base.ports import File, FileSystem
 from duramen.storage.io import write_all
 from duramen.storage.log import Log
 from duramen.storage.progress import RecoveryProgress
 from duramen.storage.reader import walk_batches
 from duramen.storage.recovering.logs import WRITE_BYTES, LogsFound
 from duramen.storage.rescue import adopt
+from duramen.storage.segment import parse_segment_name
 
 __all__ = ["read_on"]
 
@@ -56,9 +57,16 @@ def _read_on_segment(found: LogsFound, log: Log, start_offset: int) -> bool:
         return True  # also where it was let go: its batches say what producers have written
     if log.end_offset <= start_offset:
         # Retention had let these files go already.
-        log.end_offset = log.synced_offset = start_offset
-        return segment.base_offset < start_offset
+        log.end_offset = log.synced_offset = _next_base(found.files, log, start_offset)
+        return segment.base_offset < log.end_offset
     return False
+
+
+def _next_base(files: FileSystem, log: Log, start_offset: int) -> int:
+    """Where the log's files go on behind its end, at most at `start_offset`, which nothing before is needed of."""
+    names = files.names(log.directory) if files.exists(log.directory) else []
+    found = [parse_segment_name(name.removesuffix(".log")) for name in names if name.endswith(".log")]
+    return min([place[0] for place in found if place and log.end_offset < place[0] < start_offset] + [start_offset])
 
 
 def _write_again(file: File, start: int, end: int) -> None:

@@ -1,0 +1,113 @@
+"""How clients reach a node of a simulated run: what they can ask, and the way that leads straight to the broker."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from duramen.base.errors import DuramenError
+from duramen.broker.broker import Broker
+from duramen.broker.coordinator import CommitMember
+from duramen.broker.fetching import Fetched, Wanted
+from duramen.broker.partition import Partition
+from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.storage.scanning import read_slice
+from duramen.storage.store import AppendDone
+
+__all__ = ["Access", "AtTheBroker", "Found"]
+
+
+class Found(NamedTuple):
+    """What a fetch of one partition gave: `data`, which was to reach up to `reach`, or an error; and its offsets."""
+
+    data: bytes
+    error: BaseException | None
+    high_watermark: int
+    start_offset: int
+    reach: int
+
+
+FetchDone = Callable[[Found], None]
+CommitDone = Callable[[DuramenError | None], None]
+ProducerDone = Callable[[int, DuramenError | None], None]
+OffsetDone = Callable[[int | None], None]
+
+
+class Access(Protocol):
+    """What clients ask of a node. Each `done` is called once, or never where the process ends before.
+
+    `later`: answers may come some time after they were given.
+    """
+
+    later: bool
+
+    def produce(self, partition: Partition, batch: bytes, done: AppendDone) -> None:
+        """Append a batch."""
+
+    def new_producer_id(self, done: ProducerDone) -> None:
+        """An id for an idempotent producer."""
+
+    def fetch(self, partition: Partition, offset: int, max_bytes: int, done: FetchDone) -> None:
+        """Whole batches from `offset` on, at once."""
+
+    def commit(self, key: OffsetKey, offset: int, member: CommitMember, done: CommitDone) -> None:
+        """Store the offset of a group."""
+
+    def committed(self, key: OffsetKey, done: OffsetDone) -> None:
+        """The offset that a group has stored."""
+
+
+class AtTheBroker:
+    """Calls, without a door."""
+
+    later = False
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def produce(self, partition: Partition, batch: bytes, done: AppendDone) -> None:
+        """Append a batch."""
+        partition.append(bytearray(batch), done)
+
+    def new_producer_id(self, done: ProducerDone) -> None:
+        """An id for an idempotent producer."""
+        self._broker.new_producer_id(done)
+
+    def fetch(self, partition: Partition, offset: int, max_bytes: int, done: FetchDone) -> None:
+        """Whole batches from `offset` on, at once."""
+        self._broker.fetches.fetch(
+            [Wanted(partition, offset, max_bytes)], min_bytes=1, max_bytes=max_bytes, max_wait_ms=0,
+            done=partial(self._fetched, offset, done),
+        )  # fmt: skip
+
+    def _fetched(self, offset: int, done: FetchDone, fetched: Sequence[Fetched]) -> None:
+        one = fetched[0]
+        if one.error is not None or one.slice is None:
+            done(Found(b"", one.error, one.high_watermark, one.start_offset, offset))
+            return
+        reach = one.slice.next_offset if one.slice.next_offset >= 0 else one.high_watermark
+
+        def read(data: bytes | DuramenError | OSError) -> None:
+            error = None if isinstance(data, bytes) else data
+            done(Found(data if isinstance(data, bytes) else b"", error, one.high_watermark, one.start_offset, reach))
+
+        read_slice(self._broker.store, one.slice, read)
+
+    def commit(self, key: OffsetKey, offset: int, member: CommitMember, done: CommitDone) -> None:
+        """Store the offset of a group."""
+
+        def committed(result: list[DuramenError | None] | DuramenError) -> None:
+            done(result[0] if isinstance(result, list) else result)
+
+        def ready(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+                return
+            value = CommittedOffset(offset, -1, "", self._broker.now_ms())
+            self._broker.groups.commit(key.group, member, [(key, value)], committed)
+
+        self._broker.ensure_offsets_stream(ready)
+
+    def committed(self, key: OffsetKey, done: OffsetDone) -> None:
+        """The offset that a group has stored."""
+        stored = self._broker.groups.committed(key)
+        done(None if stored is None else stored.offset)

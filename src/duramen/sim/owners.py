@@ -1,0 +1,163 @@
+"""Clients that make, change, delete and cut streams."""
+
+from functools import partial
+from typing import Final
+
+from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
+from duramen.broker.partition import Partition
+from duramen.controller.decisions import Definition
+from duramen.sim.checker import StreamModel, facts
+from duramen.sim.clients import Clients
+from duramen.sim.compacted import CompactedHistory
+from duramen.sim.history import History
+from duramen.sim.writers import Writers
+
+__all__ = ["Owners"]
+
+_STREAMS: Final = ("a", "b", "c", "d")
+_DURABILITIES: Final = ("sync", "sync", "sync", "os", "memory")
+
+
+class Owners:
+    """Those whose streams they are."""
+
+    def __init__(self, clients: Clients, writers: Writers) -> None:
+        self._clients = clients
+        self._writers = writers
+
+    # -- streams ------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """A stream that is not there."""
+        clients, chance = self._clients, self._clients.chance
+        free = [name for name in _STREAMS if name not in clients.checker.streams]
+        if not free:
+            return
+        compacted = chance.random() < 0.4
+        model = StreamModel(chance.choice(free), chance.choice((1, 1, 2)), clients.checker.boot, compacted=compacted)
+        clients.checker.streams[model.name] = model
+        delete_retention_ms = chance.choice((0, 300, 100_000))
+        config = {
+            "durability": chance.choice(_DURABILITIES),
+            "segment.bytes": str(chance.choice((600, 3000, 10_000) if clients.small else (10_000, 100_000, 1 << 20))),
+            "segment.ms": str(chance.choice((500, 100_000))),
+            "retention.records": str(chance.choice((-1, -1, 5, 30))),
+            "retention.bytes": str(chance.choice((-1, -1, 5000, 50_000))),
+            "retention.ms": str(chance.choice((-1, -1, 400, 5000))),
+            "memory.max.bytes": str(64 << 10),
+            "flush.messages": str(chance.choice((1, 7, 1000))),
+            "flush.ms": str(chance.choice((5, 100_000))),
+            "cleanup.policy": chance.choice(("compact", "compact", "compact,delete")) if compacted else "delete",
+            "min.cleanable.dirty.ratio": str(chance.choice((0, 0, 0.5))),
+            "delete.retention.ms": str(delete_retention_ms),
+        }
+        for history in model.histories:
+            if isinstance(history, CompactedHistory):
+                history.tombstones_expire(lambda sent_ms: sent_ms + delete_retention_ms <= clients.clock.wall_ms())
+        clients.trace("stream %s is made, %s", model.name, config["durability"])
+        clients.broker.create_stream(
+            Definition(model.name, model.partitions, config), clients.answer(partial(self._created, model))
+        )
+
+    def _created(self, model: StreamModel, error: DuramenError | None) -> None:
+        clients = self._clients
+        clients.trace("stream %s: %s", model.name, "made" if error is None else type(error).__name__)
+        if error is None:
+            model.state, model.id = "there", clients.broker.streams.get(model.name).id
+            return
+        clients.may_fail(f"making the stream {model.name}", error)
+        if not isinstance(error, StorageFailed):
+            clients.checker.gone(model)
+
+    def delete(self) -> None:
+        """A stream, for good."""
+        clients = self._clients
+        models = [
+            model
+            for model in clients.checker.streams.values()
+            if model.state == "there" and not any(history.cutting for history in model.histories)
+            and not any(key.topic == model.name and kept.asked for key, kept in clients.checker.committed.items())
+        ]  # fmt: skip
+        if models:
+            model = clients.chance.choice(models)
+            model.state = "deleting"
+            clients.trace("stream %s is deleted", model.name)
+            clients.broker.delete_stream(model.name, clients.answer(partial(self._deleted, model)))
+
+    def _deleted(self, model: StreamModel, error: DuramenError | None) -> None:
+        clients = self._clients
+        clients.trace("stream %s: %s", model.name, "deleted" if error is None else type(error).__name__)
+        if error is None:
+            clients.checker.gone(model)
+            return
+        clients.may_fail(f"deleting the stream {model.name}", error)
+        if not isinstance(error, StorageFailed):
+            model.state = "there"
+
+    def configure(self) -> None:
+        """Another durability, or the same."""
+        clients = self._clients
+        history, _ = clients.any()
+        if history is not None:
+            durability = clients.chance.choice(_DURABILITIES)
+            clients.trace("stream %s gets the durability %s", history.name, durability)
+            clients.broker.configure_stream(
+                history.name, {"durability": durability}, clients.answer(partial(self._configured, history))
+            )
+
+    def _configured(self, history: History, error: DuramenError | None) -> None:
+        if error is not None and not isinstance(error, StreamNotFound):
+            self._clients.may_fail(f"configuring the stream {history.name}", error)
+
+    # -- letting go ---------------------------------------------------------------------------------
+
+    def let_go(self) -> None:
+        """What DeleteRecords does: everything before an offset goes."""
+        clients = self._clients
+        history, partition = clients.any()
+        if history is None or partition is None or history.cutting:
+            return
+        log, store = partition.log, clients.broker.store
+        waiting = (segment.base_offset for segment in log.segments if segment.copied < segment.size)
+        bound = min(log.high_watermark, next(waiting, log.high_watermark))
+        if bound <= log.start_offset:
+            return
+        offset = clients.chance.randint(log.start_offset, bound)
+        before = store.wal_end
+        clients.trace("%s: everything before %d goes", history, offset)
+        store.move_start(log, offset)
+        if store.wal_end > before:
+            store.when_synced(clients.answer(partial(self._let_go_for_good, history, log.start_offset)))
+
+    def _let_go_for_good(self, history: History, offset: int, error: DuramenError | None) -> None:
+        if error is not None:
+            self._clients.may_fail("waiting for a sync", error)
+        elif not history.in_memory:
+            history.start_bound = max(history.start_bound, offset)
+
+    def cut(self) -> None:
+        """The end of a log, as a follower does whose leader has another."""
+        clients = self._clients
+        history, partition = clients.any()
+        if history is None or partition is None or history.cutting or history.reading or history.damaged:
+            return
+        if clients.access.later and history.is_sent_to(clients.checker.boot):
+            return  # an answer from before the cut may come after it
+        if isinstance(history, CompactedHistory):
+            return  # nothing is compacted because of what may be cut off still
+        log, store = partition.log, clients.broker.store
+        end_offset = history.some_offset(clients.chance, log.start_offset)
+        if log.durability != "sync" or log.config.durability != "sync" or end_offset is None:
+            return
+        self._writers.forget(history)
+        history.cut_begins(end_offset)
+        clients.trace("%s is cut to %d", history, end_offset)
+        store.truncate(log, end_offset, store.node_epoch, clients.answer(partial(self._was_cut, history, partition)))
+
+    def _was_cut(self, history: History, partition: Partition, error: DuramenError | None) -> None:
+        if error is None:
+            self._clients.trace("%s was cut", history)
+            history.cut(facts(partition.log))
+            return
+        self._clients.may_fail(f"cutting {history}", error)
+        history.spoiled = True
