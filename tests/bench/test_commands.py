@@ -80,6 +80,7 @@ def test_targets(tmp_path: Path) -> None:
         (["starting", "--scale", "0.01", "--rounds", "1"], 11),
         (["crowded", "--scale", "0.01", "--rounds", "1"], 4),
         (["slow-disk", "--scale", "0.01", "--rounds", "1"], 2),
+        (["compaction", "--scale", "1.5", "--rounds", "1"], 1),
         (["cold-reads", "--scale", "0.05", "--rounds", "1"], 2),
         (["pauses", "--duration", "0.2"], 3),
     ],

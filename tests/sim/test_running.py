@@ -15,7 +15,7 @@ from duramen.sim.running import Totals, explain, fault_table, run_one
 from duramen.sim.stages import cannot_fire
 from duramen.sim.world import Outcome
 
-SEEDS = range(1, 241)
+SEEDS = range(1, 301)
 CRASHES = 1000
 
 _ALWAYS = ("append", "sync", "copy", "roll", "checkpoint", "compaction", "delete", "scrub", "read", "recovery")

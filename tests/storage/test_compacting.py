@@ -366,6 +366,26 @@ def test_a_log_deleted_or_a_node_stopped_in_the_middle_of_a_round() -> None:
         assert not [path for path in doubles.files.paths() if path.endswith(".new")]
 
 
+def test_a_stop_waits_for_the_step_that_is_under_way_and_leaves_nothing_half_written() -> None:
+    for jobs in range(12):
+        doubles = StoreOnDoubles()
+        log = doubles.log(0, COMPACT)
+        rows = fill(doubles, log)
+        doubles.store.compact()
+        for _ in range(jobs):
+            _ = doubles.worker.step("disk") or doubles.worker.step("read") or soon(doubles)
+        deliver = doubles.worker.start("read") if doubles.worker.jobs["read"] else lambda: None
+        stopped: list[OSError | None] = []
+        doubles.store.stop(stopped.append)
+        deliver()
+        doubles.settle()
+        assert stopped == [None]
+        assert not [path for path in doubles.files.paths() if path.endswith(".new")]
+        doubles.restart()
+        assert doubles.findings == []
+        check_log(doubles, doubles.log(), rows)
+
+
 def test_retention_and_compaction_together() -> None:
     doubles = StoreOnDoubles()
     log = doubles.log(0, COMPACT._replace(retention_ms=100_000))

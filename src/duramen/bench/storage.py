@@ -9,7 +9,8 @@ from typing import Final
 
 from duramen.bench.commands import console_for, show
 from duramen.bench.documents import targets_document, write_document
-from duramen.bench.scenarios import cold_reads, crowded, pauses, slow_disk, starting
+from duramen.bench.scenarios import cold_reads, compaction, crowded, pauses, slow_disk, starting
+from duramen.bench.scenarios.effort import scaled
 from duramen.bench.tables import targets_table
 from duramen.bench.targets import Outcome
 from duramen.bench.worker import Worker
@@ -23,10 +24,14 @@ _SCENARIOS: Final[Mapping[str, ModuleType]] = {
 
 def measure_storage(name: str, output: Path, *, rounds: int, scale: float, as_json: bool = False) -> None:
     """Run the scenario of that name; prints a table, or JSON, writes NAME.json."""
-    scenario = _SCENARIOS[name]
-    measure = partial(scenario.measure, rounds=rounds, scale=scale)
     settings = {"rounds": rounds, "scale": scale}
-    _run(name, output, measure, scenario.steps(rounds), settings, as_json=as_json)
+    if name == "compaction":
+        effort = scaled(rounds, scale)
+        measure, steps = partial(compaction.measure, effort=effort), compaction.steps(effort)
+    else:
+        scenario = _SCENARIOS[name]
+        measure, steps = partial(scenario.measure, rounds=rounds, scale=scale), scenario.steps(rounds)
+    _run(name, output, measure, steps, settings, as_json=as_json)
 
 
 def measure_pauses(output: Path, *, duration_s: float, as_json: bool = False) -> None:

@@ -211,6 +211,12 @@ _storage(
     3,
 )
 _storage(
+    "compaction",
+    "Producers while a log is compacted.",
+    "The p99 of single records while a log is compacted at the default rate, in turns with that while none is.",
+    5,
+)
+_storage(
     "cold-reads",
     "Producers beside a consumer of cold data.",
     "The p99 of producers while a consumer reads 2 GiB from the disk, beside that without it; and how much of what"

@@ -1,6 +1,6 @@
 """The two passes of compaction over a segment's batches, for jobs: entering their keys, and writing what stays.
 
-Each call takes a bounded number of bytes. Nothing is touched but what was handed over.
+Each call takes a bounded number of bytes, and rests while it computes. Nothing is touched but what was handed over.
 """
 
 from collections.abc import Iterator
@@ -10,9 +10,10 @@ from duramen.codec.batch import CONTROL, Header, header
 from duramen.codec.filtering import body, marker_type, rebuild, spans
 from duramen.storage.offsetmap import OffsetMap
 from duramen.storage.planning.compaction import Cleaner, Transactions
+from duramen.storage.resting import Rests
 from duramen.storage.rewritten import Source, Target
 
-__all__ = ["rewrite", "survey"]
+__all__ = ["Unhurried", "rewrite", "survey"]
 
 _STEP_BYTES: Final = 128 * 1024
 
@@ -22,14 +23,29 @@ def _decoded(source: Source) -> Iterator[tuple[Header, bytes, bytes]]:
         yield head, whole, body(whole, head)
 
 
-def survey(source: Source, table: OffsetMap, transactions: Transactions, start: int) -> bool:
+class Unhurried:
+    """A table of keys that rests while it is asked."""
+
+    def __init__(self, table: OffsetMap, rests: Rests) -> None:
+        self.latest = table.latest
+        self._table = table
+        self._rests = rests
+
+    def newest(self, key: bytes) -> int:
+        """The newest offset of `key`; -1 where it was never put."""
+        self._rests.piece()
+        return self._table.newest(key)
+
+
+def survey(source: Source, table: OffsetMap, transactions: Transactions, start: int, rests: Rests) -> bool:
     """Enter the keys of the next batches; says whether the table is full."""
+    rests.begin()
     for head, _, data in _decoded(source):
         if head.attributes & CONTROL:
             transactions.ends(head, marker_type(data))
         elif not transactions.discards(head):
             base = head.base_offset
-            for span in spans(data, head.records):
+            for span in rests.each(spans(data, head.records)):
                 offset = base + span.offset_delta
                 if span.key is not None and offset >= start and not table.put(span.key, offset):
                     table.latest = offset - 1
@@ -38,12 +54,13 @@ def survey(source: Source, table: OffsetMap, transactions: Transactions, start: 
     return False
 
 
-def rewrite(source: Source, target: Target, cleaner: Cleaner, *, last: bool) -> bool:
+def rewrite(source: Source, target: Target, cleaner: Cleaner, rests: Rests, *, last: bool) -> bool:
     """Write what stays of the next batches; says whether anything was left out or changed."""
+    rests.begin()
     changed = False
     taken = list(_decoded(source))
     for at, (head, whole, data) in enumerate(taken):
-        records = list(spans(data, head.records))
+        records = list(rests.each(spans(data, head.records)))
         marker = marker_type(data) if head.attributes & CONTROL else None
         ends = last and not source.left and at == len(taken) - 1
         verdict = cleaner.judge(head, records, marker, last=ends)

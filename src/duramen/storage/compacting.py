@@ -14,7 +14,7 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import BatchCorrupt, DuramenError, LogDamaged
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Lane, Worker
-from duramen.storage.cleaning import rewrite, survey
+from duramen.storage.cleaning import Unhurried, rewrite, survey
 from duramen.storage.handles import Handles
 from duramen.storage.index import IndexHeader
 from duramen.storage.log import Log
@@ -30,6 +30,7 @@ from duramen.storage.planning.compaction import (
     groups,
 )
 from duramen.storage.reader import open_index
+from duramen.storage.resting import Rests
 from duramen.storage.rewriting import holds
 from duramen.storage.rewritten import Source, Target
 from duramen.storage.segment import Segment, segment_name
@@ -38,6 +39,7 @@ from duramen.storage.upkeep import Upkeep
 __all__ = ["Compactor"]
 
 _RETRY_MS: Final = 60_000
+_SHARE: Final = 0.1  # of a processor, where there is a bound at all
 
 
 class _Step(NamedTuple):
@@ -113,13 +115,15 @@ class Compactor:
         self._handles = handles
         self._upkeep = upkeep
         self._limits = limits
+        self._rests = Rests(clock, _SHARE if limits.bytes_per_second else 1.0)
         self._round: _Round | None = None
         self._log: Log | None = None
         self._logs: Callable[[], Iterable[Log]] = tuple
         self._settling: set[Log] = set()
         self._not_before_ms: dict[Log, int] = {}
         self._reached: dict[Log, int] = {}  # where the last round ended, segments that are damaged left out
-        self._stopped = False
+        self._stopped: Callable[[], None] | None = None
+        self._in_step = False
         self._rounds = metrics.counter("duramen_compactions_total")
         self._failures = metrics.counter("duramen_compaction_failures_total")
         self._read = metrics.counter("duramen_compaction_read_bytes_total")
@@ -131,7 +135,7 @@ class Compactor:
     def look(self, logs: Callable[[], Iterable[Log]]) -> None:
         """Compact what is dirty enough of `logs`, log by log, until nothing is; nothing where that is under way."""
         self._logs = logs
-        if self._stopped or self._round is not None or not self._limits.enabled:
+        if self._stopped is not None or self._round is not None or not self._limits.enabled:
             return
         compacted = [log for log in logs() if log.obsolete or (log.config.compact and len(log.segments) > 1)]
         for log in compacted:
@@ -163,12 +167,18 @@ class Compactor:
     def _waits(self, log: Log) -> bool:
         return self._not_before_ms.get(log, 0) > self._clock.monotonic_ms()
 
-    def stop(self) -> None:
-        """Give up what is under way; nothing begins any more."""
-        self._stopped = True
+    def stop(self, done: Callable[[], None]) -> None:
+        """Give up what is under way; nothing begins any more. `done` once nothing is done to files any more."""
+        self._stopped = done
+        self._rests.hurried = True
+        if not self._in_step:
+            self._give_up(done)
+
+    def _give_up(self, done: Callable[[], None]) -> None:
         if self._round is not None:
             self._round.close()
             self._ended()
+        done()
 
     # -- one step after another ---------------------------------------------------------------------
 
@@ -191,19 +201,34 @@ class Compactor:
     def _do(self, wish: _Wish) -> None:
         running = self._round
 
-        def resume(result: object = None) -> None:
+        def resume() -> None:
             if self._round is running:
-                self._go_on(result)
+                self._go_on(None)
 
-        if isinstance(wish, _Step):
-            self._worker.submit(wish.lane, wish.job, resume)
-        elif isinstance(wish, _Alone):
-            self._upkeep.copier.alone(wish.plan, resume)
-        elif self._limits.bytes_per_second > 0:
-            delay_ms = wish.size_bytes * 1000 // self._limits.bytes_per_second
+        if not isinstance(wish, _Pause):
+            self._run(wish)
+            return
+        delay_ms = 0
+        if self._limits.bytes_per_second > 0:
+            delay_ms = wish.size_bytes * 1000 // self._limits.bytes_per_second - self._rests.rested_ms()
+        if delay_ms > 0:
             self._deadlines.at(self._clock.monotonic_ms() + delay_ms, resume)
         else:
             self._worker.soon(resume)
+
+    def _run(self, wish: _Step | _Alone) -> None:
+        def done(result: object) -> None:
+            self._in_step = False
+            if self._stopped is not None:
+                self._give_up(self._stopped)
+            else:
+                self._go_on(result)
+
+        self._in_step = True
+        if isinstance(wish, _Step):
+            self._worker.submit(wish.lane, wish.job, done)
+        else:
+            self._upkeep.copier.alone(wish.plan, done)
 
     def _ended(self) -> None:
         self._round = self._log = None
@@ -228,7 +253,7 @@ class Compactor:
         table = yield from self._survey(log, found)
         facts = segment_facts(log)
         cleaner = Cleaner(
-            table,
+            Unhurried(table, self._rests),
             now_ms=self._clock.wall_ms(),
             delete_retention_ms=log.config.compaction.delete_retention_ms,
             transactions=_transactions(log),
@@ -267,7 +292,7 @@ class Compactor:
             while source.left:
                 before = source.left
                 full: bool = yield from self._checked(
-                    segment, _Step("read", partial(survey, source, table, transactions, found.start))
+                    segment, _Step("read", partial(survey, source, table, transactions, found.start, self._rests))
                 )
                 self._read.value += before - source.left
                 yield _Pause(before - source.left)
@@ -328,7 +353,7 @@ class Compactor:
         while source.left:
             before, size = source.left, target.segment.size
             step: bool = yield from self._checked(
-                segment, _Step("disk", partial(rewrite, source, target, cleaner, last=last))
+                segment, _Step("read", partial(rewrite, source, target, cleaner, self._rests, last=last))
             )
             changed = changed or step
             self._read.value += before - source.left

@@ -251,7 +251,9 @@ class Store:
     def stop(self, done: Callable[[OSError | None], None]) -> None:
         """Take no more appends, finish those taken, and write a clean checkpoint."""
         self._appends.stopping = True
-        self.compactor.stop()
+        self.compactor.stop(partial(self._end, done))
+
+    def _end(self, done: Callable[[OSError | None], None]) -> None:
         self._appends.drain()
         self._appends.flush()
         if self._wal.failed is not None:

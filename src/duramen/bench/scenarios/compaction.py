@@ -87,8 +87,8 @@ def _fill(node: NodeProcess, name: str, paced_s: float) -> None:
     _ask(node, "POST", "/v1/streams", {"name": name, "partitions": 1, "config": config})
     producer = Producer({"bootstrap.servers": node.kafka, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
     value = bytes(_KEYED_BYTES)
-    # Once to take in the keys and once to write what stays; as much again is left over, however slow the load begins.
-    for number in range(int(rate * (paced_s + 2)) // (_KEYED_BYTES + 20)):
+    # Half of the time to take in the keys, half or more to write what stays; some is left over, however slow it begins.
+    for number in range(int(rate * (paced_s + 2) / 2) // (_KEYED_BYTES + 20)):
         producer.produce(name, value, b"%d" % (number % _KEYS))
         if number % 1000 == 0:
             producer.poll(0)

@@ -1,0 +1,65 @@
+"""Rests in the middle of a job that computes, so that whoever waits for the interpreter or a processor comes first.
+
+A thread that computes holds Python's global lock: who wakes meanwhile waits for a switch interval, and an
+acknowledgement needs the lock three times. So such work is done in slices shorter than that interval, and after each
+the lock and the processor are somebody else's for longer than the slice took.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
+
+from duramen.base.ports import Clock
+
+__all__ = ["Rests"]
+
+T = TypeVar("T")
+
+_GRAIN: Final = 16  # pieces of work between two looks at the clock: looking costs little then
+_SLICE_S: Final = 0.0001
+
+
+class Rests:
+    """For one job at a time: counts pieces of work, each of some microseconds, and pauses where it is time to."""
+
+    __slots__ = ("_began_s", "_clock", "_left", "_pause_ratio", "_rested_s", "hurried")
+
+    def __init__(self, clock: Clock, share: float) -> None:
+        """`share`: of one processor, above 0 and at most 1; with 1 the lock is offered and nothing is waited for."""
+        self.hurried = False  # the job is to end soon: no more pauses
+        self._clock = clock
+        self._pause_ratio = 1 / share - 1
+        self._left = _GRAIN
+        self._began_s = 0.0
+        self._rested_s = 0.0
+
+    def begin(self) -> None:
+        """A job begins."""
+        self._began_s = self._clock.seconds()
+
+    def piece(self) -> None:
+        """A piece of work is done. Blocking."""
+        self._left -= 1
+        if not self._left:
+            self._left = _GRAIN
+            self._look()
+
+    def each(self, things: Iterable[T]) -> Iterator[T]:
+        """The same things; getting one is a piece of work. Blocking."""
+        for thing in things:
+            self.piece()
+            yield thing
+
+    def rested_ms(self) -> int:
+        """Whole milliseconds of pauses since this was asked last."""
+        rested_ms = int(self._rested_s * 1000)
+        self._rested_s -= rested_ms / 1000
+        return rested_ms
+
+    def _look(self) -> None:
+        now_s = self._clock.seconds()
+        worked_s = now_s - self._began_s
+        if worked_s < _SLICE_S or self.hurried:
+            return
+        self._clock.pause(worked_s * self._pause_ratio)
+        self._began_s = self._clock.seconds()
+        self._rested_s += self._began_s - now_s
