@@ -19,6 +19,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER = _SNAPPY_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
 _SNAPPY_BLOCK_BYTES = 32 * 1024
+_SNAPPY_LARGEST_RATIO = 22  # three bytes make 64 at most
 _FIRST_GUESS = 8  # a first buffer of this many times the compressed size, grown fourfold while it is too small
 
 
@@ -94,6 +95,8 @@ def _snappy_block(block: memoryview, limit_bytes: int) -> bytes:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > limit_bytes:
             raise BatchCorrupt(f"compressed records hold more than {limit_bytes} bytes")
+        if size > _SNAPPY_LARGEST_RATIO * len(block):
+            raise BatchCorrupt(f"{len(block)} bytes of snappy cannot hold {size}")
         out = bytearray(size)
         cramjam.snappy.decompress_raw_into(block, out)
     except cramjam.DecompressionError as error:

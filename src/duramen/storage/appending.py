@@ -423,8 +423,17 @@ def _room(together: _Together) -> int:
 
 
 def _kept(batch: bytearray | memoryview) -> Buffer:
-    """A batch as it waits in memory: bytes, which garbage collection does not walk as it does views of requests."""
-    return bytes(batch) if len(batch) <= _KEPT_AS_BYTES else batch
+    """A batch as it waits in memory: bytes, which garbage collection does not walk as it does views of requests.
+
+    A large one stays where it is, but where it would keep a request alive that is more than twice its size.
+    """
+    small = len(batch) <= _KEPT_AS_BYTES
+    return bytes(batch) if small or 2 * len(batch) < len(_whole(batch)) else batch
+
+
+def _whole(batch: bytearray | memoryview) -> Buffer:
+    """What a view is a part of."""
+    return batch.obj if isinstance(batch, memoryview) and isinstance(batch.obj, bytearray) else batch
 
 
 def _deleted(log: Log) -> StreamNotFound:

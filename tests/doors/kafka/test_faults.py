@@ -48,6 +48,10 @@ class Collecting:
 
     def __init__(self) -> None:
         self.answers: list[Exchange] = []
+        self.weight = 0
+
+    def weighed(self, size: int) -> None:
+        self.weight += size
 
     def answer_ready(self, exchange: Exchange) -> None:
         self.answers.append(exchange)

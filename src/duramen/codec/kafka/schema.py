@@ -18,7 +18,7 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.codec.varint import encode_uvarint, read_uvarint
 
-__all__ = ["LARGEST_ELEMENTS", "LARGEST_TAGS", "LARGEST_TEXT_BYTES", "Message", "Schema"]
+__all__ = ["LARGEST_ELEMENTS", "LARGEST_TAGS", "LARGEST_TEXT_BYTES", "Field", "Message", "Schema"]
 
 Message = dict[str, Any]
 
@@ -43,7 +43,9 @@ _FIXED: Final[Mapping[str, struct.Struct]] = {
 _NULL_UUID = uuid.UUID(int=0)
 
 
-class _Field(NamedTuple):
+class Field(NamedTuple):
+    """A line of a table: what versions `low` to `high` have; `tag` is -1 where it is no tagged field."""
+
     name: str
     kind: str  # a basic type, or "struct"
     is_array: bool
@@ -52,7 +54,7 @@ class _Field(NamedTuple):
     high: int
     tag: int
     default: Any
-    fields: tuple["_Field", ...]
+    fields: tuple["Field", ...]
 
 
 class _Input:
@@ -105,24 +107,28 @@ class Schema:
 
     def __init__(self, name: str, flexible: int, text: str) -> None:
         self.name = name
-        self._flexible = flexible
-        self._fields = _parse([line for line in text.splitlines() if line.strip()])
+        self.flexible = flexible
+        self.fields = _parse([line for line in text.splitlines() if line.strip()])
         self._codec = cache(self._compile)
 
     def _compile(self, version: int) -> _Codec:
-        return _struct_codec(self._fields, version, flexible=version >= self._flexible)
+        return _struct_codec(self.fields, version, flexible=version >= self.flexible)
 
     def decode(self, version: int, data: Buffer, position: int = 0) -> Message:
         """The message in `data` from `position` on. Raises RequestInvalid.
 
         What follows it is left alone, as Apache Kafka does: librdkafka's request for all topics has such bytes.
         """
+        return self.decode_counted(version, data, position)[0]
+
+    def decode_counted(self, version: int, data: Buffer, position: int = 0) -> tuple[Message, int]:
+        """The same, and how many elements its arrays have together."""
         source = _Input(data, position)
         try:
             message: Message = self._codec(version).decode(source)
         except (ValueError, struct.error) as error:
             raise RequestInvalid(f"{self.name} version {version} is damaged: {error}") from None
-        return message
+        return message, LARGEST_ELEMENTS - source.elements
 
     def encode(self, version: int, message: Mapping[str, Any]) -> bytes:
         """The bytes of `message`; fields that it lacks have their defaults."""
@@ -134,7 +140,7 @@ class Schema:
 # -- reading the tables -------------------------------------------------------------------------------
 
 
-def _parse(lines: list[str]) -> tuple[_Field, ...]:
+def _parse(lines: list[str]) -> tuple[Field, ...]:
     fields = []
     while lines:
         line = lines.pop(0)
@@ -146,7 +152,7 @@ def _parse(lines: list[str]) -> tuple[_Field, ...]:
     return tuple(fields)
 
 
-def _parse_line(words: list[str], nested: tuple[_Field, ...]) -> _Field:
+def _parse_line(words: list[str], nested: tuple[Field, ...]) -> Field:
     name, kind, *rest = words
     nullable = kind.endswith("?")
     kind = kind.removesuffix("?")
@@ -170,7 +176,7 @@ def _parse_line(words: list[str], nested: tuple[_Field, ...]) -> _Field:
         default = {"string": "", "bytes": b"", "uuid": _NULL_UUID, "bool": False, "struct": {}}.get(kind, 0)
     elif default is None and is_array and not nullable:
         default = ()
-    return _Field(name, kind, is_array, nullable, low, high, tag, default, nested)
+    return Field(name, kind, is_array, nullable, low, high, tag, default, nested)
 
 
 def _literal(word: str) -> int | bool:
@@ -180,7 +186,7 @@ def _literal(word: str) -> int | bool:
 # -- compiling ----------------------------------------------------------------------------------------
 
 
-def _struct_codec(fields: tuple[_Field, ...], version: int, *, flexible: bool) -> _Codec:
+def _struct_codec(fields: tuple[Field, ...], version: int, *, flexible: bool) -> _Codec:
     present = [field for field in fields if field.low <= version <= field.high]
     plain = [(field, _field_codec(field, version, flexible=flexible)) for field in present if field.tag < 0]
     tagged = {
@@ -215,7 +221,7 @@ def _struct_codec(fields: tuple[_Field, ...], version: int, *, flexible: bool) -
     return _Codec(decode, encode, smallest)
 
 
-def _encode_tags(message: Mapping[str, Any], tagged: Mapping[int, tuple[_Field, _Codec]], out: list[bytes]) -> None:
+def _encode_tags(message: Mapping[str, Any], tagged: Mapping[int, tuple[Field, _Codec]], out: list[bytes]) -> None:
     given = [
         (tag, codec, message[field.name])
         for tag, (field, codec) in sorted(tagged.items())
@@ -229,7 +235,7 @@ def _encode_tags(message: Mapping[str, Any], tagged: Mapping[int, tuple[_Field, 
         out += (encode_uvarint(tag), encode_uvarint(len(body)), body)
 
 
-def _field_codec(field: _Field, version: int, *, flexible: bool) -> _Codec:
+def _field_codec(field: Field, version: int, *, flexible: bool) -> _Codec:
     if field.kind == "struct":
         element = _struct_codec(field.fields, version, flexible=flexible)
         if field.nullable and not field.is_array:
@@ -276,7 +282,7 @@ def _length_codec(layout: str, *, flexible: bool) -> tuple[Callable[[_Input], in
     return (lambda source: int(packed.unpack(source.take(packed.size))[0])), packed.pack, packed.size
 
 
-def _sized_codec(field: _Field, *, flexible: bool) -> _Codec:
+def _sized_codec(field: Field, *, flexible: bool) -> _Codec:
     text = field.kind == "string"
     layout = "h" if text else "i"
     null = _null_of(field)
@@ -304,7 +310,7 @@ def _sized_codec(field: _Field, *, flexible: bool) -> _Codec:
     return _Codec(decode, encode, smallest)
 
 
-def _null_of(field: _Field) -> Callable[[], None]:
+def _null_of(field: Field) -> Callable[[], None]:
     def null() -> None:
         if not field.nullable:
             raise ValueError(f"{field.name} is null")
@@ -312,7 +318,7 @@ def _null_of(field: _Field) -> Callable[[], None]:
     return null
 
 
-def _array_codec(field: _Field, element: _Codec, *, flexible: bool) -> _Codec:
+def _array_codec(field: Field, element: _Codec, *, flexible: bool) -> _Codec:
     read_length, write_length, smallest = _length_codec("i", flexible=flexible)
     decode_element, encode_element = element.decode, element.encode
     null = _null_of(field)

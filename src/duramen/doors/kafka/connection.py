@@ -1,12 +1,14 @@
 """A client's connection: bytes to requests, answers to bytes in the order of the requests, and back-pressure.
 
-Memory: a frame's buffer grows with what has come, never with what a length promises; reading pauses while the
-account of all requests is full, while this client has much unanswered, and while it does not read its answers.
-An answer with records is read from the log piece by piece as the socket takes it.
+Memory: a frame's buffer grows with what has come, never with what a length promises; reading and handling pause while
+the account of all requests is full, while this client has much unanswered, answers that wait for earlier ones among
+it, and while it does not read its answers. An answer with records is read from the log piece by piece as the socket
+takes it.
 """
 
 import asyncio
 import logging
+import struct
 from collections import deque
 from typing import Final, Protocol, cast
 
@@ -26,11 +28,18 @@ __all__ = ["Door", "KafkaConnection"]
 _log = logging.getLogger("duramen.kafka")
 
 _DIRECT_BYTES: Final = 32 * 1024  # a frame with more to come than this is received where it will stay
-_FIRST_BUFFER_BYTES: Final = 1024 * 1024
-_UNKNOWN_FRAME_BYTES: Final = 64 * 1024
+_UNKNOWN_FRAME_BYTES: Final = 64 * 1024  # also what a frame gets before more of it has come
+_GROWING_FAST_BYTES: Final = 1024 * 1024  # until then a buffer grows fourfold, from then on it doubles
 _CONTROL_FRAME_BYTES: Final = 8 * 1024 * 1024
 _UNANSWERED_REQUESTS: Final = 10_000
 _WRITE_HIGH_BYTES: Final = 64 * 1024
+
+
+_TURN: Final = "turn"
+_TURN_S: Final = 0.01
+_UNCOUNTED: Final = ("memory", _TURN)  # the account counts those that wait for memory
+_NOTHING: Final = memoryview(b"")
+_KEY_AND_VERSION: Final = struct.Struct(">hh")
 
 
 class Door(Protocol):
@@ -82,9 +91,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._filled = 0
         self._size = 0
         self._direct = False
-        self._rest: bytes = b""  # what came with a frame that has to wait for memory
+        self._rest: bytes = b""  # what came and is not looked at while reading pauses
+        self._feeding = False
+        self._handled_s = 0.0  # when the newest request began to be handled
         self._growing_to = 0
         self._pauses: set[str] = set()
+        self._reading = True
         # Answering.
         self._exchanges: deque[Exchange] = deque()
         self._unanswered_bytes = 0
@@ -109,7 +121,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = None
         for exchange in self._exchanges:
             self._door.memory.release(exchange.size)
+            if exchange.abandoned is not None:
+                exchange.abandoned()
         self._exchanges.clear()
+        self._rest = b""
         if self._frame is not None:
             self._door.memory.release(len(self._frame))
             self._frame = None
@@ -132,7 +147,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         try:
             if self._direct:
                 self._filled += count
-                self._frame_progress(memoryview(b""))
+                self._frame_progress(_NOTHING)
             else:
                 self._feed(self._door.receive_buffer[:count])
         except RequestInvalid as error:
@@ -158,37 +173,67 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # -- receiving ----------------------------------------------------------------------------------
 
     def _feed(self, data: memoryview) -> None:
-        while len(data):
-            if self._frame is not None:
-                room = min(len(data), len(self._frame) - self._filled)
-                self._frame[self._filled : self._filled + room] = data[:room]
-                self._filled += room
-                data = self._frame_progress(data[room:])
-                continue
-            if not self._head and len(data) >= 4:
-                size = self._check_size(data)
-                if len(data) >= 4 + size and self._door.memory.try_take(size):
-                    # The usual case: whole small requests, each copied once so that it can stay.
-                    self._handle(bytearray(data[4 : 4 + size]))
-                    data = data[4 + size :]
-                    continue
-            wanted = 4 + FIXED_HEADER_BYTES - len(self._head)
-            self._head += data[:wanted]
-            data = data[wanted:]
-            if len(self._head) >= 4:
-                self._size = self._check_size(memoryview(self._head))
-            if len(self._head) == 4 + FIXED_HEADER_BYTES:
-                data = self._grow(min(self._size, max(_FIRST_BUFFER_BYTES, len(data))), data)
+        """Take what came apart into requests and handle them; what is left when reading pauses is kept.
+
+        Many requests that came at once are handled in turns, so that other connections have theirs in between.
+        """
+        transport = self._transport
+        if transport is None:
+            return
+        self._feeding = True
+        self._handled_s = began_s = self._door.clock.seconds()
+        try:
+            while len(data) and not self._pauses and not transport.is_closing():
+                data = self._feed_some(data)
+                if self._handled_s - began_s > _TURN_S and len(data):
+                    self._pause(_TURN)
+                    asyncio.get_running_loop().call_soon(self._resume, _TURN)
+        finally:
+            self._feeding = False
+        self._rest = bytes(data)
+
+    def _feed_some(self, data: memoryview) -> memoryview:
+        """Take the next request or a part of it; returns what is left."""
+        if self._frame is not None:
+            room = min(len(data), len(self._frame) - self._filled)
+            self._frame[self._filled : self._filled + room] = data[:room]
+            self._filled += room
+            return self._frame_progress(data[room:])
+        if not self._head and len(data) >= 4:
+            size = self._check_size(data)
+            if len(data) >= 4 + size and self._door.memory.try_take(size):
+                # The usual case: whole small requests, each copied once so that it can stay.
+                self._handle(bytearray(data[4 : 4 + size]))
+                return data[4 + size :]
+        wanted = 4 + FIXED_HEADER_BYTES - len(self._head)
+        self._head += data[:wanted]
+        data = data[wanted:]
+        if len(self._head) >= 4:
+            self._size = self._check_size(memoryview(self._head))
+        if len(self._head) == 4 + FIXED_HEADER_BYTES:
+            data = self._grow(min(self._size, max(_UNKNOWN_FRAME_BYTES, len(data) + FIXED_HEADER_BYTES)), data)
+        return data
+
+    def _feed_rest(self) -> None:
+        """Go on with what came before reading paused."""
+        rest, self._rest = self._rest, b""
+        try:
+            self._frame_progress(_NOTHING)
+            self._feed(memoryview(rest))
+        except RequestInvalid as error:
+            self._refuse(str(error))
 
     def _check_size(self, data: memoryview) -> int:
         """The size that a frame says it has. Raises RequestInvalid where no request can be so small or large."""
         size = int.from_bytes(data[:4], "big", signed=True)
         if not FIXED_HEADER_BYTES <= size <= self._door.largest_request:
             raise RequestInvalid(f"a request says that it has {size} bytes")
-        if size > _UNKNOWN_FRAME_BYTES and len(data) >= 6:
-            api_key = int.from_bytes(data[4:6], "big", signed=True)
-            limit = _CONTROL_FRAME_BYTES if api_key in APIS else _UNKNOWN_FRAME_BYTES
-            if api_key != ApiKey.PRODUCE and size > limit:
+        if size > _UNKNOWN_FRAME_BYTES and len(data) >= 8:
+            api_key, version = _KEY_AND_VERSION.unpack_from(data, 4)
+            api = APIS.get(api_key)
+            if api is None or not api.low <= version <= api.high:
+                raise RequestInvalid(f"a request of API {api_key}, version {version}, says that it has {size} bytes")
+            if api_key != ApiKey.PRODUCE and size > _CONTROL_FRAME_BYTES:
                 raise RequestInvalid(f"a request of the API {api_key} says that it has {size} bytes")
         return size
 
@@ -198,7 +243,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if frame is None or self._filled < len(frame):
             return rest
         if len(frame) < self._size:
-            return self._grow(min(self._size, 2 * len(frame)), rest)
+            times = 4 if len(frame) < _GROWING_FAST_BYTES else 2
+            return self._grow(min(self._size, times * len(frame)), rest)
         self._frame = None
         self._door.memory.completed(self)
         self._handle(frame)
@@ -207,11 +253,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _grow(self, size: int, rest: memoryview) -> memoryview:
         """Give the frame a buffer of `size` bytes, now or when there is memory. Returns what is left to feed."""
         self._growing_to = size
-        if not self._door.memory.acquire(self, self._growth()):
-            self._rest = bytes(rest)
+        if self._door.memory.acquire(self, self._growth()):
+            self._grown()
+        else:
             self._pause("memory")
-            return memoryview(b"")
-        self._grown()
         return rest
 
     def _growth(self) -> int:
@@ -234,13 +279,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self.last_progress_ms = self._door.clock.monotonic_ms()
         self._grown()
-        rest, self._rest = self._rest, b""
         self._resume("memory")
-        try:
-            self._frame_progress(memoryview(b""))
-            self._feed(memoryview(rest))
-        except RequestInvalid as error:
-            self._refuse(str(error))
 
     def holds_half_a_request(self) -> bool:
         """Whether part of a request has come and the rest has not."""
@@ -269,7 +308,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     @property
     def idle(self) -> bool:
         """Whether nothing is under way."""
-        return not self._exchanges and self._frame is None and not self._head
+        return not self._exchanges and self._frame is None and not self._head and not self._rest
 
     # -- handling -----------------------------------------------------------------------------------
 
@@ -280,33 +319,55 @@ class KafkaConnection(asyncio.BufferedProtocol):
         except RequestInvalid:
             self._door.memory.release(size)
             raise
-        exchange = Exchange(self, header, memoryview(frame), size, self._door.clock.seconds())
+        self._handled_s = self._door.clock.seconds()
+        exchange = Exchange(self, header, memoryview(frame), size, self._handled_s)
         self._exchanges.append(exchange)
         self._unanswered_bytes += size
-        if self._unanswered_bytes > self._door.unanswered_bytes or len(self._exchanges) > _UNANSWERED_REQUESTS:
-            self._pause("unanswered")
+        self._look_at_unanswered()
         self._door.handle(self._context, exchange)
 
+    def weighed(self, size: int) -> None:
+        """An unanswered request holds `size` bytes more than its own."""
+        if self._transport is None:
+            return
+        self._door.memory.charge(size)
+        self._unanswered_bytes += size
+        self._look_at_unanswered()
+
+    def _look_at_unanswered(self) -> None:
+        if self._unanswered_bytes > self._door.unanswered_bytes or len(self._exchanges) > _UNANSWERED_REQUESTS:
+            self._pause("unanswered")
+
     def _pause(self, cause: str) -> None:
-        if not self._pauses and self._transport is not None:
+        if self._reading and self._transport is not None:
+            self._reading = False
             self._transport.pause_reading()
         if cause not in self._pauses:
             self._pauses.add(cause)
-            if cause != "memory":
+            if cause not in _UNCOUNTED:
                 self._door.paused(cause)
 
     def _resume(self, cause: str) -> None:
-        if cause in self._pauses:
-            self._pauses.discard(cause)
-            if not self._pauses and self._transport is not None:
-                self._transport.resume_reading()
+        if cause not in self._pauses:
+            return
+        self._pauses.discard(cause)
+        if not self._pauses and not self._feeding:
+            self._feed_rest()
+        if not self._pauses and not self._reading and self._transport is not None:
+            self._reading = True
+            self._transport.resume_reading()
 
     # -- answering ----------------------------------------------------------------------------------
 
     def answer_ready(self, exchange: Exchange) -> None:
         """An exchange has its answer; it goes out when those before it have gone."""
         self._door.answered(exchange)
-        if self._exchanges and self._exchanges[0] is exchange:
+        if self._transport is None:
+            return
+        is_next = self._exchanges[0] is exchange
+        if isinstance(exchange.answer, bytes) and not (is_next and self._writable):
+            exchange.weigh(len(exchange.answer))
+        if is_next:
             self._send_ready()
 
     def _send_ready(self) -> None:
@@ -319,12 +380,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
             exchange = exchanges.popleft()
             if exchange.header.api_key == ApiKey.PRODUCE:
                 self.last_produced_ms = self._door.clock.monotonic_ms()
-            self._unanswered_bytes -= exchange.size
-            self._door.memory.release(exchange.size)
             if isinstance(exchange.answer, StreamedAnswer):
                 self._streaming = exchange.answer
             elif exchange.answer is not None:
                 self._transport.write(exchange.answer)
+            # Last: whoever gets this memory may go on at once, this connection too.
+            self._unanswered_bytes -= exchange.size
+            self._door.memory.release(exchange.size)
         if self._unanswered_bytes < self._door.unanswered_bytes // 2 and len(exchanges) < _UNANSWERED_REQUESTS // 2:
             self._resume("unanswered")
 

@@ -1,7 +1,7 @@
 """One request and its answer."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from duramen.base.ports import Buffer
 from duramen.codec.kafka.header import RequestHeader, encode_response
@@ -11,6 +11,9 @@ from duramen.doors.kafka.measuring import error_codes
 from duramen.storage.reader import Slice
 
 __all__ = ["Answer", "Channel", "Exchange", "StreamedAnswer"]
+
+_FEW_ELEMENTS: Final = 64
+_ELEMENT_BYTES: Final = 512  # measured: what decoding makes of an array's element, and handling of that
 
 
 class StreamedAnswer(NamedTuple):
@@ -28,6 +31,9 @@ class Channel(Protocol):
 
     peer_host: str
 
+    def weighed(self, size: int) -> None:
+        """A request that is not answered yet holds `size` bytes more than its own."""
+
     def answer_ready(self, exchange: "Exchange") -> None:
         """The exchange has its answer: it may go out once those before it have."""
 
@@ -35,11 +41,13 @@ class Channel(Protocol):
 class Exchange:
     """A request that was read, and the place of its answer in the order of the connection's answers."""
 
-    __slots__ = ("_channel", "answer", "answered", "began_s", "errors", "frame", "header", "size")
+    __slots__ = ("_channel", "abandoned", "answer", "answered", "began_s", "errors", "frame", "header", "size")
 
     def __init__(self, channel: Channel, header: RequestHeader, frame: memoryview, size: int, began_s: float) -> None:
         """`began_s` is when it was whole, by the clock's fine seconds."""
         self._channel = channel
+        self.abandoned: Callable[[], object] | None = None
+        """Called where the connection goes while the request waits for its answer."""
         self.began_s = began_s
         self.errors: set[int] | tuple[()] = ()
         self.header = header
@@ -60,7 +68,20 @@ class Exchange:
 
     def message(self) -> Message:
         """The request's message. Raises RequestInvalid."""
-        return REQUESTS[self.header.api_key].decode(self.header.version, self.frame, self.header.end)
+        header = self.header
+        message, elements = REQUESTS[header.api_key].decode_counted(header.version, self.frame, header.end)
+        self.decoded(elements)
+        return message
+
+    def decoded(self, elements: int) -> None:
+        """The request's arrays have so many elements, which take more memory than its bytes until it is answered."""
+        if elements > _FEW_ELEMENTS:
+            self.weigh(elements * _ELEMENT_BYTES)
+
+    def weigh(self, size: int) -> None:
+        """Count `size` bytes more that the request holds until its answer has gone."""
+        self.size += size
+        self._channel.weighed(size)
 
     def failed(self, code: int) -> None:
         """Note an error code that the encoded answer will have."""

@@ -18,6 +18,8 @@ from duramen.storage.reader import Slice
 __all__ = ["handle_fetch"]
 
 _NO_TOPIC: Final = StreamNotFound("no such topic")
+_LARGE_REQUEST: Final = 1 << 20
+_LARGE_WAIT_MS: Final = 500
 _LARGEST_ANSWER: Final = (1 << 31) - (1 << 20)
 
 
@@ -29,6 +31,7 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
     request = decode_request(exchange.version, exchange.frame, exchange.header.end)
     broker = context.broker
     isolation = request.isolation_level
+    exchange.decoded(sum(1 + len(partitions) for _, partitions in request.topics))
     wanted: list[Wanted] = []
     for topic, partitions in request.topics:
         stream = broker.streams.find_id(topic) if isinstance(topic, UUID) else broker.streams.find(topic)
@@ -41,13 +44,18 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
     def done(fetched: list[Fetched]) -> None:
         _answer(exchange, request, wanted, fetched)
 
-    broker.fetches.fetch(
+    exchange.abandoned = broker.fetches.fetch(
         wanted,
         min_bytes=request.min_bytes,
         max_bytes=min(request.max_bytes, broker.settings.integer("fetch.max.bytes"), _LARGEST_ANSWER),
-        max_wait_ms=request.max_wait_ms if wanted else 0,
+        max_wait_ms=_wait_ms(exchange, request) if wanted else 0,
         done=done,
-    )
+    ).cancel
+
+
+def _wait_ms(exchange: Exchange, request: FetchRequest) -> int:
+    """How long the request may wait: one that holds much of the memory for all requests not for long."""
+    return request.max_wait_ms if exchange.size < _LARGE_REQUEST else min(request.max_wait_ms, _LARGE_WAIT_MS)
 
 
 def _answer(exchange: Exchange, request: FetchRequest, wanted: list[Wanted], fetched: list[Fetched]) -> None:

@@ -34,6 +34,9 @@ class _Late(Channel):
         self._clock = clock
         self._deadlines = deadlines
 
+    def weighed(self, size: int) -> None:
+        self._waiting.weigh(size)
+
     def answer_ready(self, exchange: Exchange) -> None:
         self._deadlines.at(self._clock.monotonic_ms() + self._delay_ms, lambda: self._answer(exchange))
 

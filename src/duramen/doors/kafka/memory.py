@@ -93,6 +93,11 @@ class RequestMemory:
             self._gauge.value = self._used
         return has_room
 
+    def charge(self, size: int) -> None:
+        """Count what is held already, room or not: whoever comes next waits for it."""
+        self._used += size
+        self._gauge.value = self._used
+
     def completed(self, holder: Holder) -> None:
         """The holder's request is whole: it will be answered, and given back then."""
         self._unproven -= holder.unproven_bytes
