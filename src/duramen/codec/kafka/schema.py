@@ -1,8 +1,8 @@
 """Messages from tables: a schema is text, one field a line, and is compiled once for each version that is used.
 
 A line: indentation (two blanks a level), name, type, and then, in any order, versions (`5+`, `0-7`, `3`), `tag N`,
-`= default`. Types: bool int8 int16 int32 int64 uuid string bytes records, `[]TYPE` for an array of these, `[]`
-for an array and `{}` for a single one of the structure that the deeper lines describe; `?` behind it: nullable.
+`= default`. Types: bool int8 int16 int32 int64 float64 uuid string bytes records, `[]TYPE` for an array of these,
+`[]` for an array and `{}` for a single one of the structure that the deeper lines describe; `?` behind it: nullable.
 
 Messages are dictionaries. Decoding never trusts a count or length: a count is checked against the bytes left and
 the smallest element there can be, and all arrays of one message together against a bound.
@@ -38,6 +38,7 @@ _FIXED: Final[Mapping[str, struct.Struct]] = {
     "int16": struct.Struct(">h"),
     "int32": struct.Struct(">i"),
     "int64": struct.Struct(">q"),
+    "float64": struct.Struct(">d"),
 }
 _NULL_UUID = uuid.UUID(int=0)
 
@@ -231,6 +232,8 @@ def _encode_tags(message: Mapping[str, Any], tagged: Mapping[int, tuple[_Field, 
 def _field_codec(field: _Field, version: int, *, flexible: bool) -> _Codec:
     if field.kind == "struct":
         element = _struct_codec(field.fields, version, flexible=flexible)
+        if field.nullable and not field.is_array:
+            return _nullable_codec(element)
     elif field.kind in _FIXED:
         element = _fixed_codec(_FIXED[field.kind])
     elif field.kind == "uuid":
@@ -238,6 +241,21 @@ def _field_codec(field: _Field, version: int, *, flexible: bool) -> _Codec:
     else:
         element = _sized_codec(field, flexible=flexible)
     return _array_codec(field, element, flexible=flexible) if field.is_array else element
+
+
+def _nullable_codec(element: _Codec) -> _Codec:
+    """A single structure that may be null: behind an int8, which is -1 where there is none."""
+
+    def decode(source: _Input) -> Message | None:
+        present: Message | None = element.decode(source) if source.take(1)[0] < 0x80 else None
+        return present
+
+    def encode(value: Message | None, out: list[bytes]) -> None:
+        out.append(b"\xff" if value is None else b"\x01")
+        if value is not None:
+            element.encode(value, out)
+
+    return _Codec(decode, encode, 1)
 
 
 def _fixed_codec(layout: struct.Struct) -> _Codec:

@@ -31,10 +31,13 @@ class ApiKey(IntEnum):
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 class Api(NamedTuple):
@@ -72,10 +75,13 @@ APIS: Mapping[int, Api] = MappingProxyType(
             Api(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
             Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
             Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
+            Api(ApiKey.ALTER_CONFIGS, 0, 2, 2),
+            Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, 2),
             Api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
             Api(ApiKey.DELETE_GROUPS, 0, 2, 2),
             Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
             Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
+            Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )
     }
 )
