@@ -57,13 +57,13 @@ def accepted(setting: Setting) -> str:
     """What a value may be."""
     bounds = []
     if setting.choices:
-        return ", ".join(f"`{choice}`" for choice in setting.choices)
+        return ("list of " if setting.kind == "list" else "") + ", ".join(f"`{choice}`" for choice in setting.choices)
     if setting.minimum is not None:
         bounds.append(f"from {setting.minimum}")
     if setting.maximum is not None and setting.maximum < _LARGEST:
         bounds.append(f"to {setting.maximum}")
-    kind = {"integer": setting.unit or "whole number", "number": "number", "flag": "true, false", "text": "text"}
-    return " ".join([kind[setting.kind], *bounds])
+    kind = {"integer": setting.unit or "whole number", "flag": "true, false"}
+    return " ".join([kind.get(setting.kind, setting.kind), *bounds])
 
 
 def setting_rows(catalogue: Mapping[str, Setting]) -> Iterator[str]:

@@ -20,6 +20,7 @@ BROKER_DEFAULTS: Final[Mapping[str, Value | None]] = {
     "message.max.bytes": 1048588,
     "socket.request.max.bytes": 104857600,
     "fetch.max.bytes": 57671680,
+    "max.request.partition.size.limit": 2000,
     "connections.max.idle.ms": 600000,
     "log.cleanup.policy": "delete",
     "log.retention.ms": None,

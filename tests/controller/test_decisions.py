@@ -118,7 +118,7 @@ def test_configs(name: str, text: str, value: object) -> None:
         ("segment.bytes", "13", "at least 14"),
         ("segment.bytes", "99999999999", "at most"),
         ("segment.bytes", "9" * 5000, "must be"),
-        ("cleanup.policy", "shred", "one of"),
+        ("cleanup.policy", "shred", "any of compact, delete"),
         ("preallocate", "maybe", "true or false"),
         ("compression.type", "brotli", "one of"),
     ],

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 Value = int | float | str | bool
-Kind = Literal["integer", "number", "flag", "text", "choice"]
+Kind = Literal["integer", "number", "flag", "text", "choice", "list"]
 Scope = Literal["broker", "stream"]
 Source = Literal["option", "environment", "file", "default"]
 
@@ -63,7 +63,8 @@ class Setting:
 
     `broker_default` names the broker setting whose value is a stream setting's default; `without_effect` says
     why Kafka's setting is accepted although it changes nothing here, `idle_with` the same for streams of some
-    durabilities only; `kafka_default` is Kafka's default where ours is another, and `deviation` says why it is.
+    durabilities only; a `list` is of `choices`, or of anything where there are none; `kafka_default` is Kafka's
+    default where ours is another, and `deviation` says why it is.
     """
 
     name: str
@@ -108,6 +109,8 @@ class Setting:
             return "true or false"
         if self.kind == "choice":
             return "one of " + ", ".join(self.choices)
+        if self.kind == "list":
+            return ("any of " + ", ".join(self.choices) if self.choices else "a list") + ", with commas between them"
         if self.kind == "text":
             return "text"
         what = _EXAMPLES.get(self.unit, "a whole number" if self.kind == "integer" else "a number")
@@ -127,7 +130,7 @@ class Setting:
                 return Annotated[float, msgspec.Meta(ge=self.minimum, le=self.maximum)]
             case "flag":
                 return bool
-            case "text" | "choice":
+            case "text" | "choice" | "list":
                 return str
 
 
@@ -146,18 +149,28 @@ def check(setting: Setting, value: object) -> Value:
         converted: Value = msgspec.convert(value, setting.value_type(), strict=False)
         if setting.kind == "choice":
             converted = _choice(setting, str(converted))
+        elif setting.kind == "list":
+            converted = _list(setting, str(converted))
     except (ValueError, msgspec.ValidationError):
         raise error(f"{setting.name}: {shown!r} does not fit; it must be {setting.expected}") from None
     return converted
 
 
 def _choice(setting: Setting, value: str) -> str:
-    # Kafka writes lists of choices with and without blanks: "compact, delete".
-    normal = ",".join(sorted(part.strip() for part in value.split(",")))
     for choice in setting.choices:
-        if value.strip().lower() == choice.lower() or normal.lower() == ",".join(sorted(choice.split(","))).lower():
+        if value.strip().lower() == choice.lower():
             return choice
     raise ValueError(value)
+
+
+def _list(setting: Setting, value: str) -> str:
+    # Kafka writes lists with and without blanks, in any order: "delete, compact".
+    parts = list(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+    if setting.choices:
+        parts = sorted(part.lower() for part in parts)
+        if not set(parts).issubset(setting.choices):
+            raise ValueError(value)
+    return ",".join(parts)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -305,9 +305,11 @@ class Broker:
         """Raise what `add_partitions` would end with."""
         add_partitions(self._metadata.state, name, partitions, largest_size=self._largest_size)
 
-    def configure_stream(self, name: str, changes: Mapping[str, str | None], done: Done) -> None:
-        """Change a stream's config; None sets a name back to its default."""
-        self._metadata.decide(lambda state: configure_stream(state, name, changes), done)
+    def configure_stream(
+        self, name: str, changes: Mapping[str, str | None], done: Done, *, whole: bool = False
+    ) -> None:
+        """Change a stream's config; None sets a name back to its default, `whole` all that are not named."""
+        self._metadata.decide(lambda state: configure_stream(state, name, changes, whole=whole), done)
 
     def ensure_offsets_stream(self, done: Done) -> None:
         """See to it that groups have somewhere to be stored: the stream is made when it is first needed."""

@@ -227,10 +227,15 @@ def add_partitions(
     return [PartitionsAdded(str(stream.id), partitions)]
 
 
-def configure_stream(state: ControllerState, name: str, changes: Mapping[str, str | None]) -> list[StreamConfigured]:
-    """Change a stream's config; None sets a name back to its default. Raises as `delete_stream`, or ConfigInvalid."""
+def configure_stream(
+    state: ControllerState, name: str, changes: Mapping[str, str | None], *, whole: bool = False
+) -> list[StreamConfigured]:
+    """Change a stream's config; None sets a name back to its default, `whole` all that are not among the changes.
+
+    Raises as `delete_stream`, or ConfigInvalid.
+    """
     stream = _changeable(state, name)
-    config = dict(stream.config)
+    config = {} if whole else dict(stream.config)
     for key, value in changes.items():
         if value is None:
             check_config({key: str(STREAM[key].default)} if key in STREAM else {key: ""})

@@ -112,6 +112,7 @@ def _basic(kind: str, field: dict[str, Any]) -> st.SearchStrategy[Any]:
         "bytes": st.binary(max_size=20),
         "records": st.binary(max_size=20),
         "uuid": st.uuids(),
+        "float64": st.floats(allow_nan=False),
     }
     return others[kind]
 

@@ -29,12 +29,14 @@ CODE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 # What is asked about in which array, where its answers are, and what names them.
 ENTRIES = {
+    ApiKey.ALTER_CONFIGS: [("resources", "responses", "resource_name")],
     ApiKey.CREATE_PARTITIONS: [("topics", "results", "name")],
     ApiKey.CREATE_TOPICS: [("topics", "topics", "name")],
     ApiKey.DELETE_GROUPS: [("groups_names", "results", "group_id")],
     ApiKey.DELETE_TOPICS: [("topic_names", "responses", "name"), ("topics", "responses", "topic_id")],
     ApiKey.DESCRIBE_CONFIGS: [("resources", "results", "resource_name")],
     ApiKey.DESCRIBE_GROUPS: [("groups", "groups", "group_id")],
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: [("topics", "topics", "name")],
     ApiKey.FIND_COORDINATOR: [("coordinator_keys", "coordinators", "key")],
     ApiKey.INCREMENTAL_ALTER_CONFIGS: [("resources", "responses", "resource_name")],
     ApiKey.OFFSET_FETCH: [("groups", "groups", "group_id")],

@@ -35,6 +35,8 @@ class ApiKey(IntEnum):
     END_TXN = 26
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -42,6 +44,7 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 class Api(NamedTuple):
@@ -83,6 +86,8 @@ APIS: Mapping[int, Api] = MappingProxyType(
             Api(ApiKey.END_TXN, 0, 5, 3),
             Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3),
             Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
+            Api(ApiKey.ALTER_CONFIGS, 0, 2, 2),
+            Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, 2),
             Api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
             Api(ApiKey.DELETE_GROUPS, 0, 2, 2),
             Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
@@ -90,6 +95,7 @@ APIS: Mapping[int, Api] = MappingProxyType(
             Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
             Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
             Api(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
+            Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )
     }
 )

@@ -1,93 +1,99 @@
-"""DescribeConfigs and IncrementalAlterConfigs."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, for every kind of resource that has configs."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from duramen.base.catalogue import STREAM
-from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid
-from duramen.base.settings import Setting, config_text
-from duramen.broker.configs import ConfigEntry, ConfigSource, broker_entries
-from duramen.broker.streams import Stream
+from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.codec.kafka.schema import Message
-from duramen.controller.decisions import configure_stream
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.loggers import BrokerLoggers
+from duramen.doors.kafka.resources import (
+    Alteration,
+    BrokerConfigs,
+    Change,
+    Described,
+    Operation,
+    Resource,
+    TopicConfigs,
+)
 
-__all__ = ["SOURCE_NUMBERS", "handle_describe_configs", "handle_incremental_alter_configs"]
+__all__ = ["handle_alter_configs", "handle_describe_configs", "handle_incremental_alter_configs"]
 
-_TOPIC: Final = 2
-_BROKER: Final = 4
-SOURCE_NUMBERS: Final[Mapping[ConfigSource, int]] = {"stream": 1, "broker": 4, "default": 5}
-_TYPES: Final = {"flag": 1, "text": 2, "choice": 2, "integer": 5, "number": 6}
-_INTEGER: Final = 3
-_LIST: Final = 7
-_LISTS: Final = ("cleanup.policy", "log.cleanup.policy")
-_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_RESOURCES: Final[Mapping[int, Resource]] = {2: TopicConfigs(), 4: BrokerConfigs(), 8: BrokerLoggers()}
+_OPERATIONS: Final[Sequence[Operation]] = ("set", "delete", "append", "subtract")
+
+Changes = Callable[[Message], list[Change]]
 
 
-def _type(setting: Setting) -> int:
-    if setting.name in _LISTS:
-        return _LIST
-    if setting.kind == "integer" and setting.maximum is not None and setting.maximum < 1 << 31:
-        return _INTEGER
-    return _TYPES[setting.kind]
+def _resource(asked: Message) -> Resource:
+    found = _RESOURCES.get(asked["resource_type"])
+    if found is None:
+        raise RequestInvalid(f"there are no configs of the resource type {asked['resource_type']}")
+    return found
+
+
+# -- describing ---------------------------------------------------------------------------------------
 
 
 def handle_describe_configs(context: Context, exchange: Exchange) -> None:
-    """The configs of streams and of this node, with where their values come from."""
+    """The configs of resources, with where their values come from."""
     request = exchange.message()
     results = []
-    for resource in request["resources"]:
+    for asked in request["resources"]:
         answer: dict[str, Any] = {
-            "resource_type": resource["resource_type"],
-            "resource_name": resource["resource_name"],
+            "resource_type": asked["resource_type"],
+            "resource_name": asked["resource_name"],
             "configs": (),
         }
         try:
-            entries = _entries(context, resource)
+            found = _resource(asked).describe(context.broker, asked["resource_name"])
         except DuramenError as error:
             answer |= {"error_code": error_code(error), "error_message": str(error)}
         else:
-            keys = resource["configuration_keys"]
-            answer["configs"] = [
-                _describe(entry, request) for entry in entries if keys is None or entry.setting.name in keys
-            ]
+            # As in Apache Kafka, no key at all stands for every one.
+            keys = asked["configuration_keys"]
+            answer["configs"] = [_shown(config, request) for config in found if not keys or config.name in keys]
         results.append(answer)
     exchange.reply({"results": results})
 
 
-def _entries(context: Context, resource: Message) -> list[ConfigEntry]:
-    broker, name = context.broker, resource["resource_name"]
-    if resource["resource_type"] == _TOPIC:
-        return broker.streams.get(name).config.entries()
-    if resource["resource_type"] == _BROKER:
-        if name not in ("", str(broker.node_id)):
-            raise RequestInvalid(f"this is node {broker.node_id}, not {name}")
-        return broker_entries(broker.settings)
-    raise RequestInvalid(f"there are no configs of the resource type {resource['resource_type']}")
-
-
-def _describe(entry: ConfigEntry, request: Message) -> Message:
+def _shown(config: Described, request: Message) -> Message:
     return {
-        "name": entry.setting.name,
-        "value": config_text(entry.value),
-        "read_only": entry.setting.scope == "broker",
-        "config_source": SOURCE_NUMBERS[entry.source],
+        "name": config.name,
+        "value": config.value,
+        "read_only": config.read_only,
+        "config_source": config.source,
+        "is_sensitive": config.sensitive,
         "synonyms": [
-            {"name": name, "value": config_text(value), "source": SOURCE_NUMBERS[source]}
-            for name, value, source in (entry.synonyms if request["include_synonyms"] else ())
+            {"name": name, "value": value, "source": source}
+            for name, value, source in (config.synonyms if request["include_synonyms"] else ())
         ],
-        "config_type": _type(entry.setting),
-        "documentation": entry.doc if request["include_documentation"] else None,
+        "config_type": config.type,
+        "documentation": config.doc if request["include_documentation"] else None,
     }
 
 
+# -- changing -----------------------------------------------------------------------------------------
+
+
+def handle_alter_configs(context: Context, exchange: Exchange) -> None:
+    """Give resources other configs: those that are not named go back to their defaults."""
+    _alter(context, exchange, lambda asked: [_set(entry) for entry in asked["configs"]], whole=True)
+
+
 def handle_incremental_alter_configs(context: Context, exchange: Exchange) -> None:
-    """Change configs of streams (KIP-339)."""
+    """Change configs of resources, and leave the others alone (KIP-339)."""
+    _alter(context, exchange, lambda asked: [_change(entry) for entry in asked["configs"]], whole=False)
+
+
+def _alter(context: Context, exchange: Exchange, changes_of: Changes, *, whole: bool) -> None:
     request = exchange.message()
     resources = request["resources"]
+    named = Counter((asked["resource_type"], asked["resource_name"]) for asked in resources)
     answers: list[Message] = []
 
     def finish(answer: Message, error: DuramenError | None) -> None:
@@ -99,37 +105,36 @@ def handle_incremental_alter_configs(context: Context, exchange: Exchange) -> No
 
     if not resources:
         exchange.reply({"responses": []})
-    for resource in resources:
-        answer = {"resource_type": resource["resource_type"], "resource_name": resource["resource_name"]}
+    for asked in resources:
+        kind, name = asked["resource_type"], asked["resource_name"]
+        done = partial(finish, {"resource_type": kind, "resource_name": name})
         try:
-            if resource["resource_type"] != _TOPIC:
-                raise RequestInvalid("only configs of topics can be changed while the node runs")
-            stream = context.broker.streams.get(resource["resource_name"])
-            changes = {entry["name"]: _change(stream, entry) for entry in resource["configs"]}
-            configure_stream(context.broker.metadata_state, stream.name, changes)
+            if named[kind, name] > 1:
+                raise RequestInvalid(f"{name} is named more than once")
+            changes = _distinct(changes_of(asked))
+            wish = Alteration(name, changes, whole, request["validate_only"])
+            _resource(asked).alter(context.broker, wish, done)
         except DuramenError as error:
-            finish(answer, error)
-            continue
-        if request["validate_only"]:
-            finish(answer, None)
-        else:
-            context.broker.configure_stream(stream.name, changes, partial(finish, answer))
+            done(error)
 
 
-def _change(stream: Stream, entry: Message) -> str | None:
-    name, operation, value = entry["name"], entry["config_operation"], entry["value"]
-    if operation == _DELETE:
-        return None
-    if value is None:
-        raise ConfigInvalid(f"{name} has no value")
-    if operation == _SET:
-        return str(value)
-    if operation not in (_APPEND, _SUBTRACT):
-        raise RequestInvalid(f"there is no operation {operation}")
-    if name not in _LISTS or name not in STREAM:
-        raise ConfigInvalid(f"{name} is not a list: it can be set, not appended to")
-    present = stream.config.text(name).split(",")
-    named = [part.strip() for part in value.split(",")]
-    if operation == _APPEND:
-        return ",".join(dict.fromkeys([*present, *named]))
-    return ",".join(part for part in present if part not in named)
+def _distinct(changes: list[Change]) -> list[Change]:
+    if len({change.name for change in changes}) < len(changes):
+        raise RequestInvalid("a config is named more than once")
+    return changes
+
+
+def _set(entry: Message) -> Change:
+    if entry["value"] is None:
+        raise RequestInvalid(f"{entry['name']} has no value")
+    return Change(entry["name"], "set", entry["value"])
+
+
+def _change(entry: Message) -> Change:
+    name, number = entry["name"], entry["config_operation"]
+    if not 0 <= number < len(_OPERATIONS):
+        raise RequestInvalid(f"there is no operation {number}")
+    operation = _OPERATIONS[number]
+    if operation == "delete":
+        return Change(name, operation, None)
+    return _set(entry)._replace(operation=operation)

@@ -16,7 +16,19 @@ from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.header import encode_response
 from duramen.codec.kafka.messages import RESPONSES
 from duramen.codec.kafka.versions import APIS, ApiKey
-from duramen.doors.kafka import configs, deleting, fetch, groups, metadata, offsets, produce, topics, transactions
+from duramen.doors.kafka import (
+    configs,
+    deleting,
+    fetch,
+    groups,
+    logdirs,
+    metadata,
+    offsets,
+    paging,
+    produce,
+    topics,
+    transactions,
+)
 from duramen.doors.kafka.connection import KafkaConnection
 from duramen.doors.kafka.context import Context, Handler
 from duramen.doors.kafka.exchange import Exchange
@@ -58,6 +70,8 @@ _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.CREATE_TOPICS: topics.handle_create_topics,
     ApiKey.DELETE_TOPICS: topics.handle_delete_topics,
     ApiKey.DELETE_RECORDS: deleting.handle_delete_records,
+    ApiKey.ALTER_CONFIGS: configs.handle_alter_configs,
+    ApiKey.DESCRIBE_LOG_DIRS: logdirs.handle_describe_log_dirs,
     ApiKey.CREATE_PARTITIONS: topics.handle_create_partitions,
     ApiKey.INIT_PRODUCER_ID: transactions.handle_init_producer_id,
     ApiKey.ADD_PARTITIONS_TO_TXN: transactions.handle_add_partitions_to_txn,
@@ -69,6 +83,7 @@ _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.LIST_TRANSACTIONS: transactions.handle_list_transactions,
     ApiKey.DESCRIBE_CONFIGS: configs.handle_describe_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.handle_incremental_alter_configs,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: paging.handle_describe_topic_partitions,
 }
 
 

@@ -5,20 +5,35 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, StreamExists
+from duramen.base.errors import DuramenError, NameInvalid, StreamExists
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import APIS
-from duramen.controller.decisions import Definition
+from duramen.controller.decisions import Definition, check_name
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
 
-__all__ = ["api_versions", "handle_api_versions", "handle_describe_cluster", "handle_metadata", "nodes"]
+__all__ = [
+    "TOPIC_OPERATIONS",
+    "absent",
+    "api_versions",
+    "handle_api_versions",
+    "handle_describe_cluster",
+    "handle_metadata",
+    "nodes",
+]
+
+# What a client may do, as bits by Kafka's numbers of operations: everything, while there are no rights to give.
+_CLUSTER_OPERATIONS: Final = 0b1111110100000
+TOPIC_OPERATIONS: Final = 0b110111111000
 
 _NO_OPERATIONS: Final = -2147483648
 _NULL_ID: Final = UUID(int=0)
+_BY_ID: Final = 12  # since this version topics are asked for by id; 10 and 11 have the field and no use for it
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
 
 
 def api_versions(error: ErrorCode) -> Message:
@@ -37,49 +52,95 @@ def handle_api_versions(_: Context, exchange: Exchange) -> None:
 
 def handle_describe_cluster(context: Context, exchange: Exchange) -> None:
     """The nodes of the cluster: this one."""
-    exchange.message()
+    request = exchange.message()
+    endpoint = request["endpoint_type"]
+    if endpoint != _BROKERS:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if endpoint == _CONTROLLERS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        exchange.reply({"error_code": code, "error_message": f"this is a broker, not an endpoint of type {endpoint}"})
+        return
     node_id = context.broker.node_id
+    wanted = request["include_cluster_authorized_operations"]
     exchange.reply(
         {
             "cluster_id": context.cluster_id,
             "controller_id": node_id,
             "brokers": [{"broker_id": node_id, "host": context.host, "port": context.port, "rack": None}],
+            "cluster_authorized_operations": _CLUSTER_OPERATIONS if wanted else _NO_OPERATIONS,
         }
     )
+
+
+class _Asked:
+    """A request for metadata: its answer is gathered, and sent once all of it is there."""
+
+    def __init__(self, context: Context, exchange: Exchange, request: Message, count: int) -> None:
+        self.context = context
+        self._exchange = exchange
+        self._request = request
+        self._count = count
+        self._found: dict[int, Message] = {}
+        if not count:
+            self._reply()
+
+    def put(self, at: int, topic: Message) -> None:
+        """One topic's answer, in its place."""
+        if self._request["include_topic_authorized_operations"] and not topic["error_code"]:
+            topic["topic_authorized_operations"] = TOPIC_OPERATIONS
+        self._found[at] = topic
+        if len(self._found) == self._count:
+            self._reply()
+
+    def _reply(self) -> None:
+        answer = {**nodes(self.context), "topics": [self._found[at] for at in range(self._count)]}
+        if self._request["include_cluster_authorized_operations"]:
+            answer["cluster_authorized_operations"] = _CLUSTER_OPERATIONS
+        self._exchange.reply(answer)
 
 
 def handle_metadata(context: Context, exchange: Exchange) -> None:
     """The topics asked for, or all; those that do not exist are created where that is allowed."""
     request = exchange.message()
     wanted: Sequence[Message] | None = request["topics"]
-    if wanted is None or (exchange.version == 0 and not wanted):
-        _reply(context, exchange, [_topic(context, stream) for stream in context.broker.streams])
-        return
     broker = context.broker
+    if wanted is None or (exchange.version == 0 and not wanted):
+        streams = list(broker.streams)
+        asked = _Asked(context, exchange, request, len(streams))
+        for at, stream in enumerate(streams):
+            asked.put(at, _topic(context, stream))
+        return
+    keys = list(dict.fromkeys((topic["name"], topic["topic_id"]) for topic in wanted))
+    if exchange.version < _BY_ID and any(name is None or topic_id != _NULL_ID for name, topic_id in keys):
+        topics = [_missing(name or "", topic_id, ErrorCode.INVALID_REQUEST) for name, topic_id in keys]
+        exchange.reply({"topics": topics, "controller_id": -1, "cluster_id": None})
+        return
     may_create = request["allow_auto_topic_creation"] is not False and broker.settings.flag("auto.create.topics.enable")
-    found: dict[int, Message] = {}
-
-    def put(at: int, topic: Message) -> None:
-        found[at] = topic
-        if len(found) == len(wanted):
-            _reply(context, exchange, [found[index] for index in range(len(wanted))])
-
-    if not wanted:
-        _reply(context, exchange, [])
-    for at, topic in enumerate(wanted):
-        name, topic_id = topic["name"], topic["topic_id"]
+    asked = _Asked(context, exchange, request, len(keys))
+    for at, (name, topic_id) in enumerate(keys):
+        put = partial(asked.put, at)
         if name is None or topic_id != _NULL_ID:
-            stream = broker.streams.find_id(topic_id)
-            missing = ErrorCode.UNKNOWN_TOPIC_ID
+            found = broker.streams.find_id(topic_id)
+            put(_missing(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID) if found is None else _topic(context, found))
         else:
-            stream = broker.streams.find(name)
-            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if stream is not None:
-            put(at, _topic(context, stream))
-        elif name is not None and topic_id == _NULL_ID and may_create:
-            _create(context, name, partial(put, at))
-        else:
-            put(at, _missing(name, topic_id, missing))
+            _by_name(context, name, put, may_create=may_create)
+
+
+def _by_name(context: Context, name: str, put: Callable[[Message], None], *, may_create: bool) -> None:
+    stream = context.broker.streams.find(name)
+    if stream is not None:
+        put(_topic(context, stream))
+    elif may_create:
+        _create(context, name, put)
+    else:
+        put(_missing(name, _NULL_ID, absent(name)))
+
+
+def absent(name: str) -> ErrorCode:
+    """What is said of a topic that does not exist: whether it could."""
+    try:
+        check_name(name)
+    except NameInvalid:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _create(context: Context, name: str, put: Callable[[Message], None]) -> None:
@@ -124,10 +185,6 @@ def _topic(context: Context, stream: Stream) -> Message:
         "partitions": partitions,
         "topic_authorized_operations": _NO_OPERATIONS,
     }
-
-
-def _reply(context: Context, exchange: Exchange, topics: list[Message]) -> None:
-    exchange.reply({**nodes(context), "topics": topics})
 
 
 def nodes(context: Context) -> Message:

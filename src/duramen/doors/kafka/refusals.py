@@ -25,6 +25,7 @@ _ENTRIES: Final[Mapping[ApiKey, Mapping[str, tuple[str, str]]]] = {
     ApiKey.DESCRIBE_GROUPS: {"groups": ("groups", "group_id")},
     ApiKey.DELETE_TOPICS: {"topics": ("responses", ""), "topic_names": ("responses", "name")},
     ApiKey.DESCRIBE_CONFIGS: {"resources": ("results", "")},
+    ApiKey.ALTER_CONFIGS: {"resources": ("responses", "")},
     ApiKey.CREATE_PARTITIONS: {"topics": ("results", "")},
     ApiKey.DELETE_GROUPS: {"groups_names": ("results", "group_id")},
     ApiKey.INCREMENTAL_ALTER_CONFIGS: {"resources": ("responses", "")},

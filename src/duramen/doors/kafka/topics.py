@@ -7,15 +7,14 @@ from typing import Any
 from uuid import UUID
 
 from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid
-from duramen.base.settings import config_text
-from duramen.broker.configs import ConfigEntry
+from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.controller.decisions import Definition
-from duramen.doors.kafka.configs import SOURCE_NUMBERS
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.resources import Described, described
 
 __all__ = ["handle_create_partitions", "handle_create_topics", "handle_delete_topics"]
 
@@ -52,8 +51,10 @@ def _gather(count: int, reply: Callable[[list[Message]], None]) -> Callable[[int
     return put
 
 
-def _repeated(names: Sequence[str]) -> set[str]:
-    return {name for name, count in Counter(names).items() if count > 1}
+def _distinct(topics: Sequence[Message]) -> tuple[list[Message], set[str]]:
+    """One of each name, and the names that are there more than once: as in Apache Kafka they have one answer."""
+    counts = Counter(topic["name"] for topic in topics)
+    return list({topic["name"]: topic for topic in topics}.values()), {name for name in counts if counts[name] > 1}
 
 
 # -- create -------------------------------------------------------------------------------------------
@@ -62,8 +63,7 @@ def _repeated(names: Sequence[str]) -> set[str]:
 def handle_create_topics(context: Context, exchange: Exchange) -> None:
     """Create streams; each is answered once it is durable."""
     request = exchange.message()
-    wanted = request["topics"]
-    repeated = _repeated([topic["name"] for topic in wanted])
+    wanted, repeated = _distinct(request["topics"])
     put = _gather(len(wanted), lambda topics: exchange.reply({"topics": topics}))
     for at, topic in enumerate(wanted):
         finish = partial(_created, context, topic["name"], partial(put, at), bool(request["validate_only"]))
@@ -124,17 +124,13 @@ def _created(
             "topic_id": stream.id,
             "num_partitions": len(stream.partitions),
             "replication_factor": 1,
-            "configs": [_config(entry) for entry in stream.config.entries()],
+            "configs": [_config(described(entry)) for entry in stream.config.entries()],
         }
     put(answer)
 
 
-def _config(entry: ConfigEntry) -> Message:
-    return {
-        "name": entry.setting.name,
-        "value": config_text(entry.value),
-        "config_source": SOURCE_NUMBERS[entry.source],
-    }
+def _config(config: Described) -> Message:
+    return {"name": config.name, "value": config.value, "config_source": config.source}
 
 
 # -- delete -------------------------------------------------------------------------------------------
@@ -143,21 +139,34 @@ def _config(entry: ConfigEntry) -> Message:
 def handle_delete_topics(context: Context, exchange: Exchange) -> None:
     """Delete streams, by name or by id."""
     request = exchange.message()
-    wanted: list[tuple[str | None, UUID]] = [(name, _NULL_ID) for name in request["topic_names"]]
-    wanted += [(topic["name"], topic["topic_id"]) for topic in request["topics"]]
+    named = [(topic["name"], topic["topic_id"]) for topic in request["topics"]]
+    named += [(name, _NULL_ID) for name in request["topic_names"]]
+    counts = Counter(named)
+    wanted = list(counts)
     put = _gather(len(wanted), lambda responses: exchange.reply({"responses": responses}))
+    ids = Counter(stream.id for stream in (_find(context, *one) for one in wanted) if stream is not None)
     for at, (name, topic_id) in enumerate(wanted):
-        stream = context.broker.streams.find(name) if name is not None else context.broker.streams.find_id(topic_id)
-        answer = {"name": name if stream is None else stream.name, "topic_id": topic_id}
-        if stream is None:
+        stream = _find(context, name, topic_id)
+        answer = {"name": name, "topic_id": topic_id}
+        if (name is None) == (topic_id == _NULL_ID):
+            _refuse(partial(put, at), answer, ErrorCode.INVALID_REQUEST, "a topic is given by its name or by its id")
+        elif counts[name, topic_id] > 1 or (stream is not None and ids[stream.id] > 1):
+            _refuse(partial(put, at), answer, ErrorCode.INVALID_REQUEST, "a topic is named more than once")
+        elif stream is None:
             missing = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            put(at, answer | {"error_code": missing, "error_message": "there is no such topic"})
-        elif stream.internal:
-            message = f"{stream.name} is the broker's own"
-            put(at, answer | {"error_code": ErrorCode.INVALID_REQUEST, "error_message": message})
+            _refuse(partial(put, at), answer, missing, "there is no such topic")
         else:
-            answer["topic_id"] = stream.id
+            answer = {"name": stream.name, "topic_id": stream.id}
             context.broker.delete_stream(stream.name, partial(_deleted, partial(put, at), answer))
+
+
+def _find(context: Context, name: str | None, topic_id: UUID) -> Stream | None:
+    streams = context.broker.streams
+    return streams.find_id(topic_id) if name is None else streams.find(name)
+
+
+def _refuse(put: Callable[[Message], None], answer: Message, code: ErrorCode, why: str) -> None:
+    put(answer | {"error_code": code, "error_message": why})
 
 
 def _deleted(put: Callable[[Message], None], answer: Message, error: DuramenError | None) -> None:
@@ -170,8 +179,7 @@ def _deleted(put: Callable[[Message], None], answer: Message, error: DuramenErro
 def handle_create_partitions(context: Context, exchange: Exchange) -> None:
     """Give streams more partitions."""
     request = exchange.message()
-    wanted = request["topics"]
-    repeated = _repeated([topic["name"] for topic in wanted])
+    wanted, repeated = _distinct(request["topics"])
     put = _gather(len(wanted), lambda results: exchange.reply({"results": results}))
     for at, topic in enumerate(wanted):
         finish = partial(_grown, partial(put, at), topic["name"])

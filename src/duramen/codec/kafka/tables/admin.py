@@ -44,6 +44,20 @@ REQUESTS: Final = {
         include_synonyms bool 1+
         include_documentation bool 3+
     """,
+    ApiKey.ALTER_CONFIGS: """
+        resources []
+          resource_type int8
+          resource_name string
+          configs []
+            name string
+            value string?
+        validate_only bool
+    """,
+    ApiKey.DESCRIBE_LOG_DIRS: """
+        topics []?
+          topic string
+          partitions []int32
+    """,
     ApiKey.CREATE_PARTITIONS: """
         topics []
           name string
@@ -62,6 +76,14 @@ REQUESTS: Final = {
             config_operation int8
             value string?
         validate_only bool
+    """,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: """
+        topics []
+          name string
+        response_partition_limit int32 = 2000
+        cursor {}?
+          topic_name string
+          partition_index int32
     """,
 }
 
@@ -121,6 +143,30 @@ RESPONSES: Final = {
             config_type int8 3+
             documentation string? 3+
     """,
+    ApiKey.ALTER_CONFIGS: """
+        throttle_time_ms int32
+        responses []
+          error_code int16
+          error_message string?
+          resource_type int8
+          resource_name string
+    """,
+    ApiKey.DESCRIBE_LOG_DIRS: """
+        throttle_time_ms int32
+        error_code int16 3+
+        results []
+          error_code int16
+          log_dir string
+          topics []
+            name string
+            partitions []
+              partition_index int32
+              partition_size int64
+              offset_lag int64
+              is_future_key bool
+          total_bytes int64 4+ = -1
+          usable_bytes int64 4+ = -1
+    """,
     ApiKey.CREATE_PARTITIONS: """
         throttle_time_ms int32
         results []
@@ -135,5 +181,27 @@ RESPONSES: Final = {
           error_message string?
           resource_type int8
           resource_name string
+    """,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: """
+        throttle_time_ms int32
+        topics []
+          error_code int16
+          name string?
+          topic_id uuid
+          is_internal bool
+          partitions []
+            error_code int16
+            partition_index int32
+            leader_id int32
+            leader_epoch int32 = -1
+            replica_nodes []int32
+            isr_nodes []int32
+            eligible_leader_replicas []int32?
+            last_known_elr []int32?
+            offline_replicas []int32
+          topic_authorized_operations int32 = -2147483648
+        next_cursor {}?
+          topic_name string
+          partition_index int32
     """,
 }

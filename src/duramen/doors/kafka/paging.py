@@ -1,0 +1,73 @@
+"""DescribeTopicPartitions: topics in the order of their names, a bounded number of partitions at once (KIP-966)."""
+
+from collections.abc import Iterator, Sequence
+
+from duramen.broker.streams import Stream
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.schema import Message
+from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.metadata import TOPIC_OPERATIONS, absent
+
+__all__ = ["handle_describe_topic_partitions"]
+
+
+def handle_describe_topic_partitions(context: Context, exchange: Exchange) -> None:
+    """The topics asked for, or all, from the cursor on; the answer's cursor says where the next page begins."""
+    request = exchange.message()
+    broker, cursor = context.broker, request["cursor"]
+    names = sorted({topic["name"] for topic in request["topics"]} or broker.streams.by_name)
+    first = 0
+    if cursor is not None:
+        names = [name for name in names if name >= cursor["topic_name"]]
+        first = cursor["partition_index"]
+        known = not request["topics"] or (bool(names) and names[0] == cursor["topic_name"])
+        if first < 0 or not known:
+            refused = [{"error_code": ErrorCode.INVALID_REQUEST, "name": topic["name"]} for topic in request["topics"]]
+            exchange.reply({"topics": refused})
+            return
+        if names and names[0] != cursor["topic_name"]:
+            first = 0  # the topic that the page before ended in is gone
+    left = max(1, min(request["response_partition_limit"], broker.settings.integer("max.request.partition.size.limit")))
+    topics, following = _page(context, names, first, left)
+    exchange.reply({"topics": topics, "next_cursor": following})
+
+
+def _page(context: Context, names: Sequence[str], first: int, left: int) -> tuple[list[Message], Message | None]:
+    topics: list[Message] = []
+    for name in names:
+        if not left:
+            return topics, {"topic_name": name, "partition_index": 0}
+        stream = context.broker.streams.find(name)
+        if stream is None:
+            topics.append({"error_code": absent(name), "name": name, "topic_authorized_operations": TOPIC_OPERATIONS})
+            continue
+        shown = list(_partitions(context, stream, first, left))
+        topics.append(
+            {
+                "name": name,
+                "topic_id": stream.id,
+                "is_internal": stream.internal,
+                "partitions": shown,
+                "topic_authorized_operations": TOPIC_OPERATIONS,
+            }
+        )
+        left -= len(shown)
+        if first + len(shown) < len(stream.partitions):
+            return topics, {"topic_name": name, "partition_index": first + len(shown)}
+        first = 0
+    return topics, None
+
+
+def _partitions(context: Context, stream: Stream, first: int, count: int) -> Iterator[Message]:
+    replicas = [context.broker.node_id]
+    for partition in stream.partitions[first : first + count]:
+        yield {
+            "partition_index": partition.index,
+            "leader_id": context.broker.node_id,
+            "leader_epoch": partition.leader_epoch,
+            "replica_nodes": replicas,
+            "isr_nodes": replicas,
+            "eligible_leader_replicas": (),
+            "last_known_elr": (),
+        }

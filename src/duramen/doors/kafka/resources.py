@@ -1,0 +1,158 @@
+"""What has configs: topics and this node. A kind of resource says what its configs are and how they are changed."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, Protocol
+
+from duramen.base.catalogue import STREAM
+from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid
+from duramen.base.settings import Setting, config_text, nearest
+from duramen.broker.broker import Broker
+from duramen.broker.configs import ConfigEntry, ConfigSource, broker_entries
+from duramen.broker.streams import Stream
+from duramen.controller.decisions import check_name, configure_stream
+
+__all__ = [
+    "Alteration",
+    "BrokerConfigs",
+    "Change",
+    "Described",
+    "Done",
+    "Operation",
+    "Resource",
+    "TopicConfigs",
+    "check_node",
+    "described",
+]
+
+Done = Callable[[DuramenError | None], None]
+Operation = Literal["set", "delete", "append", "subtract"]
+
+_SOURCES: Final[Mapping[ConfigSource, int]] = {"stream": 1, "broker": 4, "default": 5}
+_TYPES: Final = {"flag": 1, "text": 2, "choice": 2, "integer": 5, "number": 6, "list": 7}
+_INTEGER: Final = 3
+_SECRET: Final = re.compile(r"://[^/@]*@")
+
+
+class Described(NamedTuple):
+    """A config as DescribeConfigs has it; `source` and `type` are Kafka's numbers, synonyms (name, value, source)."""
+
+    name: str
+    value: str | None
+    source: int
+    type: int
+    read_only: bool = False
+    sensitive: bool = False
+    synonyms: Sequence[tuple[str, str, int]] = ()
+    doc: str = ""
+
+
+class Change(NamedTuple):
+    """What is to become of a config. `value` is None only where it is deleted."""
+
+    name: str
+    operation: Operation
+    value: str | None
+
+
+class Alteration(NamedTuple):
+    """What is to become of a resource. With `whole` configs that are not named go back to their defaults."""
+
+    name: str
+    changes: Sequence[Change]
+    whole: bool
+    only_check: bool
+
+
+class Resource(Protocol):
+    """A kind of resource. Errors are raised, or handed to `done`."""
+
+    def describe(self, broker: Broker, name: str) -> Sequence[Described]:
+        """Every config of the resource of that name."""
+
+    def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
+        """Change configs, then `done(None)`."""
+
+
+def described(entry: ConfigEntry) -> Described:
+    """A config of a stream or of this node."""
+    value = config_text(entry.value)
+    secret = bool(_SECRET.search(value))  # an address with a password
+    return Described(
+        entry.setting.name,
+        None if secret else value,
+        _SOURCES[entry.source],
+        _type(entry.setting),
+        entry.setting.scope == "broker",
+        secret,
+        () if secret else [(name, config_text(value), _SOURCES[source]) for name, value, source in entry.synonyms],
+        entry.doc,
+    )
+
+
+def _type(setting: Setting) -> int:
+    if setting.kind == "integer" and setting.maximum is not None and setting.maximum < 1 << 31:
+        return _INTEGER
+    return _TYPES[setting.kind]
+
+
+class TopicConfigs(Resource):
+    """The configs of streams."""
+
+    def describe(self, broker: Broker, name: str) -> Sequence[Described]:
+        """Raises NameInvalid or StreamNotFound."""
+        check_name(name)
+        return [described(entry) for entry in broker.streams.get(name).config.entries()]
+
+    def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
+        """Raises RequestInvalid, StreamNotFound, ConfigInvalid."""
+        if not wish.name:
+            raise RequestInvalid("there are no configs for all topics at once: name one")
+        stream = broker.streams.get(wish.name)
+        values = {change.name: _value(stream, change) for change in wish.changes}
+        configure_stream(broker.metadata_state, wish.name, values, whole=wish.whole)
+        if wish.only_check:
+            done(None)
+        else:
+            broker.configure_stream(wish.name, values, done, whole=wish.whole)
+
+
+def _value(stream: Stream, change: Change) -> str | None:
+    name, value = change.name, change.value
+    if change.operation in ("set", "delete") or value is None:
+        return value
+    if name not in STREAM:
+        raise ConfigInvalid(f"{name} is not a config of streams{nearest(name, STREAM)}")
+    if STREAM[name].kind != "list":
+        raise ConfigInvalid(f"{name} is not a list: it can be set, not appended to")
+    present = [part for part in stream.config.text(name).split(",") if part]
+    named = [part.strip() for part in value.split(",")]
+    if change.operation == "append":
+        return ",".join(dict.fromkeys([*present, *named]))
+    return ",".join(part for part in present if part not in named)
+
+
+class BrokerConfigs(Resource):
+    """The settings of this node, which are read when it starts."""
+
+    def describe(self, broker: Broker, name: str) -> Sequence[Described]:
+        """Those of all nodes together, an empty name, are none. Raises RequestInvalid for another node."""
+        if not name:
+            return []
+        check_node(broker, name)
+        return [described(entry) for entry in broker_entries(broker.settings)]
+
+    def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
+        """Raises RequestInvalid: none of them can be changed while the node runs."""
+        if wish.name:
+            check_node(broker, wish.name)
+        if wish.changes:
+            names = ", ".join(change.name for change in wish.changes)
+            raise RequestInvalid(f"this node reads its settings when it starts: {names} cannot be changed before then")
+        done(None)
+
+
+def check_node(broker: Broker, name: str) -> None:
+    """Raise RequestInvalid unless this is the node of that id."""
+    if name != str(broker.node_id):
+        raise RequestInvalid(f"this is node {broker.node_id}, not {name or 'all of them'}")
