@@ -16,7 +16,20 @@ from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.header import encode_response
 from duramen.codec.kafka.messages import RESPONSES
 from duramen.codec.kafka.versions import APIS, ApiKey
-from duramen.doors.kafka import configs, deleting, fetch, groups, metadata, offsets, produce, topics, transactions
+from duramen.doors.kafka import (
+    configs,
+    consumer_groups,
+    deleting,
+    fetch,
+    group_admin,
+    group_offsets,
+    groups,
+    metadata,
+    offsets,
+    produce,
+    topics,
+    transactions,
+)
 from duramen.doors.kafka.connection import KafkaConnection
 from duramen.doors.kafka.context import Context, Handler
 from duramen.doors.kafka.exchange import Exchange
@@ -50,11 +63,14 @@ _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.SYNC_GROUP: groups.handle_sync_group,
     ApiKey.HEARTBEAT: groups.handle_heartbeat,
     ApiKey.LEAVE_GROUP: groups.handle_leave_group,
-    ApiKey.OFFSET_COMMIT: groups.handle_offset_commit,
-    ApiKey.OFFSET_FETCH: groups.handle_offset_fetch,
-    ApiKey.LIST_GROUPS: groups.handle_list_groups,
-    ApiKey.DESCRIBE_GROUPS: groups.handle_describe_groups,
-    ApiKey.DELETE_GROUPS: groups.handle_delete_groups,
+    ApiKey.OFFSET_COMMIT: group_offsets.handle_offset_commit,
+    ApiKey.OFFSET_FETCH: group_offsets.handle_offset_fetch,
+    ApiKey.OFFSET_DELETE: group_offsets.handle_offset_delete,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.handle_consumer_group_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.handle_consumer_group_describe,
+    ApiKey.LIST_GROUPS: group_admin.handle_list_groups,
+    ApiKey.DESCRIBE_GROUPS: group_admin.handle_describe_groups,
+    ApiKey.DELETE_GROUPS: group_admin.handle_delete_groups,
     ApiKey.CREATE_TOPICS: topics.handle_create_topics,
     ApiKey.DELETE_TOPICS: topics.handle_delete_topics,
     ApiKey.DELETE_RECORDS: deleting.handle_delete_records,
