@@ -8,6 +8,7 @@ become of data and whether to repeat is safe, and in `remedy` what to do.
 from typing import ClassVar
 
 __all__ = [
+    "AssignorUnknown",
     "BatchCorrupt",
     "BatchInvalid",
     "BatchTooLarge",
@@ -27,6 +28,7 @@ __all__ = [
     "ExpectedStreamDiffers",
     "FencedInstance",
     "FencedLeaderEpoch",
+    "FencedMemberEpoch",
     "GroupFull",
     "GroupIdInvalid",
     "GroupNotEmpty",
@@ -51,6 +53,7 @@ __all__ = [
     "OutOfOrderSequence",
     "PartitionsInvalid",
     "PathNotFound",
+    "PatternInvalid",
     "ProducerFenced",
     "ProducerIdUnknown",
     "RebalanceInProgress",
@@ -61,6 +64,7 @@ __all__ = [
     "ServerUnreachable",
     "SessionTimeoutInvalid",
     "SettingInvalid",
+    "StaleMemberEpoch",
     "StorageFailed",
     "StorageFull",
     "StreamDiffers",
@@ -76,8 +80,10 @@ __all__ = [
     "TransactionalIdNotFound",
     "UnknownLeaderEpoch",
     "UnknownMember",
+    "UnreleasedInstance",
     "UnsupportedFeature",
     "UsageWrong",
+    "VersionTooOld",
 ]
 
 
@@ -559,6 +565,54 @@ class FencedInstance(DuramenError):
     id = "fenced-instance"
     safe = "This member's commit was not done; the other member goes on."
     remedy = "Give every running member a group.instance.id of its own."
+
+
+class FencedMemberEpoch(DuramenError):
+    """The consumer group's member speaks of another epoch than the one that it was told last."""
+
+    id = "fenced-member-epoch"
+    safe = "Offsets of this request were not committed; those before are kept."
+    remedy = "Give up all partitions and join again; clients do so by themselves."
+
+
+class StaleMemberEpoch(DuramenError):
+    """The consumer group's member commits or reads offsets in an epoch that is not its own any more."""
+
+    id = "stale-member-epoch"
+    safe = "Offsets of this request were not committed; those before are kept."
+    remedy = "Repeat with the epoch of the last heartbeat's answer; clients do so by themselves."
+
+
+class UnreleasedInstance(DuramenError):
+    """Another member of the consumer group has this group.instance.id and has not left."""
+
+    id = "unreleased-instance"
+    safe = "The member did not join; the other one goes on."
+    remedy = "Give every running member a group.instance.id of its own, or wait for the other's session to end."
+
+
+class AssignorUnknown(DuramenError):
+    """The member asks for a server-side assignor that there is not."""
+
+    id = "assignor-unknown"
+    safe = "The member did not join; the others go on."
+    remedy = "Ask for an assignor of group.consumer.assignors, or for none."
+
+
+class PatternInvalid(DuramenError):
+    """The regular expression of a subscription is none that RE2 understands."""
+
+    id = "pattern-invalid"
+    safe = "The member did not join; the others go on."
+    remedy = "Correct the expression; https://github.com/google/re2/wiki/Syntax has the syntax."
+
+
+class VersionTooOld(DuramenError):
+    """The request's version does not know what it would have to."""
+
+    id = "version-too-old"
+    safe = "Nothing was done."
+    remedy = "Use a client that knows the consumer protocol, or one of the classic protocol."
 
 
 class IllegalGeneration(DuramenError):

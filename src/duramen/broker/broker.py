@@ -99,7 +99,9 @@ class Broker:
         self.streams = Streams(store, settings, ports.clock, metrics)
         self.fetches = Fetches(store, ports.clock, deadlines, metrics)
         self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock)
-        self.groups = Coordinator(self._offsets, ports.clock, deadlines, ports.randomness, settings, metrics, report)
+        self.groups = Coordinator(
+            self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, metrics, report
+        )
         self.resets = Resets(self.streams, self.groups, ports.clock, self.ensure_offsets_stream)
         self._transaction_log = TransactionLog(store, ports.clock)
         self.transactions = Transactions(

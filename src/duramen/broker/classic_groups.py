@@ -219,14 +219,12 @@ class ClassicGroups:
         return GroupDescription(group_id, group.state, group.snapshot())
 
     def empty_since_ms(self, group_id: str) -> int | None:
-        """Since when a group has no members (ms since 1970); None while it has some."""
+        """Since when a group has no members (ms since 1970); None while it has some, or some are about to come."""
         group = self._groups.get(group_id)
         stored = self._offsets.group(group_id)
-        if group is not None and (group.members or group.state is not GroupState.EMPTY):
+        if stored is None or (stored[0].members if group is None else not group.is_empty):
             return None
-        if group is None and stored is not None and stored[0].members:
-            return None
-        return 0 if stored is None else stored[1]
+        return stored[1]
 
     def subscribes(self, group_id: str, topic: str) -> bool:
         """Whether a consumer of the group wants the topic; one whose wishes cannot be read may want any."""
@@ -246,7 +244,7 @@ class ClassicGroups:
     def remove(self, group_id: str) -> Sequence[bytes]:
         """Forget a group; the keys of its records. Raises GroupNotEmpty."""
         group = self._get(group_id)
-        if group.members or group.state is not GroupState.EMPTY:
+        if not group.is_empty:
             raise GroupNotEmpty(f"group {group_id} has {len(group.members)} members")
         group.close()
         self._groups.pop(group.id, None)

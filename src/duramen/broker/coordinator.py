@@ -23,9 +23,12 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, Randomness
 from duramen.base.settings import Settings
 from duramen.broker.classic_groups import ClassicGroups, JoinDone, Leaving
+from duramen.broker.consumer_groups import ConsumerGroups, HeartbeatDone
 from duramen.broker.kinds import CommitMember, GroupDescription, GroupKind, GroupListing, Registry
 from duramen.broker.offsets import Offsets
 from duramen.broker.room import GroupRoom
+from duramen.broker.streams import Streams
+from duramen.groups.consumer_values import ConsumerState, HeartbeatRequest
 from duramen.groups.records import CommittedOffset, GroupKey, OffsetKey, OtherKey, decode_key
 from duramen.groups.values import GroupSnapshot, GroupState, JoinRequest, SyncRequest
 
@@ -43,6 +46,7 @@ class Coordinator:
     def __init__(
         self,
         offsets: Offsets,
+        streams: Streams,
         clock: Clock,
         deadlines: Deadlines,
         randomness: Randomness,
@@ -59,9 +63,12 @@ class Coordinator:
         self.room = GroupRoom(settings.integer("memory.limit.bytes") // _MEMBERS_SHARE, clock, report)
         self.classic = ClassicGroups(offsets, clock, deadlines, settings, self.room)
         self.kinds = Registry()
+        self.consumer = ConsumerGroups(offsets, streams, clock, deadlines, settings, self.room)
         self.kinds.add(self.classic)
+        self.kinds.add(self.consumer)
         self._stopping = False
-        self._gauges = {state.value: metrics.counter("duramen_groups", state.value) for state in GroupState}
+        names = dict.fromkeys(state.value for states in (GroupState, ConsumerState) for state in states)
+        self._gauges = {name: metrics.counter("duramen_groups", name) for name in names}
 
     def check(self, group_id: str) -> None:
         """Raise what keeps every request about the group from being answered."""
@@ -127,6 +134,18 @@ class Coordinator:
         else:
             self.classic.leave(group_id, members, done)
 
+    # -- members of the consumer protocol -----------------------------------------------------------
+
+    def consumer_heartbeat(self, group_id: str, request: HeartbeatRequest, done: HeartbeatDone) -> None:
+        """A member of the consumer protocol joins, lives or leaves; answered once what it is told is durable."""
+        try:
+            self.check(group_id)
+            self.kinds.check(group_id, GroupKind.CONSUMER)
+        except DuramenError as error:
+            done(error)
+        else:
+            self.consumer.heartbeat(group_id, request, done)
+
     # -- offsets ------------------------------------------------------------------------------------
 
     def commit(
@@ -176,7 +195,8 @@ class Coordinator:
     def check_transactional(self, group_id: str, member: CommitMember) -> None:
         """Raise unless this member may commit offsets in a transaction; who names no member at all may always."""
         if self._stopping or member.member_id or member.instance_id is not None or member.generation >= 0:
-            self._check_commit(group_id, member)
+            there = self.kinds.of(group_id) is not None
+            self._check_commit(group_id, member._replace(knows_epochs=there))
 
     def unstable(self, key: OffsetKey) -> bool:
         """Whether a transaction that is still open commits an offset for the partition."""
@@ -287,8 +307,7 @@ class Coordinator:
         for groups in self.kinds:
             for listed in list(groups.listing()):
                 empty_since_ms = groups.empty_since_ms(listed.group_id)
-                # One without a time was never stored; its members may be about to come.
-                if listed.group_id not in remaining and empty_since_ms and empty_since_ms < before_ms:
+                if listed.group_id not in remaining and empty_since_ms is not None and empty_since_ms < before_ms:
                     expired.setdefault(listed.group_id, []).extend(_keys(groups.remove(listed.group_id)))
         self._remove_all(expired)
 
@@ -304,7 +323,7 @@ class Coordinator:
         """Bring the gauges up to date."""
         counts = dict.fromkeys(self._gauges, 0)
         for listed in self.listing():
-            counts[listed.state.value] = counts.get(listed.state.value, 0) + 1
+            counts[listed.state.value] += 1
         for state, count in counts.items():
             self._gauges[state].value = count
 

@@ -73,7 +73,10 @@ class GroupsOfKind(Protocol):
         """A group with its members."""
 
     def empty_since_ms(self, group_id: str) -> int | None:
-        """Since when a group has no members (ms since 1970, 0: not known); None while it has some."""
+        """Since when a group has no members, in ms since 1970; None while it has some.
+
+        0 where that is not kept: such a group goes as soon as it has no offsets any more.
+        """
 
     def subscribes(self, group_id: str, topic: str) -> bool:
         """Whether a member of the group wants the topic."""

@@ -5,6 +5,7 @@ byte 3, group, a record's key -> its value, for the records of groups of other k
 """
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -98,6 +99,7 @@ class Offsets:
         self._clock = clock
         self._stream: Stream | None = None
         self._pending = PendingOffsets(view)
+        self._leaving: Counter[bytes] = Counter()  # rows of groups whose tombstones are on their way to the disk
 
     def use(self, stream: Stream) -> None:
         """The stream `__consumer_offsets`."""
@@ -198,8 +200,11 @@ class Offsets:
         now_ms = self._clock.wall_ms()
         batch = encode(NewRecord(now_ms, encode_key(key), value) for key, value in rows)
         head = check(batch)
+        leaving = Counter(_row_key(key) for key, value in rows if value is None and not isinstance(key, OffsetKey))
+        self._leaving += leaving
 
         def appended(base_offset: int, error: DuramenError | None) -> None:
+            self._leaving -= leaving
             if error is None:
                 changes = [(_row_key(key), value) for key, value in rows]
                 self._apply(log, base_offset + len(rows), changes)
@@ -318,13 +323,16 @@ class Offsets:
             yield _offset_key(row), decode_offset(value)
 
     def group(self, group: str) -> tuple[GroupSnapshot, int] | None:
-        """A group as it was stored, and when (ms)."""
-        value = self._view.get(_row_key(GroupKey(group)))
+        """A group as it was stored, and when (ms); one that is being removed is not there."""
+        value = self._row(_row_key(GroupKey(group)))
         return None if value is None else decode_group(value)
+
+    def _row(self, row: bytes) -> bytes | None:
+        return None if row in self._leaving else self._view.get(row)
 
     def has_group(self, group: str) -> bool:
         """Whether a classic group is stored under that name."""
-        return self._view.get(_row_key(GroupKey(group))) is not None
+        return self._row(_row_key(GroupKey(group))) is not None
 
     def each_classic(self) -> Iterator[str]:
         """The names of all classic groups that are stored."""
@@ -342,8 +350,8 @@ class Offsets:
     # -- reading records of other kinds ----------------------------------------------------------------
 
     def record(self, key: OtherKey) -> bytes | None:
-        """The value stored under a key."""
-        return self._view.get(_row_key(key))
+        """The value stored under a key; one that is being removed is not there."""
+        return self._row(_row_key(key))
 
     def records_of(self, group: str) -> Iterator[tuple[bytes, bytes]]:
         """Every record of a group of another kind: keys and values, by the keys' bytes."""

@@ -105,6 +105,11 @@ class Group:
         return self.state is GroupState.EMPTY and not self.generation and not self.members and not self._pending
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return self.state is GroupState.EMPTY and not self.members
+
+    @property
     def held_bytes(self) -> int:
         """What its members and the ids given out take in memory."""
         pending = _PENDING_BYTES * len(self._pending) + sum(map(len, self._pending))

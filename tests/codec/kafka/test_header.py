@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.codec.kafka.oracles import kafka_python_class
-from tests.codec.kafka.specification import flexible
+from tests.codec.kafka.specification import NOT_CARRIED, flexible
 from tests.untyped import untyped
 
 from duramen.base.errors import RequestInvalid
@@ -16,7 +16,9 @@ from duramen.codec.kafka.header import RequestHeader, read_request_header
 from duramen.codec.kafka.versions import APIS, Api, ApiKey
 from duramen.codec.varint import encode_uvarint
 
-VERSIONS = [(api, version) for api in APIS.values() for version in range(api.low, api.high + 1)]
+VERSIONS = [
+    (api, version) for api in APIS.values() if api.key not in NOT_CARRIED for version in range(api.low, api.high + 1)
+]
 CORRELATIONS = st.integers(-(1 << 31), (1 << 31) - 1)
 
 kafka_python = untyped("kafka.protocol.api_header")

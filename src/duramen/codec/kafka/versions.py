@@ -5,7 +5,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = ["APIS", "Api", "ApiKey"]
+__all__ = ["APIS", "FEATURES", "Api", "ApiKey", "Feature"]
 
 
 class ApiKey(IntEnum):
@@ -40,10 +40,13 @@ class ApiKey(IntEnum):
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -91,11 +94,28 @@ APIS: Mapping[int, Api] = MappingProxyType(
             Api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
             Api(ApiKey.DELETE_GROUPS, 0, 2, 2),
             Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
+            Api(ApiKey.OFFSET_DELETE, 0, 0, 1),
             Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
             Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
             Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
             Api(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
+            Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
+            Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
             Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )
     }
+)
+
+
+class Feature(NamedTuple):
+    """A feature in versions `low` to `high`, of which this cluster uses `finalized`; clients decide by it."""
+
+    name: str
+    low: int
+    high: int
+    finalized: int
+
+
+FEATURES: tuple[Feature, ...] = (
+    Feature("group.version", 0, 1, 1),  # 1: groups of the consumer protocol (KIP-848)
 )

@@ -10,6 +10,7 @@ from duramen.codec.kafka.errors import ErrorCode
 __all__ = ["error_code", "group_error_code"]
 
 _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
+    errors.AssignorUnknown: ErrorCode.UNSUPPORTED_ASSIGNOR,
     errors.BatchCorrupt: ErrorCode.CORRUPT_MESSAGE,
     errors.BatchInvalid: ErrorCode.INVALID_RECORD,
     errors.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
@@ -19,6 +20,7 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.DeletionRefused: ErrorCode.POLICY_VIOLATION,
     errors.FencedInstance: ErrorCode.FENCED_INSTANCE_ID,
     errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
+    errors.FencedMemberEpoch: ErrorCode.FENCED_MEMBER_EPOCH,
     errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
     errors.GroupIdInvalid: ErrorCode.INVALID_GROUP_ID,
     errors.GroupNotEmpty: ErrorCode.NON_EMPTY_GROUP,
@@ -34,12 +36,14 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.PartitionsInvalid: ErrorCode.INVALID_PARTITIONS,
+    errors.PatternInvalid: ErrorCode.INVALID_REGULAR_EXPRESSION,
     errors.ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
     errors.ProducerIdUnknown: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     errors.RebalanceInProgress: ErrorCode.REBALANCE_IN_PROGRESS,
     errors.RequestInvalid: ErrorCode.INVALID_REQUEST,
     errors.RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
     errors.SessionTimeoutInvalid: ErrorCode.INVALID_SESSION_TIMEOUT,
+    errors.StaleMemberEpoch: ErrorCode.STALE_MEMBER_EPOCH,
     errors.StorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.StorageFull: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.StreamDiffers: ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -53,7 +57,9 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.TransactionalIdNotFound: ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
     errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
     errors.UnknownMember: ErrorCode.UNKNOWN_MEMBER_ID,
+    errors.UnreleasedInstance: ErrorCode.UNRELEASED_INSTANCE_ID,
     errors.UnsupportedFeature: ErrorCode.INVALID_REQUEST,
+    errors.VersionTooOld: ErrorCode.UNSUPPORTED_VERSION,
 }
 
 

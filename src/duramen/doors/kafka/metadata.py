@@ -9,7 +9,7 @@ from duramen.base.errors import DuramenError, NameInvalid, StreamExists
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
-from duramen.codec.kafka.versions import APIS
+from duramen.codec.kafka.versions import APIS, FEATURES
 from duramen.controller.decisions import Definition, check_name
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
@@ -34,6 +34,7 @@ _NULL_ID: Final = UUID(int=0)
 _BY_ID: Final = 12  # since this version topics are asked for by id; 10 and 11 have the field and no use for it
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
+_FEATURES_EPOCH: Final = 1  # what is finalized never changes while the node runs
 
 
 def api_versions(error: ErrorCode) -> Message:
@@ -41,6 +42,14 @@ def api_versions(error: ErrorCode) -> Message:
     return {
         "error_code": error,
         "api_keys": [{"api_key": api.key, "min_version": api.low, "max_version": api.high} for api in APIS.values()],
+        "supported_features": [
+            {"name": feature.name, "min_version": feature.low, "max_version": feature.high} for feature in FEATURES
+        ],
+        "finalized_features_epoch": _FEATURES_EPOCH,
+        "finalized_features": [
+            {"name": feature.name, "min_version_level": feature.finalized, "max_version_level": feature.finalized}
+            for feature in FEATURES
+        ],
     }
 
 

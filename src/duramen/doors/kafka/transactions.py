@@ -205,9 +205,7 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
             done(error)
             return
         identity = Identity(request["producer_id"], request["producer_epoch"])
-        member = CommitMember(
-            request["member_id"], request["group_instance_id"], request["generation_id_or_member_epoch"]
-        )
+        member = CommitMember(request["member_id"], request["group_instance_id"], request["generation_id"])
         broker.transactions.commit_offsets(
             request["transactional_id"], identity, group_id, member, offsets, done, joins=exchange.version >= _JOINS
         )

@@ -89,6 +89,31 @@ REQUESTS: Final = {
     ApiKey.DELETE_GROUPS: """
         groups_names []string
     """,
+    ApiKey.OFFSET_DELETE: """
+        group_id string
+        topics []
+          name string
+          partitions []
+            partition_index int32
+    """,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: """
+        group_id string
+        member_id string
+        member_epoch int32
+        instance_id string?
+        rack_id string?
+        rebalance_timeout_ms int32 = -1
+        subscribed_topic_names []string?
+        subscribed_topic_regex string? 1+
+        server_assignor string?
+        topic_partitions []?
+          topic_id uuid
+          partitions []int32
+    """,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: """
+        group_ids []string
+        include_authorized_operations bool
+    """,
 }
 
 RESPONSES: Final = {
@@ -202,5 +227,58 @@ RESPONSES: Final = {
         results []
           group_id string
           error_code int16
+    """,
+    ApiKey.OFFSET_DELETE: """
+        error_code int16
+        throttle_time_ms int32
+        topics []
+          name string
+          partitions []
+            partition_index int32
+            error_code int16
+    """,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: """
+        throttle_time_ms int32
+        error_code int16
+        error_message string?
+        member_id string?
+        member_epoch int32
+        heartbeat_interval_ms int32
+        assignment {}?
+          topic_partitions []
+            topic_id uuid
+            partitions []int32
+    """,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: """
+        throttle_time_ms int32
+        groups []
+          error_code int16
+          error_message string?
+          group_id string
+          group_state string
+          group_epoch int32
+          assignment_epoch int32
+          assignor_name string
+          members []
+            member_id string
+            instance_id string?
+            rack_id string?
+            member_epoch int32
+            client_id string
+            client_host string
+            subscribed_topic_names []string
+            subscribed_topic_regex string?
+            assignment {}
+              topic_partitions []
+                topic_id uuid
+                topic_name string
+                partitions []int32
+            target_assignment {}
+              topic_partitions []
+                topic_id uuid
+                topic_name string
+                partitions []int32
+            member_type int8 1+ = -1
+          authorized_operations int32 = -2147483648
     """,
 }

@@ -38,7 +38,7 @@ REQUESTS: Final = {
         group_id string
         producer_id int64
         producer_epoch int16
-        generation_id_or_member_epoch int32 3+ = -1
+        generation_id int32 3+ = -1
         member_id string 3+
         group_instance_id string? 3+
         topics []

@@ -1,0 +1,289 @@
+"""The groups of the consumer protocol (KIP-848): feeds their state machines, stores what they change, answers then.
+
+A group's state in memory runs ahead of what is durable; an answer waits for everything that it could tell of. Where
+storing fails, the group is forgotten and taken in again as it is stored.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.errors import AssignorUnknown, CoordinatorLoading, DuramenError, GroupNotEmpty, GroupNotFound
+from duramen.base.ids import StreamId
+from duramen.base.ports import Clock
+from duramen.base.settings import Settings
+from duramen.broker.kinds import CommitMember, GroupDescription, GroupKind, GroupListing
+from duramen.broker.offsets import Offsets
+from duramen.broker.room import GroupRoom
+from duramen.broker.streams import Stream, Streams
+from duramen.codec.kafka.membership import encode_assignment, encode_subscription
+from duramen.groups.assignors import ASSIGNORS
+from duramen.groups.consumer_group import ConsumerGroup
+from duramen.groups.consumer_records import Key, Kind, encode_key
+from duramen.groups.consumer_table import ConsumerTable, Record
+from duramen.groups.consumer_values import (
+    JOIN_EPOCH,
+    ConsumerConfig,
+    ConsumerMember,
+    ConsumerState,
+    HeartbeatRequest,
+    HeartbeatResult,
+)
+from duramen.groups.records import OtherKey
+from duramen.groups.topics import Topic, TopicPartition
+from duramen.groups.values import GroupSnapshot, MemberSnapshot
+
+__all__ = ["ConsumerGroups", "StreamTopics", "names_of"]
+
+_MEMBER_BYTES: Final = 1024
+_CONSUMERS: Final = "consumer"
+
+Done = Callable[[DuramenError | None], None]
+HeartbeatDone = Callable[[HeartbeatResult | DuramenError], None]
+
+
+class StreamTopics:
+    """The streams as groups of every kind see topics."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+
+    def find(self, name: str) -> Topic | None:
+        """The topic of that name."""
+        stream = self._streams.find(name)
+        return None if stream is None else Topic(name, stream.id, len(stream.partitions))
+
+    def name_of(self, topic_id: StreamId) -> str | None:
+        """The name of the topic with that id."""
+        stream = self._streams.find_id(topic_id)
+        return None if stream is None else stream.name
+
+    def names(self) -> Iterable[str]:
+        """Every name."""
+        return list(self._streams.by_name)
+
+
+def names_of(topics: StreamTopics, places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions by the names of their topics; of those that are gone there are none."""
+    found: dict[str, list[int]] = {}
+    for topic_id, index in sorted(places):
+        name = topics.name_of(topic_id)
+        if name is not None:
+            found.setdefault(name, []).append(index)
+    return found
+
+
+class _Held:
+    """A group in memory, with what is on its way to the disk."""
+
+    __slots__ = ("broken", "deadline", "ended", "group", "issued", "waiting")
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self.group = group
+        self.issued = 0  # how often something was to be stored
+        self.ended = 0  # how often that has ended
+        self.waiting: list[tuple[int, Done]] = []  # answers that change nothing, and what has to end before them
+        self.broken: DuramenError | None = None
+        self.deadline: Deadline | None = None
+
+
+class ConsumerGroups:
+    """All groups of the consumer protocol."""
+
+    kind = GroupKind.CONSUMER
+
+    def __init__(
+        self, offsets: Offsets, streams: Streams, clock: Clock, deadlines: Deadlines, settings: Settings,
+        room: GroupRoom,
+    ) -> None:  # fmt: skip
+        self._offsets = offsets
+        self._clock = clock
+        self._deadlines = deadlines
+        self._room = room
+        self.topics = StreamTopics(streams)
+        self.config = ConsumerConfig(
+            settings.integer("group.consumer.session.timeout.ms"),
+            settings.integer("group.consumer.heartbeat.interval.ms"),
+            settings.integer("group.consumer.max.size"),
+            {name: ASSIGNORS[name] for name in settings.text("group.consumer.assignors").split(",")},
+        )
+        self._held: dict[str, _Held] = {}
+        streams.listeners.append(self._stream_changed)
+
+    # -- groups -------------------------------------------------------------------------------------
+
+    def _stored(self, group_id: str) -> bool:
+        return self._offsets.record(OtherKey(group_id, encode_key(Key(Kind.GROUP, group_id)))) is not None
+
+    def has(self, group_id: str) -> bool:
+        """Whether there is a group of this kind with that id."""
+        return group_id in self._held or self._stored(group_id)
+
+    def _find(self, group_id: str) -> _Held | None:
+        """The group, from memory or as it was stored. Raises CoordinatorLoading where storing it has just failed."""
+        held = self._held.get(group_id)
+        if held is None and self._stored(group_id):
+            table = ConsumerTable(group_id)
+            for key, value in self._offsets.records_of(group_id):
+                table.replay(key, value)
+            held = self._hold(ConsumerGroup.restore(table, self.config, self.topics, self._clock.monotonic_ms()))
+        if held is not None and held.broken is not None:
+            raise CoordinatorLoading(f"group {group_id} is taken in again: {held.broken}")
+        return held
+
+    def _hold(self, group: ConsumerGroup) -> _Held:
+        held = _Held(group)
+        self._held[group.id] = held
+        self._settle(held)
+        return held
+
+    def get(self, group_id: str) -> ConsumerGroup:
+        """The group. Raises GroupNotFound, CoordinatorLoading."""
+        held = self._find(group_id)
+        if held is None:
+            raise GroupNotFound(f"there is no consumer group {group_id}")
+        return held.group
+
+    def _settle(self, held: _Held) -> None:
+        """See to the group's next deadline and to its account."""
+        group = held.group
+        self._room.account(group.id, group.table.held_bytes())
+        at_ms = group.next_deadline_ms()
+        current = held.deadline
+        # A heartbeat moves the deadline back: the earlier one fires for nothing and asks again, which is cheaper.
+        if current is not None and current.action is not None and at_ms is not None and at_ms >= current.at_ms:
+            return
+        if current is not None:
+            current.cancel()
+        held.deadline = None if at_ms is None else self._deadlines.at(at_ms, lambda: self._tick(held))
+
+    def _tick(self, held: _Held) -> None:
+        held.deadline = None
+        if self._held.get(held.group.id) is not held or held.broken is not None:
+            return
+        held.group.tick(self._clock.monotonic_ms())
+        self._finish(held, lambda _: None)
+
+    def _finish(self, held: _Held, done: Done, before: Sequence[Record] = ()) -> None:
+        """Store what has changed, after the records `before`; `done` once all that it rests on is durable."""
+        records = [*before, *held.group.take_records()]
+        if records:
+            held.issued += 1
+            sequence = held.issued
+            self._offsets.store_records(held.group.id, records, lambda error: self._ended(held, sequence, done, error))
+            self._settle(held)
+        elif held.ended == held.issued:
+            self._settle(held)
+            done(held.broken)
+        else:
+            held.waiting.append((held.issued, done))
+
+    def _ended(self, held: _Held, sequence: int, done: Done, error: DuramenError | None) -> None:
+        held.ended = max(held.ended, sequence)
+        if error is not None:
+            held.broken = error
+        if held.broken is not None and held.ended == held.issued:
+            self._forget(held)
+        ready = [waiting for at, waiting in held.waiting if at <= held.ended]
+        held.waiting = [(at, waiting) for at, waiting in held.waiting if at > held.ended]
+        for answer in (done, *ready):
+            answer(held.broken)
+
+    def _forget(self, held: _Held) -> None:
+        if held.deadline is not None:
+            held.deadline.cancel()
+        if self._held.get(held.group.id) is held:
+            del self._held[held.group.id]
+            self._room.account(held.group.id, 0)
+
+    def _stream_changed(self, stream: Stream) -> None:
+        for held in self._held.values():
+            held.group.topic_changed(stream.name)
+
+    # -- members ------------------------------------------------------------------------------------
+
+    def heartbeat(self, group_id: str, request: HeartbeatRequest, done: HeartbeatDone) -> None:
+        """A member joins, says that it lives and what it has, or leaves; answered once what it is told is durable."""
+        try:
+            held = self._enter(group_id, request)
+            result = held.group.heartbeat(request, self._clock.monotonic_ms())
+        except DuramenError as error:
+            done(error)
+            return
+        self._held[group_id] = held
+        self._finish(held, lambda error: done(result if error is None else error))
+
+    def _enter(self, group_id: str, request: HeartbeatRequest) -> _Held:
+        if request.assignor is not None and request.assignor not in self.config.assignors:
+            known = ", ".join(self.config.assignors)
+            raise AssignorUnknown(f"there is no assignor {request.assignor}; there are: {known}")
+        held = self._find(group_id)
+        if request.epoch == JOIN_EPOCH:
+            names = [request.member_id, request.client_id, request.pattern or "", *(request.topics or ())]
+            self._room.check(group_id, [_MEMBER_BYTES + sum(map(len, names))])
+            if held is None:
+                held = _Held(ConsumerGroup(ConsumerTable(group_id), self.config, self.topics))
+        if held is None:
+            raise GroupNotFound(f"there is no consumer group {group_id}")
+        return held
+
+    # -- what every kind has ------------------------------------------------------------------------
+
+    def listing(self) -> Iterator[GroupListing]:
+        """Every group of the consumer protocol, those that are only stored included."""
+        for held in list(self._held.values()):
+            yield GroupListing(held.group.id, _CONSUMERS, held.group.state, self.kind)
+        for group_id in list(self._offsets.each_other()):
+            if group_id not in self._held and self._stored(group_id):
+                yield GroupListing(group_id, _CONSUMERS, ConsumerState.EMPTY, self.kind)
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """A group with its members."""
+        group = self.get(group_id)
+        members = tuple(self._member(group, member) for member in group.table.members.values())
+        snapshot = GroupSnapshot(group.table.epoch, _CONSUMERS, group.assignor, None, members)
+        return GroupDescription(group_id, group.state, snapshot, self.kind)
+
+    def _member(self, group: ConsumerGroup, member: ConsumerMember) -> MemberSnapshot:
+        classic = member.classic
+        return MemberSnapshot(
+            member.id, member.instance_id, member.client_id, member.client_host,
+            group.config.session_timeout_ms if classic is None else classic.session_timeout_ms,
+            member.rebalance_timeout_ms, encode_subscription(sorted(group.table.subscribed(member))),
+            encode_assignment(names_of(self.topics, member.assigned)),
+        )  # fmt: skip
+
+    def empty_since_ms(self, group_id: str) -> int | None:
+        """0 for a group without members: since when is not kept."""
+        held = self._held.get(group_id)
+        return 0 if held is None or not held.group.table.members else None
+
+    def subscribes(self, group_id: str, topic: str) -> bool:
+        """Whether a member of the group wants the topic."""
+        return self.get(group_id).subscribes(topic)
+
+    def check_commit(self, group_id: str, member: CommitMember) -> None:
+        """Raise what keeps the member from committing offsets."""
+        self.get(group_id).check_commit(member.member_id, member.generation, knows_epochs=member.knows_epochs)
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Raise what keeps a member from reading the group's offsets."""
+        self.get(group_id).check_fetch(member_id, epoch)
+
+    def remove(self, group_id: str) -> Sequence[bytes]:
+        """Forget a group; the keys of its records. Raises GroupNotEmpty."""
+        held = self._find(group_id)
+        if held is None:
+            raise GroupNotFound(f"there is no consumer group {group_id}")
+        if held.group.table.members:
+            raise GroupNotEmpty(f"group {group_id} has {len(held.group.table.members)} members")
+        self._forget(held)
+        stored = [key for key, _ in self._offsets.records_of(group_id)]
+        return list(dict.fromkeys([*stored, *held.group.table.every_key()]))
+
+    def restore(self) -> None:
+        """Take in the groups that have members, so that those that are gone are noticed."""
+        for group_id in list(self._offsets.each_other()):
+            held = self._find(group_id)
+            if held is not None and not held.group.table.members:
+                self._forget(held)

@@ -1,0 +1,86 @@
+"""The administration of groups: ListGroups, DescribeGroups, DeleteGroups."""
+
+from collections.abc import Callable
+
+from duramen.base.errors import DuramenError, GroupNotFound
+from duramen.broker.kinds import GroupKind
+from duramen.codec.kafka.schema import Message
+from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.errors import group_error_code
+from duramen.doors.kafka.exchange import Exchange
+from duramen.groups.values import GroupState
+
+__all__ = ["handle_delete_groups", "handle_describe_groups", "handle_list_groups"]
+
+
+def handle_list_groups(context: Context, exchange: Exchange) -> None:
+    """Every group, or those in some states and of some kinds."""
+    request = exchange.message()
+    states = {state.lower() for state in request["states_filter"]}
+    types = {type_.lower() for type_ in request["types_filter"]}
+    exchange.reply(
+        {
+            "groups": [
+                {
+                    "group_id": group.group_id,
+                    "protocol_type": group.protocol_type,
+                    "group_state": group.state.value,
+                    "group_type": group.kind.value,
+                }
+                for group in context.broker.groups.listing()
+                if (not states or group.state.value.lower() in states) and (not types or group.kind.value in types)
+            ]
+        }
+    )
+
+
+def handle_describe_groups(context: Context, exchange: Exchange) -> None:
+    """Groups of the classic protocol with their members; one that does not exist, or is of another kind, is dead."""
+    groups = []
+    for group_id in exchange.message()["groups"]:
+        try:
+            context.broker.groups.kinds.check(group_id, GroupKind.CLASSIC)
+            described = context.broker.groups.describe(group_id)
+        except GroupNotFound:
+            groups.append({"group_id": group_id, "group_state": GroupState.DEAD.value})
+            continue
+        snapshot = described.snapshot
+        groups.append(
+            {
+                "group_id": group_id,
+                "group_state": described.state.value,
+                "protocol_type": snapshot.protocol_type,
+                "protocol_data": snapshot.protocol or "",
+                "members": [
+                    {
+                        "member_id": member.member_id,
+                        "group_instance_id": member.instance_id,
+                        "client_id": member.client_id,
+                        "client_host": member.client_host,
+                        "member_metadata": member.subscription,
+                        "member_assignment": member.assignment,
+                    }
+                    for member in snapshot.members
+                ],
+            }
+        )
+    exchange.reply({"groups": groups})
+
+
+def handle_delete_groups(context: Context, exchange: Exchange) -> None:
+    """Remove groups without members, with their offsets."""
+    names = exchange.message()["groups_names"]
+    results: dict[int, Message] = {}
+
+    def put(at: int) -> Callable[[DuramenError | None], None]:
+        def done(error: DuramenError | None) -> None:
+            results[at] = {"group_id": names[at], "error_code": group_error_code(error)}
+            if len(results) == len(names):
+                exchange.reply({"results": [results[index] for index in range(len(names))]})
+
+        return done
+
+    if not names:
+        exchange.reply({"results": []})
+    for at, name in enumerate(names):
+        context.broker.groups.delete(name, put(at))

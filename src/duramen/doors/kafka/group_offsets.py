@@ -1,0 +1,147 @@
+"""What groups commit: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from duramen.base.errors import DuramenError
+from duramen.broker.coordinator import CommitMember
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.schema import Message
+from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.errors import group_error_code
+from duramen.doors.kafka.exchange import Exchange
+from duramen.groups.records import CommittedOffset, OffsetKey
+
+__all__ = ["handle_offset_commit", "handle_offset_delete", "handle_offset_fetch"]
+
+_KNOWS_EPOCHS: Final = 9  # since this version both speak of member epochs
+
+
+def handle_offset_commit(context: Context, exchange: Exchange) -> None:
+    """Store offsets; answered once they are durable."""
+    request = exchange.message()
+    broker = context.broker
+    group_id = request["group_id"]
+    now_ms = broker.now_ms()
+    offsets: list[tuple[OffsetKey, CommittedOffset]] = []
+    topics: list[dict[str, Any]] = []
+    stored: list[Message] = []
+    for topic in request["topics"]:
+        stream = broker.streams.find(topic["name"])
+        answers = []
+        for wanted in topic["partitions"]:
+            index = wanted["partition_index"]
+            answer: Message = {"partition_index": index, "error_code": ErrorCode.NONE}
+            answers.append(answer)
+            if stream is None or not 0 <= index < len(stream.partitions):
+                answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            committed = CommittedOffset(
+                wanted["committed_offset"], wanted["committed_leader_epoch"], wanted["committed_metadata"] or "", now_ms
+            )
+            offsets.append((OffsetKey(group_id, topic["name"], index), committed))
+            stored.append(answer)
+        topics.append({"name": topic["name"], "partitions": answers})
+
+    def done(results: Sequence[DuramenError | None] | DuramenError) -> None:
+        if isinstance(results, DuramenError):
+            results = [results] * len(stored)
+        for answer, result in zip(stored, results, strict=True):
+            answer["error_code"] = group_error_code(result)
+        exchange.reply({"topics": topics})
+
+    member = CommitMember(
+        request["member_id"], request["group_instance_id"], request["generation_id_or_member_epoch"],
+        exchange.version >= _KNOWS_EPOCHS,
+    )  # fmt: skip
+
+    def ready(error: DuramenError | None) -> None:
+        if error is not None:
+            done(error)
+        else:
+            broker.groups.commit(group_id, member, offsets, done)
+
+    broker.ensure_offsets_stream(ready)
+
+
+def handle_offset_fetch(context: Context, exchange: Exchange) -> None:
+    """What groups have committed; a member that says which epoch it is in is told where it is not that any more."""
+    request = exchange.message()
+    stable = request["require_stable"] is True
+    if exchange.version >= 8:
+        exchange.reply({"groups": [_committed_of(context, group, stable=stable) for group in request["groups"]]})
+    else:
+        exchange.reply({"topics": _committed(context, request["group_id"], request["topics"], stable=stable)})
+
+
+def _committed_of(context: Context, group: Message, *, stable: bool) -> Message:
+    group_id = group["group_id"]
+    try:
+        context.broker.groups.check_fetch(group_id, group["member_id"], group["member_epoch"])
+    except DuramenError as error:
+        return {"group_id": group_id, "error_code": group_error_code(error)}
+    return {"group_id": group_id, "topics": _committed(context, group_id, group["topics"], stable=stable)}
+
+
+def _committed(context: Context, group_id: str, topics: Sequence[Message] | None, *, stable: bool) -> list[Message]:
+    """With `stable` an offset that a transaction may change still is not told (KIP-447)."""
+    groups = context.broker.groups
+
+    def answer(key: OffsetKey, committed: CommittedOffset | None) -> Message:
+        if stable and groups.unstable(key):
+            return {**_committed_offset(key.partition, None), "error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT}
+        return _committed_offset(key.partition, committed)
+
+    by_topic: dict[str, list[Message]] = {}
+    if topics is None:
+        for key, committed in groups.all_committed(group_id):
+            by_topic.setdefault(key.topic, []).append(answer(key, committed))
+    else:
+        for topic in topics:
+            keys = [OffsetKey(group_id, topic["name"], index) for index in topic["partition_indexes"]]
+            by_topic[topic["name"]] = [answer(key, groups.committed(key)) for key in keys]
+    return [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
+
+
+def _committed_offset(index: int, committed: CommittedOffset | None) -> Message:
+    if committed is None:
+        return {"partition_index": index, "committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
+    return {
+        "partition_index": index,
+        "committed_offset": committed.offset,
+        "committed_leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+    }
+
+
+def handle_offset_delete(context: Context, exchange: Exchange) -> None:
+    """Forget what a group has committed of partitions that none of its members wants."""
+    request = exchange.message()
+    group_id = request["group_id"]
+    streams = context.broker.streams
+    topics: list[dict[str, Any]] = []
+    keys: list[OffsetKey] = []
+    asked: list[Message] = []
+    for topic in request["topics"]:
+        stream = streams.find(topic["name"])
+        answers = []
+        for wanted in topic["partitions"]:
+            index = wanted["partition_index"]
+            answer: Message = {"partition_index": index, "error_code": ErrorCode.NONE}
+            answers.append(answer)
+            if stream is None or not 0 <= index < len(stream.partitions):
+                answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            keys.append(OffsetKey(group_id, topic["name"], index))
+            asked.append(answer)
+        topics.append({"name": topic["name"], "partitions": answers})
+
+    def done(results: Sequence[DuramenError | None] | DuramenError) -> None:
+        if isinstance(results, DuramenError):
+            exchange.reply({"error_code": group_error_code(results)})
+            return
+        for answer, result in zip(asked, results, strict=True):
+            answer["error_code"] = group_error_code(result)
+        exchange.reply({"topics": topics})
+
+    context.broker.groups.delete_offsets(group_id, keys, done)

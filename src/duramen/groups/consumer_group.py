@@ -1,0 +1,357 @@
+"""A group of the consumer protocol (KIP-848): the broker assigns, members follow heartbeat by heartbeat.
+
+A member joins with epoch 0, says what it wants and, with every heartbeat, what it has. A change of what members want
+or of what topics there are puts the group into a new epoch; the assignor makes the target of that epoch; each member
+is led to it (`reconciling`). The group is told what happens and what time it is; what it changes it leaves as records
+(`consumer_table`), and an answer may go out once those are durable. It never waits; `next_deadline_ms` says when it
+wants to be told that time has passed.
+"""
+
+from collections import Counter
+from typing import Final
+
+from duramen.base.errors import (
+    FencedInstance,
+    FencedMemberEpoch,
+    GroupFull,
+    IllegalGeneration,
+    StaleMemberEpoch,
+    UnknownMember,
+    UnreleasedInstance,
+    VersionTooOld,
+)
+from duramen.groups.assignors import Subscriber
+from duramen.groups.consumer_table import ConsumerTable, Record
+from duramen.groups.consumer_values import (
+    JOIN_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerConfig,
+    ConsumerMember,
+    ConsumerState,
+    HeartbeatRequest,
+    HeartbeatResult,
+    MemberState,
+)
+from duramen.groups.patterns import matching, pattern_of
+from duramen.groups.reconciling import reconcile
+from duramen.groups.topics import Topic, TopicPartition, Topics, hash_of
+
+__all__ = ["ConsumerGroup"]
+
+_FIRST_EPOCH: Final = 1
+
+
+class ConsumerGroup:
+    """The state machine."""
+
+    def __init__(self, table: ConsumerTable, config: ConsumerConfig, topics: Topics) -> None:
+        self.table = table
+        self.config = config
+        self.topics = topics
+        self.expires_ms: dict[str, int] = {}  # when members' sessions end
+        self.revoke_by_ms: dict[str, int] = {}  # when members have to have given up what is not theirs any more
+        self._stale = False  # topics have changed that members want
+
+    @classmethod
+    def restore(cls, table: ConsumerTable, config: ConsumerConfig, topics: Topics, now_ms: int) -> "ConsumerGroup":
+        """A group as it was stored: its members have whole timeouts to be heard of."""
+        group = cls(table, config, topics)
+        for member in table.members.values():
+            group.touch(member, now_ms)
+            group._watch_revoking(member, now_ms)
+        for pattern in list(table.patterns):
+            table.set_pattern(pattern, matching(pattern, topics.names()))
+        group._stale = True
+        return group
+
+    # -- asking -------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The group's id."""
+        return self.table.group_id
+
+    @property
+    def state(self) -> ConsumerState:
+        """Kafka's name for how far the group is."""
+        table = self.table
+        if not table.members:
+            return ConsumerState.EMPTY
+        if table.epoch > table.target_epoch:
+            return ConsumerState.ASSIGNING
+        settled = all(member.settled_at(table.target_epoch) for member in table.members.values())
+        return ConsumerState.STABLE if settled else ConsumerState.RECONCILING
+
+    @property
+    def assignor(self) -> str:
+        """The assignor that most members ask for, of those there are; else the default."""
+        asked = Counter(
+            member.assignor for member in self.table.members.values() if member.assignor in self.config.assignors
+        )
+        if not asked:
+            return next(iter(self.config.assignors))
+        return max(sorted(name for name in asked if name is not None), key=lambda name: asked[name])
+
+    def take_records(self) -> list[Record]:
+        """The records of what has changed; once."""
+        return self.table.take_records()
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do."""
+        return min((*self.expires_ms.values(), *self.revoke_by_ms.values()), default=None)
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether a member wants the topic."""
+        return any(topic in self.table.subscribed(member) for member in self.table.members.values())
+
+    def check_commit(self, member_id: str, epoch: int, *, knows_epochs: bool) -> None:
+        """Raise unless offsets may be committed by this member in this epoch, or by anybody (epoch < 0)."""
+        if epoch < 0 and not self.table.members:
+            return
+        member = self.member(member_id)
+        if member.classic is not None:
+            if epoch != member.epoch:
+                raise IllegalGeneration(f"member {member_id} is in generation {member.epoch}, not {epoch}")
+            return
+        if not knows_epochs:
+            raise VersionTooOld(f"group {self.id} uses the consumer protocol: commit with OffsetCommit 9 or later")
+        self._check_same_epoch(member, epoch)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Raise unless this member may read the group's offsets; one without id and epoch always may."""
+        if not member_id and epoch < 0:
+            return
+        member = self.member(member_id or "")
+        self._check_same_epoch(member, epoch)
+
+    def _check_same_epoch(self, member: ConsumerMember, epoch: int) -> None:
+        if epoch != member.epoch:
+            raise StaleMemberEpoch(f"member {member.id} is in epoch {member.epoch}, not {epoch}")
+
+    def member(self, member_id: str) -> ConsumerMember:
+        """The member of that id. Raises UnknownMember."""
+        member = self.table.members.get(member_id)
+        if member is None:
+            raise UnknownMember(f"group {self.id} has no member {member_id}")
+        return member
+
+    # -- heartbeats ---------------------------------------------------------------------------------
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> HeartbeatResult:
+        """A member joins, says that it lives and what it has, or leaves. What it raises leaves nothing changed.
+
+        Raises UnknownMember, FencedMemberEpoch, FencedInstance, UnreleasedInstance, GroupFull, PatternInvalid.
+        """
+        if request.epoch < JOIN_EPOCH:
+            return self._leave(request)
+        if request.pattern:
+            pattern_of(request.pattern)
+        self.check_room(request.member_id, request.instance_id)
+        before = self._subscribe(request)
+        if before.state is MemberState.UNKNOWN and request.owned != frozenset():
+            raise FencedMemberEpoch(f"member {before.id} is in a state that is not known: it has to join again")
+        member = _updated(before, request)
+        self.change(member)
+        after = self.lead(self.table.members[member.id], request.owned, now_ms)
+        self.touch(after, now_ms)
+        tell = request.epoch == JOIN_EPOCH or request.is_full or after.assigned != before.assigned
+        return HeartbeatResult(after.id, after.epoch, after.assigned if tell else None)
+
+    def check_room(self, member_id: str, instance_id: str | None) -> None:
+        """Raise GroupFull where one more is too many."""
+        known = member_id in self.table.members or self.table.static(instance_id) is not None
+        if not known and len(self.table.members) >= self.config.max_size:
+            raise GroupFull(f"group {self.id} has {len(self.table.members)} members, as many as it may")
+
+    def _subscribe(self, request: HeartbeatRequest) -> ConsumerMember:
+        """The member that the request is from: as it is known, or new."""
+        joining = request.epoch == JOIN_EPOCH
+        if request.instance_id is None:
+            known = self.table.members.get(request.member_id)
+            if known is None and joining:
+                return ConsumerMember(request.member_id)
+            return _check_epoch(self.member(request.member_id), request)
+        static = self.table.static(request.instance_id)
+        if joining:
+            return self._join_static(static, request)
+        self.check_static(static, request.member_id, request.instance_id)
+        return _check_epoch(self.member(request.member_id), request)
+
+    def _join_static(self, static: ConsumerMember | None, request: HeartbeatRequest) -> ConsumerMember:
+        if static is None:
+            return self.table.members.get(request.member_id) or ConsumerMember(request.member_id)
+        if static.epoch != STATIC_LEAVE_EPOCH and static.classic is None:
+            raise UnreleasedInstance(f"member {static.id} of group {self.id} still is {request.instance_id}")
+        return self.replace_static(static, request.member_id, JOIN_EPOCH)
+
+    def replace_static(self, static: ConsumerMember, member_id: str, epoch: int) -> ConsumerMember:
+        """A static member is back under a new id: it takes over what the old one had and was to have."""
+        member = static._replace(
+            id=member_id, epoch=epoch, previous_epoch=epoch, state=MemberState.STABLE, revoking=frozenset()
+        )
+        target = self.table.target_of(static.id)
+        if static.id != member_id:
+            self.forget_timers(static.id)
+            self.table.remove(static.id)
+        self.table.put(member)
+        self.table.set_target(member_id, target)
+        return member
+
+    def check_static(self, static: ConsumerMember | None, member_id: str, instance_id: str) -> None:
+        """Raise UnknownMember or FencedInstance unless the static member has that id."""
+        if static is None:
+            raise UnknownMember(f"group {self.id} has no member {instance_id}")
+        if static.id != member_id:
+            raise FencedInstance(f"another member joined as {instance_id}")
+
+    def change(self, member: ConsumerMember) -> None:
+        """Take in what a member wants; where that, or what topics there are, is new: a new epoch and its target."""
+        table = self.table
+        before = table.members.get(member.id)
+        assignor = self.assignor
+        table.put(member)
+        self._resolve()
+        same = before is not None and (before.topics, before.pattern) == (member.topics, member.pattern)
+        self.move_on(changed=not same or self.assignor != assignor)
+
+    def _resolve(self) -> None:
+        """Look for the topics of regular expressions that are new, and forget those that nobody uses."""
+        used = {member.pattern for member in self.table.members.values() if member.pattern is not None}
+        for pattern in self.table.patterns.keys() - used:
+            self.table.set_pattern(pattern, None)
+        for pattern in used - self.table.patterns.keys():
+            self.table.set_pattern(pattern, matching(pattern, self.topics.names()))
+
+    def move_on(self, *, changed: bool) -> None:
+        """Into a new epoch where something `changed` or topics have; make the target where there is none for it."""
+        table = self.table
+        if changed or self._stale or table.epoch < _FIRST_EPOCH:
+            self._stale = False
+            found = hash_of(self._existing().values())
+            if changed or found != table.metadata_hash or table.epoch < _FIRST_EPOCH:
+                table.set_epoch(table.epoch + 1, found)
+        if table.target_epoch < table.epoch:
+            self._assign()
+
+    def _existing(self) -> dict[str, Topic]:
+        """The topics that members want and that exist, by name."""
+        wanted: set[str] = set()
+        for member in self.table.members.values():
+            wanted |= self.table.subscribed(member)
+        return {name: topic for name in wanted if (topic := self.topics.find(name)) is not None}
+
+    def _assign(self) -> None:
+        table = self.table
+        existing = self._existing()
+        subscribers = {
+            member.id: Subscriber(
+                member.instance_id,
+                frozenset(existing[name].id for name in table.subscribed(member) if name in existing),
+                table.target_of(member.id),
+            )
+            for member in table.members.values()
+        }
+        partitions = {topic.id: topic.partitions for topic in existing.values()}
+        for member_id, places in self.config.assignors[self.assignor](subscribers, partitions).items():
+            table.set_target(member_id, places)
+        table.set_target_epoch(table.epoch)
+
+    def lead(self, member: ConsumerMember, owned: frozenset[TopicPartition] | None, now_ms: int) -> ConsumerMember:
+        """Lead a member one step on towards its target."""
+        table = self.table
+        after = reconcile(
+            member, table.target_epoch, table.target_of(member.id), owned,
+            lambda place: table.owner(place) in (None, member.id),
+        )  # fmt: skip
+        if after != member:
+            table.put(after)
+            self._watch_revoking(after, now_ms)
+        return after
+
+    def _watch_revoking(self, member: ConsumerMember, now_ms: int) -> None:
+        self.revoke_by_ms.pop(member.id, None)
+        if member.state is MemberState.UNREVOKED and member.classic is None:
+            self.revoke_by_ms[member.id] = now_ms + max(0, member.rebalance_timeout_ms)
+
+    # -- leaving ------------------------------------------------------------------------------------
+
+    def _leave(self, request: HeartbeatRequest) -> HeartbeatResult:
+        if request.instance_id is not None:
+            self.check_static(self.table.static(request.instance_id), request.member_id, request.instance_id)
+        member = self.member(request.member_id)
+        if request.epoch == STATIC_LEAVE_EPOCH:
+            self.table.put(member._replace(epoch=STATIC_LEAVE_EPOCH, revoking=frozenset()))
+            self.revoke_by_ms.pop(member.id, None)
+        else:
+            self.fence([member.id])
+        return HeartbeatResult(member.id, request.epoch)
+
+    def fence(self, member_ids: list[str]) -> None:
+        """Members are gone, by their wish or not: what they had is free, and the group goes into a new epoch."""
+        for member_id in member_ids:
+            self.forget_timers(member_id)
+            self.table.remove(member_id)
+        self._resolve()
+        self.table.set_epoch(self.table.epoch + 1, self.table.metadata_hash)
+
+    def forget_timers(self, member_id: str) -> None:
+        """A member is gone."""
+        self.expires_ms.pop(member_id, None)
+        self.revoke_by_ms.pop(member_id, None)
+
+    # -- time, and topics ---------------------------------------------------------------------------
+
+    def touch(self, member: ConsumerMember, now_ms: int) -> None:
+        """A member has been heard of."""
+        classic = member.classic
+        session_ms = self.config.session_timeout_ms if classic is None else classic.session_timeout_ms
+        self.expires_ms[member.id] = now_ms + session_ms
+
+    def tick(self, now_ms: int) -> None:
+        """Time has passed: those go that were not heard of, or did not give up what they had to."""
+        late = {*self._due(self.expires_ms, now_ms), *self._due(self.revoke_by_ms, now_ms)}
+        if late:
+            self.fence(sorted(late))
+
+    def _due(self, times: dict[str, int], now_ms: int) -> list[str]:
+        return [member_id for member_id, at_ms in times.items() if at_ms <= now_ms]
+
+    def topic_changed(self, name: str) -> None:
+        """A topic is new, has more partitions, or is gone; the next heartbeat of any member acts on it."""
+        exists = self.topics.find(name) is not None
+        for pattern, topics in list(self.table.patterns.items()):
+            if pattern_of(pattern)(name):
+                self.table.set_pattern(pattern, topics | {name} if exists else topics - {name})
+        self._stale = True
+
+
+def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
+    """The member. Raises FencedMemberEpoch where it speaks of another epoch than it was told last.
+
+    The answer with a new epoch may be lost: then it still speaks of the one before, with nothing more than it has.
+    """
+    if request.epoch == JOIN_EPOCH:
+        return member
+    lost_answer = request.epoch == member.previous_epoch and request.owned is not None
+    if request.epoch > member.epoch or (
+        request.epoch < member.epoch and not (lost_answer and (request.owned or frozenset()) <= member.assigned)
+    ):
+        raise FencedMemberEpoch(
+            f"member {member.id} is in epoch {member.epoch}, not {request.epoch}: it has to join again"
+        )
+    return member
+
+
+def _updated(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
+    timeout_ms = request.rebalance_timeout_ms
+    return member._replace(
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        topics=member.topics if request.topics is None else request.topics,
+        pattern=member.pattern if request.pattern is None else request.pattern or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        assignor=member.assignor if request.assignor is None else request.assignor,
+        classic=None,
+    )

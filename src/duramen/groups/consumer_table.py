@@ -1,0 +1,188 @@
+"""What a group of the consumer protocol is: its members, its target and who has which partition, with their records.
+
+Every change leaves the record that says it; a table that takes in another's records in any order is the same table.
+"""
+
+from typing import Final
+
+from duramen.groups.consumer_records import (
+    Key,
+    Kind,
+    decode_assignment,
+    decode_key,
+    decode_member,
+    decode_metadata,
+    decode_pattern,
+    decode_places,
+    decode_target_epoch,
+    encode_assignment,
+    encode_key,
+    encode_member,
+    encode_metadata,
+    encode_pattern,
+    encode_places,
+    encode_target_epoch,
+)
+from duramen.groups.consumer_values import ConsumerMember
+from duramen.groups.topics import TopicPartition
+
+__all__ = ["ConsumerTable", "Record"]
+
+Record = tuple[bytes, bytes | None]
+"""A record's key and value; None is a tombstone."""
+
+_WISHES: Final = slice(0, ConsumerMember._fields.index("epoch"))  # what the record of a member's subscription has
+_HOLDINGS: Final = slice(_WISHES.stop, None)  # what that of its assignment has
+_NOTHING: Final[frozenset[TopicPartition]] = frozenset()
+_MEMBER_BYTES: Final = 1024
+_PLACE_BYTES: Final = 200
+
+
+class ConsumerTable:
+    """The state; `take_records` hands over what was changed since."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.target_epoch = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.target: dict[str, frozenset[TopicPartition]] = {}
+        self.patterns: dict[str, frozenset[str]] = {}  # the topics that each regular expression matches
+        self._static: dict[str, str] = {}  # member ids by group.instance.id
+        self._owner: dict[TopicPartition, str] = {}  # who has a partition, or has not given it up yet
+        self._records: dict[bytes, bytes | None] = {}
+
+    # -- asking -------------------------------------------------------------------------------------
+
+    def static(self, instance_id: str | None) -> ConsumerMember | None:
+        """The static member of that instance id."""
+        return None if instance_id is None else self.members.get(self._static.get(instance_id, ""))
+
+    def owner(self, place: TopicPartition) -> str | None:
+        """The member that has a partition."""
+        return self._owner.get(place)
+
+    def target_of(self, member_id: str) -> frozenset[TopicPartition]:
+        """What a member is to have."""
+        return self.target.get(member_id, _NOTHING)
+
+    def subscribed(self, member: ConsumerMember) -> frozenset[str]:
+        """The names of the topics that a member wants."""
+        if member.pattern is None:
+            return member.topics
+        return member.topics | self.patterns.get(member.pattern, frozenset())
+
+    def held_bytes(self) -> int:
+        """About what it takes in memory."""
+        size = 0
+        for member in self.members.values():
+            places = len(member.assigned) + len(member.revoking) + len(self.target_of(member.id))
+            size += _MEMBER_BYTES + _PLACE_BYTES * places + sum(map(len, member.topics)) + len(member.pattern or "")
+        return size + sum(len(name) for names in self.patterns.values() for name in names)
+
+    def take_records(self) -> list[Record]:
+        """The records of what has changed; once."""
+        records, self._records = self._records, {}
+        return list(records.items())
+
+    def every_key(self) -> list[bytes]:
+        """The keys of all records there may be."""
+        named = [
+            *(Key(kind, self.group_id, one) for one in self.members for kind in (Kind.ASSIGNMENT, Kind.MEMBER)),
+            *(Key(Kind.TARGET, self.group_id, one) for one in self.target),
+            *(Key(Kind.PATTERN, self.group_id, one) for one in self.patterns),
+        ]
+        alone = [Key(kind, self.group_id) for kind in (Kind.TARGET_EPOCH, Kind.GROUP)]
+        return [encode_key(key) for key in (*named, *alone)]
+
+    # -- changing -----------------------------------------------------------------------------------
+
+    def _note(self, kind: Kind, value: bytes | None, name: str = "") -> None:
+        key = encode_key(Key(kind, self.group_id, name))
+        self._records.pop(key, None)
+        self._records[key] = value
+
+    def put(self, member: ConsumerMember) -> None:
+        """Take a member in, or what is new of it."""
+        old = self.members.get(member.id)
+        if old == member:
+            return
+        if old is None or old[_WISHES] != member[_WISHES]:
+            self._note(Kind.MEMBER, encode_member(member), member.id)
+        if old is None or old[_HOLDINGS] != member[_HOLDINGS]:
+            self._note(Kind.ASSIGNMENT, encode_assignment(member), member.id)
+        self._set(old, member)
+
+    def _set(self, old: ConsumerMember | None, member: ConsumerMember) -> None:
+        if old is not None:
+            self._release(old)
+        self.members[member.id] = member
+        if member.instance_id is not None:
+            self._static[member.instance_id] = member.id
+        for place in member.assigned | member.revoking:
+            self._owner[place] = member.id
+
+    def _release(self, member: ConsumerMember) -> None:
+        for place in member.assigned | member.revoking:
+            if self._owner.get(place) == member.id:
+                del self._owner[place]
+        if member.instance_id is not None and self._static.get(member.instance_id) == member.id:
+            del self._static[member.instance_id]
+
+    def remove(self, member_id: str) -> None:
+        """Let a member go, with what it had and was to have."""
+        self._release(self.members.pop(member_id))
+        self._note(Kind.ASSIGNMENT, None, member_id)
+        if self.target.pop(member_id, None) is not None:
+            self._note(Kind.TARGET, None, member_id)
+        self._note(Kind.MEMBER, None, member_id)
+
+    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
+        """The group is in another epoch, reached with the topics of that hash."""
+        self.epoch, self.metadata_hash = epoch, metadata_hash
+        self._note(Kind.GROUP, encode_metadata(epoch, metadata_hash))
+
+    def set_target(self, member_id: str, places: frozenset[TopicPartition]) -> None:
+        """What a member is to have."""
+        if self.target.get(member_id) != places:
+            self.target[member_id] = places
+            self._note(Kind.TARGET, encode_places(places), member_id)
+
+    def set_target_epoch(self, epoch: int) -> None:
+        """The target is that of this epoch of the group."""
+        self.target_epoch = epoch
+        self._note(Kind.TARGET_EPOCH, encode_target_epoch(epoch, 0))
+
+    def set_pattern(self, pattern: str, topics: frozenset[str] | None) -> None:
+        """A regular expression matches these topics; None: nobody uses it any more."""
+        if topics is None:
+            del self.patterns[pattern]
+            self._note(Kind.PATTERN, None, pattern)
+        elif self.patterns.get(pattern) != topics:
+            self.patterns[pattern] = topics
+            self._note(Kind.PATTERN, encode_pattern(topics, 0), pattern)
+
+    # -- after a restart ----------------------------------------------------------------------------
+
+    def replay(self, record_key: bytes, value: bytes) -> None:
+        """Take in what is stored. Raises BatchCorrupt."""
+        key = decode_key(record_key)
+        match key.kind if key is not None else None:
+            case Kind.GROUP:
+                self.epoch, self.metadata_hash = decode_metadata(value)
+            case Kind.TARGET_EPOCH:
+                self.target_epoch = decode_target_epoch(value)
+            case Kind.TARGET if key is not None:
+                self.target[key.name] = decode_places(value)
+            case Kind.PATTERN if key is not None:
+                self.patterns[key.name] = decode_pattern(value)
+            case Kind.MEMBER if key is not None:
+                old = self.members.get(key.name)
+                member = decode_member(key.name, value)
+                self._set(old, member if old is None else member.holding(old))
+            case Kind.ASSIGNMENT if key is not None:
+                known = self.members.get(key.name)
+                self._set(known, decode_assignment(known or ConsumerMember(key.name), value))
+            case _:
+                pass

@@ -1,0 +1,126 @@
+"""What goes into the state machine of a group of the consumer protocol (KIP-848) and comes out. Values only."""
+
+from collections.abc import Mapping
+from enum import IntEnum, StrEnum
+from typing import Final, NamedTuple
+
+from duramen.groups.assignors import ASSIGNORS, Assignor
+from duramen.groups.topics import TopicPartition
+
+__all__ = [
+    "JOIN_EPOCH",
+    "LEAVE_EPOCH",
+    "STATIC_LEAVE_EPOCH",
+    "ClassicSide",
+    "ConsumerConfig",
+    "ConsumerMember",
+    "ConsumerState",
+    "HeartbeatRequest",
+    "HeartbeatResult",
+    "MemberState",
+]
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+"""The member epochs of requests that mean: to join; to leave; to leave and to come back as the same instance."""
+
+
+class ConsumerConfig(NamedTuple):
+    """Settings of all groups; times in ms."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = (1 << 31) - 1
+    assignors: Mapping[str, Assignor] = ASSIGNORS  # the first is the default
+
+
+class ConsumerState(StrEnum):
+    """Kafka's names of the states of a group."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class MemberState(IntEnum):
+    """Where a member stands on its way to its target, by the numbers that are stored."""
+
+    STABLE = 0
+    UNREVOKED = 1  # it was told to give partitions up and has not said that it did
+    UNRELEASED = 2  # others have not given up yet what it is to get
+    UNKNOWN = 127
+
+
+class ClassicSide(NamedTuple):
+    """What a member of the classic protocol brought with its join."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+class ConsumerMember(NamedTuple):
+    """A member; `classic` is None for one of the consumer protocol."""
+
+    id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    pattern: str | None = None
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    classic: ClassicSide | None = None
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: frozenset[TopicPartition] = frozenset()
+    revoking: frozenset[TopicPartition] = frozenset()
+
+    def settled_at(self, target_epoch: int) -> bool:
+        """Whether it has all of the target of that epoch and nothing else."""
+        return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+    def holding(self, other: "ConsumerMember") -> "ConsumerMember":
+        """The member with what the other has, and in its epoch."""
+        return self._replace(
+            epoch=other.epoch, previous_epoch=other.previous_epoch, state=other.state, assigned=other.assigned,
+            revoking=other.revoking,
+        )  # fmt: skip
+
+    def at_epoch(self, epoch: int) -> "ConsumerMember":
+        """The member once it is told this epoch."""
+        return self._replace(epoch=epoch, previous_epoch=self.epoch)
+
+
+class HeartbeatRequest(NamedTuple):
+    """What a member of the consumer protocol says; None (rebalance timeout -1): as before."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topics: frozenset[str] | None = None
+    pattern: str | None = None
+    assignor: str | None = None
+    owned: frozenset[TopicPartition] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything: the member wants everything said."""
+        subscribed = self.topics is not None or self.pattern is not None
+        return self.rebalance_timeout_ms != -1 and subscribed and self.owned is not None
+
+
+class HeartbeatResult(NamedTuple):
+    """The answer; `assigned` is None where the member has been told before."""
+
+    member_id: str
+    epoch: int
+    assigned: frozenset[TopicPartition] | None = None

@@ -1,0 +1,53 @@
+"""One member's step towards its target: what it may use now, what it has to give up first. Pure (KIP-848).
+
+A partition is given to a member only once nobody else has it, and a member goes on to the target's epoch only once it
+has given up what is not its own any more: so no two members ever have a partition in their hands.
+"""
+
+from collections.abc import Callable
+
+from duramen.groups.consumer_values import ConsumerMember, MemberState
+from duramen.groups.topics import TopicPartition
+
+__all__ = ["reconcile"]
+
+
+def reconcile(
+    member: ConsumerMember,
+    target_epoch: int,
+    target: frozenset[TopicPartition],
+    owned: frozenset[TopicPartition] | None,
+    is_free: Callable[[TopicPartition], bool],
+) -> ConsumerMember:
+    """The member after this heartbeat; itself where nothing is to be done.
+
+    `owned` is what it says that it has, None where it does not say. `is_free` tells whether no other member has a
+    partition.
+    """
+    if member.state is MemberState.STABLE and member.epoch == target_epoch:
+        return member
+    if member.state is MemberState.UNREVOKED and _holds(owned, member.revoking):
+        return member
+    return _next(member, target_epoch, target, owned, is_free)
+
+
+def _holds(owned: frozenset[TopicPartition] | None, revoking: frozenset[TopicPartition]) -> bool:
+    """Whether the member may still use what it was told to give up: it has to say that it does not."""
+    return owned is None or not owned.isdisjoint(revoking)
+
+
+def _next(
+    member: ConsumerMember,
+    target_epoch: int,
+    target: frozenset[TopicPartition],
+    owned: frozenset[TopicPartition] | None,
+    is_free: Callable[[TopicPartition], bool],
+) -> ConsumerMember:
+    kept = member.assigned & target
+    revoking = member.assigned - target
+    if revoking and _holds(owned, revoking):
+        return member.at_epoch(member.epoch)._replace(state=MemberState.UNREVOKED, assigned=kept, revoking=revoking)
+    wanted = target - kept
+    free = frozenset(place for place in wanted if is_free(place))
+    state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED
+    return member.at_epoch(target_epoch)._replace(state=state, assigned=kept | free, revoking=frozenset())

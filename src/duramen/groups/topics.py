@@ -1,0 +1,38 @@
+"""Topics as groups see them: names, ids, numbers of partitions. Values only; groups of every kind use them."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+__all__ = ["Topic", "TopicPartition", "Topics", "hash_of"]
+
+TopicPartition = tuple[UUID, int]
+"""A partition by its topic's id: a topic made anew under an old name is another one."""
+
+
+class Topic(NamedTuple):
+    """A topic that exists."""
+
+    name: str
+    id: UUID
+    partitions: int
+
+
+class Topics(Protocol):
+    """The topics that exist now."""
+
+    def find(self, name: str) -> Topic | None:
+        """The topic of that name."""
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        """The name of the topic with that id."""
+
+    def names(self) -> Iterable[str]:
+        """Every name."""
+
+
+def hash_of(topics: Iterable[Topic]) -> int:
+    """A number of 64 bits with a sign that differs where topics do: which they are, their ids, their partitions."""
+    text = "".join(f"{topic.name}\0{topic.id}\0{topic.partitions}\0" for topic in sorted(topics))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
