@@ -27,6 +27,7 @@ __all__ = [
     "ExpectedStreamDiffers",
     "FencedInstance",
     "FencedLeaderEpoch",
+    "FencedMemberEpoch",
     "GroupFull",
     "GroupIdInvalid",
     "GroupNotEmpty",
@@ -61,6 +62,10 @@ __all__ = [
     "ServerUnreachable",
     "SessionTimeoutInvalid",
     "SettingInvalid",
+    "ShareGroupUnknown",
+    "ShareSessionEpochInvalid",
+    "ShareSessionLimitReached",
+    "ShareSessionNotFound",
     "StorageFailed",
     "StorageFull",
     "StreamDiffers",
@@ -239,6 +244,38 @@ class StorageFull(DuramenError):
     id = "storage-full"
     safe = "Nothing was written; what was acknowledged before is kept, and repeating is safe."
     remedy = "Make room on the disk, or shorten the retention of streams; writes go on without a restart."
+
+
+class ShareGroupUnknown(DuramenError):
+    """Nothing is kept of a share group for a partition: it was never given to a member, or it was removed."""
+
+    id = "share-group-unknown"
+    safe = "Nothing was changed."
+    remedy = "Join the group and wait until the partition is assigned; clients do so by themselves."
+
+
+class ShareSessionEpochInvalid(DuramenError):
+    """A request of a share session came out of turn."""
+
+    id = "share-session-epoch-invalid"
+    safe = "Nothing was changed: what the consumer holds stays locked until its session ends or its time is up."
+    remedy = "Open a new share session; clients do so by themselves."
+
+
+class ShareSessionLimitReached(DuramenError):
+    """There are as many share sessions as the node allows."""
+
+    id = "share-session-limit-reached"
+    safe = "Nothing was changed."
+    remedy = "Close consumers, or raise group.share.max.share.sessions."
+
+
+class ShareSessionNotFound(DuramenError):
+    """The share session is not there any more, or never was."""
+
+    id = "share-session-not-found"
+    safe = "What the consumer held is delivered again."
+    remedy = "Open a new share session; clients do so by themselves."
 
 
 class StorageFailed(DuramenError):
@@ -551,6 +588,14 @@ class MemberIdRequired(DuramenError):
     def __init__(self, member_id: str) -> None:
         super().__init__("join again with the member id given")
         self.member_id = member_id
+
+
+class FencedMemberEpoch(DuramenError):
+    """A member of a group believes itself to be in an epoch in which it is not."""
+
+    id = "fenced-member-epoch"
+    safe = "Nothing is lost; records may be delivered twice."
+    remedy = "Join the group again; clients do so by themselves."
 
 
 class FencedInstance(DuramenError):

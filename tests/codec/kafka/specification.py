@@ -11,12 +11,15 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from tests.untyped import untyped
 
+from duramen.codec.kafka.tables import shares
 from duramen.codec.kafka.versions import APIS, Api, ApiKey
 
-__all__ = ["BY_HAND", "KINDS", "drawn", "flexible", "snake", "specification", "versions_of"]
+__all__ = ["BY_HAND", "KINDS", "NOT_CARRIED", "drawn", "flexible", "snake", "specification", "versions_of"]
 
 KINDS: Final = ("request", "response")
 BY_HAND: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
+NOT_CARRIED: Final = tuple(key for key in shares.REQUESTS)
+"""What kafka-python's package says nothing about; tests/codec/kafka/test_shares.py holds it against kio."""
 _NO_OPERATIONS: Final = -2147483648
 
 _INTEGERS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
@@ -122,6 +125,7 @@ def every_message() -> list[tuple[Api, str, int]]:
     return [
         (api, kind, version)
         for api in APIS.values()
+        if api.key not in NOT_CARRIED
         for kind in KINDS
         for version in range(api.low, api.high + 1)
         if version in versions_of(specification(api, kind)["validVersions"])

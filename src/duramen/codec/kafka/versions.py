@@ -45,6 +45,13 @@ class ApiKey(IntEnum):
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
 
 
 class Api(NamedTuple):
@@ -96,6 +103,13 @@ APIS: Mapping[int, Api] = MappingProxyType(
             Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
             Api(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
             Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
+            Api(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, 0),
+            Api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, 0),
+            Api(ApiKey.SHARE_FETCH, 1, 2, 0),
+            Api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, 0),
+            Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, 0),
+            Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, 0),
+            Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, 0),
         )
     }
 )
