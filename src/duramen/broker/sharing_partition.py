@@ -17,7 +17,7 @@ from duramen.codec.batch import CONTROL, Header, batches
 from duramen.delivery.window import Acquired, Decision, Outcome, Window
 from duramen.groups.share_records import UNKNOWN_START, ShareKey, ShareState, ShareUpdate
 
-__all__ = ["Acknowledged", "SharePartition", "Taken"]
+__all__ = ["ACCEPT", "GAP", "REJECT", "RELEASE", "RENEW", "Acknowledged", "SharePartition", "Taken"]
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """What a consumer may say about a record, in Kafka's numbers; a gap is an offset without a record."""
