@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 import duramen
-from duramen.base.catalogue import BROKER, STREAM
+from duramen.base.catalogue import BROKER, GROUP, STREAM
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import BOUNDS, CATALOGUE
 from duramen.base.settings import Setting
@@ -90,7 +90,7 @@ def deviation_rows() -> Iterator[str]:
         ("Name", "Kafka's default", "Ours", "Why"),
         [
             (f"`{setting.name}`", setting.kafka_default, value(setting), setting.deviation)
-            for setting in (*BROKER.values(), *STREAM.values())
+            for setting in (*BROKER.values(), *STREAM.values(), *GROUP.values())
             if setting.deviation
         ],
     )
@@ -135,6 +135,15 @@ def settings_page() -> Iterator[str]:
     yield "A default that is a name is the value of that setting of the node."
     yield ""
     yield from setting_rows(STREAM)
+    yield "## Of a group"
+    yield ""
+    yield (
+        "The configs of a group are those of Kafka's resource type GROUP: any Kafka admin client changes them, "
+        "`kafka-configs.sh --alter --entity-type groups --entity-name GROUP --add-config …` for one. Share groups "
+        "have them."
+    )
+    yield ""
+    yield from setting_rows(GROUP)
 
 
 # -- commands -------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from duramen.base.catalogue import BROKER, STREAM
+from duramen.base.catalogue import BROKER, GROUP, STREAM
 from duramen.base.settings import Setting, Value
 
 NO_BOUND: Final = 9223372036854775807
@@ -54,6 +54,38 @@ BROKER_DEFAULTS: Final[Mapping[str, Value | None]] = {
     "offsets.retention.check.interval.ms": 600000,
     "offset.metadata.max.bytes": 4096,
     "producer.id.expiration.ms": 86400000,
+    "group.share.delivery.count.limit": 5,
+    "group.share.min.delivery.count.limit": 2,
+    "group.share.max.delivery.count.limit": 10,
+    "group.share.record.lock.duration.ms": 30000,
+    "group.share.min.record.lock.duration.ms": 15000,
+    "group.share.max.record.lock.duration.ms": 60000,
+    "group.share.partition.max.record.locks": 2000,
+    "group.share.min.partition.max.record.locks": 100,
+    "group.share.max.partition.max.record.locks": 4000,
+    "group.share.session.timeout.ms": 45000,
+    "group.share.min.session.timeout.ms": 45000,
+    "group.share.max.session.timeout.ms": 60000,
+    "group.share.heartbeat.interval.ms": 5000,
+    "group.share.min.heartbeat.interval.ms": 5000,
+    "group.share.max.heartbeat.interval.ms": 15000,
+    "group.share.max.size": 200,
+    "group.share.max.share.sessions": 2000,
+    "share.coordinator.state.topic.num.partitions": 50,
+    "share.coordinator.snapshot.update.records.per.snapshot": 500,
+    "share.coordinator.state.topic.prune.interval.ms": 300000,
+}
+
+# Apache Kafka 4.4: two of them are newer than 4.0.
+GROUP_DEFAULTS: Final[Mapping[str, Value | None]] = {
+    "share.auto.offset.reset": "latest",
+    "share.isolation.level": "read_uncommitted",
+    "share.record.lock.duration.ms": 30000,
+    "share.delivery.count.limit": 5,
+    "share.partition.max.record.locks": 2000,
+    "share.heartbeat.interval.ms": 5000,
+    "share.session.timeout.ms": 45000,
+    "share.renew.acknowledge.enable": True,
 }
 
 TOPIC_DEFAULTS: Final[Mapping[str, Value | None]] = {
@@ -89,7 +121,9 @@ TOPIC_DEFAULTS: Final[Mapping[str, Value | None]] = {
 
 
 @pytest.mark.parametrize(
-    ("catalogue", "defaults"), [(BROKER, BROKER_DEFAULTS), (STREAM, TOPIC_DEFAULTS)], ids=["broker", "topic"]
+    ("catalogue", "defaults"),
+    [(BROKER, BROKER_DEFAULTS), (STREAM, TOPIC_DEFAULTS), (GROUP, GROUP_DEFAULTS)],
+    ids=["broker", "topic", "group"],
 )
 def test_defaults_are_kafkas(catalogue: Mapping[str, Setting], defaults: Mapping[str, Value | None]) -> None:
     ours = {name: setting for name, setting in catalogue.items() if setting.kafka}

@@ -6,11 +6,12 @@ Where a name is Kafka's, so are its meaning and its default. Names of ours end i
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from duramen.base.catalogue_shares import GROUP_SETTINGS, NODE_SETTINGS
 from duramen.base.metrics import MOST_SERIES
 from duramen.base.settings import Setting
 from duramen.base.units import KIB, MIB
 
-__all__ = ["BROKER", "STREAM"]
+__all__ = ["BROKER", "GROUP", "STREAM"]
 
 _INT32_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
@@ -263,7 +264,10 @@ BROKER = _by_name(
     Setting("producer.id.expiration.ms", "integer", _DAY_MS,
             "An idempotent producer that has written nothing for this long is forgotten.",
             kafka=True, unit="ms", minimum=1, maximum=_INT32_MAX),
+    *NODE_SETTINGS,
 )
+
+GROUP = _by_name(*GROUP_SETTINGS)
 
 STREAM = _by_name(
     Setting("durability", "choice", "sync",

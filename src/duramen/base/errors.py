@@ -64,6 +64,10 @@ __all__ = [
     "ServerUnreachable",
     "SessionTimeoutInvalid",
     "SettingInvalid",
+    "ShareGroupUnknown",
+    "ShareSessionEpochInvalid",
+    "ShareSessionLimitReached",
+    "ShareSessionNotFound",
     "StaleMemberEpoch",
     "StorageFailed",
     "StorageFull",
@@ -245,6 +249,38 @@ class StorageFull(DuramenError):
     id = "storage-full"
     safe = "Nothing was written; what was acknowledged before is kept, and repeating is safe."
     remedy = "Make room on the disk, or shorten the retention of streams; writes go on without a restart."
+
+
+class ShareGroupUnknown(DuramenError):
+    """Nothing is kept of a share group for a partition: it was never given to a member, or it was removed."""
+
+    id = "share-group-unknown"
+    safe = "Nothing was changed."
+    remedy = "Join the group and wait until the partition is assigned; clients do so by themselves."
+
+
+class ShareSessionEpochInvalid(DuramenError):
+    """A request of a share session came out of turn."""
+
+    id = "share-session-epoch-invalid"
+    safe = "Nothing was changed: what the consumer holds stays locked until its session ends or its time is up."
+    remedy = "Open a new share session; clients do so by themselves."
+
+
+class ShareSessionLimitReached(DuramenError):
+    """There are as many share sessions as the node allows."""
+
+    id = "share-session-limit-reached"
+    safe = "Nothing was changed."
+    remedy = "Close consumers, or raise group.share.max.share.sessions."
+
+
+class ShareSessionNotFound(DuramenError):
+    """The share session is not there any more, or never was."""
+
+    id = "share-session-not-found"
+    safe = "What the consumer held is delivered again."
+    remedy = "Open a new share session; clients do so by themselves."
 
 
 class StorageFailed(DuramenError):
@@ -568,7 +604,7 @@ class FencedInstance(DuramenError):
 
 
 class FencedMemberEpoch(DuramenError):
-    """The consumer group's member speaks of another epoch than the one that it was told last."""
+    """A member of a group speaks of another epoch than the one that it was told last."""
 
     id = "fenced-member-epoch"
     safe = "Offsets of this request were not committed; those before are kept."

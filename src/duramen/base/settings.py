@@ -31,7 +31,7 @@ __all__ = [
 
 Value = int | float | str | bool
 Kind = Literal["integer", "number", "flag", "text", "choice", "list"]
-Scope = Literal["broker", "stream"]
+Scope = Literal["broker", "stream", "group"]
 Source = Literal["option", "environment", "file", "default"]
 
 _INT64_MAX = (1 << 63) - 1
@@ -137,7 +137,7 @@ class Setting:
 def check(setting: Setting, value: object) -> Value:
     """`value` as this setting's type, from text or from a TOML or JSON value.
 
-    Raises SettingInvalid (ConfigInvalid for a stream's setting) naming the key, the value and what would be right.
+    Raises SettingInvalid (ConfigInvalid for a stream's or group's) naming the key, the value and what would be right.
     """
     error = SettingInvalid if setting.scope == "broker" else ConfigInvalid
     shown = value[:_SHOWN] if isinstance(value, str) else value

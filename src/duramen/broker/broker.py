@@ -22,6 +22,10 @@ from duramen.broker.measures import Measures
 from duramen.broker.metadata import LogQuorum, Metadata
 from duramen.broker.offsets import OFFSETS_CONFIG, OFFSETS_STREAM, Offsets
 from duramen.broker.resets import Resets
+from duramen.broker.sharing import Sharing
+from duramen.broker.sharing_configs import GroupConfigs
+from duramen.broker.sharing_groups import ShareGroups
+from duramen.broker.sharing_state import SHARE_STATE_CONFIG, SHARE_STATE_STREAM, ShareStates
 from duramen.broker.streams import Streams
 from duramen.broker.transacting import Transactions
 from duramen.broker.transaction_log import TRANSACTIONS_STREAM, TransactionLog
@@ -35,6 +39,7 @@ from duramen.controller.decisions import (
 )
 from duramen.controller.events import (
     Event,
+    GroupConfigured,
     NatsGapRecorded,
     NodeRegistered,
     PartitionsAdded,
@@ -46,6 +51,7 @@ from duramen.controller.events import (
 from duramen.controller.state import ControllerState, StreamState
 from duramen.storage.store import Store
 from duramen.storage.view import View
+from duramen.storage.viewpart import ViewPart
 
 __all__ = ["Broker", "Ports"]
 
@@ -53,6 +59,7 @@ Done = Callable[[DuramenError | None], None]
 
 _PARTITIONS_SHARE: Final = 4  # partitions may take a quarter of memory.limit.bytes
 _PARTITION_BYTES: Final = 2048  # what one takes while nothing is written to it
+_SHARES_PREFIX: Final = b"\x10"  # of the rows of share groups, behind those of consumer offsets
 
 
 class Ports(NamedTuple):
@@ -115,6 +122,16 @@ class Broker:
         store.when_failed(lambda error: report(str(error)))
         quorum = LogQuorum(store, ports.clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
+        self.group_configs = GroupConfigs(settings, self._metadata)
+        share_view = View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker)
+        self._shares = ShareStates(store, share_view, ports.clock)
+        self.sharing = Sharing(
+            self._shares, self.streams, store, ports.clock, deadlines, settings, self.group_configs.get
+        )  # fmt: skip
+        self.share_groups = ShareGroups(
+            self.sharing, self.streams, ports.clock, deadlines, settings, self.groups.room, self.groups.kinds
+        )  # fmt: skip
+        self.groups.kinds.add(self.share_groups)
         self.gaps = Gaps(self.node_id, self._metadata, self.streams, ports.clock, deadlines, metrics)
         self.when_listening: Callable[[Callable[[], None]], None] | None = None
         self._producer_ids = (0, 0)  # the next id of the node's block, and the block's end
@@ -164,6 +181,13 @@ class Broker:
         if error is not None:
             done(_storage_error("the stream of consumer offsets cannot be read", error))
             return
+        self._shares.recover(self._report, lambda failure: self._shares_ready(failure, done))
+
+    def _shares_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
+        if error is not None:
+            done(_storage_error("the stream of share groups cannot be read", error))
+            return
+        self.sharing.forget_deleted()
         self.groups.restore(lambda name: self.streams.find(name) is not None)
         self.transactions.restore(lambda failure: self._transactions_ready(failure, done))
 
@@ -176,6 +200,7 @@ class Broker:
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
         self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.expire)
         self._every("offsets.retention.check.interval.ms", self.groups.expire)
+        self._every("share.coordinator.state.topic.prune.interval.ms", self.sharing.tidy)
         self.store.scrubber.start(
             self.settings.integer("scrub.bytes.per.second"), self.settings.integer("scrub.interval.ms")
         )
@@ -199,13 +224,14 @@ class Broker:
         self.store.enforce_retention(now_ms)
         self.store.expire_producers(now_ms - self.settings.integer("producer.id.expiration.ms"))
         self._offsets.flush()
+        self._shares.flush()
 
     def stop(self, done: Callable[[OSError | None], None]) -> None:
         """Take no more work, finish what was taken, and leave the directory clean."""
         self._stopping = True
         self.groups.stop()
         self.transactions.stop()
-        self._offsets.flush(lambda _: self.store.stop(done))
+        self._offsets.flush(lambda _: self._shares.flush(lambda _: self.store.stop(done)))
 
     @property
     def metadata_state(self) -> ControllerState:
@@ -240,6 +266,8 @@ class Broker:
                     self.groups.forget_topic(stream_gone.name)
             case NatsGapRecorded():
                 self.gaps.measure()
+            case GroupConfigured():
+                self.sharing.reconfigured(event.group)
             case _:
                 pass
 
@@ -249,6 +277,8 @@ class Broker:
             self._offsets.use(stream)
         elif stream.name == TRANSACTIONS_STREAM:
             self._transaction_log.use(stream)
+        elif stream.name == SHARE_STATE_STREAM:
+            self._shares.use(stream)
 
     def create_stream(self, wish: Definition, done: Done, *, idempotent: bool = False) -> None:
         """Create a stream; with `idempotent`, one that exists with the same definition is as good.
@@ -338,6 +368,15 @@ class Broker:
         }
         partitions = self.settings.integer("transaction.state.log.num.partitions")
         self.create_stream(Definition(TRANSACTIONS_STREAM, partitions, config, internal=True), done, idempotent=True)
+
+    def ensure_share_stream(self, done: Done) -> None:
+        """See to it that share groups have somewhere to be stored, as `ensure_offsets_stream`."""
+        if self._shares.ready:
+            done(None)
+            return
+        partitions = self.settings.integer("share.coordinator.state.topic.num.partitions")
+        wish = Definition(SHARE_STATE_STREAM, partitions, SHARE_STATE_CONFIG, internal=True)
+        self.create_stream(wish, done, idempotent=True)
 
     # -- producers ----------------------------------------------------------------------------------
 

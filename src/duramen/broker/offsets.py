@@ -302,7 +302,7 @@ class Offsets:
         if keys:
             self._append(group, [(key, None) for key in keys], done)
         else:
-            done(None)
+            self._store.when_synced(done)  # groups of other kinds have removed what they keep elsewhere
 
     # -- reading ------------------------------------------------------------------------------------
 

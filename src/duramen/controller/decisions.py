@@ -18,6 +18,7 @@ from duramen.base.errors import (
 from duramen.base.ids import StreamId
 from duramen.base.settings import Value, check, config_text, nearest
 from duramen.controller.events import (
+    GroupConfigured,
     NatsGapRecorded,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -37,6 +38,7 @@ __all__ = [
     "check_config",
     "check_name",
     "check_subject",
+    "configure_group",
     "configure_stream",
     "create_stream",
     "delete_stream",
@@ -244,6 +246,13 @@ def configure_stream(
             config[key] = value
     config = _canonical(config)
     return [] if config == stream.config else [StreamConfigured(str(stream.id), config)]
+
+
+def configure_group(state: ControllerState, group: str, changes: Mapping[str, str | None]) -> list[GroupConfigured]:
+    """Change the config of a group, whose values were checked; None sets a name back to its default."""
+    config = {**state.groups.get(group, {}), **changes}
+    kept = {name: value for name, value in config.items() if value is not None}
+    return [] if kept == state.groups.get(group, {}) else [GroupConfigured(group, kept)]
 
 
 def allocate_producer_ids(state: ControllerState) -> list[ProducerIdsAllocated]:

@@ -6,6 +6,7 @@ from duramen.base.errors import BatchCorrupt
 
 __all__ = [
     "Event",
+    "GroupConfigured",
     "NatsGapRecorded",
     "NodeRegistered",
     "PartitionsAdded",
@@ -68,6 +69,13 @@ class ProducerIdsAllocated(_Event, frozen=True, tag="producer-ids-allocated"):
     count: int
 
 
+class GroupConfigured(_Event, frozen=True, tag="group-configured"):
+    """The config of a group is `config` from here on, whole; without entries it has none of its own."""
+
+    group: str
+    config: dict[str, str]
+
+
 class NatsGapRecorded(_Event, frozen=True, tag="nats-gap-recorded"):
     """From `start_ms` to `end_ms` (since 1970) the node was not subscribed to what its streams are bound to.
 
@@ -88,6 +96,7 @@ Event = (
     | StreamDeleted
     | ProducerIdsAllocated
     | NatsGapRecorded
+    | GroupConfigured
 )
 
 _decoder = msgspec.json.Decoder(Event)

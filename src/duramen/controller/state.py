@@ -10,6 +10,7 @@ import msgspec
 from duramen.base.ids import StreamId
 from duramen.controller.events import (
     Event,
+    GroupConfigured,
     NatsGapRecorded,
     NodeRegistered,
     PartitionsAdded,
@@ -56,7 +57,7 @@ class StreamState(msgspec.Struct, frozen=True):
 
 
 class ControllerState:
-    """Streams with their gaps, nodes and the next free producer id.
+    """Streams with their gaps, nodes, the configs of groups and the next free producer id.
 
     `size` is the number of partitions of all streams, a stream itself counting as STREAM_SIZE of them.
     """
@@ -67,6 +68,7 @@ class ControllerState:
         self._by_flat_name: dict[str, StreamState] = {}
         self._nodes: dict[int, str] = {}
         self._gaps: dict[StreamId, StreamGaps] = {}
+        self._groups: dict[str, Mapping[str, str]] = {}
         self.next_producer_id = 1
         self.size = 0
 
@@ -79,6 +81,11 @@ class ControllerState:
     def nodes(self) -> Mapping[int, str]:
         """Directory ids by node id."""
         return MappingProxyType(self._nodes)
+
+    @property
+    def groups(self) -> Mapping[str, Mapping[str, str]]:
+        """The configs of groups that have some of their own, by group."""
+        return MappingProxyType(self._groups)
 
     def gaps(self, stream_id: StreamId) -> StreamGaps:
         """The times in which nobody listened to the stream's NATS subjects."""
@@ -94,6 +101,7 @@ class ControllerState:
         other = ControllerState()
         other._nodes = dict(self._nodes)
         other._gaps = dict(self._gaps)
+        other._groups = dict(self._groups)
         other.next_producer_id = self.next_producer_id
         for stream in self._by_name.values():
             other._put(stream)
@@ -140,6 +148,13 @@ class ControllerState:
                 self.next_producer_id = max(self.next_producer_id, event.first + event.count)
             case NatsGapRecorded():
                 self._add_gap(event)
+            case GroupConfigured():
+                self._configure_group(event)
+
+    def _configure_group(self, event: GroupConfigured) -> None:
+        self._groups.pop(event.group, None)
+        if event.config:
+            self._groups[event.group] = MappingProxyType(dict(event.config))
 
     def _add_gap(self, event: NatsGapRecorded) -> None:
         for stream in self._by_id.values():

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from duramen.base.errors import RecordStateInvalid
 from duramen.delivery.spans import Phase, Span, Spans
 
-__all__ = ["Acquired", "Decision", "Outcome", "State", "Window"]
+__all__ = ["Acquired", "Decision", "Outcome", "State", "Window", "overlaid"]
 
 
 class Outcome(Enum):
@@ -253,3 +253,16 @@ def _joined(states: Iterable[State]) -> Decision:
         else:
             joined.append(state)
     return joined
+
+
+def overlaid(states: Iterable[State]) -> list[State]:
+    """What is so after all of `states`, in any order of positions: of two for a position the later counts."""
+    given = list(states)
+    if not given:
+        return []
+    spans = Spans()
+    spans.append(Span(min(state.first for state in given), max(state.last for state in given)))
+    for state in given:
+        spans.put(Span(*state))
+    kept = (State(*span[:4]) for span in spans.all())
+    return [state for state in kept if state.phase is not Phase.AVAILABLE or state.deliveries]

@@ -17,7 +17,6 @@ from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import APIS, ApiKey
-from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.door import KafkaDoor
 from duramen.groups.records import OffsetKey
 from duramen.sim.access import CommitDone, FetchDone, Found, OffsetDone, ProducerDone
@@ -59,7 +58,7 @@ class AtTheDoor:
         self._chance = chance
         self._stopping = stopping
         self._door = KafkaDoor(broker, clock, worker.deadlines, cluster_id="simulated", advertise="")
-        self._context = Context(broker, "simulated", "node.example", 9092)
+        self._context = self._door.context("node.example", 9092)
         self._connection = self._connect()
 
     def _connect(self, *, slow: bool = False) -> Connection:

@@ -11,14 +11,15 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from tests.untyped import untyped
 
+from duramen.codec.kafka.tables import shares
 from duramen.codec.kafka.versions import APIS, Api, ApiKey
 
 __all__ = ["BY_HAND", "KINDS", "NOT_CARRIED", "drawn", "flexible", "snake", "specification", "versions_of"]
 
 KINDS: Final = ("request", "response")
 BY_HAND: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
-NOT_CARRIED: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE)
-"""What kafka-python's package says nothing about; it is held against kio in a test of its own."""
+NOT_CARRIED: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE, *shares.REQUESTS)
+"""What kafka-python's package says nothing about; it is held against kio in tests of its own."""
 _NO_OPERATIONS: Final = -2147483648
 
 _LATEST_MS: Final = 1 << 47

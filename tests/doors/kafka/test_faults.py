@@ -20,6 +20,7 @@ from duramen.doors.kafka.faults import Fault, Faults
 from duramen.doors.kafka.injecting import EXEMPT, Injector
 from duramen.doors.kafka.measuring import error_codes
 from duramen.doors.kafka.refusals import refuse
+from duramen.doors.kafka.share_sessions import ShareSessions
 from duramen.sim.broker import ManualBroker
 from duramen.sim.clock import ManualClock
 
@@ -63,7 +64,8 @@ class Collecting:
 def context() -> Context:
     manual = ManualBroker()
     manual.create("there", 2)
-    return Context(manual.broker, "cluster", "host", 9092)
+    sessions = ShareSessions(manual.broker.sharing, most=1, most_partitions=1)
+    return Context(manual.broker, "cluster", "host", 9092, sessions)
 
 
 def exchange_of(api: ApiKey, version: int, body: bytes, client_id: str = "test") -> tuple[Exchange, Collecting]:

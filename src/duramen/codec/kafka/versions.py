@@ -48,6 +48,13 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
 
 
 class Api(NamedTuple):
@@ -102,6 +109,13 @@ APIS: Mapping[int, Api] = MappingProxyType(
             Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
             Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
             Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
+            Api(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, 0),
+            Api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, 0),
+            Api(ApiKey.SHARE_FETCH, 1, 2, 0),
+            Api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, 0),
+            Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, 0),
+            Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, 0),
+            Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, 0),
         )
     }
 )

@@ -5,17 +5,19 @@ from typing import NamedTuple
 
 from duramen.broker.broker import Broker
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.share_sessions import ShareSessions
 
 __all__ = ["Context", "Handler"]
 
 
 class Context(NamedTuple):
-    """The broker, and how this node presents itself to clients."""
+    """The broker, how this node presents itself to clients, and what it keeps for them."""
 
     broker: Broker
     cluster_id: str
     host: str
     port: int
+    shares: ShareSessions
 
 
 Handler = Callable[[Context, Exchange], None]

@@ -29,6 +29,8 @@ from duramen.doors.kafka import (
     offsets,
     paging,
     produce,
+    share_groups,
+    shares,
     topics,
     transactions,
 )
@@ -39,6 +41,7 @@ from duramen.doors.kafka.faults import Faults
 from duramen.doors.kafka.injecting import Injector
 from duramen.doors.kafka.measuring import Measuring
 from duramen.doors.kafka.memory import RequestMemory
+from duramen.doors.kafka.share_sessions import ShareSessions
 
 __all__ = ["KafkaDoor"]
 
@@ -51,6 +54,8 @@ _UNANSWERED_SHARE: Final = 4  # one connection's requests may hold a quarter of 
 _PIECES_SHARE: Final = 2  # pieces of answers that sockets do not take may hold half of what requests may
 _SMALLEST_PIECE: Final = 8 * 1024
 _LARGEST_PIECE: Final = 128 * 1024
+_SESSIONS_SHARE: Final = 64  # the partitions of share sessions may take a 64th of memory.limit.bytes
+_SESSION_PARTITION_BYTES: Final = 256
 
 _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.PRODUCE: produce.handle_produce,
@@ -90,6 +95,13 @@ _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.DESCRIBE_CONFIGS: configs.handle_describe_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.handle_incremental_alter_configs,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: paging.handle_describe_topic_partitions,
+    ApiKey.SHARE_GROUP_HEARTBEAT: share_groups.handle_share_group_heartbeat,
+    ApiKey.SHARE_GROUP_DESCRIBE: share_groups.handle_share_group_describe,
+    ApiKey.SHARE_FETCH: shares.handle_share_fetch,
+    ApiKey.SHARE_ACKNOWLEDGE: shares.handle_share_acknowledge,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_groups.handle_describe_share_group_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_groups.handle_alter_share_group_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_groups.handle_delete_share_group_offsets,
 }
 
 
@@ -112,6 +124,11 @@ class KafkaDoor:
         self.slow_readers = 0
         self.bad_requests = metrics.counter("duramen_kafka_errors_total")
         self._deadlines = deadlines
+        self._shares = ShareSessions(
+            broker.sharing,
+            most=settings.integer("group.share.max.share.sessions"),
+            most_partitions=settings.integer("memory.limit.bytes") // _SESSIONS_SHARE // _SESSION_PARTITION_BYTES,
+        )
         self._cluster_id = cluster_id
         self._advertise = advertise
         self._idle_ms = settings.integer("connections.max.idle.ms")
@@ -134,11 +151,15 @@ class KafkaDoor:
         for listener in listeners:
             host, port = listener.getsockname()[:2]
             address = (advertised_host.strip("[]") or host, int(advertised_port) if self._advertise else port)
-            connected = partial(KafkaConnection, self, Context(self.broker, self._cluster_id, *address))
+            connected = partial(KafkaConnection, self, self.context(*address))
             self._servers.append(await loop.create_server(connected, sock=listener, backlog=1024))
         self._watch_idle()
         host, port = listeners[0].getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def context(self, host: str, port: int) -> Context:
+        """What the handlers need for clients who are told this address."""
+        return Context(self.broker, self._cluster_id, host, port, self._shares)
 
     async def stop(self) -> None:
         """Take no more connections; those there are end once their answers have gone."""
@@ -164,6 +185,7 @@ class KafkaDoor:
         """A connection is gone."""
         self._connections.discard(connection)
         self.memory.forget(connection)
+        self._shares.closed(connection)
         self._gauge.value -= 1
 
     def paused(self, cause: str) -> None:

@@ -62,6 +62,11 @@ class Exchange:
         return self.header.version
 
     @property
+    def channel(self) -> Channel:
+        """The connection it came from."""
+        return self._channel
+
+    @property
     def client_host(self) -> str:
         """Where the client is."""
         return self._channel.peer_host

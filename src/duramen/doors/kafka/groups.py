@@ -21,6 +21,7 @@ __all__ = [
 
 _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1
+_SHARE_KEY: Final = 2
 
 
 def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
@@ -31,8 +32,8 @@ def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
 
     def reply(error: DuramenError | None) -> None:
         code, message = group_error_code(error), None if error is None else str(error)
-        if request["key_type"] not in (_GROUP_KEY, _TRANSACTION_KEY):
-            code, message = ErrorCode.INVALID_REQUEST, "share groups are not supported yet"
+        if request["key_type"] not in (_GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY):
+            code, message = ErrorCode.INVALID_REQUEST, f"there are no coordinators of the type {request['key_type']}"
         found: dict[str, Any] = {"error_code": code, "error_message": message, "node_id": -1, "host": "", "port": -1}
         if code is ErrorCode.NONE:
             found |= {"node_id": broker.node_id, "host": context.host, "port": context.port}
@@ -40,10 +41,12 @@ def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
 
     if request["key_type"] == _TRANSACTION_KEY:
         broker.ensure_transactions_stream(reply)
-    elif request["key_type"] != _GROUP_KEY:
-        reply(None)
-    else:
+    elif request["key_type"] == _GROUP_KEY:
         broker.ensure_offsets_stream(reply)
+    elif request["key_type"] == _SHARE_KEY:
+        broker.ensure_share_stream(reply)
+    else:
+        reply(None)
 
 
 # -- membership ---------------------------------------------------------------------------------------

@@ -1,0 +1,218 @@
+"""The share groups of this node: their members, and what is done for a group as a whole.
+
+Members are not stored: after a restart they are told that they are unknown, and join again by themselves. A group is
+there as long as something is kept of what it was delivered, or it has members.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from uuid import UUID
+
+from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, InconsistentProtocol, RequestInvalid
+from duramen.base.ports import Clock
+from duramen.base.settings import Settings
+from duramen.broker.kinds import CommitMember, GroupDescription, GroupKind, GroupListing, Registry
+from duramen.broker.partition import Partition
+from duramen.broker.room import GroupRoom
+from duramen.broker.sharing import Sharing
+from duramen.broker.streams import Stream, Streams
+from duramen.groups.share_group import LEAVING, HeartbeatResult, ShareGroup, ShareGroupState, ShareHeartbeat
+from duramen.groups.values import GroupSnapshot
+
+__all__ = ["ShareGroups"]
+
+HeartbeatDone = Callable[[HeartbeatResult | DuramenError], None]
+Done = Callable[[DuramenError | None], None]
+
+_PROTOCOL = "share"
+
+
+class ShareGroups:
+    """All share groups."""
+
+    kind = GroupKind.SHARE
+
+    def __init__(
+        self,
+        sharing: Sharing,
+        streams: Streams,
+        clock: Clock,
+        deadlines: Deadlines,
+        settings: Settings,
+        room: GroupRoom,
+        kinds: Registry,
+    ) -> None:
+        self._sharing = sharing
+        self._streams = streams
+        self._clock = clock
+        self._deadlines = deadlines
+        self._max_size = settings.integer("group.share.max.size")
+        self._room = room
+        self._kinds = kinds
+        self._groups: dict[str, ShareGroup] = {}
+        self._deadline: dict[str, Deadline] = {}
+        streams.listeners.append(self._stream_changed)
+
+    # -- members ------------------------------------------------------------------------------------
+
+    def heartbeat(self, group_id: str, heartbeat: ShareHeartbeat, done: HeartbeatDone) -> None:
+        """A member joins, is alive or leaves; what it is assigned is the group's, durably, when it is told."""
+        try:
+            self._kinds.check(group_id, self.kind)
+            result = self._leave(group_id, heartbeat) if heartbeat.epoch == LEAVING else self._beat(group_id, heartbeat)
+        except DuramenError as error:
+            done(error)
+            return
+        places = result.assignment or ()
+        partitions = [partition for place in places if (partition := self._partition(*place)) is not None]
+        self._sharing.prepare(group_id, partitions, lambda error: done(result if error is None else error))
+
+    def _beat(self, group_id: str, heartbeat: ShareHeartbeat) -> HeartbeatResult:
+        group = self._groups.get(group_id)
+        if group is None:
+            if heartbeat.epoch > 0 and not self.has(group_id):
+                raise GroupNotFound(f"there is no share group {group_id}")
+            group = ShareGroup(group_id)
+        if heartbeat.topics is not None:
+            self._room.check(
+                group_id,
+                [1024 + sum(64 + len(topic) for topic in heartbeat.topics)],
+                group.held_for(heartbeat.member_id),
+            )
+        result = group.heartbeat(
+            heartbeat, self._topic, self._clock.monotonic_ms(),
+            session_ms=self._sharing.config(group_id).session_ms, max_size=self._max_size,
+        )  # fmt: skip
+        self._groups[group_id] = group
+        self._settle(group)
+        return result
+
+    def _leave(self, group_id: str, heartbeat: ShareHeartbeat) -> HeartbeatResult:
+        group = self._groups.get(group_id)
+        if group is None:
+            raise GroupNotFound(f"share group {group_id} has no members")
+        group.leave(heartbeat.member_id, self._topic)
+        self._settle(group)
+        return HeartbeatResult(heartbeat.member_id, LEAVING, None)
+
+    def _topic(self, name: str) -> tuple[UUID, int] | None:
+        stream = self._streams.find(name)
+        return None if stream is None or stream.internal else (stream.id, len(stream.partitions))
+
+    def _partition(self, topic_id: UUID, index: int) -> Partition | None:
+        stream = self._streams.find_id(topic_id)
+        return stream.partitions[index] if stream is not None and index < len(stream.partitions) else None
+
+    def _settle(self, group: ShareGroup) -> None:
+        self._room.account(group.id, group.held_bytes)
+        at_ms = group.next_deadline_ms()
+        current = self._deadline.get(group.id)
+        if at_ms is None:
+            if current is not None:
+                current.cancel()
+                del self._deadline[group.id]
+        elif current is None or current.action is None or at_ms < current.at_ms:
+            if current is not None:
+                current.cancel()
+            self._deadline[group.id] = self._deadlines.at(at_ms, lambda: self._expire(group))
+
+    def _expire(self, group: ShareGroup) -> None:
+        self._deadline.pop(group.id, None)
+        group.expire(self._topic, self._clock.monotonic_ms())
+        self._settle(group)
+
+    def _stream_changed(self, stream: Stream) -> None:
+        for group in self._groups.values():
+            if group.subscribes(stream.name):
+                group.topics_changed(self._topic)
+
+    # -- what all kinds of groups have --------------------------------------------------------------
+
+    def has(self, group_id: str) -> bool:
+        """Whether there is a share group with that id."""
+        return group_id in self._groups or (bool(group_id) and self._sharing.states.has(group_id))
+
+    def find(self, group_id: str) -> ShareGroup:
+        """A share group as it is now. Raises GroupNotFound."""
+        self._kinds.check(group_id, self.kind)
+        if not self.has(group_id):
+            raise GroupNotFound(f"there is no share group {group_id}")
+        return self._groups.get(group_id) or ShareGroup(group_id)
+
+    def listing(self) -> Iterator[GroupListing]:
+        """Every share group."""
+        for group_id in dict.fromkeys([*self._groups, *self._sharing.states.each_group()]):
+            group = self._groups.get(group_id)
+            state = ShareGroupState.EMPTY if group is None else group.state
+            yield GroupListing(group_id, _PROTOCOL, state, self.kind)
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """A share group in the words of the classic protocol: only its state."""
+        state = self.find(group_id).state
+        return GroupDescription(group_id, state, GroupSnapshot(0, _PROTOCOL, None, None, ()), self.kind)
+
+    def empty_since_ms(self, group_id: str) -> int | None:
+        """None, as if it had members: a share group is kept until somebody deletes it."""
+        return None if self.has(group_id) else 0
+
+    def subscribes(self, group_id: str, topic: str) -> bool:
+        """Whether a member of the group wants the topic."""
+        group = self._groups.get(group_id)
+        return group is not None and group.subscribes(topic)
+
+    def check_commit(self, group_id: str, member: CommitMember) -> None:
+        """Share groups have no committed offsets: raise InconsistentProtocol."""
+        raise InconsistentProtocol(f"group {group_id} is a share group: {member.member_id} cannot commit offsets to it")
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
+        """Share groups have no committed offsets: nobody is kept from reading none."""
+
+    def remove(self, group_id: str) -> Sequence[bytes]:
+        """Forget a group; none of its records are among the offsets. Raises GroupNotEmpty."""
+        self.check_empty(group_id)
+        self._groups.pop(group_id, None)
+        self._sharing.remove(list(self._sharing.states.of_group(group_id)), lambda _: None)
+        return ()
+
+    def restore(self) -> None:
+        """Members join again by themselves."""
+
+    # -- an operator --------------------------------------------------------------------------------
+
+    def check_empty(self, group_id: str) -> None:
+        """Raise GroupNotFound or GroupNotEmpty unless the group is there and has no members."""
+        members = len(self.find(group_id))
+        if members:
+            raise GroupNotEmpty(f"share group {group_id} has {members} members")
+
+    def offsets(self, group_id: str) -> dict[str, list[int]]:
+        """The partitions that a group has a share of, by topic. Raises GroupNotFound."""
+        self.find(group_id)
+        found: dict[str, list[int]] = {}
+        for key in self._sharing.states.of_group(group_id):
+            stream = self._streams.find_id(key.topic_id)
+            if stream is not None:
+                found.setdefault(stream.name, []).append(key.partition)
+        return found
+
+    def alter_offsets(self, group_id: str, starts: Sequence[tuple[Partition, int]], done: Done) -> None:
+        """Have a group without members begin anew at these offsets."""
+        try:
+            self.check_empty(group_id)
+            for partition, start in starts:
+                if start < 0:
+                    raise RequestInvalid(f"partition {partition.index} cannot begin at offset {start}")
+        except DuramenError as error:
+            done(error)
+        else:
+            self._sharing.reset(group_id, starts, done)
+
+    def delete_offsets(self, group_id: str, stream: Stream, done: Done) -> None:
+        """Forget what a group without members has of a stream."""
+        try:
+            self.check_empty(group_id)
+        except DuramenError as error:
+            done(error)
+        else:
+            keys = [key for key in self._sharing.states.of_group(group_id) if key.topic_id == stream.id]
+            self._sharing.remove(keys, done)

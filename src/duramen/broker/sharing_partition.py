@@ -1,0 +1,331 @@
+"""A share partition: what one group has of one partition, its locks, and how its state is kept.
+
+What consumers decide is appended to `__share_group_state` first and takes effect once it is durable.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.errors import DuramenError, ShareGroupUnknown, StreamNotFound
+from duramen.base.ports import Clock
+from duramen.broker.partition import EARLIEST, LATEST, Partition
+from duramen.broker.sharing_configs import ShareConfig
+from duramen.broker.sharing_state import ShareStates
+from duramen.codec.batch import CONTROL, Header, batches
+from duramen.delivery.window import Acquired, Decision, Outcome, Window
+from duramen.groups.share_records import UNKNOWN_START, ShareKey, ShareState, ShareUpdate
+
+__all__ = ["ACCEPT", "GAP", "REJECT", "RELEASE", "RENEW", "Acknowledged", "SharePartition", "Taken"]
+
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+"""What a consumer may say about a record, in Kafka's numbers; a gap is an offset without a record."""
+
+_OUTCOMES: Final = {
+    GAP: Outcome.REJECT, ACCEPT: Outcome.ACCEPT, RELEASE: Outcome.RELEASE, REJECT: Outcome.REJECT,
+}  # fmt: skip
+
+Done = Callable[[DuramenError | None], None]
+
+
+class Acknowledged(NamedTuple):
+    """What a consumer says about the offsets `first` to `last`: one type for all of them, or one for each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+
+class Taken(NamedTuple):
+    """What a fetch has acquired: whole batches, and which of their offsets; `size` is how many these are."""
+
+    records: bytes
+    acquired: list[Acquired]
+    size: int
+
+
+class SharePartition:
+    """A share partition in use. `waiting` are those to be told when there is something to acquire again."""
+
+    def __init__(
+        self,
+        key: ShareKey,
+        partition: Partition,
+        states: ShareStates,
+        clock: Clock,
+        deadlines: Deadlines,
+        config: Callable[[], ShareConfig],
+        updates_per_snapshot: int,
+    ) -> None:
+        self.key = key
+        self.partition = partition
+        self.waiting: dict[Callable[[], None], None] = {}
+        self.used_ms = clock.monotonic_ms()
+        self._states = states
+        self._clock = clock
+        self._deadlines = deadlines
+        self._config = config
+        self._updates_per_snapshot = updates_per_snapshot
+        self._window: Window | None = None
+        self._kept = ShareState()
+        self._updates = 0  # since the snapshot
+        self._open = 0  # changes on their way to the disk
+        self._loading: list[Done] = []
+        self._timer: Deadline | None = None
+        self.gone = False
+
+    # -- loading ------------------------------------------------------------------------------------
+
+    def load(self, done: Done) -> None:
+        """Take in what is kept, or decide where to begin; `done` once the window is there and durable."""
+        self.used_ms = self._clock.monotonic_ms()
+        if self._window is not None:
+            done(None)
+            return
+        self._loading.append(done)
+        if len(self._loading) > 1:
+            return
+        kept = self._states.get(self.key)
+        if kept is None:
+            self._loaded(ShareGroupUnknown(f"group {self.key.group} has no share of this partition"))
+        elif kept.start_offset != UNKNOWN_START:
+            self._begin(kept)
+        else:
+            self._find_start(kept)
+
+    def _find_start(self, kept: ShareState) -> None:
+        def found(offset: int, _: int, error: DuramenError | OSError | None) -> None:
+            log = self.partition.log
+            if error is not None:
+                self._loaded(error if isinstance(error, DuramenError) else DuramenError(str(error)))
+                return
+            start = max(offset, log.start_offset) if offset >= 0 else log.high_watermark
+            leader_epoch = self.partition.leader_epoch
+            state = kept._replace(start_offset=start, snapshot_epoch=kept.snapshot_epoch + 1, leader_epoch=leader_epoch)
+            self._states.write_all(
+                [(self.key, state)], lambda failed: self._begin(state) if failed is None else self._loaded(failed)
+            )
+
+        reset = self._config().reset
+        if reset.since_ms is not None:
+            self.partition.find_offset(max(0, self._clock.wall_ms() - reset.since_ms), found)
+        else:
+            self.partition.find_offset(LATEST if reset.latest else EARLIEST, found)
+
+    def _begin(self, kept: ShareState) -> None:
+        config = self._config()
+        self._kept = kept
+        self._window = Window(
+            kept.start_offset, kept.states,
+            most_deliveries=config.most_deliveries, most_in_flight=config.most_in_flight,
+        )  # fmt: skip
+        self._loaded(None)
+
+    def _loaded(self, error: DuramenError | None) -> None:
+        loading, self._loading = self._loading, []
+        for done in loading:
+            done(error)
+
+    @property
+    def window(self) -> Window:
+        """The window; `load` comes first."""
+        if self._window is None:
+            raise AssertionError("a share partition is loaded before it is used")
+        return self._window
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the window is there."""
+        return self._window is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is lost by forgetting it until it is used again."""
+        held = self._window is not None and self._window.next_deadline_ms() is not None
+        return not (held or self.waiting or self._open or self._loading)
+
+    # -- acquiring ----------------------------------------------------------------------------------
+
+    def next_offset(self) -> int | None:
+        """From where there may be something to acquire; None where nothing may be acquired now."""
+        config, window = self._config(), self.window
+        self.used_ms = self._clock.monotonic_ms()
+        window.limit(config.most_deliveries, config.most_in_flight)
+        window.advance(self.partition.log.start_offset)
+        return window.next_position()
+
+    def acquire(
+        self, offset: int, data: bytes, owner: str, most: int, batch_size: int, *, strict: bool,
+        dropped: Callable[[Header], bool],
+    ) -> Taken:  # fmt: skip
+        """Have `owner` acquire from batches read from `offset` on: about `most` records, not more if `strict`.
+
+        Without `strict` a batch is acquired as a whole (KIP-932); what is acquired is told in pieces of about
+        `batch_size`. Batches of which `dropped` says so hold nothing for consumers: they are done with.
+        """
+        window = self.window
+        deadline_ms = self._clock.monotonic_ms() + self._config().lock_ms
+        acquired: list[Acquired] = []
+        begin = end = size = 0
+        expected = offset
+        for at, head in batches(data):
+            first, last = max(head.base_offset, offset), head.next_offset - 1
+            if last < offset:
+                continue
+            if size >= most:
+                break
+            if first > expected:
+                window.skip(expected, first - 1)
+            expected = last + 1
+            if head.attributes & CONTROL or dropped(head):
+                window.skip(first, last)
+                continue
+            taken = window.acquire(first, last, owner, deadline_ms, most - size if strict else None)
+            if not taken:
+                continue
+            begin, end = (at if not acquired else begin), at + head.size
+            size += sum(piece.last - piece.first + 1 for piece in taken)
+            _add(acquired, taken, batch_size)
+        self._schedule()
+        return Taken(data[begin:end], acquired, size)
+
+    # -- deciding -----------------------------------------------------------------------------------
+
+    def acknowledge(self, owner: str, batches_: Sequence[Acknowledged], done: Done) -> None:
+        """Take in what `owner` says, all of it or nothing; `done` once it is durable, or RecordStateInvalid."""
+        self.used_ms = self._clock.monotonic_ms()
+        window = self.window
+        deadline_ms = self._clock.monotonic_ms() + self._config().lock_ms
+        spoken = [piece for batch in batches_ for piece in _pieces(batch)]
+        try:
+            for first, last, type_ in spoken:
+                if type_ == RENEW:
+                    window.renew(owner, first, last, deadline_ms)
+            decision = window.decide(
+                owner, [(first, last, _OUTCOMES[type_]) for first, last, type_ in spoken if type_ != RENEW]
+            )
+        except DuramenError as error:
+            done(error)
+            return
+        self._schedule()
+        self._keep(decision, done)
+
+    def release(self, owner: str, done: Done) -> None:
+        """Release everything that `owner` holds."""
+        self._keep(self.window.release_owner(owner), done)
+
+    def _keep(self, decision: Decision, done: Done) -> None:
+        def kept(error: DuramenError | None) -> None:
+            if error is None:
+                self.window.settle(decision)
+            else:
+                self.window.revert(decision)
+            self._schedule()
+            self._wake()
+            done(error)
+
+        if decision:
+            self._write(decision, kept)
+        else:
+            done(None)
+
+    def _write(self, decision: Decision, done: Done) -> None:
+        def written(error: DuramenError | None) -> None:
+            self._open -= 1
+            done(error)
+
+        self._updates += 1
+        self._open += 1
+        if self._updates > self._updates_per_snapshot and self._open == 1:
+            # With others on their way, of which one may fail, nobody knows yet what the whole state is.
+            self._write_snapshot(written)
+            return
+        start = self.window.start
+        states = tuple(state._replace(first=max(state.first, start)) for state in decision if state.last >= start)
+        self._states.update(
+            self.key, ShareUpdate(start, states, self._kept.snapshot_epoch, self.partition.leader_epoch), written
+        )
+
+    def _write_snapshot(self, done: Done) -> None:
+        window = self.window
+        self._updates = 0
+        self._kept = ShareState(
+            window.start, tuple(window.states()), self._kept.snapshot_epoch + 1, self._kept.state_epoch,
+            self.partition.leader_epoch, self._kept.created_ms,
+        )  # fmt: skip
+        self._states.write_all([(self.key, self._kept)], done)
+
+    def rewrite(self) -> None:
+        """Store a snapshot now, unless something else is being stored."""
+        if self._window is not None and not self._open and not self.gone:
+            self._open += 1
+
+            def written(_: DuramenError | None) -> None:
+                self._open -= 1
+
+            self._write_snapshot(written)
+
+    # -- locks --------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        at_ms = self.window.next_deadline_ms()
+        if at_ms is None or self.gone:
+            return
+        current = self._timer
+        # One that fires for nothing asks again, which is cheaper than to move it at every fetch.
+        if current is None or current.action is None or at_ms < current.at_ms:
+            if current is not None:
+                current.cancel()
+            self._timer = self._deadlines.at(at_ms, self._expire)
+
+    def _expire(self) -> None:
+        decision = self.window.expire(self._clock.monotonic_ms())
+        if decision and not self.gone:
+            # Whether that is durable matters to nobody: a restart makes them available too.
+            self.window.settle(decision)
+            self._write(decision, lambda _: None)
+            self._wake()
+        self._schedule()
+
+    def why_gone(self) -> DuramenError:
+        """What those are told who still want something of it."""
+        if self.partition.stream.deleted:
+            return StreamNotFound("no such partition")
+        return ShareGroupUnknown(f"group {self.key.group} has no share of this partition any more")
+
+    def close(self) -> None:
+        """The group has no share of this partition any more, or there is no such partition."""
+        self.gone = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake()
+
+    def _wake(self) -> None:
+        for wake in list(self.waiting):
+            wake()
+
+
+def _pieces(batch: Acknowledged) -> list[tuple[int, int, int]]:
+    """(First, last, type) of offsets side by side of which the same is said."""
+    if len(batch.types) == 1:
+        return [(batch.first, batch.last, batch.types[0])]
+    pieces = []
+    for type_, offsets in groupby(enumerate(batch.types, batch.first), key=lambda spoken: spoken[1]):
+        found = [offset for offset, _ in offsets]
+        pieces.append((found[0], found[-1], type_))
+    return pieces
+
+
+def _add(acquired: list[Acquired], taken: Sequence[Acquired], batch_size: int) -> None:
+    for piece in taken:
+        before = acquired[-1] if acquired else None
+        if (
+            before is not None
+            and before.last == piece.first - 1
+            and before.deliveries == piece.deliveries
+            and before.last - before.first + 1 < batch_size
+        ):
+            acquired[-1] = before._replace(last=piece.last)
+        else:
+            acquired.append(piece)

@@ -1,0 +1,237 @@
+"""Share groups as a whole (KIP-932): heartbeats, descriptions, and where a group is in its partitions."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
+from duramen.broker.partition import Partition
+from duramen.broker.sharing import ShareOffset
+from duramen.broker.streams import Stream
+from duramen.codec.kafka.schema import Message
+from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.errors import error_code, group_error_code
+from duramen.doors.kafka.exchange import Exchange
+from duramen.groups.share_assignor import Place
+from duramen.groups.share_group import JOINING, LEAVING, HeartbeatResult, ShareGroup, ShareHeartbeat
+
+__all__ = [
+    "handle_alter_share_group_offsets",
+    "handle_delete_share_group_offsets",
+    "handle_describe_share_group_offsets",
+    "handle_share_group_describe",
+    "handle_share_group_heartbeat",
+]
+
+_ASSIGNOR = "simple"
+_NULL_ID = UUID(int=0)
+
+
+def _failure(error: DuramenError) -> Message:
+    return {"error_code": group_error_code(error), "error_message": str(error)}
+
+
+# -- members ------------------------------------------------------------------------------------------
+
+
+def handle_share_group_heartbeat(context: Context, exchange: Exchange) -> None:
+    """A member joins, is alive or leaves."""
+    request = exchange.message()
+    broker, group_id = context.broker, request["group_id"]
+    topics = request["subscribed_topic_names"]
+    heartbeat = ShareHeartbeat(
+        request["member_id"], request["member_epoch"], request["rack_id"], topics,
+        exchange.header.client_id or "", exchange.client_host,
+    )  # fmt: skip
+
+    def done(result: HeartbeatResult | DuramenError) -> None:
+        if isinstance(result, DuramenError):
+            exchange.reply(_failure(result))
+            return
+        assignment = None if result.assignment is None else {"topic_partitions": _by_topic_id(result.assignment)}
+        exchange.reply(
+            {
+                "member_id": result.member_id,
+                "member_epoch": result.epoch,
+                "heartbeat_interval_ms": broker.sharing.config(group_id).heartbeat_ms,
+                "assignment": assignment,
+            }
+        )
+
+    def ready(error: DuramenError | None) -> None:
+        if error is not None:
+            done(error)
+        else:
+            broker.share_groups.heartbeat(group_id, heartbeat, done)
+
+    try:
+        _check_heartbeat(request)
+        broker.groups.check(group_id)
+    except DuramenError as error:
+        done(error)
+    else:
+        broker.ensure_share_stream(ready)
+
+
+def _check_heartbeat(request: Message) -> None:
+    if not request["group_id"] or not request["member_id"]:
+        raise RequestInvalid("a heartbeat needs the ids of group and member")
+    if request["member_epoch"] < LEAVING:
+        raise RequestInvalid(f"a member's epoch is not {request['member_epoch']}")
+    if request["rack_id"] == "":
+        raise RequestInvalid("a rack id is not empty")
+    topics = request["subscribed_topic_names"]
+    if request["member_epoch"] == JOINING and not topics:
+        raise RequestInvalid("a member that joins names the topics that it wants")
+
+
+def _by_topic_id(places: frozenset[Place]) -> list[Message]:
+    found: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(places):
+        found.setdefault(topic_id, []).append(index)
+    return [{"topic_id": topic_id, "partitions": indexes} for topic_id, indexes in found.items()]
+
+
+def handle_share_group_describe(context: Context, exchange: Exchange) -> None:
+    """Groups with their members and what each of them reads."""
+    groups = []
+    for group_id in exchange.message()["group_ids"]:
+        try:
+            context.broker.groups.check(group_id)
+            group = context.broker.share_groups.find(group_id)
+        except DuramenError as error:
+            groups.append({"group_id": group_id, **_failure(error)})
+        else:
+            groups.append(_described(context, group))
+    exchange.reply({"groups": groups})
+
+
+def _described(context: Context, group: ShareGroup) -> Message:
+    def named(topic: Message) -> Message:
+        stream = context.broker.streams.find_id(topic["topic_id"])
+        return topic | {"topic_name": "" if stream is None else stream.name}
+
+    return {
+        "group_id": group.id,
+        "group_state": group.state.value,
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.epoch,
+        "assignor_name": _ASSIGNOR,
+        "members": [
+            {
+                "member_id": member.id,
+                "rack_id": member.rack_id,
+                "member_epoch": member.epoch,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "subscribed_topic_names": member.topics,
+                "assignment": {"topic_partitions": [named(topic) for topic in _by_topic_id(member.assignment)]},
+            }
+            for member in group
+        ],
+    }
+
+
+# -- offsets ------------------------------------------------------------------------------------------
+
+
+def handle_describe_share_group_offsets(context: Context, exchange: Exchange) -> None:
+    """Where groups are in their partitions (KIP-932), and how far behind (KIP-1226)."""
+    groups = []
+    for asked in exchange.message()["groups"]:
+        group_id, topics = asked["group_id"], asked["topics"]
+        try:
+            known = context.broker.share_groups.offsets(group_id)
+        except DuramenError as error:
+            groups.append({"group_id": group_id, **_failure(error)})
+            continue
+        wanted = known if topics is None else {topic["topic_name"]: topic["partitions"] for topic in topics}
+        groups.append(
+            {"group_id": group_id, "topics": [_offsets(context, group_id, *topic) for topic in wanted.items()]}
+        )
+    exchange.reply({"groups": groups})
+
+
+def _offsets(context: Context, group_id: str, topic: str, indexes: Sequence[int]) -> Message:
+    stream = context.broker.streams.find(topic)
+    partitions = []
+    for index in indexes:
+        answer: dict[str, Any] = {"partition_index": index, "start_offset": -1, "leader_epoch": 0}
+        try:
+            partition = _partition(stream, topic, index)
+            sharing = context.broker.sharing
+            found = sharing.offset(sharing.key(group_id, partition)) or ShareOffset(-1, 0, -1)
+            answer |= {"start_offset": found.start_offset, "leader_epoch": found.leader_epoch, "lag": found.lag}
+        except DuramenError as error:
+            answer |= _failure(error)
+        partitions.append(answer)
+    return {"topic_name": topic, "topic_id": _NULL_ID if stream is None else stream.id, "partitions": partitions}
+
+
+def _partition(stream: Stream | None, topic: str, index: int) -> Partition:
+    if stream is None:
+        raise StreamNotFound(f"there is no stream {topic}")
+    return stream.partition(index)
+
+
+def handle_alter_share_group_offsets(context: Context, exchange: Exchange) -> None:
+    """Have a group without members begin anew at other offsets; answered once that is durable."""
+    request = exchange.message()
+    starts: list[tuple[Partition, int]] = []
+    topics: list[Message] = []
+    for topic in request["topics"]:
+        stream = context.broker.streams.find(topic["topic_name"])
+        answers: list[Message] = []
+        for asked in topic["partitions"]:
+            answer: dict[str, Any] = {"partition_index": asked["partition_index"]}
+            try:
+                found = _partition(stream, topic["topic_name"], asked["partition_index"])
+            except DuramenError as error:
+                answer |= _failure(error)
+            else:
+                starts.append((found, asked["start_offset"]))
+            answers.append(answer)
+        topic_id = _NULL_ID if stream is None else stream.id
+        topics.append({"topic_name": topic["topic_name"], "topic_id": topic_id, "partitions": answers})
+
+    def done(error: DuramenError | None) -> None:
+        exchange.reply({"responses": topics} if error is None else _failure(error))
+
+    context.broker.share_groups.alter_offsets(request["group_id"], starts, done)
+
+
+def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> None:
+    """Forget where a group without members is in topics; answered once that is durable."""
+    request = exchange.message()
+    groups, group_id = context.broker.share_groups, request["group_id"]
+    try:
+        groups.check_empty(group_id)
+    except DuramenError as error:
+        exchange.reply(_failure(error))
+        return
+    known = groups.offsets(group_id)
+    answers: list[Message] = []
+    left = 1
+
+    def finish(answer: dict[str, Any] | None, error: DuramenError | None) -> None:
+        nonlocal left
+        left -= 1
+        if answer is not None and error is not None:
+            answer |= {"error_code": error_code(error), "error_message": str(error)}
+        if not left:
+            exchange.reply({"responses": answers})
+
+    def removed(answer: dict[str, Any]) -> Callable[[DuramenError | None], None]:
+        return lambda error: finish(answer, error)
+
+    for topic in request["topics"]:
+        name = topic["topic_name"]
+        stream = context.broker.streams.find(name)
+        answer: dict[str, Any] = {"topic_name": name, "topic_id": _NULL_ID if stream is None else stream.id}
+        answers.append(answer)
+        left += 1
+        if stream is None or name not in known:
+            finish(answer, StreamNotFound(f"share group {group_id} has nothing of a stream {name}"))
+        else:
+            groups.delete_offsets(group_id, stream, removed(answer))
+    finish(None, None)
