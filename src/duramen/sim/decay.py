@@ -14,6 +14,7 @@ import msgspec
 from duramen.codec.batch import batches
 from duramen.sim.disk import MemoryFileSystem
 from duramen.storage.checkpoint import checkpoint_name, checkpoint_numbers, read_checkpoint
+from duramen.storage.index import BLOCK_BYTES
 from duramen.storage.log import Log, LogState
 from duramen.storage.segment import Segment
 
@@ -142,6 +143,8 @@ class Decay:
                 return damage, -1, -1
             place = next((at for at, (one, other) in enumerate(zip(older, content, strict=False)) if one != other),
                          min(len(older), len(content)))  # fmt: skip
+            if place < len(older):
+                place &= -BLOCK_BYTES  # where all of its batches are sound nothing says which are the old ones
         self._disk.replace(path, older if damage == "older copy" else content[:place])
         return damage, place, len(content)
 
