@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, StorageFull
 from duramen.sim.disk import Crashed, MemoryFileSystem
-from duramen.sim.store import StoreOnDoubles, expected_values
+from duramen.sim.store import Appended, StoreOnDoubles, expected_values
 from duramen.storage.index import ENTRY_BYTES, INDEX_HEADER_BYTES, closed_entries
 from duramen.storage.log import LogConfig
 
@@ -251,3 +251,28 @@ def test_one_bad_frame_costs_one_batch_whatever_a_power_cut_leaves_of_the_segmen
         slice_ = doubles.plan(log, offset, 1) if offset != bad or not log.damage else None
         assert slice_ is None or value in doubles.bytes_of(slice_)
     assert log.damage in ([], [(bad, bad)])
+
+
+def test_an_epoch_whose_first_batch_was_refused_is_in_the_next_checkpoint() -> None:
+    doubles = StoreOnDoubles()
+    config = LogConfig(durability="os")
+    doubles.files.free_bytes = 1 << 20
+    refused: list[Appended] = []
+
+    def append_to_a_full_disk() -> None:
+        free_bytes, doubles.files.free_bytes = doubles.files.free_bytes, 0
+        refused.append(doubles.append(doubles.log(0, config), b"refused"))
+        doubles.files.free_bytes = free_bytes
+        doubles.append(doubles.log(1), b"another log")
+        doubles.settle()
+        doubles.advance(61_000)  # a checkpoint
+
+    append_to_a_full_disk()
+    doubles.restart()
+    append_to_a_full_disk()
+    assert all(isinstance(append.error, StorageFull) for append in refused)
+    kept = doubles.append(doubles.log(0, config), b"kept")
+    doubles.settle()
+    assert kept.acknowledged
+    doubles.kill()
+    assert doubles.values(doubles.log(0, config)) == [b"kept"]

@@ -161,6 +161,15 @@ def test_a_wrong_epoch_in_a_block_that_is_cut_short_is_found(restarted: bool) ->
     assert sorted(found) == [0, 1, 3, 4]
 
 
+def test_a_length_that_leads_to_a_later_batch_by_chance_costs_one_batch() -> None:
+    size = 128
+    doubles, log = log_of([size - 69] * 6)
+    path = log.active.path + ".log"
+    assert doubles.files.open(path).size() == 6 * size
+    doubles.files.corrupt(path, size + 10, 1)  # 256 bytes longer: two batches
+    assert readable(doubles, log)[1] == [1]
+
+
 def test_a_file_that_is_missing_costs_its_segment() -> None:
     doubles, log = log_of([1000] * 100, 1070 * 40)
     doubles.restart()

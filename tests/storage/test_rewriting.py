@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+from contextlib import suppress
 
 import pytest
 
@@ -437,3 +438,35 @@ def test_a_file_that_was_not_finished_is_removed_at_the_next_start(durability: s
     doubles.kill()
     assert leftovers(doubles) == []
     assert doubles.values(doubles.log()) == expected_values([append])
+
+
+@pytest.mark.parametrize("how", ["killed", "full", "full, and again"])
+def test_a_new_name_that_only_the_system_has_is_settled_by_the_next_start(how: str) -> None:
+    doubles = StoreOnDoubles(WIDE)
+    disk = BadDisk(doubles.files)
+
+    def interfere(call: str, path: str, size: int) -> int:
+        if call == "rename" and path.endswith(".index.new"):
+            if how == "killed":
+                raise Crashed(path)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if how != "full" and call == "sync_directory" and path.startswith("logs/") and disk.failed:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return disk(call, path, size)
+
+    doubles.files.interfere = interfere
+    doubles.append(doubles.log(), b"synced" * 1000)
+    doubles.settle()
+    checkpoint(doubles)
+    doubles.append(doubles.log(), b"suspect" * 1000)
+    doubles.settle()
+    disk.fails = 1
+    with suppress(Crashed):
+        checkpoint(doubles)
+        checkpoint(doubles)
+    assert disk.failed
+    doubles.files.interfere = None
+    doubles.kill()
+    doubles.crash()
+    assert doubles.findings == []
+    assert doubles.values(doubles.log()) == [b"synced" * 1000, b"suspect" * 1000]

@@ -165,6 +165,18 @@ class Checker:
             and not history.was_cut
         }
 
+    def unchecked(self) -> None:
+        """No checkpoint is left: where logs start, and which epochs left no batch, nothing says any more."""
+        self.epoch = -1
+        for model in self.streams.values():
+            for history in model.histories:
+                history.unchecked()
+
+    @property
+    def checkable(self) -> bool:
+        """Whether the segments alone say what every log is: none was ever cut."""
+        return not any(history.ever_cut for model in self.streams.values() for history in model.histories)
+
     def stopped(self, broker: Broker) -> None:
         """A node has stopped in good order."""
         for history, log in self._logs(broker):

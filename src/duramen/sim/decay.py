@@ -6,7 +6,7 @@ its index: of a batch's offset and epoch only the index has a CRC.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from duramen.codec.batch import batches
 from duramen.sim.disk import MemoryFileSystem
 from duramen.storage.checkpoint import checkpoint_name, checkpoint_numbers, read_checkpoint
+from duramen.storage.index import BLOCK_BYTES
 from duramen.storage.log import Log, LogState
 from duramen.storage.segment import Segment
 
@@ -26,13 +27,17 @@ _IDENTITY_BYTES: Final = 16  # of a batch: offset, length and epoch, which its o
 
 
 class Decayed(NamedTuple):
-    """What was done to which file; `ranges` are the offsets that may be lost with it, of the log `log_id`."""
+    """What was done to which file; `ranges` are the offsets that may be lost with it, of the log `log_id`.
+
+    `unchecked` where no checkpoint is left that says how far everything was.
+    """
 
     damage: str
     path: str
     place: int
-    log_id: int
-    ranges: list[tuple[int, int]]
+    log_id: int = -1
+    ranges: Sequence[tuple[int, int]] = ()
+    unchecked: bool = False
 
 
 class _Batch(NamedTuple):
@@ -52,20 +57,25 @@ class Decay:
         self._chance = chance
         self._damaged: set[str] = set()  # paths, of segments without their endings
         self._older: dict[str, bytes] = {}
+        self._checkpoint_of_old = b""
 
     def remember(self) -> None:
         """Keep copies of some files as they are: what is put in their place later on."""
         for path in self._disk.paths():
             if path.endswith((".log", ".index")) and (path not in self._older or self._chance.random() < 0.2):
                 self._older[path] = self._disk.content(path)
+        numbers = checkpoint_numbers(self._disk)
+        if numbers and (not self._checkpoint_of_old or self._chance.random() < 0.3):
+            self._checkpoint_of_old = self._disk.content(checkpoint_name(numbers[0]))
 
-    def at_rest(self, logs: Iterable[Log]) -> Decayed | None:
-        """No process runs: damage one file, one of these logs' where it has records."""
+    def at_rest(self, logs: Iterable[Log], *, checkpoints: bool) -> Decayed | None:
+        """No process runs: damage one file, one of these logs' where it has records; with `checkpoints` perhaps all."""
         kind = self._chance.choice(_KINDS)
         if kind == "segment":
             return self._segment(logs, cold=False)
         if kind == "checkpoint":
-            return self._checkpoint()
+            whole = checkpoints and not self._damaged  # an index says whose log it is
+            return self._checkpoints() if whole and self._chance.random() < 0.5 else self._checkpoint()
         return self._index([path for path in self._disk.paths() if path.endswith(".index")])
 
     def at_work(self, logs: Iterable[Log]) -> Decayed | None:
@@ -133,6 +143,8 @@ class Decay:
                 return damage, -1, -1
             place = next((at for at, (one, other) in enumerate(zip(older, content, strict=False)) if one != other),
                          min(len(older), len(content)))  # fmt: skip
+            if place < len(older):
+                place &= -BLOCK_BYTES  # where all of its batches are sound nothing says which are the old ones
         self._disk.replace(path, older if damage == "older copy" else content[:place])
         return damage, place, len(content)
 
@@ -146,16 +158,30 @@ class Decay:
             return None
         damage, place, _ = self._change(path, content, self._chance.randrange(len(content)))
         self._damaged.add(path.removesuffix(".index"))
-        return Decayed(damage, path, place, -1, []) if place >= 0 else None
+        return Decayed(damage, path, place) if place >= 0 else None
 
     def _checkpoint(self) -> Decayed | None:
         numbers = [number for number in checkpoint_numbers(self._disk) if read_checkpoint(self._disk, number)]
         if len(numbers) < 2:
             return None
         path = checkpoint_name(self._chance.choice(numbers))
-        content = self._disk.content(path)
+        content, old = self._disk.content(path), self._checkpoint_of_old
+        if old not in (b"", content) and self._chance.random() < 0.3:
+            self._disk.replace(path, old)
+            return Decayed("older copy", path, 0)
         damage, place, _ = self._change(path, content, self._chance.randrange(len(content)))
-        return Decayed(damage, path, place, -1, []) if place >= 0 else None
+        return Decayed(damage, path, place) if place >= 0 else None
+
+    def _checkpoints(self) -> Decayed | None:
+        """All generations are damaged."""
+        paths = [checkpoint_name(number) for number in checkpoint_numbers(self._disk)]
+        for path in paths:
+            place = self._chance.randrange(len(self._disk.content(path)))
+            if self._chance.random() < 0.5:
+                self._disk.corrupt(path, place, 1 << self._chance.randrange(8))
+            else:
+                self._disk.replace(path, self._disk.content(path)[:place])
+        return Decayed("bit flip", paths[0], 0, unchecked=True) if paths else None
 
 
 def _batches(content: bytes, segment: Segment) -> list[_Batch]:

@@ -203,7 +203,8 @@ class FaultPlan:
         return self._chance.random() < self._profile.decays
 
     def decayed(self, found: Decayed, stage: str) -> None:
-        """A file at rest was damaged."""
+        """A file at rest was damaged; after the worst of it the next process is let be: one thing after another."""
+        self._flipped = self._flipped or found.unchecked
         self._count(found.damage, stage, f"byte {found.place} of", found.path)
 
     # -- faults -------------------------------------------------------------------------------------

@@ -80,6 +80,7 @@ class History:
         self.cut_to: int | None = None  # a cut that was asked for and not answered
         self.cutting = False
         self.was_cut = False  # since the process began
+        self.ever_cut = False
         self.deleting = False
         self.reading = 0  # reads under way
         self.spoiled = False  # a cut failed half way: nothing is known any more
@@ -255,12 +256,18 @@ class History:
         base_offset = chance.choice(sorted(known))
         return chance.randrange(base_offset, self._at[base_offset].next_offset)
 
+    def unchecked(self) -> None:
+        """No checkpoint says any more where it starts, nor how far the offsets are that memory alone had."""
+        self.start_bound = 0
+        if self.in_memory:
+            self.must_outlive = dict.fromkeys(self.must_outlive, 0)
+
     # -- letting go ---------------------------------------------------------------------------------
 
     def cut_begins(self, end_offset: int) -> None:
         """A cut to `end_offset` is asked for; a batch that reaches beyond goes whole."""
         straddling = (at for at, sent in self._at.items() if at < end_offset < sent.next_offset)
-        self.cut_to, self.cutting = next(straddling, end_offset), True
+        self.cut_to, self.cutting, self.ever_cut = next(straddling, end_offset), True, True
 
     def cut(self, facts: LogFacts) -> None:
         """It was cut."""

@@ -37,6 +37,12 @@ class _Socket(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("192.0.2.1", 1) if name == "peername" else default
 
+    def is_closing(self) -> bool:
+        return not self._connection.open
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """There is no buffer."""
 
@@ -75,7 +81,7 @@ class Connection:
         self._received = bytearray()
         self._waiting: deque[tuple[int, ApiKey, int, Replied]] = deque()
         self._correlation_id = 0
-        self._open = True
+        self.open = True
         self._protocol = KafkaConnection(door, context)
         self._protocol.connection_made(_Socket(self))
 
@@ -94,7 +100,7 @@ class Connection:
 
     def _feed(self) -> None:
         most = self._chance.choice((1 << 20, 1 << 20, 700, 9))
-        while self._unsent and self.reading and self._open:
+        while self._unsent and self.reading and self.open:
             buffer = self._protocol.get_buffer(-1)
             count = min(len(buffer), len(self._unsent), most)
             buffer[:count] = self._unsent[:count]
@@ -113,7 +119,7 @@ class Connection:
             self._worker.after(self._chance.randint(100, _SLOWEST_US), self._resume)
 
     def _resume(self) -> None:
-        if self._open:
+        if self.open:
             self._protocol.resume_writing()
 
     def _take(self) -> None:
@@ -130,8 +136,8 @@ class Connection:
 
     def close(self) -> None:
         """Either side closes: what was not answered never will be."""
-        if self._open:
-            self._open = False
+        if self.open:
+            self.open = False
             self._worker.soon(self._lost)
 
     def _lost(self) -> None:

@@ -201,7 +201,9 @@ class World:
         """No process runs: perhaps a file of what this one has left is damaged."""
         if self.faults.decays:
             logs = self.checker.at_rest(broker)
-            self._decayed(self._decay.at_rest(logs), logs, "recovery")
+            # After a loss of power the header of an index, which says whose log it is, may be gone too.
+            checkpoints = self._end != "power loss" and self.checker.checkable
+            self._decayed(self._decay.at_rest(logs, checkpoints=checkpoints), logs, "recovery")
         self._decay.remember()
 
     def _decay_at_work(self, broker: Broker, stage: str) -> None:
@@ -212,6 +214,8 @@ class World:
         if found is None:
             return
         self.faults.decayed(found, stage)
+        if found.unchecked:
+            self.checker.unchecked()
         for log, history in logs.items():
             if log.id == found.log_id:
                 for base_offset, next_offset in found.ranges:

@@ -340,6 +340,7 @@ class Appends:
             log.written = True
         takeover = Takeover(epoch, self._node_id, log.end_offset)
         log.takeovers.add(takeover)
+        log.version += 1  # also where the batch itself is refused: a checkpoint may stand behind the frame
         log.introduced = self._wal.stage(FrameType.TAKEOVER, log.id, encode_takeover(*takeover))
 
     def _roll_if_due(self, log: Log, size: int, head: Header, next_offset: int) -> None:
@@ -357,6 +358,7 @@ class Appends:
             self._wal.stage(FrameType.ROLL, log.id, b"")
         self._copier.finish(log, log.active)
         log.roll()
+        log.version += 1
 
     def _evict(self, log: Log) -> None:
         while len(log.segments) > 1 and log.size_bytes() > log.config.memory_max_bytes:

@@ -25,7 +25,10 @@ _KEPT = 2
 
 
 class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
-    """`logs` holds one encoded `LogState` a log. `replay` is the WAL position that the logs' states stand at."""
+    """`logs` holds one encoded `LogState` a log. `replay` is the WAL position that the logs' states stand at.
+
+    `number` is that of its file, 0 in those of older versions: so an older one in the place of a newer is known.
+    """
 
     directory_id: bytes
     node_epoch: int
@@ -34,6 +37,7 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
     wal_generation: int
     clean: bool
     logs: list[msgspec.Raw]
+    number: int = 0
 
 
 def checkpoint_name(number: int) -> str:
@@ -52,7 +56,7 @@ def checkpoint_numbers(files: FileSystem) -> list[int]:
 
 
 def read_checkpoint(files: FileSystem, number: int) -> Checkpoint | None:
-    """That checkpoint; None where it is damaged. Blocking. Raises OSError where it cannot be read."""
+    """That checkpoint; None where it is damaged or another. Blocking. Raises OSError where it cannot be read."""
     file = files.open(checkpoint_name(number), read_only=True)
     data = bytes(file.read(0, file.size()))
     if len(data) < _HEADER.size:
@@ -60,11 +64,13 @@ def read_checkpoint(files: FileSystem, number: int) -> Checkpoint | None:
     magic, crc, format_ = _HEADER.unpack_from(data)
     if magic != _MAGIC or crc != crc32c(memoryview(data)[12:]) or format_ != FORMAT:
         return None
-    return msgspec.msgpack.decode(memoryview(data)[_HEADER.size :], type=Checkpoint)
+    found = msgspec.msgpack.decode(memoryview(data)[_HEADER.size :], type=Checkpoint)
+    return found if found.number in (0, number) else None
 
 
 def write_checkpoint(files: FileSystem, number: int, checkpoint: Checkpoint) -> None:
     """Write that checkpoint and remove all but the newest two. Blocking; synced when it returns. Raises OSError."""
+    checkpoint = msgspec.structs.replace(checkpoint, number=number)
     body = struct.pack(">I", FORMAT) + msgspec.msgpack.encode(checkpoint)
     temporary = "checkpoint.new"
     files.unlink(temporary)

@@ -44,11 +44,11 @@ class Removal:
     def delete(self, log: Log, done: Done | None) -> None:
         """The log, which nobody appends to any more, and its files."""
         self._upkeep.copier.forget(log)
-        self._forget(log.segments[:-1])
-        # A slice of the newest may have been planned while its bytes were in memory, and open the file only when sent.
-        self._upkeep.copier.unsynced.pop(log.active, None)
-        self._handles.quarantine.forget(log.active)
-        self._handles.retire(log.active)
+        self._forget(log.segments[:-_RETIRED])
+        for segment in log.segments[-_RETIRED:]:
+            self._upkeep.copier.unsynced.pop(segment, None)
+            self._handles.quarantine.forget(segment)
+            self._handles.retire(segment)
         if log.written:
             self._notes.write(FrameType.LOG_DELETED, log, b"", partial(self._remove_files, log, done))
         elif done is not None:

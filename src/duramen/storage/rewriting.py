@@ -141,7 +141,11 @@ def _rewrite(files: FileSystem, rewrite: _Rewrite, batches: list[Batch]) -> _Rew
     endings = (".log", ".index")
     made: list[File] = []
     named = False
+    unsettled = files.exists(path + ".index" + NEW_ENDING)  # it says that the other's name may not be on disk
     try:
+        if unsettled:
+            files.sync_directory(directory)
+            unsettled = False
         for ending in endings:
             files.unlink(path + ending + NEW_ENDING)
             made.append(files.open(path + ending + NEW_ENDING, create=True))
@@ -151,12 +155,15 @@ def _rewrite(files: FileSystem, rewrite: _Rewrite, batches: list[Batch]) -> _Rew
             file.sync()
         for ending in endings:
             files.rename(path + ending + NEW_ENDING, path + ending)
-            named = True
-        files.sync_directory(directory)
+            named = unsettled = True
+            files.sync_directory(directory)
+            unsettled = False
         if rewrite.synced == 0:
             files.sync_directory(LOGS_DIRECTORY)
     except OSError as error:
         with suppress(OSError):
+            if unsettled:
+                files.sync_directory(directory)
             for ending in endings:
                 files.unlink(path + ending + NEW_ENDING)
         # Once the name is the new file's, copies must go there too: the segment is written again from its start anyway.

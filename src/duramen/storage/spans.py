@@ -46,7 +46,7 @@ def spans_of(data: memoryview, origin: int, *, whole: bool) -> tuple[list[Span],
             continue
         if not whole and head is not None and end > size and head.size <= _LARGEST_BYTES:
             break
-        following = end if _leads_on(data, head, end) else _next_start(data, at + 1, whole=whole)
+        following = _following(data, at, head, whole=whole)
         if following is None and not whole and size - at < HEADER_BYTES:
             break
         stop = size if following is None else following
@@ -68,12 +68,19 @@ def _is_sound(data: memoryview, at: int, head: Header) -> bool:
     return crc32c(data[at + CRC_START : at + head.size]) == head.crc and head.last_offset_delta >= 0
 
 
-def _leads_on(data: memoryview, head: Header | None, end: int) -> bool:
-    """Whether a damaged batch's own length leads to a sound one whose offset comes after its own."""
-    following = _head(data, end)
-    if head is None or following is None or end + following.size > len(data):
-        return False
-    return following.base_offset >= head.next_offset and _is_sound(data, end, following)
+def _following(data: memoryview, at: int, head: Header | None, *, whole: bool) -> int | None:
+    """Where the next sound batch begins behind a damaged one; None where none does."""
+    end = at + head.size if head is not None else 0
+    following = _head(data, end) if head is not None else None
+    if head is None or following is None or end + following.size > len(data) or not _is_sound(data, end, following):
+        return _next_start(data, at + 1, whole=whole)
+    if following.base_offset < head.next_offset:
+        return _next_start(data, at + 1, whole=whole)
+    if following.base_offset == head.next_offset:
+        return end
+    # Compaction may have left a gap; or its own length is wrong, and leads over others.
+    inner = _next_start(data[:end], at + 1, whole=True)
+    return end if inner is None else inner
 
 
 def _next_start(data: memoryview, first: int, *, whole: bool) -> int | None:

@@ -60,7 +60,7 @@ def sync_segments(files: FileSystem, syncs: Iterable[SegmentSync]) -> list[tuple
         if sync.log.deleted and not files.exists(sync.segment.path + ".log"):
             continue
         try:
-            if sync.index_bytes and not sync.log.deleted:
+            if _index_differs(files, sync) and not sync.log.deleted:
                 (sync.index_file or files.open(sync.segment.path + ".index")).sync()
             (sync.file or files.open(sync.segment.path + ".log")).sync()
         except OSError as error:
@@ -74,6 +74,11 @@ def sync_segments(files: FileSystem, syncs: Iterable[SegmentSync]) -> list[tuple
     if made:
         files.sync_directory(LOGS_DIRECTORY)
     return failures
+
+
+def _index_differs(files: FileSystem, sync: SegmentSync) -> bool:
+    """Whether there is more of its index than what was synced: new entries, or the header, which says whose it is."""
+    return bool(sync.index_bytes) or (sync.segment.synced == 0 and files.exists(sync.segment.path + ".index"))
 
 
 def synced(sync: SegmentSync) -> None:

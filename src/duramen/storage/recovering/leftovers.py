@@ -13,7 +13,7 @@ def clear_unknown(found: LogsFound) -> None:
     """Let go of files that no log knows once all is read: of deleted logs, of segments that nothing names.
 
     A loss of power may have brought them back, behind a log's end or before its start. Where the WAL or the checkpoint
-    may have lost what it said of them, they are kept.
+    may have lost what it said of them, they are kept. Raises OSError.
     """
     for log_id in log_ids(found.files):
         found.next_log_id = max(found.next_log_id, log_id + 1)
@@ -27,7 +27,10 @@ def clear_unknown(found: LogsFound) -> None:
         if found.believing or not found.files.exists(log.directory):
             continue
         known = {segment.path.rpartition("/")[2] for segment in log.segments if segment.size}
-        for name in found.files.names(log.directory):
+        names = found.files.names(log.directory)
+        if any(name.endswith(NEW_ENDING) for name in names):
+            found.files.sync_directory(log.directory)  # a segment's new file may have its name in memory only
+        for name in names:
             stem, _, ending = name.rpartition(".")
             unknown = ending in ("log", "index") and parse_segment_name(stem) is not None and stem not in known
             if unknown or name.endswith(NEW_ENDING):
