@@ -17,6 +17,7 @@ from duramen.codec.kafka.header import encode_response
 from duramen.codec.kafka.messages import RESPONSES
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.doors.kafka import configs, deleting, fetch, groups, metadata, offsets, produce, topics, transactions
+from duramen.doors.kafka.cold import ColdReads
 from duramen.doors.kafka.connection import KafkaConnection
 from duramen.doors.kafka.context import Context, Handler
 from duramen.doors.kafka.exchange import Exchange
@@ -36,6 +37,7 @@ _UNANSWERED_SHARE: Final = 4  # one connection's requests may hold a quarter of 
 _PIECES_SHARE: Final = 2  # pieces of answers that sockets do not take may hold half of what requests may
 _SMALLEST_PIECE: Final = 8 * 1024
 _LARGEST_PIECE: Final = 128 * 1024
+_LARGEST_COLD_PIECE: Final = 512 * 1024
 
 _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.PRODUCE: produce.handle_produce,
@@ -89,6 +91,7 @@ class KafkaDoor:
         self.unanswered_bytes = min(_UNANSWERED_BYTES, self._request_bytes // _UNANSWERED_SHARE)
         self.memory = RequestMemory(self._request_bytes, clock, deadlines, metrics)
         self.slow_readers = 0
+        self.cold_reads = ColdReads(broker.store, clock, deadlines, float(settings["fetch.cold.share"]))
         self.bad_requests = metrics.counter("duramen_kafka_errors_total")
         self._deadlines = deadlines
         self._cluster_id = cluster_id
@@ -149,10 +152,13 @@ class KafkaDoor:
         """Reading from a connection pauses."""
         self._paused[cause].value += 1
 
-    def piece_bytes(self) -> int:
-        """How much of an answer is read from the log at once: less where many sockets do not take theirs."""
+    def piece_bytes(self, *, cold: bool) -> int:
+        """How much of an answer is read from the log at once: less where many sockets do not take theirs.
+
+        More of what is `cold`: for each piece of it a thread has to be woken.
+        """
         share = self._request_bytes // _PIECES_SHARE // (1 + self.slow_readers)
-        return min(_LARGEST_PIECE, max(_SMALLEST_PIECE, share))
+        return min(_LARGEST_COLD_PIECE if cold else _LARGEST_PIECE, max(_SMALLEST_PIECE, share))
 
     def _watch_idle(self) -> None:
         now_ms = self.clock.monotonic_ms()
