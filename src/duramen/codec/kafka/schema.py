@@ -1,8 +1,10 @@
 """Messages from tables: a schema is text, one field a line, and is compiled once for each version that is used.
 
 A line: indentation (two blanks a level), name, type, and then, in any order, versions (`5+`, `0-7`, `3`), `tag N`,
-`= default`. Types: bool int8 int16 int32 int64 float64 uuid string bytes records, `[]TYPE` for an array of these,
-`[]` for an array and `{}` for a single one of the structure that the deeper lines describe; `?` behind it: nullable.
+`= default`, `once` (a broker leaves out an array's element that is there again, byte for byte: an answer for each
+would be many times the request). Types: bool int8 int16 int32 int64 float64 uuid string bytes records, `[]TYPE` for an
+array of these, `[]` for an array and `{}` for a single one of the structure that the deeper lines describe; `?` behind
+it: nullable.
 
 Messages are dictionaries. Decoding never trusts a count or length: a count is checked against the bytes left and
 the smallest element there can be, and all arrays of one message together against a bound.
@@ -54,18 +56,20 @@ class Field(NamedTuple):
     high: int
     tag: int
     default: Any
+    once: bool
     fields: tuple["Field", ...]
 
 
 class _Input:
     """Bytes being decoded: the position, and how many array elements are still allowed."""
 
-    __slots__ = ("data", "elements", "position")
+    __slots__ = ("data", "elements", "once", "position")
 
     def __init__(self, data: Buffer, position: int) -> None:
         self.data = memoryview(data)
         self.position = position
         self.elements = LARGEST_ELEMENTS
+        self.once = False
 
     def take(self, size: int) -> memoryview:
         end = self.position + size
@@ -119,16 +123,20 @@ class Schema:
 
         What follows it is left alone, as Apache Kafka does: librdkafka's request for all topics has such bytes.
         """
-        return self.decode_counted(version, data, position)[0]
+        return self._decode(version, _Input(data, position))
 
-    def decode_counted(self, version: int, data: Buffer, position: int = 0) -> tuple[Message, int]:
-        """The same, and how many elements its arrays have together."""
+    def decode_request(self, version: int, data: Buffer, position: int) -> tuple[Message, int]:
+        """The same for a broker: without what is said `once`, and with how many elements all arrays have together."""
         source = _Input(data, position)
+        source.once = True
+        return self._decode(version, source), LARGEST_ELEMENTS - source.elements
+
+    def _decode(self, version: int, source: _Input) -> Message:
         try:
             message: Message = self._codec(version).decode(source)
         except (ValueError, struct.error) as error:
             raise RequestInvalid(f"{self.name} version {version} is damaged: {error}") from None
-        return message, LARGEST_ELEMENTS - source.elements
+        return message
 
     def encode(self, version: int, message: Mapping[str, Any]) -> bytes:
         """The bytes of `message`; fields that it lacks have their defaults."""
@@ -160,12 +168,15 @@ def _parse_line(words: list[str], nested: tuple[Field, ...]) -> Field:
     kind = kind.removeprefix("[]")
     low, high, tag = 0, _NO_VERSION, -1
     default: Any = None
+    once = False
     while rest:
         word = rest.pop(0)
         if word == "tag":
             tag = int(rest.pop(0))
         elif word == "=":
             default = _literal(rest.pop(0))
+        elif word == "once":
+            once = True
         else:
             first, _, last = word.partition("-")
             low = int(first.removesuffix("+"))
@@ -176,7 +187,7 @@ def _parse_line(words: list[str], nested: tuple[Field, ...]) -> Field:
         default = {"string": "", "bytes": b"", "uuid": _NULL_UUID, "bool": False, "struct": {}}.get(kind, 0)
     elif default is None and is_array and not nullable:
         default = ()
-    return Field(name, kind, is_array, nullable, low, high, tag, default, nested)
+    return Field(name, kind, is_array, nullable, low, high, tag, default, once, nested)
 
 
 def _literal(word: str) -> int | bool:
@@ -318,6 +329,16 @@ def _null_of(field: Field) -> Callable[[], None]:
     return null
 
 
+def _different(source: _Input, count: int, decode: Decoder) -> list[Any]:
+    """The elements that are not those before them again."""
+    found: dict[bytes, Any] = {}
+    for _ in range(count):
+        start = source.position
+        value = decode(source)
+        found.setdefault(bytes(source.data[start : source.position]), value)
+    return list(found.values())
+
+
 def _array_codec(field: Field, element: _Codec, *, flexible: bool) -> _Codec:
     read_length, write_length, smallest = _length_codec("i", flexible=flexible)
     decode_element, encode_element = element.decode, element.encode
@@ -328,7 +349,10 @@ def _array_codec(field: Field, element: _Codec, *, flexible: bool) -> _Codec:
         if count < 0:
             null()
             return None
-        return [decode_element(source) for _ in range(source.count(count, max(1, element.smallest)))]
+        count = source.count(count, max(1, element.smallest))
+        if field.once and source.once:
+            return _different(source, count, decode_element)
+        return [decode_element(source) for _ in range(count)]
 
     def encode(values: list[Any] | None, out: list[bytes]) -> None:
         if values is None:

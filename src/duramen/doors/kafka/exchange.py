@@ -74,7 +74,7 @@ class Exchange:
     def message(self) -> Message:
         """The request's message. Raises RequestInvalid."""
         header = self.header
-        message, elements = REQUESTS[header.api_key].decode_counted(header.version, self.frame, header.end)
+        message, elements = REQUESTS[header.api_key].decode_request(header.version, self.frame, header.end)
         self.decoded(elements)
         return message
 

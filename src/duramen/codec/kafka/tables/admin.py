@@ -37,7 +37,7 @@ REQUESTS: Final = {
         timeout_ms int32
     """,
     ApiKey.DESCRIBE_CONFIGS: """
-        resources []
+        resources [] once
           resource_type int8
           resource_name string
           configuration_keys []string?

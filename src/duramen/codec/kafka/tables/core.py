@@ -20,7 +20,7 @@ REQUESTS: Final = {
         timeout_ms int32 10+
     """,
     ApiKey.METADATA: """
-        topics []?
+        topics []? once
           topic_id uuid 10+
           name string?
         allow_auto_topic_creation bool 4+ = true

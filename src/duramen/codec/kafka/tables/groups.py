@@ -27,7 +27,7 @@ REQUESTS: Final = {
         topics []? 0-7
           name string 0-7
           partition_indexes []int32 0-7
-        groups [] 8+
+        groups [] 8+ once
           group_id string 8+
           member_id string? 9+
           member_epoch int32 9+ = -1
@@ -39,7 +39,7 @@ REQUESTS: Final = {
     ApiKey.FIND_COORDINATOR: """
         key string 0-3
         key_type int8 1+
-        coordinator_keys []string 4+
+        coordinator_keys []string 4+ once
     """,
     ApiKey.JOIN_GROUP: """
         group_id string
@@ -79,7 +79,7 @@ REQUESTS: Final = {
           assignment bytes
     """,
     ApiKey.DESCRIBE_GROUPS: """
-        groups []string
+        groups []string once
         include_authorized_operations bool 3+
     """,
     ApiKey.LIST_GROUPS: """
