@@ -4,7 +4,7 @@ Nothing here waits. Completions come back through callbacks, what has to happen 
 `next_deadline_ms` says when `fire` has something to do.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from duramen.broker.lag import Lags
 from duramen.broker.measures import Measures
 from duramen.broker.metadata import LogQuorum, Metadata
 from duramen.broker.offsets import OFFSETS_CONFIG, OFFSETS_STREAM, Offsets
+from duramen.broker.quotas import Quotas
 from duramen.broker.resets import Resets
 from duramen.broker.sharing import Sharing
 from duramen.broker.sharing_configs import GroupConfigs
@@ -44,11 +45,13 @@ from duramen.controller.events import (
     NodeRegistered,
     PartitionsAdded,
     ProducerIdsAllocated,
+    QuotasChanged,
     StreamConfigured,
     StreamCreated,
     StreamDeleted,
 )
-from duramen.controller.state import ControllerState, StreamState
+from duramen.controller.quotas import alter_quotas
+from duramen.controller.state import ControllerState, Entity, StreamState
 from duramen.storage.store import Store
 from duramen.storage.view import View
 from duramen.storage.viewpart import ViewPart
@@ -104,6 +107,7 @@ class Broker:
         self.node_id = settings.integer("node.id")
         self._largest_size = settings.integer("memory.limit.bytes") // _PARTITIONS_SHARE // _PARTITION_BYTES
         self.streams = Streams(store, settings, ports.clock, metrics)
+        self.quotas = Quotas(settings)
         self.fetches = Fetches(store, ports.clock, deadlines, metrics)
         self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock)
         self.groups = Coordinator(
@@ -148,6 +152,7 @@ class Broker:
             return
         for state in self._metadata.state.streams.values():
             self._put(state, at_once=True)
+        self.quotas.update(self._metadata.state.quotas)
         self._remove_orphans()
         self.store.name_leaders(lambda epoch: self._metadata.leader_of(epoch, self._directory_id))
         self.gaps.measure()
@@ -242,6 +247,14 @@ class Broker:
         """The time on the wall, in ms since 1970."""
         return self._clock.wall_ms()
 
+    def random_bytes(self, size: int) -> bytes:
+        """Bytes that nobody can guess."""
+        return self._randomness.token(size)
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some start; never goes back."""
+        return self._clock.monotonic_ms()
+
     def next_deadline_ms(self) -> int | None:
         """The monotonic time at which `fire` has something to do."""
         return self._deadlines.next_ms()
@@ -268,6 +281,8 @@ class Broker:
                 self.gaps.measure()
             case GroupConfigured():
                 self.sharing.reconfigured(event.group)
+            case QuotasChanged():
+                self.quotas.update(self._metadata.state.quotas)
             case _:
                 pass
 
@@ -342,6 +357,18 @@ class Broker:
     ) -> None:
         """Change a stream's config; None sets a name back to its default, `whole` all that are not named."""
         self._metadata.decide(lambda state: configure_stream(state, name, changes, whole=whole), done)
+
+    def alter_quotas(self, entity: Entity, changes: Sequence[tuple[str, float | None]], done: Done) -> None:
+        """Change the quotas of a user, a client or both; None removes one."""
+        self._metadata.decide(lambda state: alter_quotas(state, entity, changes), done)
+
+    def produced(self, client_id: str, size: int) -> int:
+        """Count bytes that a client has produced; how many ms it is to wait before it goes on."""
+        return self.quotas.produced(client_id, size, self._clock.monotonic_ms())
+
+    def consumed(self, client_id: str, size: int) -> int:
+        """Count bytes that a client is to be given; 0, or how many ms it is to wait without them."""
+        return self.quotas.consumed(client_id, size, self._clock.monotonic_ms())
 
     def ensure_offsets_stream(self, done: Done) -> None:
         """See to it that groups have somewhere to be stored: the stream is made when it is first needed."""

@@ -11,6 +11,7 @@ __all__ = [
     "NodeRegistered",
     "PartitionsAdded",
     "ProducerIdsAllocated",
+    "QuotasChanged",
     "StreamConfigured",
     "StreamCreated",
     "StreamDeleted",
@@ -76,6 +77,13 @@ class GroupConfigured(_Event, frozen=True, tag="group-configured"):
     config: dict[str, str]
 
 
+class QuotasChanged(_Event, frozen=True, tag="quotas-changed"):
+    """The quotas of an entity are these from here on, whole; `entity` has types and names, None the default."""
+
+    entity: tuple[tuple[str, str | None], ...]
+    values: dict[str, float]
+
+
 class NatsGapRecorded(_Event, frozen=True, tag="nats-gap-recorded"):
     """From `start_ms` to `end_ms` (since 1970) the node was not subscribed to what its streams are bound to.
 
@@ -95,6 +103,7 @@ Event = (
     | StreamConfigured
     | StreamDeleted
     | ProducerIdsAllocated
+    | QuotasChanged
     | NatsGapRecorded
     | GroupConfigured
 )

@@ -15,15 +15,19 @@ from duramen.controller.events import (
     NodeRegistered,
     PartitionsAdded,
     ProducerIdsAllocated,
+    QuotasChanged,
     StreamConfigured,
     StreamCreated,
     StreamDeleted,
 )
 
-__all__ = ["STREAM_SIZE", "ControllerState", "Gap", "StreamGaps", "StreamState"]
+__all__ = ["STREAM_SIZE", "ControllerState", "Entity", "Gap", "StreamGaps", "StreamState"]
 
 STREAM_SIZE: Final = 3
 """How many partitions' worth of memory a stream takes beside its partitions (measured: 6 and 2 KiB)."""
+
+Entity = tuple[tuple[str, str | None], ...]
+"""Whose a quota is: types (`client-id`, `user`) and names, sorted; None as a name is the default of its type."""
 
 _RECENT_GAPS: Final = 100
 
@@ -57,7 +61,7 @@ class StreamState(msgspec.Struct, frozen=True):
 
 
 class ControllerState:
-    """Streams with their gaps, nodes, the configs of groups and the next free producer id.
+    """Streams with their gaps, nodes, client quotas, the configs of groups and the next free producer id.
 
     `size` is the number of partitions of all streams, a stream itself counting as STREAM_SIZE of them.
     """
@@ -69,6 +73,7 @@ class ControllerState:
         self._nodes: dict[int, str] = {}
         self._gaps: dict[StreamId, StreamGaps] = {}
         self._groups: dict[str, Mapping[str, str]] = {}
+        self._quotas: dict[Entity, Mapping[str, float]] = {}
         self.next_producer_id = 1
         self.size = 0
 
@@ -87,6 +92,11 @@ class ControllerState:
         """The configs of groups that have some of their own, by group."""
         return MappingProxyType(self._groups)
 
+    @property
+    def quotas(self) -> Mapping[Entity, Mapping[str, float]]:
+        """Client quotas by whose they are."""
+        return MappingProxyType(self._quotas)
+
     def gaps(self, stream_id: StreamId) -> StreamGaps:
         """The times in which nobody listened to the stream's NATS subjects."""
         return self._gaps.get(stream_id, StreamGaps())
@@ -102,6 +112,7 @@ class ControllerState:
         other._nodes = dict(self._nodes)
         other._gaps = dict(self._gaps)
         other._groups = dict(self._groups)
+        other._quotas = dict(self._quotas)
         other.next_producer_id = self.next_producer_id
         for stream in self._by_name.values():
             other._put(stream)
@@ -130,13 +141,9 @@ class ControllerState:
                 )
                 self._put(stream)
             case PartitionsAdded():
-                known = self._by_id.get(uuid.UUID(event.id))
-                if known is not None:
-                    self._put(msgspec.structs.replace(known, partitions=event.partitions))
+                self._change(event.id, partitions=event.partitions)
             case StreamConfigured():
-                known = self._by_id.get(uuid.UUID(event.id))
-                if known is not None:
-                    self._put(msgspec.structs.replace(known, config=MappingProxyType(dict(event.config))))
+                self._change(event.id, config=MappingProxyType(dict(event.config)))
             case StreamDeleted():
                 gone = self._by_id.pop(uuid.UUID(event.id), None)
                 if gone is not None:
@@ -146,6 +153,10 @@ class ControllerState:
                     self._gaps.pop(gone.id, None)
             case ProducerIdsAllocated():
                 self.next_producer_id = max(self.next_producer_id, event.first + event.count)
+            case QuotasChanged():
+                self._quotas.pop(event.entity, None)
+                if event.values:
+                    self._quotas[event.entity] = MappingProxyType(dict(event.values))
             case NatsGapRecorded():
                 self._add_gap(event)
             case GroupConfigured():
@@ -155,6 +166,11 @@ class ControllerState:
         self._groups.pop(event.group, None)
         if event.config:
             self._groups[event.group] = MappingProxyType(dict(event.config))
+
+    def _change(self, stream_id: str, **changes: object) -> None:
+        known = self._by_id.get(uuid.UUID(stream_id))
+        if known is not None:
+            self._put(msgspec.structs.replace(known, **changes))
 
     def _add_gap(self, event: NatsGapRecorded) -> None:
         for stream in self._by_id.values():

@@ -68,6 +68,7 @@ def as_decoded(message: dict[str, Any]) -> FetchRequest:
             for topic in message["topics"]
         ],
         message.get("rack_id", ""),
+        [(topic_key(topic), topic["partitions"]) for topic in message.get("forgotten_topics_data", ())],
     )
 
 
@@ -116,9 +117,10 @@ def joined(pieces: list[bytes], records: list[bytes]) -> bytes:
 @given(data=st.data(), error_code=st.sampled_from([0, 70]))
 def test_our_responses_as_others_read_them(version: int, data: st.DataObject, error_code: int) -> None:
     topics, records = data.draw(answers(version))
-    encoded = joined(fetch.encode_response(version, topics, error_code=error_code), records)
+    encoded = joined(fetch.encode_response(version, topics, fetch.ResponseHead(error_code, 77, 5)), records)
     read, _ = through_kafka_python(API.key, "response", version, encoded)
-    assert read.error_code == (error_code if version >= 7 else 0)
+    assert (read.error_code, read.session_id) == ((error_code, 77) if version >= 7 else (0, 0))
+    assert read.throttle_time_ms == 5
     left = iter(records)
     assert [
         (

@@ -1,5 +1,6 @@
 """What a table of faults does to requests, and refusals of every API and version as other implementations read them."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from duramen.doors.kafka.faults import Fault, Faults
 from duramen.doors.kafka.injecting import EXEMPT, Injector
 from duramen.doors.kafka.measuring import error_codes
 from duramen.doors.kafka.refusals import refuse
+from duramen.doors.kafka.sessions import FetchSessions
 from duramen.doors.kafka.share_sessions import ShareSessions
 from duramen.sim.broker import ManualBroker
 from duramen.sim.clock import ManualClock
@@ -64,8 +66,8 @@ class Collecting:
 def context() -> Context:
     manual = ManualBroker()
     manual.create("there", 2)
-    sessions = ShareSessions(manual.broker.sharing, most=1, most_partitions=1)
-    return Context(manual.broker, "cluster", "host", 9092, sessions)
+    shares = ShareSessions(manual.broker.sharing, most=1, most_partitions=1)
+    return Context(manual.broker, "cluster", "host", 9092, shares, FetchSessions(10, 100, itertools.count(1).__next__))
 
 
 def exchange_of(api: ApiKey, version: int, body: bytes, client_id: str = "test") -> tuple[Exchange, Collecting]:

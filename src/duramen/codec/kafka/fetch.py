@@ -22,11 +22,13 @@ from duramen.codec.kafka.schema import LARGEST_ELEMENTS, LARGEST_TAGS, LARGEST_T
 from duramen.codec.varint import encode_uvarint, read_uvarint
 
 __all__ = [
+    "TOPIC_IDS",
     "FetchPartition",
     "FetchRequest",
     "FetchTopic",
     "PartitionAnswer",
     "PartitionRecords",
+    "ResponseHead",
     "TopicAnswer",
     "decode_request",
     "decode_response",
@@ -35,7 +37,8 @@ __all__ = [
 ]
 
 FLEXIBLE: Final = 12
-_TOPIC_IDS: Final = 13
+TOPIC_IDS: Final = 13
+"""The first version that names topics by their ids."""
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -69,7 +72,7 @@ class FetchTopic(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """A fetch request; `replica_id` is -1 for a consumer."""
+    """A fetch request; `replica_id` is -1 for a consumer. `forgotten` are partitions that its session is to lose."""
 
     replica_id: int
     max_wait_ms: int
@@ -80,6 +83,18 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     topics: list[FetchTopic]
     rack_id: str = ""
+    forgotten: Sequence[tuple[str | UUID, Sequence[int]]] = ()
+
+
+class ResponseHead(NamedTuple):
+    """What an answer says as a whole; it has no place for the first two before version 7."""
+
+    error_code: int = 0
+    session_id: int = 0
+    throttle_ms: int = 0
+
+
+NO_ERROR: Final = ResponseHead()
 
 
 class PartitionAnswer(NamedTuple):
@@ -163,7 +178,7 @@ class _Frame:
         return str(self.take(length), "utf-8")
 
     def topic(self, version: int) -> str | UUID:
-        return UUID(bytes=bytes(self.take(16))) if version >= _TOPIC_IDS else self.text()
+        return UUID(bytes=bytes(self.take(16))) if version >= TOPIC_IDS else self.text()
 
     def tags(self) -> None:
         if self.flexible:
@@ -190,6 +205,7 @@ def _decode_request(version: int, frame: _Frame) -> FetchRequest:
     session_id, session_epoch = frame.unpack(_SESSION) if version >= 7 else (0, -1)
     layout = _layout(version)
     topics = []
+    forgotten: list[tuple[str | UUID, Sequence[int]]] = []
     for _ in range(frame.count(3)):
         topic = frame.topic(version)
         partitions = []
@@ -204,15 +220,23 @@ def _decode_request(version: int, frame: _Frame) -> FetchRequest:
         frame.tags()
         topics.append(FetchTopic(topic, partitions))
     if version >= 7:
-        for _ in range(frame.count(3)):
-            frame.topic(version)
-            frame.take(4 * frame.count(4))
-            frame.tags()
+        forgotten = _forgotten(version, frame)
     rack_id = frame.text() if version >= 11 else ""
     frame.tags()
     return FetchRequest(
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, rack_id
-    )
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, rack_id,
+        forgotten,
+    )  # fmt: skip
+
+
+def _forgotten(version: int, frame: _Frame) -> list[tuple[str | UUID, Sequence[int]]]:
+    topics: list[tuple[str | UUID, Sequence[int]]] = []
+    for _ in range(frame.count(3)):
+        topic = frame.topic(version)
+        indexes = frame.take(4 * frame.count(4))
+        frame.tags()
+        topics.append((topic, [index for (index,) in _INT32.iter_unpack(indexes)]))
+    return topics
 
 
 def _layout(version: int) -> struct.Struct:
@@ -225,7 +249,7 @@ def _layout(version: int) -> struct.Struct:
 
 def encode_request(version: int, request: FetchRequest) -> bytes:
     """The request's body, versions from 13 on (topic ids)."""
-    if version < _TOPIC_IDS:
+    if version < TOPIC_IDS:
         raise ValueError("the client speaks Fetch 13 and newer")
     parts = [b"" if version >= 15 else _INT32.pack(request.replica_id)]
     parts.append(_WAIT.pack(request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level))
@@ -235,22 +259,29 @@ def encode_request(version: int, request: FetchRequest) -> bytes:
         for index, offset, max_bytes, leader_epoch in partitions:
             parts.append(_PARTITION_12.pack(index, leader_epoch, offset, -1, -1, max_bytes) + b"\0")
         parts.append(b"\0")
+    parts.append(encode_uvarint(len(request.forgotten) + 1))
+    for name, indexes in request.forgotten:
+        parts += (_topic_bytes(name, True), encode_uvarint(len(indexes) + 1), *map(_INT32.pack, indexes), b"\0")
     rack = request.rack_id.encode()
-    parts.append(b"\x01" + encode_uvarint(len(rack) + 1) + rack + b"\0")
+    parts.append(encode_uvarint(len(rack) + 1) + rack + b"\0")
     return b"".join(parts)
 
 
 # -- responses ----------------------------------------------------------------------------------------
 
 
-def encode_response(version: int, topics: Sequence[TopicAnswer], *, error_code: int = 0) -> list[bytes]:
+def encode_response(version: int, topics: Sequence[TopicAnswer], head: ResponseHead = NO_ERROR) -> list[bytes]:
     """The response's body without the records: piece i goes before the records of the i-th partition that has any.
 
     There is one piece more than such partitions.
     """
     flexible = version >= FLEXIBLE
     pieces: list[bytes] = []
-    parts = [_HEAD.pack(0, error_code, 0) if version >= 7 else _INT32.pack(0), _count_bytes(len(topics), flexible)]
+    error_code, session_id, throttle_ms = head
+    parts = [
+        _HEAD.pack(throttle_ms, error_code, session_id) if version >= 7 else _INT32.pack(throttle_ms),
+        _count_bytes(len(topics), flexible),
+    ]
     for topic, partitions in topics:
         parts += (_topic_bytes(topic, flexible), _count_bytes(len(partitions), flexible))
         for index, code, high_watermark, stable_offset, start_offset, size, aborted in partitions:

@@ -41,6 +41,8 @@ class ApiKey(IntEnum):
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -102,6 +104,8 @@ APIS: Mapping[int, Api] = MappingProxyType(
             Api(ApiKey.DELETE_GROUPS, 0, 2, 2),
             Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
             Api(ApiKey.OFFSET_DELETE, 0, 0, 1),
+            Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, 1),
+            Api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, 1),
             Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
             Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
             Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),

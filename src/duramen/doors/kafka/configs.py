@@ -10,6 +10,7 @@ from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.gathering import gather
 from duramen.doors.kafka.loggers import BrokerLoggers
 from duramen.doors.kafka.resources import (
     Alteration,
@@ -94,20 +95,15 @@ def _alter(context: Context, exchange: Exchange, changes_of: Changes, *, whole: 
     request = exchange.message()
     resources = request["resources"]
     named = Counter((asked["resource_type"], asked["resource_name"]) for asked in resources)
-    answers: list[Message] = []
+    put = gather(len(resources), lambda answers: exchange.reply({"responses": answers}))
 
-    def finish(answer: Message, error: DuramenError | None) -> None:
-        answers.append(
-            answer | {"error_code": error_code(error), "error_message": None if error is None else str(error)}
-        )
-        if len(answers) == len(resources):
-            exchange.reply({"responses": answers})
+    def finish(at: int, error: DuramenError | None) -> None:
+        answer = {"resource_type": resources[at]["resource_type"], "resource_name": resources[at]["resource_name"]}
+        put(at, answer | {"error_code": error_code(error), "error_message": None if error is None else str(error)})
 
-    if not resources:
-        exchange.reply({"responses": []})
-    for asked in resources:
+    for at, asked in enumerate(resources):
         kind, name = asked["resource_type"], asked["resource_name"]
-        done = partial(finish, {"resource_type": kind, "resource_name": name})
+        done = partial(finish, at)
         try:
             if named[kind, name] > 1:
                 raise RequestInvalid(f"{name} is named more than once")

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol, cast
 
@@ -58,6 +59,9 @@ class Door(Protocol):
     unanswered_bytes: int
     slow_readers: int
 
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Have something done after a while."""
+
     def piece_bytes(self, *, cold: bool) -> int:
         """How much of an answer a connection may read from a log at once."""
 
@@ -101,6 +105,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._growing_to = 0
         self._pauses: set[str] = set()
         self._reading = True
+        self._throttled_until_ms = 0
         # Answering.
         self._exchanges: deque[Exchange] = deque()
         self._unanswered_bytes = 0
@@ -361,11 +366,27 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._reading = True
             self._transport.resume_reading()
 
+    def _throttle(self, delay_ms: int) -> None:
+        """Read nothing more for a while: the client has been told, and may not know what to make of it (KIP-219)."""
+        self._throttled_until_ms = max(self._throttled_until_ms, self._door.clock.monotonic_ms() + delay_ms)
+        if "throttled" not in self._pauses:
+            self._pause("throttled")
+            self._door.later(delay_ms, self._go_on)
+
+    def _go_on(self) -> None:
+        left_ms = self._throttled_until_ms - self._door.clock.monotonic_ms()
+        if left_ms > 0 and self._transport is not None:
+            self._door.later(left_ms, self._go_on)
+        else:
+            self._resume("throttled")
+
     # -- answering ----------------------------------------------------------------------------------
 
     def answer_ready(self, exchange: Exchange) -> None:
         """An exchange has its answer; it goes out when those before it have gone."""
         self._door.answered(exchange)
+        if exchange.throttle_ms:
+            self._throttle(exchange.throttle_ms)
         if self._transport is None:
             return
         is_next = self._exchanges[0] is exchange

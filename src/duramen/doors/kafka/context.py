@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from duramen.broker.broker import Broker
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.sessions import FetchSessions
 from duramen.doors.kafka.share_sessions import ShareSessions
 
 __all__ = ["Context", "Handler"]
@@ -18,6 +19,7 @@ class Context(NamedTuple):
     host: str
     port: int
     shares: ShareSessions
+    sessions: FetchSessions
 
 
 Handler = Callable[[Context, Exchange], None]

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -29,6 +29,7 @@ from duramen.doors.kafka import (
     offsets,
     paging,
     produce,
+    quotas,
     share_groups,
     shares,
     topics,
@@ -42,6 +43,7 @@ from duramen.doors.kafka.faults import Faults
 from duramen.doors.kafka.injecting import Injector
 from duramen.doors.kafka.measuring import Measuring
 from duramen.doors.kafka.memory import RequestMemory
+from duramen.doors.kafka.sessions import CACHED_PARTITION_BYTES, FetchSessions
 from duramen.doors.kafka.share_sessions import ShareSessions
 
 __all__ = ["KafkaDoor"]
@@ -50,12 +52,14 @@ _log = logging.getLogger("duramen.kafka")
 
 _RECEIVE_BYTES: Final = 64 * 1024  # what a connection that has to wait for memory may hold beside it
 _IDLE_CHECKS: Final = 10
+_SESSIONS_SHARE: Final = 32  # what is kept for fetch sessions may take a thirty-second of memory.limit.bytes
+_LARGEST_SESSION_ID: Final = (1 << 31) - 1
 _UNANSWERED_BYTES: Final = 4 * 1024 * 1024
 _UNANSWERED_SHARE: Final = 4  # one connection's requests may hold a quarter of what all may
 _PIECES_SHARE: Final = 2  # pieces of answers that sockets do not take may hold half of what requests may
 _SMALLEST_PIECE: Final = 8 * 1024
 _LARGEST_PIECE: Final = 128 * 1024
-_SESSIONS_SHARE: Final = 64  # the partitions of share sessions may take a 64th of memory.limit.bytes
+_SHARES_SHARE: Final = 64  # the partitions of share sessions may take a 64th of memory.limit.bytes
 _SESSION_PARTITION_BYTES: Final = 256
 _LARGEST_COLD_PIECE: Final = 512 * 1024
 
@@ -96,6 +100,8 @@ _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.LIST_TRANSACTIONS: transactions.handle_list_transactions,
     ApiKey.DESCRIBE_CONFIGS: configs.handle_describe_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.handle_incremental_alter_configs,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: quotas.handle_describe_client_quotas,
+    ApiKey.ALTER_CLIENT_QUOTAS: quotas.handle_alter_client_quotas,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: paging.handle_describe_topic_partitions,
     ApiKey.SHARE_GROUP_HEARTBEAT: share_groups.handle_share_group_heartbeat,
     ApiKey.SHARE_GROUP_DESCRIBE: share_groups.handle_share_group_describe,
@@ -126,11 +132,16 @@ class KafkaDoor:
         self.slow_readers = 0
         self.cold_reads = ColdReads(broker.store, clock, deadlines, float(settings["fetch.cold.share"]))
         self.bad_requests = metrics.counter("duramen_kafka_errors_total")
+        self._sessions = FetchSessions(
+            settings.integer("max.incremental.fetch.session.cache.slots"),
+            settings.integer("memory.limit.bytes") // _SESSIONS_SHARE // CACHED_PARTITION_BYTES,
+            lambda: int.from_bytes(broker.random_bytes(4), "big") % _LARGEST_SESSION_ID + 1,
+        )
         self._deadlines = deadlines
         self._shares = ShareSessions(
             broker.sharing,
             most=settings.integer("group.share.max.share.sessions"),
-            most_partitions=settings.integer("memory.limit.bytes") // _SESSIONS_SHARE // _SESSION_PARTITION_BYTES,
+            most_partitions=settings.integer("memory.limit.bytes") // _SHARES_SHARE // _SESSION_PARTITION_BYTES,
         )
         self._cluster_id = cluster_id
         self._advertise = advertise
@@ -139,10 +150,15 @@ class KafkaDoor:
         self._gauge = metrics.counter("duramen_kafka_connections")
         self._measuring = Measuring(metrics)
         self._paused = {
-            cause: metrics.counter("duramen_kafka_paused_reads_total", cause) for cause in ("slow reader", "unanswered")
+            cause: metrics.counter("duramen_kafka_paused_reads_total", cause)
+            for cause in ("slow reader", "unanswered", "throttled")
         }
         self._servers: list[asyncio.Server] = []
         self._injector = Injector(faults, clock, deadlines) if faults is not None else None
+
+    def context(self, host: str, port: int) -> Context:
+        """What handlers are handed for clients that come through this address."""
+        return Context(self.broker, self._cluster_id, host, port, self._shares, self._sessions)
 
     async def start(self, listeners: Sequence[socket.socket]) -> str:
         """Take connections from bound sockets; returns the address of the first. Raises OSError.
@@ -159,10 +175,6 @@ class KafkaDoor:
         self._watch_idle()
         host, port = listeners[0].getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-    def context(self, host: str, port: int) -> Context:
-        """What the handlers need for clients who are told this address."""
-        return Context(self.broker, self._cluster_id, host, port, self._shares)
 
     async def stop(self) -> None:
         """Take no more connections; those there are end once their answers have gone."""
@@ -194,6 +206,10 @@ class KafkaDoor:
     def paused(self, cause: str) -> None:
         """Reading from a connection pauses."""
         self._paused[cause].value += 1
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Have something done after a while."""
+        self._deadlines.at(self.clock.monotonic_ms() + delay_ms, action)
 
     def piece_bytes(self, *, cold: bool) -> int:
         """How much of an answer is read from the log at once: less where many sockets do not take theirs.

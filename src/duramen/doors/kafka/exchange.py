@@ -41,7 +41,18 @@ class Channel(Protocol):
 class Exchange:
     """A request that was read, and the place of its answer in the order of the connection's answers."""
 
-    __slots__ = ("_channel", "abandoned", "answer", "answered", "began_s", "errors", "frame", "header", "size")
+    __slots__ = (
+        "_channel",
+        "abandoned",
+        "answer",
+        "answered",
+        "began_s",
+        "errors",
+        "frame",
+        "header",
+        "size",
+        "throttle_ms",
+    )
 
     def __init__(self, channel: Channel, header: RequestHeader, frame: memoryview, size: int, began_s: float) -> None:
         """`began_s` is when it was whole, by the clock's fine seconds."""
@@ -55,6 +66,7 @@ class Exchange:
         self.size = size
         self.answer: Answer = None
         self.answered = False
+        self.throttle_ms = 0  # how long nothing more is read from its connection, because a quota is exceeded
 
     @property
     def version(self) -> int:
@@ -65,6 +77,11 @@ class Exchange:
     def channel(self) -> Channel:
         """The connection it came from."""
         return self._channel
+
+    @property
+    def client_id(self) -> str:
+        """What the client calls itself."""
+        return self.header.client_id or ""
 
     @property
     def client_host(self) -> str:

@@ -7,12 +7,21 @@ from duramen.base.errors import StreamNotFound
 from duramen.base.ports import Buffer
 from duramen.broker.fetching import Fetched, Wanted
 from duramen.codec.kafka.errors import ErrorCode
-from duramen.codec.kafka.fetch import FetchRequest, PartitionAnswer, TopicAnswer, decode_request, encode_response
+from duramen.codec.kafka.fetch import (
+    TOPIC_IDS,
+    FetchRequest,
+    PartitionAnswer,
+    ResponseHead,
+    TopicAnswer,
+    decode_request,
+    encode_response,
+)
 from duramen.codec.kafka.header import has_response_tags
 from duramen.codec.kafka.versions import ApiKey
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.sessions import FINAL_EPOCH, NO_SESSION, Session, Turn
 from duramen.storage.reader import Slice
 
 __all__ = ["handle_fetch"]
@@ -24,16 +33,17 @@ _LARGEST_ANSWER: Final = (1 << 31) - (1 << 20)
 
 
 def handle_fetch(context: Context, exchange: Exchange) -> None:
-    """Answer with what there is, at once or as soon as there is enough.
-
-    Sessions (KIP-227) are declined with the session id 0, which every client takes for an answer.
-    """
+    """Answer with what there is, at once or as soon as there is enough."""
     request = decode_request(exchange.version, exchange.frame, exchange.header.end)
+    turn = _turn(context, exchange, request)
+    if turn.error:
+        _refuse(exchange, turn.error)
+        return
     broker = context.broker
     isolation = request.isolation_level
-    exchange.decoded(sum(1 + len(partitions) for _, partitions in request.topics))
+    exchange.decoded(sum(1 + len(partitions) for _, partitions in turn.topics))
     wanted: list[Wanted] = []
-    for topic, partitions in request.topics:
+    for topic, partitions in turn.topics:
         stream = broker.streams.find_id(topic) if isinstance(topic, UUID) else broker.streams.find(topic)
         for index, offset, max_bytes, leader_epoch in partitions:
             if stream is None or not 0 <= index < len(stream.partitions):
@@ -42,12 +52,17 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
                 wanted.append(Wanted(stream.partitions[index], offset, max_bytes, leader_epoch, isolation=isolation))
 
     def done(fetched: list[Fetched]) -> None:
-        _answer(exchange, request, wanted, fetched)
+        _answer(context, exchange, request, turn, wanted, fetched)
 
+    largest = broker.quotas.largest_answer(exchange.client_id)
     exchange.abandoned = broker.fetches.fetch(
         wanted,
-        min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, broker.settings.integer("fetch.max.bytes"), _LARGEST_ANSWER),
+        min_bytes=request.min_bytes if largest is None else min(request.min_bytes, largest),
+        max_bytes=min(
+            request.max_bytes,
+            broker.settings.integer("fetch.max.bytes"),
+            _LARGEST_ANSWER if largest is None else largest,
+        ),
         max_wait_ms=_wait_ms(exchange, request) if wanted else 0,
         done=done,
     ).cancel
@@ -58,11 +73,51 @@ def _wait_ms(exchange: Exchange, request: FetchRequest) -> int:
     return request.max_wait_ms if exchange.size < _LARGE_REQUEST else min(request.max_wait_ms, _LARGE_WAIT_MS)
 
 
-def _answer(exchange: Exchange, request: FetchRequest, wanted: list[Wanted], fetched: list[Fetched]) -> None:
+def _turn(context: Context, exchange: Exchange, request: FetchRequest) -> Turn:
+    if request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH:
+        return Turn(request.topics)
+    by_ids = exchange.version >= TOPIC_IDS
+    return context.sessions.begin(request, context.broker.monotonic_ms(), by_ids=by_ids)
+
+
+def _refuse(exchange: Exchange, code: ErrorCode) -> None:
+    exchange.failed(code)
+    _send(exchange, ResponseHead(code), [], [])
+
+
+def _answer(
+    context: Context,
+    exchange: Exchange,
+    request: FetchRequest,
+    turn: Turn,
+    wanted: list[Wanted],
+    fetched: list[Fetched],
+) -> None:
+    if turn.overtaken:
+        _refuse(exchange, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        return
+    size = sum(len(found.slice) for found in fetched if found.slice is not None)
+    exchange.throttle_ms = context.broker.consumed(exchange.client_id, size) if size else 0
+    if exchange.throttle_ms:
+        # Nothing for now (KIP-219): the client asks again for the same.
+        _send(exchange, ResponseHead(0, turn.session_id, exchange.throttle_ms), [], [])
+        return
+    session = turn.session
+    if turn.opens:
+        now_ms = context.broker.monotonic_ms()
+        session = context.sessions.open(request.topics, now_ms, by_ids=exchange.version >= TOPIC_IDS)
+    topics, slices = _topics(exchange, request, turn, session, wanted, fetched)
+    _send(exchange, ResponseHead(0, NO_SESSION if session is None else session.id), topics, slices)
+
+
+def _topics(
+    exchange: Exchange, request: FetchRequest, turn: Turn, session: Session | None, wanted: list[Wanted],
+    fetched: list[Fetched],
+) -> tuple[list[TopicAnswer], list[Slice]]:  # fmt: skip
     topics: list[TopicAnswer] = []
     slices: list[Slice] = []
     at = 0
-    for topic, partitions in request.topics:
+    for topic, partitions in turn.topics:
         answers = []
         for partition in partitions:
             found, source = fetched[at], wanted[at].partition
@@ -79,22 +134,27 @@ def _answer(exchange: Exchange, request: FetchRequest, wanted: list[Wanted], fet
             if code:
                 exchange.failed(code)
             aborted = found.aborted if request.isolation_level == 1 else None
-            answers.append(
-                PartitionAnswer(
-                    partition.partition, code, found.high_watermark, found.last_stable_offset, found.start_offset,
-                    size, aborted,
-                )
+            answer = PartitionAnswer(
+                partition.partition, code, found.high_watermark, found.last_stable_offset, found.start_offset, size,
+                aborted,
             )  # fmt: skip
-        topics.append(TopicAnswer(topic, answers))
-    pieces = encode_response(exchange.version, topics)
+            if session is None or session.tell(topic, answer) or turn.opens:
+                answers.append(answer)
+        if answers or session is None:
+            topics.append(TopicAnswer(topic, answers))
+    return topics, slices
+
+
+def _send(exchange: Exchange, head: ResponseHead, topics: list[TopicAnswer], slices: list[Slice]) -> None:
+    pieces = encode_response(exchange.version, topics, head)
     header = exchange.header
     tags = b"\0" if has_response_tags(ApiKey.FETCH, header.version) else b""
     size = 4 + len(tags) + sum(map(len, pieces)) + sum(map(len, slices))
-    head = size.to_bytes(4, "big") + header.correlation_id.to_bytes(4, "big", signed=True) + tags
-    parts: list[Buffer | Slice] = [head + pieces[0]]
+    first = size.to_bytes(4, "big") + header.correlation_id.to_bytes(4, "big", signed=True) + tags + pieces[0]
+    if not slices:
+        exchange.send(first)
+        return
+    parts: list[Buffer | Slice] = [first]
     for slice_, piece in zip(slices, pieces[1:], strict=True):
         parts += (slice_, piece)
-    if slices:
-        exchange.reply_streamed(parts)
-    else:
-        exchange.send(head + pieces[0])
+    exchange.reply_streamed(parts)

@@ -1,11 +1,11 @@
-"""Answers to requests about many partitions: each partition's in its place, sent once all are there."""
+"""Answers to requests about many things: each thing's in its place, sent once all are there."""
 
 from collections.abc import Callable, Mapping
 
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.exchange import Exchange
 
-__all__ = ["Begin", "answer_partitions"]
+__all__ = ["Begin", "answer_partitions", "gather"]
 
 Begin = Callable[[str, Message, Message, Callable[[], None]], None]
 """Handed a topic, what is wanted of a partition, its answer to be filled in, and what to call then, once."""
@@ -35,3 +35,17 @@ def answer_partitions(exchange: Exchange, request: Message, blank: Mapping[str, 
             left += 1
             begin(topic["name"], wanted, answer, finish)
     finish()
+
+
+def gather(count: int, reply: Callable[[list[Message]], None]) -> Callable[[int, Message], None]:
+    """Collects `count` results by place, then replies with them."""
+    results: dict[int, Message] = {}
+    if not count:
+        reply([])
+
+    def put(at: int, result: Message) -> None:
+        results[at] = result
+        if len(results) == count:
+            reply([results[index] for index in range(count)])
+
+    return put

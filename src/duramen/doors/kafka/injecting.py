@@ -42,6 +42,7 @@ class _Late(Channel):
 
     def _answer(self, exchange: Exchange) -> None:
         self._waiting.errors = exchange.errors
+        self._waiting.throttle_ms = exchange.throttle_ms
         self._waiting.send(exchange.answer)
 
 

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Final
 
 from duramen.base.errors import ConcurrentTransactions, DuramenError, TransactionAbortable
+from duramen.broker.broker import Broker
 from duramen.broker.partition import Admission, Partition
 from duramen.codec.batch import header
 from duramen.codec.kafka.errors import ErrorCode
@@ -30,9 +31,10 @@ _NO_BATCH: Final = memoryview(b"")
 class _Pending:
     """A produce request whose batches are not all acknowledged yet."""
 
-    __slots__ = ("_acks", "_exchange", "_left", "_topics")
+    __slots__ = ("_acks", "_broker", "_exchange", "_left", "_topics")
 
-    def __init__(self, exchange: Exchange, acks: int) -> None:
+    def __init__(self, broker: Broker, exchange: Exchange, acks: int) -> None:
+        self._broker = broker
         self._exchange = exchange
         self._acks = acks
         self._left = 1  # for the request itself, until all of it has been handed over
@@ -74,10 +76,12 @@ class _Pending:
         self._left -= 1
         if self._left:
             return
+        exchange = self._exchange
+        exchange.throttle_ms = self._broker.produced(exchange.client_id, exchange.size)
         if self._acks == 0:
-            self._exchange.send(None)
+            exchange.send(None)
             return
-        self._exchange.reply_body(encode_body(self._exchange.version, self._topics))
+        exchange.reply_body(encode_body(exchange.version, self._topics, exchange.throttle_ms))
 
 
 def _code(version: int, error: DuramenError) -> ErrorCode:
@@ -93,7 +97,7 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
     """Append batches; answered once all of them are acknowledged as their streams' durability says."""
     request = decode_request(exchange.version, exchange.frame, exchange.header.end)
     exchange.decoded(sum(1 + len(partitions) for _, partitions in request.topics))
-    pending = _Pending(exchange, request.acks)
+    pending = _Pending(context.broker, exchange, request.acks)
     find = context.broker.streams.find
     admit: Admission | None = None
     if request.transactional_id is not None:

@@ -120,7 +120,7 @@ def _refuse_fetch(exchange: Exchange, code: ErrorCode) -> None:
     request = fetch.decode_request(exchange.version, exchange.frame, exchange.header.end)
     exchange.failed(code)
     if code in _OF_THE_SESSION:
-        exchange.reply_body(b"".join(fetch.encode_response(exchange.version, [], error_code=code)))
+        exchange.reply_body(b"".join(fetch.encode_response(exchange.version, [], fetch.ResponseHead(code))))
         return
     topics = [
         fetch.TopicAnswer(topic, [fetch.PartitionAnswer(one.partition, code, -1, -1, -1, 0) for one in partitions])

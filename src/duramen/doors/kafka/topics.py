@@ -14,6 +14,7 @@ from duramen.controller.decisions import Definition
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.gathering import gather
 from duramen.doors.kafka.resources import Described, described
 
 __all__ = ["handle_create_partitions", "handle_create_topics", "handle_delete_topics"]
@@ -37,20 +38,6 @@ def _code(error: DuramenError | None) -> ErrorCode:
     return error_code(error)
 
 
-def _gather(count: int, reply: Callable[[list[Message]], None]) -> Callable[[int, Message], None]:
-    """Collects `count` results by place, then replies with them."""
-    results: dict[int, Message] = {}
-    if not count:
-        reply([])
-
-    def put(at: int, result: Message) -> None:
-        results[at] = result
-        if len(results) == count:
-            reply([results[index] for index in range(count)])
-
-    return put
-
-
 def _distinct(topics: Sequence[Message]) -> tuple[list[Message], set[str]]:
     """One of each name, and the names that are there more than once: as in Apache Kafka they have one answer."""
     counts = Counter(topic["name"] for topic in topics)
@@ -64,7 +51,7 @@ def handle_create_topics(context: Context, exchange: Exchange) -> None:
     """Create streams; each is answered once it is durable."""
     request = exchange.message()
     wanted, repeated = _distinct(request["topics"])
-    put = _gather(len(wanted), lambda topics: exchange.reply({"topics": topics}))
+    put = gather(len(wanted), lambda topics: exchange.reply({"topics": topics}))
     for at, topic in enumerate(wanted):
         finish = partial(_created, context, topic["name"], partial(put, at), bool(request["validate_only"]))
         try:
@@ -143,7 +130,7 @@ def handle_delete_topics(context: Context, exchange: Exchange) -> None:
     named += [(name, _NULL_ID) for name in request["topic_names"]]
     counts = Counter(named)
     wanted = list(counts)
-    put = _gather(len(wanted), lambda responses: exchange.reply({"responses": responses}))
+    put = gather(len(wanted), lambda responses: exchange.reply({"responses": responses}))
     ids = Counter(stream.id for stream in (_find(context, *one) for one in wanted) if stream is not None)
     for at, (name, topic_id) in enumerate(wanted):
         stream = _find(context, name, topic_id)
@@ -180,7 +167,7 @@ def handle_create_partitions(context: Context, exchange: Exchange) -> None:
     """Give streams more partitions."""
     request = exchange.message()
     wanted, repeated = _distinct(request["topics"])
-    put = _gather(len(wanted), lambda results: exchange.reply({"results": results}))
+    put = gather(len(wanted), lambda results: exchange.reply({"results": results}))
     for at, topic in enumerate(wanted):
         finish = partial(_grown, partial(put, at), topic["name"])
         try:

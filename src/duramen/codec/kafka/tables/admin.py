@@ -77,6 +77,24 @@ REQUESTS: Final = {
             value string?
         validate_only bool
     """,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: """
+        components []
+          entity_type string
+          match_type int8
+          match string?
+        strict bool
+    """,
+    ApiKey.ALTER_CLIENT_QUOTAS: """
+        entries []
+          entity []
+            entity_type string
+            entity_name string?
+          ops []
+            key string
+            value float64
+            remove bool
+        validate_only bool
+    """,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: """
         topics []
           name string
@@ -181,6 +199,27 @@ RESPONSES: Final = {
           error_message string?
           resource_type int8
           resource_name string
+    """,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: """
+        throttle_time_ms int32
+        error_code int16
+        error_message string?
+        entries []?
+          entity []
+            entity_type string
+            entity_name string?
+          values []
+            key string
+            value float64
+    """,
+    ApiKey.ALTER_CLIENT_QUOTAS: """
+        throttle_time_ms int32
+        entries []
+          error_code int16
+          error_message string?
+          entity []
+            entity_type string
+            entity_name string?
     """,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: """
         throttle_time_ms int32

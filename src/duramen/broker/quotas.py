@@ -1,0 +1,151 @@
+"""Client quotas: how fast each user and client may produce and consume, and how long one waits who was faster.
+
+The arithmetic is Apache Kafka's: a rate is what was recorded in the last `quota.window.num` windows of
+`quota.window.size.seconds`, over the time since the oldest of them began, at least all windows but one. Who is above
+the bound waits until the rate would be the bound (KIP-13, KIP-219). Nothing here waits, and nothing knows a clock.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from duramen.base.settings import Settings
+from duramen.controller.quotas import CONSUMER_RATE, PRODUCER_RATE
+from duramen.controller.state import Entity
+
+__all__ = ["ANONYMOUS", "Quotas", "RateWindows"]
+
+ANONYMOUS: Final = "ANONYMOUS"
+"""The user of every connection, while there is no authentication; Apache Kafka's name for such."""
+
+_MOST_RATES: Final = 10_000  # clients name themselves: what is remembered of them is bounded
+
+
+class RateWindows:
+    """Amounts in the windows of the recent past."""
+
+    __slots__ = ("_count", "_window_ms", "_windows")
+
+    def __init__(self, count: int, window_ms: int) -> None:
+        self._count = count
+        self._window_ms = window_ms
+        self._windows: deque[list[int]] = deque()  # [start in ms, amount], oldest first
+
+    def record(self, now_ms: int, amount: int) -> None:
+        """Add an amount now; a negative one takes back what was recorded and did not happen."""
+        self._forget(now_ms)
+        if not self._windows or now_ms - self._windows[-1][0] >= self._window_ms:
+            self._windows.append([now_ms, 0])
+        self._windows[-1][1] += amount
+
+    def _forget(self, now_ms: int) -> None:
+        while self._windows and now_ms - self._windows[0][0] >= self._count * self._window_ms:
+            self._windows.popleft()
+
+    def total(self, now_ms: int) -> int:
+        """What was recorded in the windows that still count."""
+        self._forget(now_ms)
+        return sum(amount for _, amount in self._windows)
+
+    def span_ms(self, now_ms: int) -> int:
+        """The time that the rate is over: as if all windows but one were full, even where only part of one is."""
+        self._forget(now_ms)
+        elapsed_ms = now_ms - self._windows[0][0] if self._windows else 0
+        missing = self._count - 1 - elapsed_ms // self._window_ms
+        return max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
+
+    def rate(self, now_ms: int) -> float:
+        """Amount a second."""
+        return 1000 * self.total(now_ms) / self.span_ms(now_ms)
+
+    def wait_ms(self, now_ms: int, bound: float) -> int:
+        """How long to wait, without recording anything, until the rate is `bound` a second; 0 where it is not more."""
+        excess = self.rate(now_ms) - bound
+        return max(0, round(excess / bound * self.span_ms(now_ms)))
+
+
+_Scope = tuple[Entity, str]  # whose rate is bounded together, and by which quota
+
+
+class Quotas:
+    """Bounds from the metadata, and the rates of those who have any."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._count = settings.integer("quota.window.num")
+        self._window_ms = 1000 * settings.integer("quota.window.size.seconds")
+        self._bounds: Mapping[Entity, Mapping[str, float]] = {}
+        self._rates: dict[_Scope, RateWindows] = {}  # those of who was idle longest first
+        self._found: dict[tuple[str, str], tuple[_Scope, float] | None] = {}
+
+    def update(self, bounds: Mapping[Entity, Mapping[str, float]]) -> None:
+        """The quotas are these from here on."""
+        self._bounds = bounds
+        self._found.clear()
+
+    def produced(self, client_id: str, size: int, now_ms: int) -> int:
+        """Count a produce request; how many ms its client is to wait before the next."""
+        return self._record(PRODUCER_RATE, client_id, size, now_ms) if self._bounds else 0
+
+    def consumed(self, client_id: str, size: int, now_ms: int) -> int:
+        """Count an answer to a fetch; 0, or how many ms its client is to wait because it may not have it now.
+
+        One that is larger than the quota of all windows together goes out where it is the only one in them.
+        """
+        if not self._bounds:
+            return 0
+        wait_ms = self._record(CONSUMER_RATE, client_id, size, now_ms)
+        found = self._scope(CONSUMER_RATE, client_id)
+        if wait_ms and found is not None:
+            rates = self._rates[found[0]]
+            if rates.total(now_ms) <= size:
+                return 0
+            rates.record(now_ms, -size)
+        return wait_ms
+
+    def largest_answer(self, client_id: str) -> int | None:
+        """The most bytes that an answer to a fetch may have so that it fits the quota; None without one."""
+        found = self._scope(CONSUMER_RATE, client_id) if self._bounds else None
+        return None if found is None else int(found[1] * (self._count - 1) * self._window_ms / 1000)
+
+    def _record(self, name: str, client_id: str, size: int, now_ms: int) -> int:
+        found = self._scope(name, client_id)
+        if found is None:
+            return 0
+        scope, bound = found
+        rates = self._rates.pop(scope, None)
+        if rates is None:
+            if len(self._rates) >= _MOST_RATES:
+                del self._rates[next(iter(self._rates))]
+            rates = RateWindows(self._count, self._window_ms)
+        self._rates[scope] = rates
+        rates.record(now_ms, size)
+        return rates.wait_ms(now_ms, bound)
+
+    def _scope(self, name: str, client_id: str) -> tuple[_Scope, float] | None:
+        key = name, client_id
+        if key not in self._found:
+            if len(self._found) >= _MOST_RATES:
+                self._found.clear()
+            self._found[key] = self._resolve(name, ANONYMOUS, client_id)
+        return self._found[key]
+
+    def _resolve(self, name: str, user: str, client_id: str) -> tuple[_Scope, float] | None:
+        """The nearest quota, in Kafka's order, and who shares it: all clients of a user, or one client."""
+        both: Entity = (("client-id", client_id), ("user", user))
+        mine: Entity = (("user", user),)
+        alone: Entity = (("client-id", client_id),)
+        order: list[tuple[Entity, Entity]] = [
+            (both, both),
+            ((("client-id", None), ("user", user)), both),
+            (mine, mine),
+            ((("client-id", client_id), ("user", None)), both),
+            ((("client-id", None), ("user", None)), both),
+            ((("user", None),), mine),
+            (alone, alone),
+            ((("client-id", None),), alone),
+        ]
+        for entity, scope in order:
+            bound = self._bounds.get(entity, {}).get(name)
+            if bound is not None:
+                return (scope, name), bound
+        return None

@@ -1,0 +1,82 @@
+"""DescribeClientQuotas and AlterClientQuotas (KIP-546)."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.schema import Message
+from duramen.controller.quotas import Component, Match, alter_quotas, entity_of, find_quotas
+from duramen.controller.state import Entity
+from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.errors import error_code
+from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.gathering import gather
+
+__all__ = ["handle_alter_client_quotas", "handle_describe_client_quotas"]
+
+_MATCHES: Final[Sequence[Match]] = ("exact", "default", "any")
+
+
+def handle_describe_client_quotas(context: Context, exchange: Exchange) -> None:
+    """The quotas that a filter finds."""
+    request = exchange.message()
+    try:
+        components = [_component(one) for one in request["components"]]
+        found = find_quotas(context.broker.metadata_state, components, strict=request["strict"])
+    except DuramenError as error:
+        unsupported = not isinstance(error, RequestInvalid)
+        code = ErrorCode.UNSUPPORTED_VERSION if unsupported else error_code(error)
+        exchange.reply({"error_code": code, "error_message": str(error), "entries": None})
+        return
+    entries = [
+        {"entity": _shown(entity), "values": [{"key": key, "value": value} for key, value in sorted(values.items())]}
+        for entity, values in found
+    ]
+    exchange.reply({"entries": entries})
+
+
+def _component(asked: Message) -> Component:
+    number, name = asked["match_type"], asked["match"]
+    if not 0 <= number < len(_MATCHES):
+        raise RequestInvalid(f"there is no match type {number}")
+    match = _MATCHES[number]
+    if (match == "exact") != (name is not None):
+        raise RequestInvalid(f"the match type {match} {'needs a name' if match == 'exact' else 'has no name'}")
+    return Component(asked["entity_type"], match, name)
+
+
+def _shown(entity: Entity) -> list[Message]:
+    return [{"entity_type": kind, "entity_name": name} for kind, name in entity]
+
+
+def handle_alter_client_quotas(context: Context, exchange: Exchange) -> None:
+    """Change quotas; each entity is answered once its change is durable."""
+    request = exchange.message()
+    entries = request["entries"]
+    put = gather(len(entries), lambda answers: exchange.reply({"entries": answers}))
+
+    def finish(at: int, error: DuramenError | None) -> None:
+        message = None if error is None else str(error)
+        put(at, {"error_code": error_code(error), "error_message": message, "entity": entries[at]["entity"]})
+
+    seen: set[Entity] = set()
+    for at, entry in enumerate(entries):
+        done = partial(finish, at)
+        try:
+            entity = entity_of((part["entity_type"], part["entity_name"]) for part in entry["entity"])
+            if entity in seen:
+                raise RequestInvalid("an entity is named more than once")
+            seen.add(entity)
+            changes = [(one["key"], None if one["remove"] else one["value"]) for one in entry["ops"]]
+            if len({key for key, _ in changes}) < len(changes):
+                raise RequestInvalid("a quota is named more than once")
+            alter_quotas(context.broker.metadata_state, entity, changes)
+        except DuramenError as error:
+            done(error)
+            continue
+        if request["validate_only"]:
+            done(None)
+        else:
+            context.broker.alter_quotas(entity, changes, done)

@@ -1,0 +1,189 @@
+"""Incremental fetch sessions (KIP-227): what a consumer wants is kept, and only what has changed is said. Pure.
+
+A session belongs to no connection. There are `max.incremental.fetch.session.cache.slots` of them; a new one takes the
+place of one that was not used for two minutes, or of an older and smaller one that had two minutes, as in Apache Kafka.
+The partitions of all sessions together are bounded too: where there is no room a client is told 0, which says no.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionAnswer
+
+__all__ = ["CACHED_PARTITION_BYTES", "FINAL_EPOCH", "NO_SESSION", "FetchSessions", "Session", "Turn"]
+
+NO_SESSION: Final = 0
+FINAL_EPOCH: Final = -1
+CACHED_PARTITION_BYTES: Final = 400
+
+_INITIAL_EPOCH: Final = 0
+_LARGEST_EPOCH: Final = (1 << 31) - 1
+_EVICTION_MS: Final = 120_000
+
+Topic = str | UUID
+
+
+class _Cached:
+    """A partition of a session: what is wanted of it, and what the client was told of it last."""
+
+    __slots__ = ("high_watermark", "start_offset", "wanted")
+
+    def __init__(self, wanted: FetchPartition) -> None:
+        self.wanted = wanted
+        self.high_watermark = -1
+        self.start_offset = -1
+
+    def tell(self, answer: PartitionAnswer) -> bool:
+        """Whether the client has to be told; from here on it knows."""
+        changed = (
+            answer.size > 0
+            or answer.error_code != 0
+            or answer.high_watermark != self.high_watermark
+            or answer.start_offset != self.start_offset
+        )
+        # After an error the partition is told of again, whatever it is like then.
+        self.high_watermark = answer.high_watermark if answer.error_code == 0 else -1
+        self.start_offset = answer.start_offset
+        return changed
+
+
+class Session:
+    """A client's session. Partitions are in the order in which they are looked at."""
+
+    __slots__ = ("by_ids", "created_ms", "epoch", "id", "partitions", "used_ms")
+
+    def __init__(self, session_id: int, now_ms: int, *, by_ids: bool) -> None:
+        self.id = session_id
+        self.epoch = _INITIAL_EPOCH + 1
+        self.by_ids = by_ids
+        self.created_ms = now_ms
+        self.used_ms = now_ms
+        self.partitions: dict[tuple[Topic, int], _Cached] = {}
+
+    def topics(self) -> list[FetchTopic]:
+        """What is wanted; a topic may come more than once, where others come between its partitions."""
+        topics: list[FetchTopic] = []
+        for (topic, _), cached in self.partitions.items():
+            if not topics or topics[-1].topic != topic:
+                topics.append(FetchTopic(topic, []))
+            topics[-1].partitions.append(cached.wanted)
+        return topics
+
+    def tell(self, topic: Topic, answer: PartitionAnswer) -> bool:
+        """Whether the client has to be told; a partition that it is told of is looked at last the next time."""
+        key = topic, answer.partition
+        cached = self.partitions.get(key)
+        if cached is None or not cached.tell(answer):
+            return False
+        self.partitions[key] = self.partitions.pop(key)
+        return True
+
+
+class Turn(NamedTuple):
+    """One fetch: what is wanted, or an error; its session where it goes on with one, and the epoch it has then.
+
+    `opens` where the client wants a session to begin with this fetch.
+    """
+
+    topics: list[FetchTopic]
+    error: ErrorCode = ErrorCode.NONE
+    session: Session | None = None
+    epoch: int = FINAL_EPOCH
+    opens: bool = False
+
+    @property
+    def session_id(self) -> int:
+        """What an answer without partitions says."""
+        return NO_SESSION if self.session is None else self.session.id
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether another fetch of the same session came meanwhile."""
+        return self.session is not None and self.session.epoch != self.epoch
+
+
+class FetchSessions:
+    """The sessions of a node's clients."""
+
+    def __init__(self, slots: int, most_partitions: int, new_id: Callable[[], int]) -> None:
+        """`new_id` gives numbers that cannot be guessed, from 1 on."""
+        self._slots = slots
+        self._most_partitions = most_partitions
+        self._new_id = new_id
+        self._sessions: dict[int, Session] = {}  # those used longest ago first
+        self.partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, request: FetchRequest, now_ms: int, *, by_ids: bool) -> Turn:
+        """A fetch has come."""
+        if request.session_epoch in (_INITIAL_EPOCH, FINAL_EPOCH):
+            self._remove(request.session_id)
+            return Turn(request.topics, opens=request.session_epoch == _INITIAL_EPOCH)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return Turn([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            return Turn([], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_ids != by_ids:
+            return Turn([], ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self._update(session, request)
+        if not session.partitions or self.partitions > self._most_partitions:
+            self._remove(session.id)
+            if session.partitions:
+                return Turn([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return Turn(request.topics)
+        session.used_ms = now_ms
+        session.epoch = session.epoch + 1 if session.epoch < _LARGEST_EPOCH else _INITIAL_EPOCH + 1
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        return Turn(session.topics(), session=session, epoch=session.epoch)
+
+    def _update(self, session: Session, request: FetchRequest) -> None:
+        before = len(session.partitions)
+        for topic, partitions in request.topics:
+            for wanted in partitions:
+                known = session.partitions.get((topic, wanted.partition))
+                if known is None:
+                    session.partitions[topic, wanted.partition] = _Cached(wanted)
+                else:
+                    known.wanted = wanted
+        for topic, indexes in request.forgotten:
+            for index in indexes:
+                session.partitions.pop((topic, index), None)
+        self.partitions += len(session.partitions) - before
+
+    def open(self, topics: Iterable[FetchTopic], now_ms: int, *, by_ids: bool) -> Session | None:
+        """A session that begins with these partitions; None where there is no room, or nothing to keep."""
+        wanted = {(topic, one.partition): one for topic, partitions in topics for one in partitions}
+        if not wanted or not self._make_room(len(wanted), now_ms):
+            return None
+        session_id = self._new_id()
+        while session_id in self._sessions:
+            session_id = self._new_id()
+        session = self._sessions[session_id] = Session(session_id, now_ms, by_ids=by_ids)
+        session.partitions = {key: _Cached(one) for key, one in wanted.items()}
+        self.partitions += len(wanted)
+        return session
+
+    def _make_room(self, size: int, now_ms: int) -> bool:
+        if size > self._most_partitions or not self._slots:
+            return False
+        while len(self._sessions) >= self._slots or self.partitions + size > self._most_partitions:
+            oldest = next(iter(self._sessions.values()))
+            if now_ms - oldest.used_ms > _EVICTION_MS:
+                self._remove(oldest.id)
+                continue
+            evictable = [one for one in self._sessions.values() if now_ms - one.created_ms > _EVICTION_MS]
+            smallest = min(evictable, key=lambda one: (len(one.partitions), one.id), default=None)
+            if smallest is None or len(smallest.partitions) >= size:
+                return False
+            self._remove(smallest.id)
+        return True
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions -= len(session.partitions)
