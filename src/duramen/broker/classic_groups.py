@@ -7,16 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from duramen.base.deadlines import Deadline, Deadlines
-from duramen.base.errors import DuramenError, GroupNotEmpty, SessionTimeoutInvalid, UnknownMember
+from duramen.base.errors import DuramenError, GroupNotEmpty, RebalanceInProgress, SessionTimeoutInvalid, UnknownMember
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.kinds import CommitMember, GroupDescription, GroupKind, GroupListing
 from duramen.broker.offsets import Offsets
 from duramen.broker.room import GroupRoom
+from duramen.groups.consumer_classic import CONSUMERS
+from duramen.groups.consumer_table import ConsumerTable, Record
 from duramen.groups.group import Group
 from duramen.groups.members import request_bytes
-from duramen.groups.records import GroupKey, encode_key
+from duramen.groups.migrating import downgraded
+from duramen.groups.records import GroupKey, encode_group, encode_key
 from duramen.groups.subscription import subscribes_to
+from duramen.groups.topics import Topics
 from duramen.groups.values import (
     GroupState,
     JoinRequest,
@@ -27,13 +31,10 @@ from duramen.groups.values import (
     SyncResult,
 )
 
-__all__ = ["CONSUMERS", "ClassicGroups", "JoinDone", "Leaving"]
+__all__ = ["ClassicGroups", "JoinDone", "Leaving"]
 
 JoinDone = Callable[[JoinResult | SyncResult | DuramenError], None]
 Done = Callable[[DuramenError | None], None]
-
-CONSUMERS = "consumer"
-"""The protocol type whose members' subscriptions and assignments the broker can read."""
 
 
 class Leaving(NamedTuple):
@@ -196,6 +197,38 @@ class ClassicGroups:
         self._settle(group)
         done(results)
 
+    # -- going over to another kind and coming back ----------------------------------------------------
+
+    def release(self, group: Group) -> Record:
+        """The group goes over to the consumer protocol: who waits has to join again; the tombstone of its record."""
+        group.close(RebalanceInProgress(f"group {group.id} goes over to the consumer protocol"))
+        self._forget(group)
+        return encode_key(GroupKey(group.id)), None
+
+    def adopt(self, table: ConsumerTable, topics: Topics) -> Record:
+        """Take members of the classic protocol over from a group of the consumer protocol; the group's record."""
+        group, snapshot = downgraded(
+            table, topics, self._clock.monotonic_ms(), initial_delay_ms=self._initial_delay_ms, max_size=self._max_size
+        )
+        self._groups[group.id] = group
+        self._settle(group)
+        return encode_key(GroupKey(group.id)), encode_group(snapshot, self._clock.wall_ms())
+
+    def can_adopt(self, members: int) -> bool:
+        """Whether a group may have so many members."""
+        return members <= self._max_size
+
+    def drop(self, group_id: str) -> None:
+        """What was to be stored of the group could not be: it is as it is stored."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            group.close()
+            self._forget(group)
+
+    def _forget(self, group: Group) -> None:
+        self._groups.pop(group.id, None)
+        self._settle(group)
+
     # -- what every kind has ------------------------------------------------------------------------
 
     def has(self, group_id: str) -> bool:
@@ -247,8 +280,7 @@ class ClassicGroups:
         if not group.is_empty:
             raise GroupNotEmpty(f"group {group_id} has {len(group.members)} members")
         group.close()
-        self._groups.pop(group.id, None)
-        self._settle(group)
+        self._forget(group)
         return [] if not self._offsets.has_group(group_id) else [encode_key(GroupKey(group_id))]
 
     def restore(self) -> None:

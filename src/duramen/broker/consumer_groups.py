@@ -5,19 +5,30 @@ storing fails, the group is forgotten and taken in again as it is stored.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from duramen.base.deadlines import Deadline, Deadlines
-from duramen.base.errors import AssignorUnknown, CoordinatorLoading, DuramenError, GroupNotEmpty, GroupNotFound
+from duramen.base.errors import (
+    AssignorUnknown,
+    CoordinatorLoading,
+    DuramenError,
+    GroupNotEmpty,
+    GroupNotFound,
+    InconsistentProtocol,
+    UnknownMember,
+)
 from duramen.base.ids import StreamId
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
+from duramen.broker.classic_groups import ClassicGroups, JoinDone, Leaving
 from duramen.broker.kinds import CommitMember, GroupDescription, GroupKind, GroupListing
 from duramen.broker.offsets import Offsets
 from duramen.broker.room import GroupRoom
 from duramen.broker.streams import Stream, Streams
 from duramen.codec.kafka.membership import encode_assignment, encode_subscription
+from duramen.groups import consumer_classic
 from duramen.groups.assignors import ASSIGNORS
+from duramen.groups.consumer_classic import CONSUMERS, names_of
 from duramen.groups.consumer_group import ConsumerGroup
 from duramen.groups.consumer_records import Key, Kind, encode_key
 from duramen.groups.consumer_table import ConsumerTable, Record
@@ -29,15 +40,18 @@ from duramen.groups.consumer_values import (
     HeartbeatRequest,
     HeartbeatResult,
 )
+from duramen.groups.group import Group
+from duramen.groups.members import request_bytes
+from duramen.groups.migrating import Policy, upgraded
 from duramen.groups.records import OtherKey
-from duramen.groups.topics import Topic, TopicPartition
-from duramen.groups.values import GroupSnapshot, MemberSnapshot
+from duramen.groups.topics import Topic
+from duramen.groups.values import GroupSnapshot, JoinRequest, MemberSnapshot, SyncRequest
 
-__all__ = ["ConsumerGroups", "StreamTopics", "names_of"]
+__all__ = ["ConsumerGroups", "HeartbeatDone", "StreamTopics"]
 
 _MEMBER_BYTES: Final = 1024
-_CONSUMERS: Final = "consumer"
 
+T = TypeVar("T")
 Done = Callable[[DuramenError | None], None]
 HeartbeatDone = Callable[[HeartbeatResult | DuramenError], None]
 
@@ -63,16 +77,6 @@ class StreamTopics:
         return list(self._streams.by_name)
 
 
-def names_of(topics: StreamTopics, places: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions by the names of their topics; of those that are gone there are none."""
-    found: dict[str, list[int]] = {}
-    for topic_id, index in sorted(places):
-        name = topics.name_of(topic_id)
-        if name is not None:
-            found.setdefault(name, []).append(index)
-    return found
-
-
 class _Held:
     """A group in memory, with what is on its way to the disk."""
 
@@ -93,10 +97,13 @@ class ConsumerGroups:
     kind = GroupKind.CONSUMER
 
     def __init__(
-        self, offsets: Offsets, streams: Streams, clock: Clock, deadlines: Deadlines, settings: Settings,
-        room: GroupRoom,
+        self, offsets: Offsets, streams: Streams, classic: ClassicGroups, clock: Clock, deadlines: Deadlines,
+        settings: Settings, room: GroupRoom,
     ) -> None:  # fmt: skip
+        """`classic` is where groups come from, and go back to."""
         self._offsets = offsets
+        self._classic = classic
+        self._policy = Policy.named(settings.text("group.consumer.migration.policy"))
         self._clock = clock
         self._deadlines = deadlines
         self._room = room
@@ -166,17 +173,31 @@ class ConsumerGroups:
 
     def _finish(self, held: _Held, done: Done, before: Sequence[Record] = ()) -> None:
         """Store what has changed, after the records `before`; `done` once all that it rests on is durable."""
-        records = [*before, *held.group.take_records()]
+        group = held.group
+        records = [*before, *group.take_records()]
+        back = group.all_classic and self._policy.downgrade and self._classic.can_adopt(len(group.table.members))
+        if back:
+            # The last member of the consumer protocol is gone: one batch ends the group and begins the classic one.
+            gone = dict.fromkeys([*(key for key, _ in records), *group.table.every_key()])
+            self._forget(held)
+            records = [*gone.items(), self._classic.adopt(group.table, self.topics)]
         if records:
             held.issued += 1
             sequence = held.issued
-            self._offsets.store_records(held.group.id, records, lambda error: self._ended(held, sequence, done, error))
-            self._settle(held)
-        elif held.ended == held.issued:
-            self._settle(held)
-            done(held.broken)
-        else:
+
+            def stored(error: DuramenError | None) -> None:
+                if error is not None and back:
+                    self._classic.drop(group.id)
+                self._ended(held, sequence, done, error)
+
+            self._offsets.store_records(group.id, records, stored)
+        elif held.ended != held.issued:
             held.waiting.append((held.issued, done))
+            return
+        if not back:
+            self._settle(held)
+        if not records:
+            done(held.broken)
 
     def _ended(self, held: _Held, sequence: int, done: Done, error: DuramenError | None) -> None:
         held.ended = max(held.ended, sequence)
@@ -205,15 +226,17 @@ class ConsumerGroups:
     def heartbeat(self, group_id: str, request: HeartbeatRequest, done: HeartbeatDone) -> None:
         """A member joins, says that it lives and what it has, or leaves; answered once what it is told is durable."""
         try:
-            held = self._enter(group_id, request)
+            held, classic = self._enter(group_id, request)
             result = held.group.heartbeat(request, self._clock.monotonic_ms())
         except DuramenError as error:
             done(error)
             return
         self._held[group_id] = held
-        self._finish(held, lambda error: done(result if error is None else error))
+        before = [] if classic is None else [self._classic.release(classic)]
+        self._finish(held, lambda error: done(result if error is None else error), before)
 
-    def _enter(self, group_id: str, request: HeartbeatRequest) -> _Held:
+    def _enter(self, group_id: str, request: HeartbeatRequest) -> tuple[_Held, Group | None]:
+        """The group; where a member joins it may be made, and the classic one that it is made from is to go."""
         if request.assignor is not None and request.assignor not in self.config.assignors:
             known = ", ".join(self.config.assignors)
             raise AssignorUnknown(f"there is no assignor {request.assignor}; there are: {known}")
@@ -222,26 +245,109 @@ class ConsumerGroups:
             names = [request.member_id, request.client_id, request.pattern or "", *(request.topics or ())]
             self._room.check(group_id, [_MEMBER_BYTES + sum(map(len, names))])
             if held is None:
-                held = _Held(ConsumerGroup(ConsumerTable(group_id), self.config, self.topics))
+                return self._make(group_id)
         if held is None:
             raise GroupNotFound(f"there is no consumer group {group_id}")
-        return held
+        return held, None
+
+    def _make(self, group_id: str) -> tuple[_Held, Group | None]:
+        classic = self._classic.find(group_id)
+        if classic is None or classic.is_empty:
+            group = ConsumerGroup(ConsumerTable(group_id), self.config, self.topics)
+        elif not self._policy.upgrade:
+            raise GroupNotFound(f"group {group_id} is a classic one, and group.consumer.migration.policy leaves it so")
+        else:
+            table = upgraded(classic, self.topics, self.config.max_size)
+            group = ConsumerGroup.restore(table, self.config, self.topics, self._clock.monotonic_ms())
+        return _Held(group), classic
+
+    # -- members of the classic protocol --------------------------------------------------------------
+
+    def join(self, group_id: str, request: JoinRequest, done: JoinDone) -> None:
+        """A member of the classic protocol joins a group with members; answered once what it is told is durable."""
+        try:
+            self._classic.check_session(request.session_timeout_ms)
+            if not any(self._policy):
+                raise InconsistentProtocol(f"group {group_id} uses the consumer protocol, and no other is let in")
+            self._room.check(group_id, [request_bytes(request)])
+        except DuramenError as error:
+            done(error)
+        else:
+            self._follow(group_id, lambda group, now_ms: consumer_classic.join(group, request, now_ms), done)
+
+    def sync(self, group_id: str, request: SyncRequest, done: JoinDone) -> None:
+        """A member of the classic protocol asks for its assignment."""
+        self._follow(group_id, lambda group, now_ms: consumer_classic.sync(group, request, now_ms), done)
+
+    def beat(self, group_id: str, member: CommitMember, done: Done) -> None:
+        """A sign of life of a member of the classic protocol."""
+
+        def beaten(group: ConsumerGroup, now_ms: int) -> None:
+            consumer_classic.heartbeat(group, member.member_id, member.instance_id, member.generation, now_ms)
+
+        self._follow(group_id, beaten, done)
+
+    def leave(
+        self,
+        group_id: str,
+        members: Sequence[Leaving],
+        done: Callable[[list[DuramenError | None] | DuramenError], None],
+    ) -> None:
+        """Members of either protocol go; answered with one result for each."""
+
+        def left(group: ConsumerGroup, _: int) -> list[DuramenError | None]:
+            results: list[DuramenError | None] = []
+            for member in members:
+                try:
+                    consumer_classic.leave(group, member.member_id, member.instance_id)
+                    results.append(None)
+                except DuramenError as error:
+                    results.append(error)
+            return results
+
+        self._follow(group_id, left, done)
+
+    def _follow(
+        self, group_id: str, act: Callable[[ConsumerGroup, int], T], done: Callable[[T | DuramenError], None]
+    ) -> None:
+        """Do something with a group, and answer with its result, or what it raised, once what changed is durable."""
+        try:
+            held = self._find(group_id)
+            if held is None:
+                raise UnknownMember(f"there is no group {group_id}")
+        except DuramenError as error:
+            done(error)
+            return
+        answer: T | DuramenError
+        try:
+            answer = act(held.group, self._clock.monotonic_ms())
+        except DuramenError as error:
+            answer = error
+        self._finish(held, lambda error: done(answer if error is None else error))
+
+    def discard(self, group_id: str) -> None:
+        """A member of the classic protocol joins a group without members: it is a classic one from here on."""
+        self._offsets.store_records(group_id, [(key, None) for key in self.remove(group_id)], lambda _: None)
+
+    def is_empty(self, group_id: str) -> bool:
+        """Whether the group has no members. Raises GroupNotFound, CoordinatorLoading."""
+        return not self.get(group_id).table.members
 
     # -- what every kind has ------------------------------------------------------------------------
 
     def listing(self) -> Iterator[GroupListing]:
         """Every group of the consumer protocol, those that are only stored included."""
         for held in list(self._held.values()):
-            yield GroupListing(held.group.id, _CONSUMERS, held.group.state, self.kind)
+            yield GroupListing(held.group.id, CONSUMERS, held.group.state, self.kind)
         for group_id in list(self._offsets.each_other()):
             if group_id not in self._held and self._stored(group_id):
-                yield GroupListing(group_id, _CONSUMERS, ConsumerState.EMPTY, self.kind)
+                yield GroupListing(group_id, CONSUMERS, ConsumerState.EMPTY, self.kind)
 
     def describe(self, group_id: str) -> GroupDescription:
         """A group with its members."""
         group = self.get(group_id)
         members = tuple(self._member(group, member) for member in group.table.members.values())
-        snapshot = GroupSnapshot(group.table.epoch, _CONSUMERS, group.assignor, None, members)
+        snapshot = GroupSnapshot(group.table.epoch, CONSUMERS, group.assignor, None, members)
         return GroupDescription(group_id, group.state, snapshot, self.kind)
 
     def _member(self, group: ConsumerGroup, member: ConsumerMember) -> MemberSnapshot:

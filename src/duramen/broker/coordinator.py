@@ -36,6 +36,8 @@ __all__ = ["CommitMember", "Coordinator", "GroupDescription", "GroupListing", "L
 
 _MEMBERS_SHARE: Final = 8  # the members of all groups may take an eighth of memory.limit.bytes
 
+_OF_CLASSIC_MEMBERS: Final = frozenset({GroupKind.CLASSIC, GroupKind.CONSUMER})  # one goes over to the other
+
 Done = Callable[[DuramenError | None], None]
 Key = OffsetKey | GroupKey | OtherKey
 
@@ -63,7 +65,7 @@ class Coordinator:
         self.room = GroupRoom(settings.integer("memory.limit.bytes") // _MEMBERS_SHARE, clock, report)
         self.classic = ClassicGroups(offsets, clock, deadlines, settings, self.room)
         self.kinds = Registry()
-        self.consumer = ConsumerGroups(offsets, streams, clock, deadlines, settings, self.room)
+        self.consumer = ConsumerGroups(offsets, streams, self.classic, clock, deadlines, settings, self.room)
         self.kinds.add(self.classic)
         self.kinds.add(self.consumer)
         self._stopping = False
@@ -88,37 +90,46 @@ class Coordinator:
         """A member joins; answered when the rebalance is complete."""
         try:
             self.check(group_id)
-            found = self.kinds.of(group_id)
-            if found is not None and found.kind is not GroupKind.CLASSIC:
-                raise InconsistentProtocol(f"group {group_id} is a {found.kind} group")
+            kind = self._kind(group_id)
+            if kind is GroupKind.CONSUMER and self.consumer.is_empty(group_id):
+                self.consumer.discard(group_id)
+                kind = GroupKind.CLASSIC
+            if kind not in _OF_CLASSIC_MEMBERS:
+                raise InconsistentProtocol(f"group {group_id} is a {kind} group")
         except DuramenError as error:
             done(error)
-        else:
-            self.classic.join(group_id, request, done)
+            return
+        (self.consumer if kind is GroupKind.CONSUMER else self.classic).join(group_id, request, done)
 
-    def _check_classic(self, group_id: str) -> None:
-        self.check(group_id)
+    def _kind(self, group_id: str) -> GroupKind:
         found = self.kinds.of(group_id)
-        if found is None or found.kind is not GroupKind.CLASSIC:
-            raise UnknownMember(f"there is no classic group {group_id}")
+        return GroupKind.CLASSIC if found is None else found.kind
+
+    def _of_member(self, group_id: str) -> GroupKind:
+        """The kind of a group that a member of the classic protocol says it is in. Raises UnknownMember."""
+        self.check(group_id)
+        kind = self._kind(group_id)
+        if kind not in _OF_CLASSIC_MEMBERS:
+            raise UnknownMember(f"group {group_id} is a {kind} group")
+        return kind
 
     def sync(self, group_id: str, request: SyncRequest, done: JoinDone) -> None:
         """A member asks for its assignment; answered when the leader has brought it."""
         try:
-            self._check_classic(group_id)
+            kind = self._of_member(group_id)
         except DuramenError as error:
             done(error)
-        else:
-            self.classic.sync(group_id, request, done)
+            return
+        (self.consumer if kind is GroupKind.CONSUMER else self.classic).sync(group_id, request, done)
 
     def heartbeat(self, group_id: str, member: CommitMember, done: Done) -> None:
         """A sign of life."""
         try:
-            self._check_classic(group_id)
+            kind = self._of_member(group_id)
         except DuramenError as error:
             done(error)
-        else:
-            self.classic.heartbeat(group_id, member, done)
+            return
+        (self.consumer.beat if kind is GroupKind.CONSUMER else self.classic.heartbeat)(group_id, member, done)
 
     def leave(
         self,
@@ -128,11 +139,11 @@ class Coordinator:
     ) -> None:
         """Members go; answered with one result for each."""
         try:
-            self._check_classic(group_id)
+            kind = self._of_member(group_id)
         except DuramenError as error:
             done(error)
-        else:
-            self.classic.leave(group_id, members, done)
+            return
+        (self.consumer if kind is GroupKind.CONSUMER else self.classic).leave(group_id, members, done)
 
     # -- members of the consumer protocol -----------------------------------------------------------
 
@@ -140,7 +151,8 @@ class Coordinator:
         """A member of the consumer protocol joins, lives or leaves; answered once what it is told is durable."""
         try:
             self.check(group_id)
-            self.kinds.check(group_id, GroupKind.CONSUMER)
+            if self._kind(group_id) not in _OF_CLASSIC_MEMBERS:
+                self.kinds.check(group_id, GroupKind.CONSUMER)
         except DuramenError as error:
             done(error)
         else:

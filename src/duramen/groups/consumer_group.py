@@ -50,6 +50,7 @@ class ConsumerGroup:
         self.topics = topics
         self.expires_ms: dict[str, int] = {}  # when members' sessions end
         self.revoke_by_ms: dict[str, int] = {}  # when members have to have given up what is not theirs any more
+        self.follow_by_ms: dict[str, int] = {}  # when members of the classic protocol have to have joined, or synced
         self._stale = False  # topics have changed that members want
 
     @classmethod
@@ -83,6 +84,12 @@ class ConsumerGroup:
         return ConsumerState.STABLE if settled else ConsumerState.RECONCILING
 
     @property
+    def all_classic(self) -> bool:
+        """Whether there are members, and all of the classic protocol."""
+        members = self.table.members.values()
+        return bool(members) and all(member.classic is not None for member in members)
+
+    @property
     def assignor(self) -> str:
         """The assignor that most members ask for, of those there are; else the default."""
         asked = Counter(
@@ -98,7 +105,7 @@ class ConsumerGroup:
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do."""
-        return min((*self.expires_ms.values(), *self.revoke_by_ms.values()), default=None)
+        return min((*self.expires_ms.values(), *self.revoke_by_ms.values(), *self.follow_by_ms.values()), default=None)
 
     def subscribes(self, topic: str) -> bool:
         """Whether a member wants the topic."""
@@ -296,8 +303,8 @@ class ConsumerGroup:
 
     def forget_timers(self, member_id: str) -> None:
         """A member is gone."""
-        self.expires_ms.pop(member_id, None)
-        self.revoke_by_ms.pop(member_id, None)
+        for times in (self.expires_ms, self.revoke_by_ms, self.follow_by_ms):
+            times.pop(member_id, None)
 
     # -- time, and topics ---------------------------------------------------------------------------
 
@@ -309,12 +316,10 @@ class ConsumerGroup:
 
     def tick(self, now_ms: int) -> None:
         """Time has passed: those go that were not heard of, or did not give up what they had to."""
-        late = {*self._due(self.expires_ms, now_ms), *self._due(self.revoke_by_ms, now_ms)}
+        timers = (self.expires_ms, self.revoke_by_ms, self.follow_by_ms)
+        late = {member_id for times in timers for member_id, at_ms in times.items() if at_ms <= now_ms}
         if late:
             self.fence(sorted(late))
-
-    def _due(self, times: dict[str, int], now_ms: int) -> list[str]:
-        return [member_id for member_id, at_ms in times.items() if at_ms <= now_ms]
 
     def topic_changed(self, name: str) -> None:
         """A topic is new, has more partitions, or is gone; the next heartbeat of any member acts on it."""

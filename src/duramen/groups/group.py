@@ -130,7 +130,10 @@ class Group:
     def restore(
         cls, group_id: str, snapshot: GroupSnapshot, now_ms: int, *, initial_delay_ms: int, max_size: int
     ) -> "Group":
-        """A group as it was stored: its members have a whole session timeout to be heard of."""
+        """A group as it was stored: its members have a whole session timeout to be heard of.
+
+        One that was stored without a leader has not assigned since: it rebalances.
+        """
         group = cls(group_id, initial_delay_ms=initial_delay_ms, max_size=max_size)
         group.generation = snapshot.generation
         group.protocol_type = snapshot.protocol_type
@@ -147,6 +150,8 @@ class Group:
             group.members.add(member)
         if group.members:
             group.state = GroupState.STABLE
+            if group.leader_id is None:
+                group._rebalance(now_ms)
         return group
 
     # -- joining ------------------------------------------------------------------------------------
@@ -434,8 +439,8 @@ class Group:
         self._remove(self.members.known(member_id, instance_id))
         self._after_removal(now_ms)
 
-    def _remove(self, member: Member) -> None:
-        gone = UnknownMember("the member left the group")
+    def _remove(self, member: Member, error: DuramenError | None = None) -> None:
+        gone = error or UnknownMember("the member left the group")
         for waiting in (member.joining, member.syncing):
             if waiting is not None:
                 self._effects.append(Reply(waiting, gone))
@@ -455,10 +460,10 @@ class Group:
         if self.state is GroupState.PREPARING:
             self._after_removal(now_ms)
 
-    def close(self) -> None:
-        """The group is removed: whoever waits is told, and nothing happens any more."""
+    def close(self, error: DuramenError | None = None) -> None:
+        """The group is removed: whoever waits is told so, or `error`, and nothing happens any more."""
         for member in self.members:
-            self._remove(member)
+            self._remove(member, error)
         self._pending.clear()
         self._rebalance_ms = self._initial_until_ms = None
         if self.state is not GroupState.DEAD:

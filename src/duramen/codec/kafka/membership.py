@@ -5,15 +5,23 @@ https://kafka.apache.org/protocol (ConsumerProtocolSubscription, ConsumerProtoco
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from duramen.base.errors import RequestInvalid
 from duramen.codec.kafka.schema import Schema
 
-__all__ = ["decode_assignment", "decode_subscription", "encode_assignment", "encode_subscription"]
+__all__ = [
+    "Subscription",
+    "decode_assignment",
+    "decode_subscription",
+    "encode_assignment",
+    "encode_subscription",
+    "read_subscription",
+]
 
 _NEVER: Final = 1 << 14  # these messages have no flexible versions
 _VERSION: Final = b"\0\0"
+_NEWEST: Final = 3
 
 _SUBSCRIPTION: Final = Schema(
     "ConsumerProtocolSubscription",
@@ -21,6 +29,11 @@ _SUBSCRIPTION: Final = Schema(
     """
     topics []string
     user_data bytes?
+    owned_partitions [] 1+
+      topic string 1+
+      partitions []int32 1+
+    generation_id int32 2+ = -1
+    rack_id string? 3+
     """,
 )
 _ASSIGNMENT: Final = Schema(
@@ -33,6 +46,22 @@ _ASSIGNMENT: Final = Schema(
     user_data bytes?
     """,
 )
+
+
+class Subscription(NamedTuple):
+    """What a member wants, and the partitions that it has kept, by topic."""
+
+    topics: frozenset[str]
+    owned: Mapping[str, Sequence[int]]
+    rack_id: str | None
+
+
+def read_subscription(data: bytes) -> Subscription:
+    """All that a member's subscription says. Raises RequestInvalid."""
+    body = _body(data)
+    message = _SUBSCRIPTION.decode(min(int.from_bytes(data[: len(_VERSION)], "big"), _NEWEST), body)
+    owned: dict[str, Sequence[int]] = {one["topic"]: one["partitions"] for one in message["owned_partitions"]}
+    return Subscription(frozenset(message["topics"]), owned, message["rack_id"])
 
 
 def encode_subscription(topics: Iterable[str]) -> bytes:
