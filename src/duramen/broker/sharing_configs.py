@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 
 from duramen.base.catalogue import GROUP
 from duramen.base.errors import ConfigInvalid, DuramenError
-from duramen.base.settings import Settings, Value, check, nearest
+from duramen.base.settings import Setting, Settings, Value, check, nearest
+from duramen.broker.configs import ConfigEntry, ConfigSource
 from duramen.broker.metadata import Metadata
 from duramen.controller.decisions import configure_group
 
@@ -92,6 +93,22 @@ class GroupConfigs:
     def get(self, group: str) -> Mapping[str, str]:
         """Those of a group."""
         return self._metadata.state.groups.get(group, {})
+
+    def entries(self, group: str) -> list[ConfigEntry]:
+        """Every config of a group, in the order of the catalogue; those of its own have the source `stream`."""
+        own = self.get(group)
+        return [self._entry(setting, own) for setting in GROUP.values()]
+
+    def _entry(self, setting: Setting, own: Mapping[str, str]) -> ConfigEntry:
+        synonyms: list[tuple[str, Value, ConfigSource]] = []
+        if setting.name in own:
+            synonyms.append((setting.name, check(setting, own[setting.name]), "stream"))
+        if setting.broker_default:
+            source: ConfigSource = "default" if self._settings.source(setting.broker_default) == "default" else "broker"
+            synonyms.append((setting.broker_default, self._settings[setting.broker_default], source))
+        elif setting.name not in own:
+            synonyms.append((setting.name, setting.default, "default"))
+        return ConfigEntry(setting, synonyms[0][1], synonyms[0][2], tuple(synonyms))
 
     def check(self, changes: Mapping[str, str | None]) -> None:
         """Raise ConfigInvalid unless a group's config may be changed like that; None sets back to the default."""

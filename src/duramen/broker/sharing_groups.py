@@ -105,6 +105,8 @@ class ShareGroups:
 
     def _settle(self, group: ShareGroup) -> None:
         self._room.account(group.id, group.held_bytes)
+        if not len(group):
+            self._groups.pop(group.id, None)  # what is kept of it is elsewhere
         at_ms = group.next_deadline_ms()
         current = self._deadline.get(group.id)
         if at_ms is None:

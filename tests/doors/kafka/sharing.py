@@ -1,17 +1,20 @@
 """A consumer of a share group, below every client: each request and its answer as a test wants them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from tests.raw import connect, stream_id
 
 from duramen.codec.batch import batches, records
+from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
 __all__ = ["ACCEPT", "GAP", "REJECT", "RELEASE", "RENEW", "Given", "Got", "RawShareConsumer"]
+
+_WAIT_S: Final = 30.0
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 
@@ -95,6 +98,30 @@ class RawShareConsumer:
         )
         assert self.last["error_code"] == 0, self.last
         return [got for topic in self.last["responses"] for partition in topic["partitions"] for got in _got(partition)]
+
+    def begin_fetch(self, *, wait_ms: int) -> int:
+        """Send a fetch; `end_fetch` has what comes of it."""
+        message = {
+            "group_id": self.group, "member_id": self.member_id, "share_session_epoch": self.session,
+            "max_wait_ms": wait_ms, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500,
+        }  # fmt: skip
+        version = self.connection.version(ApiKey.SHARE_FETCH)
+        sent = self.connection.send(ApiKey.SHARE_FETCH, [REQUESTS[ApiKey.SHARE_FETCH].encode(version, message)])
+        self.session += 1
+        return sent
+
+    def end_fetch(self, sent: int) -> list[Got]:
+        """What a fetch that was sent has acquired."""
+        version, frame, start = self.connection.receive(sent, wait_s=_WAIT_S)
+        self.last = RESPONSES[ApiKey.SHARE_FETCH].decode(version, frame, start)
+        assert self.last["error_code"] == 0, self.last
+        return [got for topic in self.last["responses"] for partition in topic["partitions"] for got in _got(partition)]
+
+    def refused(self, api: ApiKey, *given: Given, **fields: Any) -> int:
+        """The error code of a request as a whole."""
+        wanted = {"max_bytes": 1 << 20, "max_records": 500} if api is ApiKey.SHARE_FETCH else {}
+        code: int = self._request(api, wanted | fields, self._topics(given, ()), 0)["error_code"]
+        return code
 
     def say(self, *given: Given, **fields: Any) -> dict[int, int]:
         """Acknowledge; the error codes by partition."""

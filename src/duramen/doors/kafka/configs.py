@@ -11,6 +11,7 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.gathering import gather
+from duramen.doors.kafka.group_configs import GroupResource
 from duramen.doors.kafka.loggers import BrokerLoggers
 from duramen.doors.kafka.resources import (
     Alteration,
@@ -24,7 +25,12 @@ from duramen.doors.kafka.resources import (
 
 __all__ = ["handle_alter_configs", "handle_describe_configs", "handle_incremental_alter_configs"]
 
-_RESOURCES: Final[Mapping[int, Resource]] = {2: TopicConfigs(), 4: BrokerConfigs(), 8: BrokerLoggers()}
+_RESOURCES: Final[Mapping[int, Resource]] = {
+    2: TopicConfigs(),
+    4: BrokerConfigs(),
+    8: BrokerLoggers(),
+    32: GroupResource(),
+}
 _OPERATIONS: Final[Sequence[Operation]] = ("set", "delete", "append", "subtract")
 
 Changes = Callable[[Message], list[Change]]
