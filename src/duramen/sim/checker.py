@@ -74,6 +74,7 @@ class Checker:
         self._ever: dict[OffsetKey, set[int]] = {}
         self._offsets_damaged = False
         self.deleted: set[UUID] = set()
+        self.producers_lost = False  # until they are told
         self.producer_ids: set[int] = set()
         self.epoch = -1
         self.boot = 0
@@ -193,8 +194,12 @@ class Checker:
         }
 
     def unchecked(self) -> None:
-        """No checkpoint is left: where logs start, and which epochs left no batch, nothing says any more."""
+        """No checkpoint is left: where logs start, and which epochs left no batch, nothing says any more.
+
+        Nor what producers have written that was let go since.
+        """
         self.epoch = -1
+        self.producers_lost = True
         for model in self.streams.values():
             for history in model.histories:
                 history.unchecked()
