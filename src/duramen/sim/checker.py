@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from uuid import UUID
 
 from duramen.broker.broker import Broker
+from duramen.broker.offsets import OFFSETS_STREAM
 from duramen.broker.streams import Stream
 from duramen.groups.records import OffsetKey
 from duramen.sim.compacted import CompactedHistory
@@ -33,7 +34,10 @@ class StreamModel:
 class CommittedModel:
     """The offset of one group, partition and stream: what was acknowledged last, and what was asked since."""
 
-    def __init__(self) -> None:
+    def __init__(self, ever: set[int], *, unsure: bool) -> None:
+        """`ever` are offsets that were committed there in any life, and stay known to whoever keeps the set."""
+        self.ever = ever
+        self.unsure = unsure  # whether what was stored last may be lost to damage, and an older one is there
         self.known: set[int | None] = {None}  # any of these may be stored
         self.asked: list[int] = []  # commits that were not answered, in their order
         self.asks = 0  # how many there were
@@ -41,11 +45,13 @@ class CommittedModel:
     def ask(self, offset: int) -> None:
         """A commit is sent."""
         self.asks += 1
+        self.ever.add(offset)
         self.asked.append(offset)
 
     def acknowledged(self, offset: int) -> None:
         """The oldest commit under way was stored; those before it are no matter any more."""
         self.known = {offset}
+        self.unsure = False
         self.asked.remove(offset)
 
     def failed(self, offset: int) -> None:
@@ -65,7 +71,10 @@ class Checker:
     def __init__(self) -> None:
         self.streams: dict[str, StreamModel] = {}
         self.committed: dict[OffsetKey, CommittedModel] = {}
+        self._ever: dict[OffsetKey, set[int]] = {}
+        self._offsets_damaged = False
         self.deleted: set[UUID] = set()
+        self.producers_lost = False  # until they are told
         self.producer_ids: set[int] = set()
         self.epoch = -1
         self.boot = 0
@@ -121,8 +130,27 @@ class Checker:
                 raise BrokenPromise(f"{log.directory} of a deleted stream is there again")
 
     def _check_known(self, key: OffsetKey, model: CommittedModel, found: int | None) -> None:
-        if found not in model.known:
+        older = model.unsure and (found is None or found in model.ever)
+        if found not in model.known and not older:
             raise BrokenPromise(f"group {key.group} has the offset {found} of {key.topic}; it was one of {model.known}")
+
+    def commits(self, key: OffsetKey) -> CommittedModel:
+        """What is known of the offset of a group."""
+        if key not in self.committed:
+            ever = self._ever.setdefault(key, set())
+            self.committed[key] = CommittedModel(ever, unsure=self._offsets_damaged)
+        return self.committed[key]
+
+    def of_offsets(self, broker: Broker) -> list[Log]:
+        """The logs of groups' offsets."""
+        stream = broker.streams.find(OFFSETS_STREAM)
+        return [partition.log for partition in stream.partitions] if stream is not None else []
+
+    def offsets_damaged(self) -> None:
+        """Records of groups' offsets are lost: where one was the last, an older one is there, or none."""
+        self._offsets_damaged = True
+        for model in self.committed.values():
+            model.unsure = True
 
     def check_committed(self, key: OffsetKey, offset: int | None) -> None:
         """What a group reads of its own offset. Raises BrokenPromise."""
@@ -166,8 +194,12 @@ class Checker:
         }
 
     def unchecked(self) -> None:
-        """No checkpoint is left: where logs start, and which epochs left no batch, nothing says any more."""
+        """No checkpoint is left: where logs start, and which epochs left no batch, nothing says any more.
+
+        Nor what producers have written that was let go since.
+        """
         self.epoch = -1
+        self.producers_lost = True
         for model in self.streams.values():
             for history in model.histories:
                 history.unchecked()

@@ -29,7 +29,7 @@ class Committers:
             return
         key = OffsetKey(clients.chance.choice(_GROUPS), history.name, history.partition)
         offset = clients.number()
-        model = clients.checker.committed.setdefault(key, CommittedModel())
+        model = clients.checker.commits(key)
         model.ask(offset)
         clients.trace("group %s commits %d of %s", key.group, offset, history)
         clients.access.commit(key, offset, _NOBODY, clients.answer(partial(self._committed, model, offset)))

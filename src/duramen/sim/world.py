@@ -11,7 +11,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from duramen.base.catalogue import BROKER
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, LogDamaged
+from duramen.base.ids import METADATA_LOG_ID
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.broker.broker import Broker, Ports
@@ -22,58 +23,21 @@ from duramen.sim.clock import SeededRandomness
 from duramen.sim.decay import Decay, Decayed
 from duramen.sim.disk import Crashed, MemoryFileSystem
 from duramen.sim.door import AtTheDoor
-from duramen.sim.faults import UPKEEP, FaultPlan, Profile
+from duramen.sim.faults import FaultPlan
 from duramen.sim.history import End, History
+from duramen.sim.profiles import LIMITS, PROFILES
 from duramen.sim.scheduler import SeededWorker, VirtualClock
 from duramen.sim.trace import BrokenPromise, Trace
 from duramen.sim.views import MemoryViewStore
 from duramen.sim.workload import Workload
 from duramen.storage.directory import open_directory
 from duramen.storage.handles import Handles
-from duramen.storage.log import Log
+from duramen.storage.log import Log, log_directory
 from duramen.storage.recovery import recover
-from duramen.storage.store import Store, StoreLimits
+from duramen.storage.store import Store
 
-__all__ = ["PROFILES", "Outcome", "World"]
+__all__ = ["Outcome", "World"]
 
-_FAULTS: Final = Profile(
-    "faults", ("power loss", "kill"), 200,
-    ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.02,
-)  # fmt: skip
-
-PROFILES: Final = (
-    Profile("kill", ("kill",)),
-    Profile("power", ("power loss", "kill")),
-    Profile("power", ("power loss",)),
-    _FAULTS,
-    _FAULTS,
-    Profile(
-        "upkeep", ("power loss", "kill"), 400,
-        ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.15, of=UPKEEP,
-    ),
-    Profile(
-        "rewrite", ("power loss", "kill"), 300,
-        ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.2,
-        of=("checkpoint", "rewrite"),
-    ),
-    Profile("syncs", ("power loss", "kill"), 200, ("sync error",), 0.1),
-    Profile("full", ("power loss", "kill"), 200, ("disk full", "short write", "slow"), 0.03),
-    Profile("slow", ("power loss", "kill"), 120, ("slow",), 0.1),
-    Profile("damage", ("power loss", "kill"), flips=0.5),
-    Profile("decay", ("power loss", "kill"), decays=0.7, decays_at_work=0.02),
-    Profile("decay", ("power loss", "kill"), 400, decays=0.7, decays_at_work=0.02, of=UPKEEP),
-    Profile(
-        "worn", ("power loss", "kill"), 300, ("sync error", "disk full"), 0.15,
-        of=("checkpoint", "rewrite", "truncate", "scrub", "delete"), decays=0.5, decays_at_work=0.05,
-    ),
-)  # fmt: skip
-
-_LIMITS: Final = (
-    StoreLimits(8 << 10, 64 << 10, 16 << 10, 2 << 10, 20),
-    StoreLimits(16 << 10, 128 << 10, 32 << 10, 8 << 10, 50),
-    StoreLimits(8 << 10, 1 << 20, 64 << 10, 2 << 10, 20),
-    StoreLimits(64 << 10, 1 << 20, 256 << 10, 32 << 10, 1000),
-)
 _SETTINGS: Final = Settings(
     BROKER,
     options={
@@ -84,6 +48,7 @@ _SETTINGS: Final = Settings(
         "scrub.interval.ms": 300,
     },
 )
+_METADATA: Final = log_directory(METADATA_LOG_ID)
 _ENDS: Final = 12  # of processes, in a run
 _PATIENCE_MS: Final = 600_000
 
@@ -106,7 +71,7 @@ class World:
         self.seed = seed
         chance = random.Random(f"{seed}/world")
         self.profile = chance.choice(PROFILES)
-        self._limits = chance.choice(_LIMITS)
+        self._limits = chance.choice(LIMITS)
         self._open_segments = chance.choice((1, 3, 64))
         self._chance = chance
         self._way = random.Random(f"{seed}/way")
@@ -134,6 +99,8 @@ class World:
             for _ in range(_ENDS):
                 self._process()
             self._last_process()
+            if self.faults.decays:
+                self._metadata_damaged()
         except BrokenPromise as promise:
             broken = str(promise)
             self.trace("BROKEN: %s", broken)
@@ -203,7 +170,8 @@ class World:
             logs = self.checker.at_rest(broker)
             # After a loss of power the header of an index, which says whose log it is, may be gone too.
             checkpoints = self._end != "power loss" and self.checker.checkable
-            self._decayed(self._decay.at_rest(logs, checkpoints=checkpoints), logs, "recovery")
+            found = self._decay.at_rest([*logs, *self.checker.of_offsets(broker)], checkpoints=checkpoints)
+            self._decayed(found, logs, "recovery")
         self._decay.remember()
 
     def _decay_at_work(self, broker: Broker, stage: str) -> None:
@@ -216,6 +184,8 @@ class World:
         self.faults.decayed(found, stage)
         if found.unchecked:
             self.checker.unchecked()
+        if found.log_id >= 0 and all(log.id != found.log_id for log in logs):
+            self.checker.offsets_damaged()
         for log, history in logs.items():
             if log.id == found.log_id:
                 for base_offset, next_offset in found.ranges:
@@ -242,6 +212,29 @@ class World:
             self._turn()
         if self._stop(broker) is not None:
             raise BrokenPromise("the node does not stop although nothing fails any more")
+
+    def _metadata_damaged(self) -> None:
+        """No start is better than one without some of the streams; and it does no harm."""
+        paths = [path for path in self.disk.paths() if path.startswith(f"{_METADATA}/") and path.endswith(".log")]
+        self.disk.end_process()
+        path = self._chance.choice(paths) if paths else ""
+        if not path or not self.disk.content(path):
+            return
+        place = self._chance.randrange(len(self.disk.content(path)))
+        self.disk.corrupt(path, place, 4)
+        self.faults.decayed(Decayed("bit flip", path, place), "recovery")
+        self.worker = SeededWorker(self.clock, self._schedule, self._unexpected, self._began)
+        try:
+            broker = self._started()
+        except LogDamaged as error:
+            self.trace("the node does not start: %s", error)
+            if _METADATA not in str(error):
+                raise BrokenPromise(f"the metadata log is damaged, and a start is refused with {error}") from error
+            self.disk.end_process()
+            self.disk.corrupt(path, place, 4)
+            self.worker = SeededWorker(self.clock, self._schedule, self._unexpected, self._began)
+            broker = self._started()
+        self.checker.started(broker, "stop", self._found)
 
     # -- starting and stopping ----------------------------------------------------------------------
 

@@ -25,7 +25,8 @@ class Writers:
 
     def begin(self) -> None:
         """A process has started: what was not answered is sent again."""
-        self._producers = [producer for producer in self._producers if self._goes_on(producer)]
+        lost, self._clients.checker.producers_lost = self._clients.checker.producers_lost, False
+        self._producers = [producer for producer in self._producers if not lost and self._goes_on(producer)]
         for producer in list(self._producers):
             for batch in list(producer.unanswered):
                 self._send(producer.history, batch, producer)
