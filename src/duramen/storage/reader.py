@@ -234,6 +234,11 @@ class Slice:
     def __len__(self) -> int:
         return self.end - self.position
 
+    @property
+    def cold(self) -> bool:
+        """Whether its reader had to wait for the disk already."""
+        return self._trail.cold
+
     def piece(self, max_bytes: int) -> list[Buffer] | Blocked:
         """The next bytes, about `max_bytes` of them. Raises LogDamaged where no sound batch lies."""
         segment, start = self._segment, self.position

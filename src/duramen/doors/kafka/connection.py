@@ -10,6 +10,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
+from functools import partial
 from typing import Final, Protocol, cast
 
 from duramen.base.errors import DuramenError, RequestInvalid
@@ -18,6 +19,7 @@ from duramen.base.ports import Buffer, Clock
 from duramen.broker.broker import Broker
 from duramen.codec.kafka.header import FIXED_HEADER_BYTES, read_request_header
 from duramen.codec.kafka.versions import APIS, ApiKey
+from duramen.doors.kafka.cold import ColdReads
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.exchange import Exchange, StreamedAnswer
 from duramen.doors.kafka.memory import RequestMemory
@@ -33,6 +35,7 @@ _GROWING_FAST_BYTES: Final = 1024 * 1024  # until then a buffer grows fourfold, 
 _CONTROL_FRAME_BYTES: Final = 8 * 1024 * 1024
 _UNANSWERED_REQUESTS: Final = 10_000
 _WRITE_HIGH_BYTES: Final = 64 * 1024
+_TURN_BYTES: Final = 512 * 1024  # of one answer, before it is the turn of other connections
 
 
 _TURN: Final = "turn"
@@ -51,10 +54,11 @@ class Door(Protocol):
     bad_requests: Counter
     receive_buffer: memoryview
     largest_request: int
+    cold_reads: ColdReads
     unanswered_bytes: int
     slow_readers: int
 
-    def piece_bytes(self) -> int:
+    def piece_bytes(self, *, cold: bool) -> int:
         """How much of an answer a connection may read from a log at once."""
 
     def opened(self, connection: "KafkaConnection") -> None:
@@ -392,12 +396,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _send_streamed(self, streaming: StreamedAnswer) -> bool:
         """Send as much of the streamed answer as the socket takes; says whether that was all."""
+        sent = 0
         while self._transport is not None and self._writable:
+            if sent >= _TURN_BYTES:
+                # Whoever reads as fast as it is sent does not keep the others waiting for all of its answer.
+                self._blocked = True
+                self._door.broker.store.soon(partial(self._unblocked, None))
+                return False
             if self._slice is not None and len(self._slice):
                 piece = self._piece(self._slice)
                 if piece is None:
                     return False
                 self._transport.writelines(piece)
+                sent += sum(map(len, piece))
                 continue
             part = next(streaming.parts, None)
             if part is None:
@@ -411,7 +422,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _piece(self, slice_: Slice) -> list[Buffer] | None:
         try:
-            piece = slice_.piece(self._door.piece_bytes())
+            piece = slice_.piece(self._door.piece_bytes(cold=slice_.cold))
         except DuramenError as error:
             # The answer's size has been sent: all that is left is to end it. The next fetch gets the error.
             _log.info("a fetch of %s ends: %s", self.peer_host, error)
@@ -420,7 +431,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return None
         if isinstance(piece, Blocked):
             self._blocked = True
-            self._door.broker.store.unblock(piece, self._unblocked)
+            self._door.cold_reads.read(piece, self._unblocked)
             return None
         return piece
 

@@ -34,6 +34,7 @@ from duramen.doors.kafka import (
     topics,
     transactions,
 )
+from duramen.doors.kafka.cold import ColdReads
 from duramen.doors.kafka.connection import KafkaConnection
 from duramen.doors.kafka.context import Context, Handler
 from duramen.doors.kafka.exchange import Exchange
@@ -54,6 +55,7 @@ _UNANSWERED_SHARE: Final = 4  # one connection's requests may hold a quarter of 
 _PIECES_SHARE: Final = 2  # pieces of answers that sockets do not take may hold half of what requests may
 _SMALLEST_PIECE: Final = 8 * 1024
 _LARGEST_PIECE: Final = 128 * 1024
+_LARGEST_COLD_PIECE: Final = 512 * 1024
 _SESSIONS_SHARE: Final = 64  # the partitions of share sessions may take a 64th of memory.limit.bytes
 _SESSION_PARTITION_BYTES: Final = 256
 
@@ -122,6 +124,7 @@ class KafkaDoor:
         self.unanswered_bytes = min(_UNANSWERED_BYTES, self._request_bytes // _UNANSWERED_SHARE)
         self.memory = RequestMemory(self._request_bytes, clock, deadlines, metrics)
         self.slow_readers = 0
+        self.cold_reads = ColdReads(broker.store, clock, deadlines, float(settings["fetch.cold.share"]))
         self.bad_requests = metrics.counter("duramen_kafka_errors_total")
         self._deadlines = deadlines
         self._shares = ShareSessions(
@@ -192,10 +195,13 @@ class KafkaDoor:
         """Reading from a connection pauses."""
         self._paused[cause].value += 1
 
-    def piece_bytes(self) -> int:
-        """How much of an answer is read from the log at once: less where many sockets do not take theirs."""
+    def piece_bytes(self, *, cold: bool) -> int:
+        """How much of an answer is read from the log at once: less where many sockets do not take theirs.
+
+        More of what is `cold`: for each piece of it a thread has to be woken.
+        """
         share = self._request_bytes // _PIECES_SHARE // (1 + self.slow_readers)
-        return min(_LARGEST_PIECE, max(_SMALLEST_PIECE, share))
+        return min(_LARGEST_COLD_PIECE if cold else _LARGEST_PIECE, max(_SMALLEST_PIECE, share))
 
     def _watch_idle(self) -> None:
         now_ms = self.clock.monotonic_ms()
