@@ -46,6 +46,7 @@ class NodeProcess:
     def start(self, timeout_s: float = 30.0) -> Self:
         """Start it and wait until every door takes requests. Raises ServerUnreachable with the end of its log."""
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as where pip has installed it: nothing is compiled anew
         for name, value in self._settings.items():
             text = config_text(value)
             environment["DURAMEN_" + name.replace(".", "_").upper()] = text

@@ -23,6 +23,11 @@ _PROGRAM: Final = "from duramen.testing.child import main; main()"
 _PIECE_BYTES: Final = 65536
 
 
+def _environment() -> dict[str, str]:
+    # Pip compiles what it installs; where nobody has, to do so at each start takes longer than all the rest of it.
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 class ChildProcess:
     """One run of a broker, from `start` to `kill` or `stop`. Its log goes to a file, behind what is there."""
 
@@ -42,7 +47,7 @@ class ChildProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=self._log_path.parent,
-                start_new_session=True, bufsize=0,
+                start_new_session=True, bufsize=0, env=_environment(),
             )  # fmt: skip
         given = {"node": {name: value for name, value in node.items() if name not in settings}, "settings": settings}
         try:
