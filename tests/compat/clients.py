@@ -7,14 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["PYTHON", "Client", "Command", "Missing"]
+from tests.compat.building import Missing, go_command, java_command
+
+__all__ = ["GO", "JAVA", "PYTHON", "Client", "Command"]
 
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-
-
-class Missing(Exception):
-    """There is no toolchain for a client here; the text says which."""
 
 
 class Command(NamedTuple):
@@ -51,4 +49,14 @@ PYTHON: Final = (
     Client("kafka-python", "Python", _module("kafka_python")),
     Client("aiokafka", "Python", _module("aio")),
     Client("kcat", "C, shell", _kcat),
+)
+
+JAVA: Final = tuple(
+    Client(f"kafka-clients {version}", "Java", lambda version=version: Command(java_command(version)))
+    for version in ("4.4.0", "4.1.1")
+)
+
+GO: Final = (
+    Client("franz-go", "Go", lambda: Command(go_command("franz"))),
+    Client("sarama", "Go", lambda: Command(go_command("sarama"))),
 )

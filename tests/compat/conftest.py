@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.compat.clients import Client, Command, Missing
+from tests.compat.building import Missing
+from tests.compat.clients import Client, Command
 from tests.compat.driving import Driver, Lacks
 from tests.compat.known import KNOWN, OPEN
 from tests.compat.results import Results

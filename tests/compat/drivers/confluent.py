@@ -49,6 +49,13 @@ class Producing:
         self.offsets.clear()
         return offsets
 
+    def forget(self) -> None:
+        """Forget what an aborted transaction did not send."""
+        self.producer.flush(_WAIT_S)
+        self.sent = 0
+        self.offsets.clear()
+        self.errors.clear()
+
 
 class Driver:
     def __init__(self, address: str) -> None:
@@ -101,6 +108,7 @@ class Driver:
 
     def do_abort(self, producer: str) -> None:
         self._producers[producer].producer.abort_transaction(_WAIT_S)
+        self._producers[producer].forget()
 
     def do_send_offsets(self, producer: str, group: str, topic: str, partition: int, offset: int) -> None:
         consumer = kafka.Consumer(self._common | {"group.id": group})
