@@ -3,7 +3,7 @@ PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long sim lint format bench docs reference wheel lock clean
+.PHONY: help install demo test test-long compat sim lint format bench docs reference wheel lock clean
 # Modules of other places have no business in .venv.
 unexport PYTHONPATH PYTHONHOME
 # Every node that a test starts would compile itself anew: 0.2 s of it.
@@ -29,6 +29,10 @@ test-long: install  ## the tests that take longer, and the property tests with e
 	@$(BIN)/python tools/kcat.py
 	@$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile=search $(TESTS)
 
+compat: install  ## lead every Kafka client through the list, record the results, write docs/compatibility.md
+	@$(BIN)/python tools/kcat.py
+	@$(BIN)/python tools/compat.py --run $(TESTS)
+
 sim: install  ## crash the storage on a simulated disk (SEEDS=1000, SEEDS=FROM-TO, or SEED=N for one run again)
 	@$(BIN)/python -m duramen.sim $(if $(SEED),--seed $(SEED) --trace $(or $(TRACE),-),--seeds $(or $(SEEDS),1000))
 
@@ -38,6 +42,7 @@ lint: install  ## ruff, mypy --strict, the layers, and whether the generated pag
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 	@$(BIN)/python tools/reference.py --check
+	@$(BIN)/python tools/compat.py --check
 
 format: install  ## format the code
 	@$(BIN)/ruff format .
@@ -51,6 +56,7 @@ docs: install  ## build the docs site into build/site, without a warning or a de
 
 reference: install  ## write the generated pages of docs/ anew
 	@$(BIN)/python tools/reference.py
+	@$(BIN)/python tools/compat.py
 
 wheel: install  ## build dist/duramen-*.whl with the locked build tools, without the network
 	@$(BIN)/python -m hatchling build -t wheel -d dist

@@ -1,0 +1,102 @@
+"""Drivers in other languages: built once into .cache/compat, from what each toolchain keeps in its own cache."""
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+__all__ = ["CACHE", "SOURCES", "Missing", "built", "go_command", "jars", "java_command", "run", "tool"]
+
+SOURCES: Final = Path(__file__).parent / "drivers"
+CACHE: Final = Path(__file__).resolve().parents[2] / ".cache" / "compat"
+_BUILD_S: Final = 1500.0
+
+_POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>duramen</groupId><artifactId>compat</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+_DEPENDENCY: Final = (
+    "<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version></dependency>\n"
+)
+
+
+class Missing(Exception):
+    """There is no toolchain for a client here; the text says which."""
+
+
+def tool(name: str) -> str:
+    """The path of a program. Raises Missing."""
+    found = shutil.which(name)
+    if found is None:
+        raise Missing(f"there is no {name} here")
+    return found
+
+
+def run(command: Sequence[str], directory: Path, environment: Mapping[str, str] | None = None) -> None:
+    """Run a step of a build. Raises AssertionError with the end of what it said."""
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=_BUILD_S, check=False
+    )
+    assert done.returncode == 0, f"{' '.join(command)}: {(done.stdout + done.stderr)[-3000:]}"
+
+
+def built(name: str, *sources: Path, salt: str = "") -> tuple[Path, bool]:
+    """The directory of a build, and whether it is there already; what else lies there is of older sources.
+
+    The caller makes it, and touches `done` in it.
+    """
+    digest = hashlib.sha256(salt.encode())
+    for source in sources:
+        digest.update(source.read_bytes())
+    directory = CACHE / f"{name}-{digest.hexdigest()[:12]}"
+    if (directory / "done").exists():
+        return directory, True
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    return directory, False
+
+
+def jars(name: str, artifacts: Sequence[str]) -> Path:
+    """A directory with the jars of `group:artifact:version`s and of what they need, from Maven. Raises Missing."""
+    directory, there = built(name, salt=" ".join(artifacts))
+    if not there:
+        maven = tool("mvn")
+        dependencies = "".join(_DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts)
+        (directory / "pom.xml").write_text(_POM.format(dependencies=dependencies), encoding="utf-8")
+        run([maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"], directory)
+        (directory / "done").touch()
+    return directory / "lib"
+
+
+def java_command(version: str) -> Sequence[str]:
+    """The Java driver with a version of kafka-clients. Raises Missing."""
+    java, javac, source = tool("java"), tool("javac"), SOURCES / "java" / "Driver.java"
+    lib = jars(
+        "java-clients",
+        [
+            f"org.apache.kafka:kafka-clients:{version}", "com.fasterxml.jackson.core:jackson-databind:2.19.0",
+            "org.slf4j:slf4j-nop:1.7.36",
+        ],
+    )  # fmt: skip
+    directory, there = built("java-driver", source, salt=version)
+    if not there:
+        run([javac, "-cp", f"{lib}/*", "-d", str(directory / "classes"), str(source)], directory)
+        (directory / "done").touch()
+    return [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dkafka.version={version}", "-cp",
+            f"{directory / 'classes'}:{lib}/*",
+            "Driver"]  # fmt: skip
+
+
+def go_command(program: str) -> Sequence[str]:
+    """A driver in Go. Raises Missing."""
+    go, home = tool("go"), SOURCES / "go"
+    sources = [home / "go.mod", home / "go.sum", home / "wire" / "wire.go", home / program / "main.go"]
+    directory, there = built(f"go-{program}", *sources)
+    if not there:
+        run([go, "build", "-o", str(directory / program), f"./{program}"], home)
+        (directory / "done").touch()
+    return [str(directory / program)]

@@ -1,0 +1,62 @@
+"""The clients that are led through the list, and how the driver of each is made."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.compat.building import Missing, go_command, java_command
+
+__all__ = ["GO", "JAVA", "PYTHON", "Client", "Command"]
+
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+class Command(NamedTuple):
+    """What is run; the bootstrap address comes behind it."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str] = {}
+
+
+class Client(NamedTuple):
+    """A client. `make` builds its driver, once a run; it raises Missing."""
+
+    name: str
+    language: str
+    make: Callable[[], Command]
+
+
+def _module(name: str) -> Callable[[], Command]:
+    return lambda: Command([sys.executable, "-m", f"tests.compat.drivers.{name}"])
+
+
+def _kcat() -> Command:
+    brought = _ROOT / ".cache" / "kcat" / "root" / "usr"
+    program = str(brought / "bin" / "kcat") if brought.exists() else shutil.which("kcat")
+    if program is None:
+        raise Missing("there is no kcat here, and no apt-get to bring it")
+    libraries = ":".join(map(str, (brought / "lib").glob("*-linux-*")))
+    run = ["env", f"LD_LIBRARY_PATH={libraries}", program] if brought.exists() else [program]
+    return Command(_module("kcat")().arguments, {"KCAT": json.dumps(run)})
+
+
+PYTHON: Final = (
+    Client("confluent-kafka", "Python", _module("confluent")),
+    Client("kafka-python", "Python", _module("kafka_python")),
+    Client("aiokafka", "Python", _module("aio")),
+    Client("kcat", "C, shell", _kcat),
+)
+
+JAVA: Final = tuple(
+    Client(f"kafka-clients {version}", "Java", lambda version=version: Command(java_command(version)))
+    for version in ("4.4.0", "4.1.1")
+)
+
+GO: Final = (
+    Client("franz-go", "Go", lambda: Command(go_command("franz"))),
+    Client("sarama", "Go", lambda: Command(go_command("sarama"))),
+)

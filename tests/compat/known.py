@@ -1,0 +1,20 @@
+"""What does not pass, and why: it is shown on the page."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+__all__ = ["KNOWN", "NOTES", "OPEN", "ORDER"]
+
+KNOWN: Final[Mapping[tuple[str, str], str]] = {}
+"""What clients cannot do although they have a call for it, by client and behaviour. One that passes is an error."""
+
+OPEN: Final[Mapping[str, str]] = {
+    "admin, delete records": "ListOffsets by time can answer an offset before the log start, inside of its first batch",
+}
+"""What Duramen does not do yet, by behaviour. One that passes goes with the next change of this file."""
+
+ORDER: Final[Sequence[str]] = ("confluent-kafka", "kafka-python", "aiokafka", "kcat")
+"""The clients in the order of the page; others come behind them."""
+
+NOTES: Final[Sequence[str]] = ()
+"""What the page says at its end, in lines of Markdown."""

@@ -1,0 +1,115 @@
+"""Write docs/compatibility.md from the results of tests/compat; `--check` says whether it is out of date.
+
+With `--run`, or with `--run` and what pytest is to get, the tests run first and their results are recorded:
+`python tools/compat.py --run tests/compat/test_go.py`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+RESULTS: Final = ROOT / "tests" / "compat" / "results"
+PAGE: Final = ROOT / "docs" / "compatibility.md"
+GENERATED: Final = "<!-- Written by `make compat` from tests/compat/results; change the source, not this page. -->"
+_SIGNS: Final = {"passes": "yes", "fails": "**no**", "lacks": "-"}
+
+
+def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table in Markdown."""
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    for line in lines:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |"
+    yield ""
+
+
+def count(found: Mapping[str, Any], status: str) -> int:
+    """How many lines of a client have a status."""
+    return sum(row["status"] == status for row in found["rows"].values())
+
+
+def page(clients: Sequence[Mapping[str, Any]], shows: Mapping[str, str], notes: Sequence[str]) -> Iterator[str]:
+    """The page. `shows` is what each behaviour of the list shows; what is not on the list is a client's own."""
+    yield GENERATED
+    yield ""
+    yield "# Compatibility"
+    yield ""
+    yield (
+        "Clients that nobody here wrote, unmodified and pinned, each from its own package registry, are led through "
+        "one list of behaviours against a real node (`tests/compat`). `make test` runs the Python ones and kcat, `make "
+        "test-long` all of them; `make compat` records what came out and writes this page. *yes*: it passes; **no**: "
+        "it does not, the reason is below; -: the client has no such thing."
+    )
+    yield ""
+    header = ("Client", "Version", "Language", "Passes", "Fails", "Lacks", "Run on")
+    lines = [
+        (
+            found["client"], found["version"], found["language"],
+            *(str(count(found, status)) for status in _SIGNS), found["date"],
+        )
+        for found in clients
+    ]  # fmt: skip
+    yield from table(header, lines)
+    listed = [found for found in clients if set(found["rows"]) & set(shows)]
+    yield "## The list"
+    yield ""
+    yield from table(
+        ("Behaviour", "What it shows", *(found["client"] for found in listed)),
+        [
+            (name, text, *(_SIGNS[found["rows"][name]["status"]] if name in found["rows"] else "" for found in listed))
+            for name, text in shows.items()
+        ],
+    )
+    for found in clients:
+        if own := [(name, row) for name, row in found["rows"].items() if name not in shows]:
+            yield f"## {found['client']}"
+            yield ""
+            yield from table(("What", "Passes"), [(name, _SIGNS[row["status"]]) for name, row in own])
+    yield "## What does not pass, and what clients lack"
+    yield ""
+    reasons = [
+        (found["client"], name, _SIGNS[row["status"]], row["why"])
+        for found in clients
+        for name, row in found["rows"].items()
+        if "why" in row
+    ]
+    yield from table(("Client", "Behaviour", "", "Why"), reasons)
+    yield from notes
+
+
+def written() -> str:
+    """The text of the page as the results say."""
+    sys.path.insert(0, str(ROOT))
+    from tests.compat.behaviours import BEHAVIOURS
+    from tests.compat.known import NOTES, ORDER
+
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
+    found.sort(key=lambda one: (ORDER.index(one["client"]) if one["client"] in ORDER else len(ORDER), one["client"]))
+    shows = {one.name: one.shows for one in BEHAVIOURS}
+    return "\n".join(page(found, shows, NOTES)).rstrip() + "\n"
+
+
+def main() -> int:
+    """Run, write or check."""
+    if "--run" in sys.argv:
+        arguments = sys.argv[sys.argv.index("--run") + 1 :] or ["tests/compat"]
+        environment = {**os.environ, "COMPAT_RECORD": "1"}
+        subprocess.run([sys.executable, "-m", "pytest", "-q", *arguments], cwd=ROOT, env=environment, check=False)
+    text = written()
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
+        return 0
+    if "--check" in sys.argv:
+        print("docs/compatibility.md is out of date: run `make reference`", file=sys.stderr)
+        return 1
+    PAGE.write_text(text, encoding="utf-8")
+    print("wrote docs/compatibility.md")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
