@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -34,6 +35,10 @@ def _module(name: str) -> Callable[[], Command]:
     return lambda: Command([sys.executable, "-m", f"tests.compat.drivers.{name}"])
 
 
+def _java(version: str) -> Command:
+    return Command(java_command(version))
+
+
 def _kcat() -> Command:
     brought = _ROOT / ".cache" / "kcat" / "root" / "usr"
     program = str(brought / "bin" / "kcat") if brought.exists() else shutil.which("kcat")
@@ -52,8 +57,7 @@ PYTHON: Final = (
 )
 
 JAVA: Final = tuple(
-    Client(f"kafka-clients {version}", "Java", lambda version=version: Command(java_command(version)))
-    for version in ("4.4.0", "4.1.1")
+    Client(f"kafka-clients {version}", "Java", partial(_java, version)) for version in ("4.4.0", "4.1.1")
 )
 
 GO: Final = (
