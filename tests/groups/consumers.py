@@ -129,11 +129,12 @@ class Someone:
         self.assignor = assignor
         self.epoch = 0
         self.owned: frozenset[TopicPartition] = frozenset()
+        self.lingering: frozenset[TopicPartition] = frozenset()  # what it is giving up, until its next heartbeat
         self._told: frozenset[TopicPartition] | None = None
 
     def join(self) -> HeartbeatResult:
         """Join, or join anew with nothing."""
-        self.owned = frozenset()
+        self.owned = self.lingering = frozenset()
         request = HeartbeatRequest(
             self.id, 0, self.instance, rebalance_timeout_ms=500, topics=self.topics, pattern=self.pattern,
             assignor=self.assignor, owned=frozenset(),
@@ -147,6 +148,7 @@ class Someone:
     def beat(self, *, topics: frozenset[str] | None = None, pattern: str | None = None) -> bool:
         """A heartbeat that says what is new of what it has and wants; whether anything changed or is to be said."""
         before = (self.epoch, self.owned)
+        self.lingering = frozenset()
         request = HeartbeatRequest(
             self.id, self.epoch, self.instance, owned=self._news(), topics=topics, pattern=pattern
         )
@@ -161,6 +163,7 @@ class Someone:
     def _take(self, result: HeartbeatResult) -> None:
         self.epoch = result.epoch
         if result.assigned is not None:
+            self.lingering = self.owned - result.assigned
             self.owned = result.assigned
 
     def leave(self, epoch: int = -1) -> HeartbeatResult:

@@ -209,6 +209,16 @@ class ConsumerGroups:
         held.waiting = [(at, waiting) for at, waiting in held.waiting if at > held.ended]
         for answer in (done, *ready):
             answer(held.broken)
+        if held.broken is not None and held.ended == held.issued:
+            self._take_in(held.group.id)
+
+    def _take_in(self, group_id: str) -> None:
+        """Have a group that is forgotten in memory again as it is stored, so that its members' times count."""
+        held = self._find(group_id)
+        if held is None:
+            self._classic.find(group_id)
+        elif not held.group.table.members:
+            self._forget(held)
 
     def _forget(self, held: _Held) -> None:
         if held.deadline is not None:
@@ -390,6 +400,4 @@ class ConsumerGroups:
     def restore(self) -> None:
         """Take in the groups that have members, so that those that are gone are noticed."""
         for group_id in list(self._offsets.each_other()):
-            held = self._find(group_id)
-            if held is not None and not held.group.table.members:
-                self._forget(held)
+            self._take_in(group_id)
