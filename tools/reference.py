@@ -97,6 +97,22 @@ def deviation_rows() -> Iterator[str]:
     yield ""
 
 
+def idle_rows() -> Iterator[str]:
+    """The table of Kafka's settings that are taken and change nothing."""
+    yield from rows(
+        ("Name", "Why it changes nothing"),
+        [
+            (f"`{setting.name}`", why)
+            for setting in (*BROKER.values(), *STREAM.values())
+            for why in [
+                setting.without_effect or "; ".join(f"`durability={one}`: {why}" for one, why in setting.idle_with)
+            ]
+            if why
+        ],
+    )
+    yield ""
+
+
 def settings_page() -> Iterator[str]:
     """docs/settings.md."""
     yield "# Settings"
@@ -127,6 +143,12 @@ def settings_page() -> Iterator[str]:
     yield "Every setting with Kafka's name that is not in this table has the default of Apache Kafka 4."
     yield ""
     yield from deviation_rows()
+    yield (
+        "These of Kafka's are taken, checked, and shown with their value, and change nothing; DescribeConfigs says so in"
+        " their documentation. Any other name that is not on this page is refused."
+    )
+    yield ""
+    yield from idle_rows()
     yield "## Of a node"
     yield ""
     yield from setting_rows(BROKER)

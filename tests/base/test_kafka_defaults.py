@@ -1,6 +1,7 @@
 """Where a setting's name is Kafka's, so is its default, or the catalogue says what Kafka's is and why ours is another.
 
-The list is Apache Kafka's documentation of its broker and topic configs, version 4.0; None is its `null`.
+The list is Apache Kafka's documentation of its broker and topic configs, version 4.0, and what a broker of version 4.4
+answers when it is asked; None is its `null`.
 """
 
 from collections.abc import Mapping
@@ -45,7 +46,12 @@ BROKER_DEFAULTS: Final[Mapping[str, Value | None]] = {
     "log.message.timestamp.before.max.ms": NO_BOUND,
     "log.message.timestamp.after.max.ms": 3600000,
     "compression.type": "producer",
+    "compression.gzip.level": -1,
+    "compression.lz4.level": 9,
+    "compression.zstd.level": 3,
+    "max.decompressed.message.bytes": 2147483639,
     "min.insync.replicas": 1,
+    "log.roll.jitter.ms": None,
     "quota.window.num": 11,
     "quota.window.size.seconds": 1,
     "group.initial.rebalance.delay.ms": 3000,
@@ -113,11 +119,17 @@ TOPIC_DEFAULTS: Final[Mapping[str, Value | None]] = {
     "index.interval.bytes": 4096,
     "segment.index.bytes": 10485760,
     "segment.jitter.ms": 0,
+    "compression.gzip.level": -1,
+    "compression.lz4.level": 9,
+    "compression.zstd.level": 3,
+    "max.decompressed.message.bytes": 2147483639,
     "preallocate": False,
     "unclean.leader.election.enable": False,
     "leader.replication.throttled.replicas": "",
     "follower.replication.throttled.replicas": "",
     "remote.storage.enable": False,
+    "remote.log.copy.disable": False,
+    "remote.log.delete.on.disable": False,
     "local.retention.ms": -2,
     "local.retention.bytes": -2,
 }

@@ -63,8 +63,9 @@ class Setting:
 
     `broker_default` names the broker setting whose value is a stream setting's default; `without_effect` says
     why Kafka's setting is accepted although it changes nothing here, `idle_with` the same for streams of some
-    durabilities only; a `list` is of `choices`, or of anything where there are none; `kafka_default` is Kafka's
-    default where ours is another, and `deviation` says why it is.
+    durabilities only; a `list` is of `choices`, or of what `item`, a regular expression, matches; `only` are the values
+    that there is something behind, where Kafka has more; `kafka_default` is Kafka's default where ours is another, and
+    `deviation` says why it is.
     """
 
     name: str
@@ -78,6 +79,8 @@ class Setting:
     minimum: int | None = None
     maximum: int | None = None
     choices: tuple[str, ...] = ()
+    item: str = ""
+    only: tuple[Value, ...] = ()
     broker_default: str = ""
     option: str = ""
     without_effect: str = ""
@@ -105,12 +108,15 @@ class Setting:
     @property
     def expected(self) -> str:
         """What a right value looks like, for error messages and the docs."""
+        if self.only:
+            return " or ".join(map(config_text, self.only)) + " here"
         if self.kind == "flag":
             return "true or false"
         if self.kind == "choice":
             return "one of " + ", ".join(self.choices)
         if self.kind == "list":
-            return ("any of " + ", ".join(self.choices) if self.choices else "a list") + ", with commas between them"
+            what = "any of " + ", ".join(self.choices) if self.choices else "* or PARTITION:BROKER"
+            return what + ", with commas between them"
         if self.kind == "text":
             return "text"
         what = _EXAMPLES.get(self.unit, "a whole number" if self.kind == "integer" else "a number")
@@ -151,6 +157,8 @@ def check(setting: Setting, value: object) -> Value:
             converted = _choice(setting, str(converted))
         elif setting.kind == "list":
             converted = _list(setting, str(converted))
+        if setting.only and converted not in setting.only:
+            raise ValueError(converted)
     except (ValueError, msgspec.ValidationError):
         raise error(f"{setting.name}: {shown!r} does not fit; it must be {setting.expected}") from None
     return converted
@@ -170,6 +178,8 @@ def _list(setting: Setting, value: str) -> str:
         parts = sorted(part.lower() for part in parts)
         if not set(parts).issubset(setting.choices):
             raise ValueError(value)
+    elif not all(re.fullmatch(setting.item, part) for part in parts):
+        raise ValueError(value)
     return ",".join(parts)
 
 

@@ -87,6 +87,7 @@ class StreamConfig:
                 self.integer("max.compaction.lag.ms"),
                 self.integer("delete.retention.ms"),
             ),
+            min(self.integer("segment.jitter.ms"), segment_ms),
         )
 
     def entries(self) -> list[ConfigEntry]:

@@ -16,6 +16,7 @@ from duramen.base.errors import (
 )
 from duramen.base.metrics import Counter, Histogram
 from duramen.base.ports import Clock
+from duramen.broker.recompressing import Recompressing
 from duramen.codec.batch import TRANSACTIONAL, Header, check, header, records, set_append_time
 from duramen.storage.log import Log
 from duramen.storage.reader import Blocked, Slice
@@ -69,6 +70,7 @@ class StreamRules(Protocol):
     kept: str  # why records are not deleted by request; empty where they are
     max_message_bytes: int
     decoded_limit_bytes: int
+    recompressing: Recompressing | None  # None where batches are kept as they come
     timestamp_before_ms: int
     timestamp_after_ms: int
     records_in: Counter
@@ -133,20 +135,32 @@ class Partition:
         `admit` raises where a batch of a transaction may not be appended; without it none may. `done` gets the base
         offset once it is acknowledged, or the error; the error may come at once.
         """
-        try:
-            self._append(batch, done, admit)
-        except DuramenError as error:
+
+        def refuse(error: DuramenError) -> None:
             if done is not None:
                 done(-1, error)
+
+        def append(ready: bytearray | memoryview) -> None:
+            try:
+                self._append(ready, header(ready), done, admit, came=batch)
+            except DuramenError as error:
+                refuse(error)
+
+        again = self.stream.recompressing
+        try:
+            head = self.check(batch)
+            if again is None:
+                self._append(batch, head, done, admit)
+            else:
+                again.take(self.index, batch, head, append, refuse)
+        except DuramenError as error:
+            refuse(error)
 
     def check(self, batch: bytearray | memoryview) -> Header:
         """The header of a producer's batch that may be appended. Raises what `append` would end with."""
         stream = self.stream
         head = check(batch)
-        if len(batch) > stream.max_message_bytes:
-            raise BatchTooLarge(
-                f"a batch has {len(batch)} bytes; max.message.bytes of {stream.name} is {stream.max_message_bytes}"
-            )
+        self._check_size(batch)
         if stream.compacted:
             decoded = records(batch, verify=False, limit_bytes=stream.decoded_limit_bytes)
             if any(record.key is None for record in decoded):
@@ -159,16 +173,31 @@ class Partition:
                 )
         return head
 
-    def _append(self, batch: bytearray | memoryview, done: AppendDone | None, admit: Admission | None) -> None:
+    def _check_size(self, batch: bytearray | memoryview) -> None:
         stream = self.stream
-        head = self.check(batch)
+        if len(batch) > stream.max_message_bytes:
+            raise BatchTooLarge(
+                f"a batch has {len(batch)} bytes; max.message.bytes of {stream.name} is {stream.max_message_bytes}"
+            )
+
+    def _append(
+        self, batch: bytearray | memoryview, head: Header, done: AppendDone | None, admit: Admission | None, *,
+        came: bytearray | memoryview | None = None,
+    ) -> None:  # fmt: skip
+        """`came` is the batch as it came, where it may have been compressed again since."""
+        stream = self.stream
         if head.attributes & TRANSACTIONAL:
             if admit is None:
                 raise TransactionalIdMissing("a batch of a transaction comes without its transactional id")
             admit(self, head)
+        if came is not None and came is not batch:
+            self._check_size(batch)
         if stream.append_time:
-            set_append_time(batch, self._clock.wall_ms())
+            now_ms = self._clock.wall_ms()
+            set_append_time(batch, now_ms)
             head = header(batch)
+            if came is not None and came is not batch:
+                set_append_time(came, now_ms)  # from which the producer is told
         stream.records_in.value += head.records
         stream.bytes_in.value += len(batch)
         stream.batch_records.observe(head.records)

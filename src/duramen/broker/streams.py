@@ -11,6 +11,7 @@ from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.configs import StreamConfig
 from duramen.broker.partition import Partition
+from duramen.broker.recompressing import Form, Recompressing
 from duramen.controller.state import StreamState
 from duramen.storage.log import LogKey
 from duramen.storage.store import Store
@@ -25,6 +26,8 @@ class Stream:
     """A stream and its partitions. The config's values that the hot path needs are plain attributes."""
 
     __slots__ = (
+        "_decoded_limit_bytes",
+        "_store",
         "append_time",
         "batch_bytes",
         "batch_records",
@@ -37,8 +40,10 @@ class Stream:
         "id",
         "kept",
         "max_message_bytes",
+        "min_replicas",
         "name",
         "partitions",
+        "recompressing",
         "records_in",
         "records_out",
         "state",
@@ -46,9 +51,13 @@ class Stream:
         "timestamp_before_ms",
     )
 
-    def __init__(self, state: StreamState, config: StreamConfig, metrics: Metrics, *, decoded_limit_bytes: int) -> None:
+    def __init__(
+        self, state: StreamState, config: StreamConfig, metrics: Metrics, store: Store, *, decoded_limit_bytes: int
+    ) -> None:
         """`decoded_limit_bytes`: how large a batch may become where the broker has to look into it."""
-        self.decoded_limit_bytes = decoded_limit_bytes
+        self._store = store
+        self._decoded_limit_bytes = decoded_limit_bytes
+        self.recompressing: Recompressing | None = None
         self.name = state.name
         self.id: StreamId = state.id
         self.partitions: list[Partition] = []
@@ -70,6 +79,13 @@ class Stream:
         self.append_time = config.text("message.timestamp.type") == "LogAppendTime"
         self.timestamp_before_ms = config.integer("message.timestamp.before.max.ms")
         self.timestamp_after_ms = config.integer("message.timestamp.after.max.ms")
+        self.min_replicas = config.integer("min.insync.replicas")
+        self.decoded_limit_bytes = min(self._decoded_limit_bytes, config.integer("max.decompressed.message.bytes"))
+        form = Form.of(config.text("compression.type"), config.integer)
+        if form.codec is not None and self.recompressing is None:
+            self.recompressing = Recompressing(self._store)
+        if self.recompressing is not None:
+            self.recompressing.form, self.recompressing.limit_bytes = form, self.decoded_limit_bytes
         self.compacted = "compact" in config.text("cleanup.policy")
         self.kept = ""
         if state.internal:
@@ -147,7 +163,7 @@ class Streams:
         growing = self._growing.get(state.id)
         stream = growing or self._by_id.get(state.id)
         if stream is None:
-            stream = Stream(state, config, self._metrics, decoded_limit_bytes=self._decoded_limit_bytes)
+            stream = Stream(state, config, self._metrics, self._store, decoded_limit_bytes=self._decoded_limit_bytes)
         else:
             stream.update(state, config)
         log_config = config.log_config()

@@ -50,6 +50,7 @@ __all__ = [
     "encode",
     "encode_record",
     "header",
+    "recompress",
     "records",
     "seal",
     "set_append_time",
@@ -206,6 +207,24 @@ def set_append_time(buffer: bytearray | memoryview, now_ms: int) -> None:
     buffer[21:23] = attributes.to_bytes(2, "big")
     _INT64.pack_into(buffer, 35, now_ms)
     _UINT32.pack_into(buffer, 17, crc32c(memoryview(buffer)[CRC_START:]))
+
+
+def recompress(buffer: Buffer, codec: int, level: int | None, *, limit_bytes: int) -> bytearray:
+    """The same batch with its records compressed with another codec, 0 for none; `level` is Kafka's for it.
+
+    Raises BatchCorrupt where the records are damaged or have more than `limit_bytes`.
+    """
+    found = header(buffer)
+    body = memoryview(buffer)[HEADER_BYTES:]
+    present = found.attributes & CODEC_MASK
+    data = decompress(present, body, limit_bytes) if present else bytes(body)
+    if codec:
+        data = compress(codec, data, level)
+    attributes = found.attributes & ~CODEC_MASK | codec
+    sealed = _SEALED.pack(attributes, *found[6:])
+    crc = crc32c(data, crc32c(sealed))
+    unsealed = _UNSEALED.pack(found.base_offset, HEADER_BYTES - LENGTH_END + len(data), found.leader_epoch, 2, crc)
+    return bytearray().join((unsealed, sealed, data))
 
 
 def batches(buffer: Buffer) -> Iterator[tuple[int, Header]]:

@@ -20,14 +20,16 @@ _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER = _SNAPPY_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
 _SNAPPY_BLOCK_BYTES = 32 * 1024
 _SNAPPY_LARGEST_RATIO = 22  # three bytes make 64 at most
+_LZ4_DEFAULT_LEVEL = 9
+_LZ4_LEAST_HARD = 3
 _FIRST_GUESS = 8  # a first buffer of this many times the compressed size, grown fourfold while it is too small
 
 
-def compress(codec: int, data: Buffer) -> bytes:
-    """`data` compressed with the codec of that number (1 to 4)."""
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """`data` compressed with the codec of that number (1 to 4); `level` is Kafka's for it, None its default."""
     match codec:
         case 1:
-            return bytes(cramjam.gzip.compress(data))
+            return bytes(cramjam.gzip.compress(data, level=None if level is None or level < 0 else level))
         case 2:
             parts = [_SNAPPY_HEADER]
             for start in range(0, len(data), _SNAPPY_BLOCK_BYTES):
@@ -35,11 +37,21 @@ def compress(codec: int, data: Buffer) -> bytes:
                 parts += (len(block).to_bytes(4, "big"), block)
             return b"".join(parts)
         case 3:
-            return bytes(cramjam.lz4.compress(data))
+            return _lz4(data, level)
         case 4:
-            return bytes(cramjam.zstd.compress(data))
+            return bytes(cramjam.zstd.compress(data, level=level))
         case _:
             raise ValueError(f"no codec has the number {codec}")
+
+
+def _lz4(data: Buffer, level: int | None) -> bytes:
+    # Kafka's Java clients read frames of independent blocks only; its default level stands for the fast compressor.
+    fast = level is None or level == _LZ4_DEFAULT_LEVEL
+    compressor = cramjam.lz4.Compressor(
+        level=1 if fast else max(_LZ4_LEAST_HARD, level or 0), content_checksum=False, block_linked=False
+    )
+    compressor.compress(data)
+    return bytes(compressor.finish())
 
 
 def decompress(codec: int, data: Buffer, limit_bytes: int) -> bytes:

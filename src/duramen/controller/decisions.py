@@ -113,7 +113,11 @@ def check_config(config: Mapping[str, str]) -> dict[str, Value]:
 
 def _canonical(config: Mapping[str, str]) -> dict[str, str]:
     """The config as every client writes it: `3600000`, however the user said an hour. Raises as `check_config`."""
-    return {name: config_text(value) for name, value in check_config(config).items()}
+    values = check_config(config)
+    least, most = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", float("inf"))
+    if float(least) > float(most):
+        raise ConfigInvalid(f"min.compaction.lag.ms is {least}: more than max.compaction.lag.ms, which is {most}")
+    return {name: config_text(value) for name, value in values.items()}
 
 
 def create_stream(

@@ -348,7 +348,7 @@ class Appends:
         segment_bytes = config.segment_bytes
         if log.durability == "memory":
             segment_bytes = min(segment_bytes, config.memory_max_bytes // _MEMORY_SEGMENTS)
-        aged = active.first_timestamp >= 0 and head.max_timestamp - active.first_timestamp > config.segment_ms
+        aged = active.first_timestamp >= 0 and head.max_timestamp - active.first_timestamp > log.roll_ms
         if active.size and (aged or not active.fits(size, next_offset, segment_bytes)):
             self.roll(log)
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from duramen.base.ids import LogId
+from duramen.codec.crc import crc32c
 from duramen.storage.handles import Handles
 from duramen.storage.planning.compaction import Rules
 from duramen.storage.producers import ProducerRow, ProducerTable
@@ -44,6 +45,7 @@ class LogConfig(NamedTuple):
     flush_ms: int = NEVER
     compact: bool = False
     compaction: Rules = Rules()
+    segment_jitter_ms: int = 0
 
 
 class LogState(msgspec.Struct, array_like=True, frozen=True):
@@ -203,6 +205,15 @@ class Log(ReadableLog):
         too, even if the config is what it was.
         """
         return self.config.durability != self.durability or self.active.volatile != (self.durability == "memory")
+
+    @property
+    def roll_ms(self) -> int:
+        """The age at which the active segment is closed: with a jitter, each has one of its own."""
+        config = self.config
+        if not config.segment_jitter_ms:
+            return config.segment_ms
+        drawn = crc32c(f"{self.id} {self.active.base_offset}".encode())
+        return config.segment_ms - drawn % config.segment_jitter_ms
 
     def set_durability(self, durability: str) -> None:
         """Change what an acknowledgement means from the next batch on, with a roll where there is one to close."""

@@ -179,7 +179,7 @@ class Store:
         for log in list(self._logs.values()):
             if self._appends.holds(log):
                 continue  # of one that is being cut, segments may come back in another form
-            if log.active.size and 0 <= log.active.first_timestamp < now_ms - log.config.segment_ms:
+            if log.active.size and 0 <= log.active.first_timestamp < now_ms - log.roll_ms:
                 self._roll_untouched(log)
             self._removal.enforce_retention(log, now_ms)
 

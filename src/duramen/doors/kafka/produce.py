@@ -20,7 +20,8 @@ from duramen.doors.kafka.exchange import Exchange
 
 __all__ = ["handle_produce"]
 
-_ACKS: Final = (0, 1, -1)
+_ALL: Final = -1
+_ACKS: Final = (0, 1, _ALL)
 _FIRST_OF_THIS_FORMAT: Final = 3
 _KNOWS_ABORTABLE: Final = 11
 _JOINS: Final = 12  # from here on partitions join a transaction by being written to (KIP-890)
@@ -112,6 +113,8 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
                 code, why = ErrorCode.UNSUPPORTED_VERSION, "record batches v2 come with Produce 3 and newer"
             elif request.acks not in _ACKS:
                 code, why = ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1, not {request.acks}"
+            elif request.acks == _ALL and stream.min_replicas > 1:
+                code, why = ErrorCode.NOT_ENOUGH_REPLICAS, f"{name} wants {stream.min_replicas} replicas; there is one"
             elif stream.internal:
                 code, why = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the broker's own"
             else:
