@@ -144,8 +144,8 @@ def settings_page() -> Iterator[str]:
     yield ""
     yield from deviation_rows()
     yield (
-        "These of Kafka's are taken, checked, and shown with their value, and change nothing; DescribeConfigs says so in"
-        " their documentation. Any other name that is not on this page is refused."
+        "These of Kafka's are taken, checked, and shown with their value, and change nothing; DescribeConfigs says so"
+        " in their documentation. Any other name that is not on this page is refused."
     )
     yield ""
     yield from idle_rows()
