@@ -74,6 +74,15 @@ def test_targets(tmp_path: Path) -> None:
         assert outcome["met"] is None or outcome["measured"]
 
 
+def test_what_users_of_clients_do(tmp_path: Path) -> None:
+    ran = _bench(tmp_path, "clients", "--rounds", "1", "--scale", "0.01", "--format", "json")
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == _document(tmp_path / "duramen-bench" / "clients.json")
+    outcomes = _document(tmp_path / "duramen-bench" / "clients.json")["targets"]
+    assert len(outcomes) == 2 * 2 * 3 + 1 + 2 + 2 + 1 + 3
+    assert all("no --peer kafka" in outcome["short"] and outcome["met"] is None for outcome in outcomes)
+
+
 @pytest.mark.parametrize(
     ("arguments", "targets"),
     [

@@ -15,6 +15,7 @@ from duramen.bench.contenders import Door
 from duramen.bench.documents import latency_document, targets_document, throughput_document, write_document
 from duramen.bench.field import Field, Peer
 from duramen.bench.plot import plot_latency
+from duramen.bench.scenarios import clients as users
 from duramen.bench.scenarios import compaction, concurrent, process, single, streaming
 from duramen.bench.scenarios.effort import FULL, Effort
 from duramen.bench.schedule import Schedule
@@ -23,7 +24,7 @@ from duramen.bench.tables import latency_table, targets_table, throughput_table
 from duramen.bench.targets import Outcome, not_measured
 from duramen.bench.worker import Worker
 
-__all__ = ["console_for", "everything", "latency", "show", "targets", "throughput"]
+__all__ = ["clients", "console_for", "everything", "latency", "show", "targets", "throughput"]
 
 _WIDE = 160
 _SPARK_ROUNDS = 3
@@ -126,6 +127,16 @@ def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort 
             outcomes += compaction.measure(Path(directory).absolute(), worker, effort)
         outcomes.append(_spark(output, worker, effort, peer="kafka" in peers) if spark else _no_spark())
     document = output / "targets.json"
+    write_document(document, {"effort": effort._asdict(), "targets": targets_document(outcomes)})
+    show(console, targets_table(outcomes), document, as_json=as_json)
+
+
+def clients(output: Path, *, peers: Sequence[Peer], effort: Effort, as_json: bool = False) -> None:
+    """Measure what users of Kafka's clients do; prints a table, or JSON, writes clients.json."""
+    console = console_for(as_json=as_json)
+    with Worker(console, users.steps(effort)) as worker, _field(output, peers, nats=False) as field:
+        outcomes = users.measure(field, worker, effort)
+    document = output / "clients.json"
     write_document(document, {"effort": effort._asdict(), "targets": targets_document(outcomes)})
     show(console, targets_table(outcomes), document, as_json=as_json)
 

@@ -52,6 +52,11 @@ class Field:
         """Of our broker."""
         return self._ours.process.pid
 
+    @property
+    def kafka_process_id(self) -> int | None:
+        """Of Apache Kafka; None where it does not take part."""
+        return None if self._kafka is None else self._kafka.process_id
+
     def _name(self) -> str:
         return f"bench-{next(self._numbers)}"
 
@@ -59,11 +64,11 @@ class Field:
         """A new stream of ours."""
         return self._ours.stream(self._name(), durability, door, partitions)
 
-    def kafka(self, *, synced: bool) -> Contender | None:
+    def kafka(self, *, synced: bool, partitions: int = 1) -> Contender | None:
         """A new topic of Apache Kafka; None where it does not take part."""
         if self._kafka is None:
             return None
-        return self._kafka.topic(self._name(), "flush.messages=1" if synced else "lazy")
+        return self._kafka.topic(self._name(), "flush.messages=1" if synced else "lazy", partitions)
 
     def jetstream(self, *, synced: bool) -> Contender | None:
         """A new stream of JetStream; None where it does not take part."""

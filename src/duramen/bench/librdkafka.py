@@ -23,9 +23,12 @@ _FULL_S: Final = 0.001
 _POLL_S: Final = 0.1
 _LARGEST_MESSAGE_BYTES: Final = 8_000_000
 
+PARTITION_ANY: Final = -1
+"""librdkafka's RD_KAFKA_PARTITION_UA: its partitioner chooses."""
 
-def publish(contender: Contender, value_bytes: int, messages: int) -> float:
-    """Seconds until `messages` records are all acknowledged (acks=all).
+
+def publish(contender: Contender, value_bytes: int, messages: int, partitions: int = 1) -> float:
+    """Seconds until `messages` records are all acknowledged (acks=all); of several partitions the client chooses.
 
     Raises ServerUnreachable, RequestInvalid or RequestTimedOut.
     """
@@ -53,10 +56,11 @@ def publish(contender: Contender, value_bytes: int, messages: int) -> float:
         raise ServerUnreachable(f"{contender.name} at {contender.records} does not answer: {error}") from None
     value = {"value": os.urandom(value_bytes)}
     at_once = max(1, min(_CALL_MESSAGES, _CALL_BYTES // value_bytes))
+    partition = 0 if partitions == 1 else PARTITION_ANY
     left = messages
     began_s = time.monotonic()
     while left and not failures:
-        taken = producer.produce_batch(contender.topic, [value] * min(left, at_once), 0, failed)
+        taken = producer.produce_batch(contender.topic, [value] * min(left, at_once), partition, failed)
         left -= taken
         if not taken:
             producer.poll(_FULL_S)
@@ -69,8 +73,11 @@ def publish(contender: Contender, value_bytes: int, messages: int) -> float:
     return took_s
 
 
-def subscribe(contender: Contender, messages: int) -> float:
-    """Seconds until `messages` records from the start are read. Raises RequestInvalid, RequestTimedOut."""
+def subscribe(contender: Contender, messages: int, partitions: int = 1) -> float:
+    """Seconds until `messages` records of so many partitions are read, from the start.
+
+    Raises RequestInvalid or RequestTimedOut.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": contender.records,
@@ -83,7 +90,7 @@ def subscribe(contender: Contender, messages: int) -> float:
     )
     try:
         began_s = time.monotonic()
-        consumer.assign([TopicPartition(contender.stream, 0, 0)])
+        consumer.assign([TopicPartition(contender.stream, index, 0) for index in range(partitions)])
         read, last_s = 0, began_s
         while read < messages:
             found = consumer.consume(min(_CALL_MESSAGES, messages - read), 1.0)

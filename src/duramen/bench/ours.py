@@ -18,11 +18,11 @@ _TIMEOUT_S: Final = 60.0
 
 
 class Ours:
-    """A node with its defaults in `directory`."""
+    """A node in `directory`, with its defaults but for groups, which begin at once as those of the peers do."""
 
     def __init__(self, directory: Path, *, nats: bool, program: Sequence[str] = ("-m", "duramen")) -> None:
         """`program` is what Python runs, with the options of `duramen`."""
-        settings = {"nats.server": "embedded"} if nats else {}
+        settings = {"group.initial.rebalance.delay.ms": 0} | ({"nats.server": "embedded"} if nats else {})
         self.process = NodeProcess(directory / "data", settings, program)
 
     def __enter__(self) -> Self:

@@ -175,6 +175,27 @@ def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, sp
     targets(output, peers=peers, spark=spark, effort=scaled(rounds, scale), as_json=format_ == JSON)
 
 
+@command.command("clients", short_help="What users of Kafka's clients do, beside Apache Kafka.")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=3, show_default=True, help=_ROUNDS_HELP)
+@_scale
+@click.option(
+    "--peer",
+    "peers",
+    multiple=True,
+    type=click.Choice(["kafka"]),
+    help="Measure beside Apache Kafka with its defaults, in the same run; needs Java and Maven.",
+)
+@_output
+@format_option
+def _clients(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, format_: str) -> None:
+    """Throughput on 1, 10 and 100 partitions, transactions, groups, following closely, 1,000 topics, memory."""
+    _check(output)
+    from duramen.bench.commands import clients
+    from duramen.bench.scenarios.effort import scaled
+
+    clients(output, peers=peers, effort=scaled(rounds, scale), as_json=format_ == JSON)
+
+
 def _storage(name: str, short_help: str, help_text: str, rounds: int) -> None:
     """A command of the group that measures one thing about the storage."""
 

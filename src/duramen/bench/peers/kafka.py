@@ -133,6 +133,11 @@ class ApacheKafka:
         if self._process is not None:
             servers.stop(self._process)
 
+    @property
+    def process_id(self) -> int | None:
+        """Of the node; None while there is none."""
+        return None if self._process is None else self._process.pid
+
     def topic(self, name: str, flush: Flush, partitions: int = 1) -> Contender:
         """A new topic."""
         config = {} if flush == "lazy" else {"flush.messages": "1"}

@@ -1,0 +1,167 @@
+"""What users of Kafka's clients do all day, beside Apache Kafka: throughput, transactions, groups, memory."""
+
+from collections.abc import Callable
+from typing import Final
+
+from duramen.bench import librdkafka
+from duramen.bench.contenders import Contender
+from duramen.bench.field import Field
+from duramen.bench.idle import create_topics, hold_connections, resident_mib
+from duramen.bench.members import gather
+from duramen.bench.percentiles import Latencies
+from duramen.bench.scenarios.effort import Effort
+from duramen.bench.schedule import Schedule
+from duramen.bench.sizes import size_name
+from duramen.bench.tail import tail
+from duramen.bench.targets import Outcome, Rounds, at_least, at_most, not_measured
+from duramen.bench.transact import transact
+from duramen.bench.worker import Worker
+
+__all__ = ["measure", "steps"]
+
+OURS: Final = "duramen sync"
+LAZY: Final = "kafka lazy"
+SYNCED: Final = "kafka flush.messages=1"
+
+_SIZES: Final = (100, 1024)
+_PARTITIONS: Final = (1, 10, 100)
+_TRANSACTION_RECORDS: Final = 100
+_MEMBERS: Final = (10, 100)
+_TAIL_HZ: Final = 1000.0
+_TAIL_BYTES: Final = 256
+_WARM_S: Final = 1.0
+_TOPICS: Final = 1000
+_CONNECTIONS: Final = 1000
+_LATENCY: Final = 0.5
+_MEMORY: Final = 0.25
+
+
+def steps(effort: Effort) -> int:
+    """The most jobs there are."""
+    return effort.rounds * (2 * 2 * len(_SIZES) * len(_PARTITIONS) + 2 + 2 * len(_MEMBERS) + 3 + 2) + 2
+
+
+def measure(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
+    """Everything, memory of the idle brokers first and after the same load last."""
+    idle = _memory(field)
+    outcomes = _throughput(field, worker, effort)
+    outcomes += [_transactions(field, worker, effort), *_groups(field, worker, effort)]
+    outcomes += [*_tailing(field, worker, effort), _creating(field, worker, effort)]
+    used = _memory(field)
+    held = _connections(field, worker)
+    for what, found in (("idle", idle), ("after all of this", used), (f"with {_CONNECTIONS:,} idle connections", held)):
+        outcomes.append(_smaller(f"memory {what}", found, _MEMORY, LAZY, "MiB"))
+    return outcomes
+
+
+def _turns(field: Field, number: int, partitions: int = 1, *, synced: bool = False) -> list[Contender]:
+    """New topics of everybody, in the order of this round."""
+    found = [field.ours("sync", partitions=partitions), field.kafka(synced=False, partitions=partitions)]
+    if synced:
+        found.append(field.kafka(synced=True, partitions=partitions))
+    contenders = [one for one in found if one is not None]
+    turn = number % len(contenders)
+    return contenders[turn:] + contenders[:turn]
+
+
+def _rounds(field: Field, effort: Effort, job: Callable[[Contender], float], partitions: int = 1) -> Rounds:
+    rounds = Rounds()
+    for number in range(effort.rounds):
+        for contender in _turns(field, number, partitions):
+            rounds.add(contender.name, job(contender))
+            field.remove(contender)
+    return rounds
+
+
+def _throughput(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
+    outcomes = []
+    for size, records in zip(_SIZES, (effort.small_records, effort.large_records), strict=True):
+        for partitions in _PARTITIONS:
+            producing, consuming = Rounds(), Rounds()
+            for number in range(effort.rounds):
+                for contender in _turns(field, number, partitions):
+                    what = f"{records:,} records of {size_name(size)}, {partitions} partitions, {contender.name}"
+                    took_s = worker.run(f"producing {what}", librdkafka.publish, contender, size, records, partitions)
+                    producing.add(contender.name, records / took_s)
+                    took_s = worker.run(f"consuming {what}", librdkafka.subscribe, contender, records, partitions)
+                    consuming.add(contender.name, records / took_s)
+                    field.remove(contender)
+            for verb, rounds in (("produced", producing), ("consumed", consuming)):
+                outcomes.append(_faster(f"{size_name(size)}, {partitions} partitions, {verb}", rounds, "records/s"))
+    return outcomes
+
+
+def _transactions(field: Field, worker: Worker, effort: Effort) -> Outcome:
+    def job(contender: Contender) -> float:
+        what = f"transactions, {contender.name}"
+        return worker.run(what, transact, contender, _SIZES[0], _TRANSACTION_RECORDS, effort.full_s)
+
+    target = f"transactions of {_TRANSACTION_RECORDS} records"
+    return _faster(target, _rounds(field, effort, job), "a second")
+
+
+def _groups(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
+    outcomes = []
+    for members in _MEMBERS:
+
+        def job(contender: Contender, members: int = members) -> float:
+            return worker.run(f"a group of {members} members, {contender.name}", gather, contender, members)
+
+        rounds = _rounds(field, effort, job, members)
+        outcomes.append(_smaller(f"a group of {members} new members has its partitions", rounds, 1.0, LAZY, "s"))
+    return outcomes
+
+
+def _tailing(field: Field, worker: Worker, effort: Effort) -> list[Outcome]:
+    rounds = {50.0: Rounds(), 99.0: Rounds()}
+    warm, schedule = Schedule(_TAIL_HZ, _WARM_S), Schedule(_TAIL_HZ, effort.paced_s)
+    for number in range(effort.rounds):
+        for contender in _turns(field, number, synced=True):
+            what = f"following {_TAIL_HZ:g} records a second, {contender.name}"
+            found = Latencies(worker.run(what, tail, contender, _TAIL_BYTES, warm, schedule))
+            for point, figures in rounds.items():
+                figures.add(contender.name, found.at_ms(point) or found.max_ms)
+            field.remove(contender)
+    target = f"from send to receive at {_TAIL_HZ:,.0f} records a second"
+    return [_smaller(f"{target}, p{point:g}", figures, _LATENCY, SYNCED, "ms") for point, figures in rounds.items()]
+
+
+def _creating(field: Field, worker: Worker, effort: Effort) -> Outcome:
+    def job(contender: Contender) -> float:
+        return worker.run(f"creating {_TOPICS:,} topics, {contender.name}", create_topics, contender, _TOPICS)
+
+    return _smaller(f"{_TOPICS:,} topics are created", _rounds(field, effort, job), 1.0, LAZY, "s")
+
+
+def _memory(field: Field) -> Rounds:
+    rounds = Rounds()
+    for name, pid in ((OURS, field.process_id), (LAZY, field.kafka_process_id)):
+        if pid is not None:
+            rounds.add(name, resident_mib(pid))
+    return rounds
+
+
+def _connections(field: Field, worker: Worker) -> Rounds:
+    rounds = Rounds()
+    for contender in _turns(field, 0):
+        pid = field.process_id if contender.name == OURS else field.kafka_process_id
+        if pid is not None:
+            what = f"{_CONNECTIONS:,} idle connections, {contender.name}"
+            rounds.add(contender.name, worker.run(what, hold_connections, contender, pid, _CONNECTIONS))
+    return rounds
+
+
+def _faster(target: str, rounds: Rounds, unit: str) -> Outcome:
+    medians = rounds.medians
+    absolute = f"{medians[OURS]:,.0f} {unit}"
+    if LAZY not in medians:
+        return not_measured(target, f"at least 1 x {LAZY}", f"no --peer kafka; ours {absolute}")
+    return at_least(target, rounds.ratio(OURS, LAZY), 1.0, LAZY, f"{absolute}, {LAZY} {medians[LAZY]:,.0f}")
+
+
+def _smaller(target: str, rounds: Rounds, wanted: float, than: str, unit: str) -> Outcome:
+    medians = rounds.medians
+    absolute = ", ".join(f"{name} {figure:.3g} {unit}" for name, figure in medians.items())
+    if than not in medians:
+        return not_measured(target, f"at most {wanted:g} x {than}", f"no --peer kafka; {absolute}")
+    return at_most(target, rounds.ratio(OURS, than), wanted, "x", absolute, f"of {than}")
