@@ -346,7 +346,11 @@ def test_what_is_refused_has_the_number_that_the_version_knows(node: NodeProcess
         "topics": [{"name": stream_name, "partitions": offsets}],
     }
     member = {"generation_id": -1, "member_id": "", "group_instance_id": None}
-    for version, expected in ((3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE), (5, ErrorCode.NONE)):
+    for version, expected in (
+        (3, ErrorCode.INVALID_TXN_STATE),
+        (4, ErrorCode.TRANSACTION_ABORTABLE),
+        (5, ErrorCode.NONE),
+    ):
         answer = ask(connection, ApiKey.TXN_OFFSET_COMMIT, version, commit | member)
         assert answer["topics"][0]["partitions"][0]["error_code"] == expected
     partitions = [{"name": stream_name, "partitions": [0]}, {"name": "nowhere", "partitions": [0]}]
