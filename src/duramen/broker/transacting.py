@@ -241,7 +241,9 @@ class Transactions:
         if one is None:
             done(None)
         else:
-            self._keep(current, one, done)
+            # Not taken back where it cannot be stored: a marker too many does no harm, one too few does.
+            self._known[id_] = one
+            self._log.append(one, done)
 
     def admission(self, id_: str, *, joins: bool) -> Callable[[Partition, Header], None]:
         """What looks at the header of each transactional batch before it is appended, and raises where it may not be.

@@ -163,8 +163,8 @@ _OPTIONS: Final = (
            refused="values are always strings or binary; convert them with a DataFrame operation"),
     Option("kafka.partitioner.class", _SINK, "Refused: the sink cannot run Java classes.",
            refused="give the rows a column `partition` instead"),
-    Option("kafka.transactional.id", _SINK, "Refused, transactions are not there yet.",
-           refused="there are no transactions yet"),
+    Option("kafka.transactional.id", _SINK, "Refused: the sink does not write in transactions.",
+           refused="the sink does not write in transactions"),
 )
 # fmt: on
 

@@ -10,7 +10,13 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from tests.raw import connect
 from tests.untyped import untyped
 
+from duramen.client.connection import Connection
+from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode
 from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.messages import REQUESTS, RESPONSES
+from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData
+from duramen.codec.kafka.produce import decode_response as decode_produce
+from duramen.codec.kafka.produce import encode_request as encode_produce
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
@@ -222,7 +228,7 @@ def test_aiokafka_commits_and_aborts(node: NodeProcess, stream_name: str) -> Non
 # -- below every client -------------------------------------------------------------------------------
 
 
-def begun(node: NodeProcess, name: str, timeout_ms: int = 60_000) -> tuple[Any, int, int]:
+def begun(node: NodeProcess, name: str, timeout_ms: int = 60_000) -> tuple[Connection, int, int]:
     """A connection, and id and epoch of a new producer."""
     connection = connect(node)
     answer = connection.request(
@@ -266,4 +272,93 @@ def test_transactions_are_listed_and_described(node: NodeProcess, stream_name: s
     assert [one["current_txn_start_offset"] for one in there["active_producers"]] == [0]
     assert not_there["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     producer.abort_transaction(_S)
+    connection.close()
+
+
+def ask(connection: Connection, api: ApiKey, version: int, message: dict[str, Any]) -> dict[str, Any]:
+    """A request of a version of the test's choice."""
+    sent = connection._send(api, version, [REQUESTS[api].encode(version, message)])
+    _, frame, start = connection.receive(sent)
+    return RESPONSES[api].decode(version, frame, start)
+
+
+def produce(
+    connection: Connection, name: str, stream: str, identity: tuple[int, int], sequence: int, *, version: int = 12
+) -> int:
+    """One record in a transaction; the answer's error."""
+    batch = encode(
+        [NewRecord(1, None, b"v")],
+        attributes=TRANSACTIONAL, producer_id=identity[0], producer_epoch=identity[1], base_sequence=sequence,
+    )  # fmt: skip
+    request = ProduceRequest(name, -1, 30_000, [TopicData(stream, [PartitionData(0, memoryview(batch))])])
+    sent = connection._send(ApiKey.PRODUCE, version, encode_produce(version, request))
+    _, frame, start = connection.receive(sent)
+    return decode_produce(version, frame, start)[0].partitions[0].error_code
+
+
+def test_partitions_join_by_being_written_to_and_ends_bump_the_epoch(node: NodeProcess, stream_name: str) -> None:
+    connection, producer_id, epoch = begun(node, stream_name)
+    connection.request(ApiKey.METADATA, {"topics": [{"name": stream_name}], "allow_auto_topic_creation": True})
+    features = ask(connection, ApiKey.API_VERSIONS, 4, {"client_software_name": "a", "client_software_version": "1"})
+    levels = {one["name"]: one["max_version_level"] for one in features["finalized_features"]}
+    assert levels["transaction.version"] == 2
+    older = ask(connection, ApiKey.API_VERSIONS, 3, {"client_software_name": "a", "client_software_version": "1"})
+    assert all(one["min_version"] > 0 for one in older["supported_features"])
+    for committed in (True, False, True):
+        assert produce(connection, stream_name, stream_name, (producer_id, epoch), 0) == 0
+        wish = {
+            "transactional_id": stream_name,
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+            "committed": committed,
+        }
+        for _ in range(2):  # the second is a repetition, as after a lost answer
+            ended = connection.request(ApiKey.END_TXN, wish)
+            assert (ended["error_code"], ended["producer_id"], ended["producer_epoch"]) == (0, producer_id, epoch + 1)
+        assert (
+            produce(connection, stream_name, stream_name, (producer_id, epoch), 1) == ErrorCode.INVALID_PRODUCER_EPOCH
+        )
+        epoch += 1
+    assert values(node, stream_name) == [b"v", b"v"]
+    connection.close()
+
+
+def test_what_is_refused_has_the_number_that_the_version_knows(node: NodeProcess, stream_name: str) -> None:
+    connection, producer_id, epoch = begun(node, stream_name)
+    connection.request(ApiKey.METADATA, {"topics": [{"name": stream_name}], "allow_auto_topic_creation": True})
+    identity = (producer_id, epoch)
+    assert produce(connection, stream_name, stream_name, identity, 0, version=10) == ErrorCode.INVALID_TXN_STATE
+    assert produce(connection, stream_name, stream_name, identity, 0, version=11) == ErrorCode.TRANSACTION_ABORTABLE
+    stale = {"transactional_id": stream_name, "producer_id": producer_id, "producer_epoch": epoch + 7}
+    fenced, older = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
+    for api, first, more in (
+        (ApiKey.END_TXN, 2, {"committed": True}),
+        (ApiKey.ADD_OFFSETS_TO_TXN, 2, {"group_id": "g"}),
+        (ApiKey.INIT_PRODUCER_ID, 4, {"transaction_timeout_ms": 1000}),
+    ):
+        low = 3 if api is ApiKey.INIT_PRODUCER_ID else 0
+        for version, expected in ((low, older), (first, fenced)):
+            assert ask(connection, api, version, stale | more)["error_code"] == expected
+    offsets = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": None}]
+    commit = stale | {
+        "producer_epoch": epoch,
+        "group_id": "g",
+        "topics": [{"name": stream_name, "partitions": offsets}],
+    }
+    member = {"generation_id": -1, "member_id": "", "group_instance_id": None}
+    for version, expected in (
+        (3, ErrorCode.INVALID_TXN_STATE),
+        (4, ErrorCode.TRANSACTION_ABORTABLE),
+        (5, ErrorCode.NONE),
+    ):
+        answer = ask(connection, ApiKey.TXN_OFFSET_COMMIT, version, commit | member)
+        assert answer["topics"][0]["partitions"][0]["error_code"] == expected
+    partitions = [{"name": stream_name, "partitions": [0]}, {"name": "nowhere", "partitions": [0]}]
+    wish = {f"v3_and_below_{name}": value for name, value in stale.items()} | {"v3_and_below_topics": partitions}
+    added = ask(connection, ApiKey.ADD_PARTITIONS_TO_TXN, 3, wish)["results_by_topic_v3_and_below"]
+    codes = [topic["results_by_partition"][0]["partition_error_code"] for topic in added]
+    assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    for broken in ({"producer_id": 5}, {"producer_epoch": 5}, {"transactional_id": ""}):
+        wish = {"transactional_id": stream_name, "transaction_timeout_ms": 1000, **broken}
+        assert connection.request(ApiKey.INIT_PRODUCER_ID, wish)["error_code"] == ErrorCode.INVALID_REQUEST
     connection.close()

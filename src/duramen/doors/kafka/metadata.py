@@ -34,16 +34,19 @@ _NULL_ID: Final = UUID(int=0)
 _BY_ID: Final = 12  # since this version topics are asked for by id; 10 and 11 have the field and no use for it
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
+_KNOWS_LEVEL_0: Final = 4  # Java clients of version 3 take a feature that begins at level 0 for damage (KAFKA-17011)
 _FEATURES_EPOCH: Final = 1  # what is finalized never changes while the node runs
 
 
-def api_versions(error: ErrorCode) -> Message:
-    """The list of what is implemented."""
+def api_versions(error: ErrorCode, version: int = 0) -> Message:
+    """The list of what is implemented, for a request of that version."""
     return {
         "error_code": error,
         "api_keys": [{"api_key": api.key, "min_version": api.low, "max_version": api.high} for api in APIS.values()],
         "supported_features": [
-            {"name": feature.name, "min_version": feature.low, "max_version": feature.high} for feature in FEATURES
+            {"name": feature.name, "min_version": feature.low, "max_version": feature.high}
+            for feature in FEATURES
+            if feature.low or version >= _KNOWS_LEVEL_0
         ],
         "finalized_features_epoch": _FEATURES_EPOCH,
         "finalized_features": [
@@ -56,7 +59,7 @@ def api_versions(error: ErrorCode) -> Message:
 def handle_api_versions(_: Context, exchange: Exchange) -> None:
     """Which versions a client may use."""
     exchange.message()
-    exchange.reply(api_versions(ErrorCode.NONE))
+    exchange.reply(api_versions(ErrorCode.NONE, exchange.version))
 
 
 def handle_describe_cluster(context: Context, exchange: Exchange) -> None:
