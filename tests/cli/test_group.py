@@ -15,11 +15,27 @@ from tests.cli.terminal import Terminal
 from duramen.node.process import NodeProcess
 
 GROUPS: list[dict[str, Any]] = [
-    {"id": "a", "state": "Empty", "protocol_type": "consumer", "protocol": "", "members": 0, "lag_records": 3},
-    {"id": "b c", "state": "Stable", "protocol_type": "consumer", "protocol": "range", "members": 1, "lag_records": 0},
+    {
+        "id": "a",
+        "state": "Empty",
+        "protocol_type": "consumer",
+        "protocol": "",
+        "members": 0,
+        "lag_records": 3,
+        "kind": "classic",
+    },
+    {
+        "id": "b c",
+        "state": "Stable",
+        "protocol_type": "consumer",
+        "protocol": "range",
+        "members": 1,
+        "lag_records": 0,
+        "kind": "consumer",
+    },
 ]
 GROUP: dict[str, Any] = {
-    "id": "a", "state": "Empty", "protocol_type": "consumer", "protocol": "range", "generation": 4,
+    "id": "a", "state": "Empty", "protocol_type": "consumer", "protocol": "range", "generation": 4, "kind": "classic",
     "members": [
         {"member_id": "m-1", "instance_id": None, "client_id": "c\x1b[31m", "host": "127.0.0.1",
          "partitions": [{"stream": "s", "partition": 0}, {"stream": "s", "partition": 1}]},
@@ -45,9 +61,9 @@ def test_list_follows_the_pages() -> None:
         lines = run("group", "list", server=node.address).out.splitlines()
         listed = json.loads(run("group", "list", "--format", "json", server=node.address).out)
     assert [line.split() for line in lines] == [
-        ["GROUP", "STATE", "PROTOCOL", "MEMBERS", "LAG", "RECORDS"],
-        ["a", "Empty", "-", "0", "3"],
-        ["b", "c", "Stable", "range", "1", "0"],
+        ["GROUP", "KIND", "STATE", "PROTOCOL", "MEMBERS", "LAG", "RECORDS"],
+        ["a", "classic", "Empty", "-", "0", "3"],
+        ["b", "c", "consumer", "Stable", "range", "1", "0"],
     ]
     assert listed == GROUPS
 
@@ -152,7 +168,7 @@ class TestOfANode:
 
     def test_shown(self, duramen: Run, group: str) -> None:
         (line,) = [line.split() for line in duramen("group", "list").out.splitlines() if line.startswith(f"{group} ")]
-        assert (line[1], line[-2:]) == ("Empty", ["0", "2"])
+        assert (line[1:3], line[-2:]) == (["classic", "Empty"], ["0", "2"])
         assert self._lag(duramen, group) == 2
         assert "Lag         2 records, " in duramen("group", "describe", group).out
         shown = duramen("stream", "describe", group).out

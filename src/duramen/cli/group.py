@@ -46,11 +46,18 @@ def _list(format_: str, server: Server) -> None:
         print_json(groups)
         return
     rows = [
-        (group["id"], group["state"], group["protocol"] or "-", str(group["members"]), _number(group["lag_records"]))
+        (
+            group["id"],
+            group["kind"],
+            group["state"],
+            group["protocol"] or "-",
+            str(group["members"]),
+            _number(group["lag_records"]),
+        )
         for group in groups
     ]
     if rows:
-        print_table(("GROUP", "STATE", "PROTOCOL", "MEMBERS", "LAG RECORDS"), rows, right=(3, 4))
+        print_table(("GROUP", "KIND", "STATE", "PROTOCOL", "MEMBERS", "LAG RECORDS"), rows, right=(4, 5))
     else:
         click.echo("There are no consumer groups yet; a Kafka client with a group.id makes one.", err=True)
 
@@ -71,6 +78,7 @@ def _describe(group: str, format_: str, server: Server) -> None:
         return
     lag_records, lag_time = lag_text(found["offsets"])
     click.echo(f"Group       {plain(found['id'])}")
+    click.echo(f"Kind        {found['kind']}")
     click.echo(f"State       {found['state']}")
     click.echo(f"Protocol    {plain(found['protocol'] or '-')}, generation {found['generation']}")
     click.echo(f"Lag         {lag_records} records, {lag_time}")

@@ -103,7 +103,9 @@ class StreamInfo(msgspec.Struct, frozen=True):
 
 
 class GroupInfo(msgspec.Struct, frozen=True):
-    """A consumer group in short: its state, how many members it has, how many records it has not committed past.
+    """A group in short: its state, how many members it has, how many records it has not committed past.
+
+    `kind`: `classic`, `consumer` (KIP-848) or `share`.
 
     >>> GroupInfo("billing", "Empty", "consumer", "range", members=0, lag_records=17).lag_records
     17
@@ -115,6 +117,7 @@ class GroupInfo(msgspec.Struct, frozen=True):
     protocol: str | None
     members: int
     lag_records: int | None = None
+    kind: str | None = None
 
 
 class GroupPartition(msgspec.Struct, frozen=True):
@@ -172,6 +175,7 @@ class GroupDetails(msgspec.Struct, frozen=True):
     generation: int
     members: list[GroupMember]
     offsets: list[GroupOffset]
+    kind: str | None = None
 
 
 class OffsetChange(msgspec.Struct, frozen=True):

@@ -119,3 +119,25 @@ def test_problems(ask: Ask, method: str, path: str, body: object, status: int, s
     found, problem = ask(method, path, body)
     assert (found, problem["status"]) == (status, status)
     assert said in problem["detail"]
+
+
+def test_a_group_of_the_consumer_protocol_is_shown_like_every_other(node: NodeProcess, ask: Ask, stream: str) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": node.kafka, "group.id": stream, "group.protocol": "consumer", "client.id": "reader",
+            "auto.offset.reset": "earliest",
+        }
+    )  # fmt: skip
+    consumer.subscribe([stream])
+    until(lambda: consumer.poll(0.1) is not None)
+    status, group = ask("GET", f"/v1/groups/{quote(stream)}")
+    assert status == 200
+    assert (group["kind"], group["protocol_type"], group["protocol"]) == ("consumer", "consumer", "uniform")
+    (member,) = group["members"]
+    assert (member["client_id"], member["host"]) == ("reader", "127.0.0.1")
+    assert {one["stream"] for one in member["partitions"]} == {stream}
+    consumer.close()
+    _, listed = ask("GET", "/v1/groups")
+    assert {"kind": "consumer", "state": "Empty"}.items() <= next(
+        one for one in listed["groups"] if one["id"] == stream
+    ).items()

@@ -57,7 +57,7 @@ async def _list(call: Call, query: GroupsQuery) -> GroupList:
         groups.append(
             GroupSummary(
                 group_id, described.state.value, snapshot.protocol_type, snapshot.protocol, len(snapshot.members),
-                lag_records,
+                lag_records, described.kind.value,
             )
         )  # fmt: skip
         if at % _AT_ONCE == 0:
@@ -102,6 +102,7 @@ async def _show(call: Call) -> GroupInfo:
         snapshot.generation,
         [_member(member, described) for member in snapshot.members],
         offsets,
+        described.kind.value,
     )
 
 

@@ -317,6 +317,7 @@ class GroupSummary(msgspec.Struct):
     protocol: str | None
     members: int
     lag_records: int
+    kind: Annotated[str, Meta(description="classic, consumer or share")]
 
 
 class GroupList(msgspec.Struct):
@@ -369,6 +370,7 @@ class GroupInfo(msgspec.Struct):
     generation: int
     members: list[MemberInfo]
     offsets: list[GroupOffset]
+    kind: Annotated[str, Meta(description="classic, consumer or share")]
 
 
 class OffsetsWish(msgspec.Struct, forbid_unknown_fields=True):
