@@ -136,4 +136,5 @@ class Feature(NamedTuple):
 
 FEATURES: tuple[Feature, ...] = (
     Feature("group.version", 0, 1, 1),  # 1: groups of the consumer protocol (KIP-848)
+    Feature("share.version", 0, 1, 1),  # 1: share groups (KIP-932)
 )
