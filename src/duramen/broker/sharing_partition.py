@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadline, Deadlines
-from duramen.base.errors import DuramenError, ShareGroupUnknown, StreamNotFound
+from duramen.base.errors import DuramenError, RequestInvalid, ShareGroupUnknown, StreamNotFound
 from duramen.base.ports import Clock
 from duramen.broker.partition import EARLIEST, LATEST, Partition
 from duramen.broker.sharing_configs import ShareConfig
@@ -199,6 +199,8 @@ class SharePartition:
         deadline_ms = self._clock.monotonic_ms() + self._config().lock_ms
         spoken = [piece for batch in batches_ for piece in _pieces(batch)]
         try:
+            if spoken and spoken[-1][1] >= window.end:
+                raise RequestInvalid(f"nothing was acquired from offset {window.end} on")
             for first, last, type_ in spoken:
                 if type_ == RENEW:
                     window.renew(owner, first, last, deadline_ms)

@@ -132,7 +132,7 @@ def test_what_cannot_be_said(member: Member) -> None:
     ):
         assert one.say(*given) == {0: ErrorCode.INVALID_REQUEST}
     assert two.say(Given(0, 0, [ACCEPT])) == {0: ErrorCode.INVALID_RECORD_STATE}
-    assert one.say(Given(0, 7, [ACCEPT])) == {0: ErrorCode.INVALID_RECORD_STATE}
+    assert one.say(Given(0, 7, [ACCEPT])) == {0: ErrorCode.INVALID_REQUEST}
     assert one.say(Given(0, 0, [RENEW]), is_renew_ack=True) == {0: 0}
     assert one.say(Given(0, 2, [ACCEPT])) == {0: 0}
 

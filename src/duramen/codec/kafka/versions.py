@@ -137,4 +137,5 @@ class Feature(NamedTuple):
 FEATURES: tuple[Feature, ...] = (
     Feature("group.version", 0, 1, 1),  # 1: groups of the consumer protocol (KIP-848)
     Feature("transaction.version", 0, 2, 2),  # 2: partitions join by being written to, ends bump the epoch (KIP-890)
+    Feature("share.version", 0, 1, 1),  # 1: share groups (KIP-932)
 )

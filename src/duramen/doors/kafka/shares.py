@@ -20,7 +20,6 @@ __all__ = ["handle_share_acknowledge", "handle_share_fetch"]
 
 _RENEW: Final = 4
 _STRICT: Final = 1
-_NOBODY: Final = {"leader_id": -1, "leader_epoch": -1}
 
 Spoken = Mapping[ShareKey, Sequence[Acknowledged]]
 Results = Mapping[ShareKey, DuramenError | None]
@@ -260,6 +259,6 @@ def _text(error: DuramenError | None) -> str | None:
 def _by_topic(keys: Iterable[ShareKey], partition: Callable[[ShareKey], Message]) -> list[Message]:
     topics: dict[UUID, list[Message]] = {}
     for key in keys:
-        answer = {"partition_index": key.partition, "current_leader": _NOBODY, **partition(key)}
+        answer = {"partition_index": key.partition, **partition(key)}
         topics.setdefault(key.topic_id, []).append(answer)
     return [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()]
