@@ -17,13 +17,17 @@ __all__ = ["Access", "AtTheBroker", "Found"]
 
 
 class Found(NamedTuple):
-    """What a fetch of one partition gave: `data`, which was to reach up to `reach`, or an error; and its offsets."""
+    """What a fetch of one partition gave: `data`, which was to reach up to `reach`, or an error; and its offsets.
+
+    `aborted` has producer id and first offset of aborted transactions, for who wants what is committed.
+    """
 
     data: bytes
     error: BaseException | None
     high_watermark: int
     start_offset: int
     reach: int
+    aborted: Sequence[tuple[int, int]] = ()
 
 
 FetchDone = Callable[[Found], None]
@@ -46,8 +50,8 @@ class Access(Protocol):
     def new_producer_id(self, done: ProducerDone) -> None:
         """An id for an idempotent producer."""
 
-    def fetch(self, partition: Partition, offset: int, max_bytes: int, done: FetchDone) -> None:
-        """Whole batches from `offset` on, at once."""
+    def fetch(self, partition: Partition, offset: int, max_bytes: int, done: FetchDone, *, committed: bool) -> None:
+        """Whole batches from `offset` on, at once; with `committed` those that are decided."""
 
     def commit(self, key: OffsetKey, offset: int, member: CommitMember, done: CommitDone) -> None:
         """Store the offset of a group."""
@@ -72,11 +76,11 @@ class AtTheBroker:
         """An id for an idempotent producer."""
         self._broker.new_producer_id(done)
 
-    def fetch(self, partition: Partition, offset: int, max_bytes: int, done: FetchDone) -> None:
-        """Whole batches from `offset` on, at once."""
+    def fetch(self, partition: Partition, offset: int, max_bytes: int, done: FetchDone, *, committed: bool) -> None:
+        """Whole batches from `offset` on, at once; with `committed` those that are decided."""
         self._broker.fetches.fetch(
-            [Wanted(partition, offset, max_bytes)], min_bytes=1, max_bytes=max_bytes, max_wait_ms=0,
-            done=partial(self._fetched, offset, done),
+            [Wanted(partition, offset, max_bytes, isolation=int(committed))], min_bytes=1, max_bytes=max_bytes,
+            max_wait_ms=0, done=partial(self._fetched, offset, done),
         )  # fmt: skip
 
     def _fetched(self, offset: int, done: FetchDone, fetched: Sequence[Fetched]) -> None:
@@ -88,7 +92,8 @@ class AtTheBroker:
 
         def read(data: bytes | DuramenError | OSError) -> None:
             error = None if isinstance(data, bytes) else data
-            done(Found(data if isinstance(data, bytes) else b"", error, one.high_watermark, one.start_offset, reach))
+            found = data if isinstance(data, bytes) else b""
+            done(Found(found, error, one.high_watermark, one.start_offset, reach, one.aborted))
 
         read_slice(self._broker.store, one.slice, read)
 

@@ -54,6 +54,10 @@ class CommittedModel:
         self.unsure = False
         self.asked.remove(offset)
 
+    def refused(self, offset: int) -> None:
+        """It was taken back: it is not stored."""
+        self.asked.remove(offset)
+
     def failed(self, offset: int) -> None:
         """It was answered with an error: it may be stored, or not."""
         self.asked.remove(offset)
@@ -115,6 +119,8 @@ class Checker:
         for history in model.histories:
             log = stream.partitions[history.partition].log
             history.started(self.boot, end, found.get(log.key, facts(log)))
+            if log.durability == "sync":
+                history.stable(log.last_stable_offset)
 
     def gone(self, model: StreamModel) -> None:
         """The stream is not there any more, or never was."""

@@ -45,7 +45,7 @@ class Committers:
     def look(self) -> None:
         """At every offset that was committed, and of which no commit is under way."""
         for key, model in list(self._clients.checker.committed.items()):
-            if not model.asked:
+            if not model.asked and key.group in _GROUPS:
                 looked = partial(self._looked, key, model, model.asks)
                 self._clients.access.committed(key, self._clients.answer(looked))
 

@@ -80,9 +80,13 @@ class AtTheDoor:
             raise BrokenPromise(f"the door answers {ErrorCode(code).name}")
         return error
 
-    def _ask(self, api: ApiKey, message: Mapping[str, Any], done: Callable[[Message], None]) -> None:
-        """A request that is a message, in the newest version."""
-        version = APIS[api].high
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the node is."""
+        return self._stopping()
+
+    def ask(self, api: ApiKey, version: int, message: Mapping[str, Any], done: Callable[[Message], None]) -> None:
+        """A request that is a message."""
 
         def replied(frame: memoryview | None, start: int) -> None:
             done(RESPONSES[api].decode(version, _sure(frame), start))
@@ -93,13 +97,20 @@ class AtTheDoor:
 
     def produce(self, partition: Partition, batch: bytes, done: AppendDone) -> None:
         """Append a batch."""
+        self.produce_in(None, partition, batch, lambda offset, code: done(offset, self._duramen_error(code)))
+
+    def produce_in(
+        self, transactional_id: str | None, partition: Partition, batch: bytes, done: Callable[[int, int], None]
+    ) -> None:
+        """The same, in a transaction; `done` gets the base offset and Kafka's error number."""
         version = self._chance.choice(_PRODUCE_VERSIONS)
         data = produce.PartitionData(partition.index, memoryview(batch))
-        request = produce.ProduceRequest(None, -1, 30_000, [produce.TopicData(partition.stream.name, [data])])
+        topics = [produce.TopicData(partition.stream.name, [data])]
+        request = produce.ProduceRequest(transactional_id, -1, 30_000, topics)
 
         def replied(frame: memoryview | None, start: int) -> None:
             answer = produce.decode_response(version, _sure(frame), start)[0].partitions[0]
-            done(answer.base_offset, self._duramen_error(answer.error_code))
+            done(answer.base_offset, answer.error_code)
 
         self._connection.ask(ApiKey.PRODUCE, version, produce.encode_request(version, request), replied)
 
@@ -109,12 +120,12 @@ class AtTheDoor:
         def replied(answer: Message) -> None:
             done(answer["producer_id"], self._duramen_error(answer["error_code"]))
 
-        self._ask(ApiKey.INIT_PRODUCER_ID, {"transactional_id": None, "transaction_timeout_ms": 60_000}, replied)
+        self.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None, "transaction_timeout_ms": 60_000}, replied)
 
     # -- fetching -----------------------------------------------------------------------------------
 
-    def fetch(self, partition: Partition, offset: int, max_bytes: int, done: FetchDone) -> None:
-        """Whole batches from `offset` on."""
+    def fetch(self, partition: Partition, offset: int, max_bytes: int, done: FetchDone, *, committed: bool) -> None:
+        """Whole batches from `offset` on; with `committed` those that are decided."""
         stream = self._context.broker.streams.find(partition.stream.name)
         if stream is None:
             done(Found(b"", errors.StreamNotFound("no such stream"), -1, -1, offset))
@@ -122,7 +133,7 @@ class AtTheDoor:
         version, wait_ms = self._chance.choice(_FETCH_VERSIONS), self._chance.choice((0, 0, 100))
         wanted = fetch.FetchPartition(partition.index, offset, max_bytes)
         request = fetch.FetchRequest(
-            -1, wait_ms, 1, max_bytes, 0, 0, -1, [fetch.FetchTopic(stream.id, [wanted])], rack_id=""
+            -1, wait_ms, 1, max_bytes, int(committed), 0, -1, [fetch.FetchTopic(stream.id, [wanted])], rack_id=""
         )
         connection = self._connect(slow=self._chance.random() < 0.3)
         connection.ask(
@@ -143,7 +154,7 @@ class AtTheDoor:
         one = answers[0]
         data = bytes(one.records)
         reach = one.high_watermark if data else offset
-        done(Found(data, self._error(one.error_code), one.high_watermark, one.start_offset, reach))
+        done(Found(data, self._error(one.error_code), one.high_watermark, one.start_offset, reach, one.aborted))
 
     # -- groups -------------------------------------------------------------------------------------
 
@@ -167,7 +178,7 @@ class AtTheDoor:
         def replied(answer: Message) -> None:
             done(self._duramen_error(answer["topics"][0]["partitions"][0]["error_code"]))
 
-        self._ask(ApiKey.OFFSET_COMMIT, message, replied)
+        self.ask(ApiKey.OFFSET_COMMIT, 9, message, replied)
 
     def committed(self, key: OffsetKey, done: OffsetDone) -> None:
         """The offset that a group has stored."""
@@ -178,7 +189,7 @@ class AtTheDoor:
             found = answer["groups"][0]["topics"][0]["partitions"][0]["committed_offset"]
             done(None if found < 0 else found)
 
-        self._ask(ApiKey.OFFSET_FETCH, {"groups": groups, "require_stable": True}, replied)
+        self.ask(ApiKey.OFFSET_FETCH, 9, {"groups": groups, "require_stable": True}, replied)
 
 
 def _sure(frame: memoryview | None) -> memoryview:

@@ -5,10 +5,12 @@ reader saw, has its offset for good; one that a crash took away, that was refuse
 """
 
 import random
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-from duramen.codec.batch import batches
+from duramen.codec.batch import CONTROL, Header, batches, records
 from duramen.sim.trace import BrokenPromise
+from duramen.sim.transaction import Transaction, decided
 
 __all__ = ["End", "History", "LogFacts", "Sent"]
 
@@ -35,6 +37,7 @@ class Sent:
         "records",
         "sendings",
         "sequence",
+        "transaction",
         "under_way",
     )
 
@@ -50,6 +53,7 @@ class Sent:
         self.boots: set[int] = set()  # the processes it was sent to
         self.base_offset: int | None = None  # once it was acknowledged or seen
         self.epoch = -1
+        self.transaction: Transaction | None = None
         self.fate: Literal["open", "acknowledged", "refused", "gone"] = "open"
 
     @property
@@ -83,6 +87,9 @@ class History:
         self.ever_cut = False
         self.deleting = False
         self.reading = 0  # reads under way
+        self.transactional = False  # whether transactions were ever written to it
+        self.stable_offset = 0  # everything before it was decided
+        self._markers: dict[int, tuple[int, bytes | None]] = {}
         self.spoiled = False  # a cut failed half way: nothing is known any more
         self.damaged: list[tuple[int, int]] = []  # ranges of offsets that the disk has damaged, and may be lost
         self._by_body: dict[bytes, Sent] = {}
@@ -137,6 +144,8 @@ class History:
             self.must_outlive[end] = max(self.must_outlive[end], offset)
 
     def _place(self, sent: Sent, base_offset: int) -> None:
+        if base_offset in self._markers:
+            raise self._broken(f"a marker was at offset {base_offset}, and batch {sent.number} is there now")
         there = self._at.get(base_offset)
         if there is not None and there is not sent:
             raise self._broken(f"offset {base_offset} had batch {there.number} and has batch {sent.number} now")
@@ -165,10 +174,28 @@ class History:
             if found.leader_epoch < epoch:
                 raise self._broken(f"epoch {found.leader_epoch} at offset {found.base_offset} follows {epoch}")
             expected, epoch = found.next_offset, found.leader_epoch
-            self._see_batch(data[position:end], found.base_offset, found.next_offset, found.leader_epoch)
+            if found.attributes & CONTROL:
+                self._see_marker(found, data[position:end])
+            else:
+                self._see_batch(data[position:end], found.base_offset, found.next_offset, found.leader_epoch)
         if end != len(data) or expected < 0:
             raise self._broken(f"a read of {offset} got {len(data)} bytes, {end} of them whole batches")
         return expected
+
+    def read_committed(self, data: bytes, aborted: Sequence[tuple[int, int]]) -> None:
+        """A reader of what is committed got these bytes, which `read` has seen, and was told what was aborted."""
+        for batch, committed in decided(data, aborted):
+            sent = self._by_body.get(batch[IDENTITY_START:])
+            if sent is not None and sent.transaction is not None and not (self.damaged or self.spoiled):
+                sent.transaction.seen(str(self), committed=committed)
+
+    def stable(self, offset: int) -> None:
+        """Everything before `offset` was decided, says the log. Raises BrokenPromise where that was so of more."""
+        if not self.transactional or self.damaged or self.spoiled or self.in_memory:
+            return
+        if offset < self.stable_offset:
+            raise self._broken(f"its last stable offset was {self.stable_offset}, and is {offset}")
+        self.stable_offset = offset
 
     def damage(self, base_offset: int, next_offset: int) -> None:
         """The disk has damaged the only copy that is sure to be there of these records."""
@@ -185,6 +212,12 @@ class History:
         """A reader got nothing from `first` up to `end`; `begins` where he had asked for `first`."""
         if begins or self.behind_damage(first, end) != end:
             raise self._broken(f"offset {end} follows {first - 1}")
+
+    def _see_marker(self, head: Header, batch: bytes) -> None:
+        # In a stream made anew it may end a transaction of the one before it: partitions are known by their names.
+        marker = head.producer_id, next(records(batch)).key
+        if self._markers.setdefault(head.base_offset, marker) != marker or head.base_offset in self._at:
+            raise self._broken(f"something else was at offset {head.base_offset}, where a marker is now")
 
     def _see_batch(self, batch: bytes, base_offset: int, next_offset: int, epoch: int) -> None:
         sent = self._by_body.get(batch[IDENTITY_START:])
@@ -217,8 +250,8 @@ class History:
         if self.spoiled:
             return
         bound, high_watermark = self.must_outlive[end], facts.high_watermark
-        if self.cut_to is not None and high_watermark == self.cut_to:
-            bound = min(bound, self.cut_to)
+        if self.cut_to is not None and high_watermark >= self.cut_to:
+            bound = self._perhaps_cut(self.cut_to, bound, high_watermark)
         if high_watermark < bound:
             raise self._broken(f"everything below {bound} was promised; after a {end} it ends at {high_watermark}")
         if facts.start_offset < self.start_bound:
@@ -235,8 +268,18 @@ class History:
         self.in_memory = facts.durability == "memory"
         self.cut_to, self.cutting, self.reading, self.was_cut = None, False, 0, False
 
+    def _perhaps_cut(self, cut_to: int, bound: int, high_watermark: int) -> int:
+        """A cut was not answered: it was made or not, and what waited for it was appended behind it or not."""
+        if high_watermark >= bound and high_watermark != cut_to:
+            self.spoiled = True  # nothing says which
+            return bound
+        self._forget_from(cut_to, self._ends[-1][0])
+        self._ends = [(number, min(at, cut_to)) for number, at in self._ends]
+        return min(bound, cut_to)
+
     def _forget_from(self, offset: int, boot: int = -1) -> None:
         """What was at or after `offset` is gone; only what is under way to the process `boot` may still come."""
+        self._markers = {at: body for at, body in self._markers.items() if at < offset}
         for base_offset in [at for at in self._at if at >= offset]:
             sent = self._at.pop(base_offset)
             comes = sent.under_way and boot in sent.boots

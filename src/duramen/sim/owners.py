@@ -99,6 +99,8 @@ class Owners:
         clients = self._clients
         history, _ = clients.any()
         if history is not None:
+            if any(one.transactional for one in clients.checker.streams[history.name].histories):
+                return  # a loss of power would take parts of transactions
             durability = clients.chance.choice(_DURABILITIES)
             clients.trace("stream %s gets the durability %s", history.name, durability)
             clients.broker.configure_stream(
@@ -143,7 +145,7 @@ class Owners:
             return
         if clients.access.later and history.is_sent_to(clients.checker.boot):
             return  # an answer from before the cut may come after it
-        if isinstance(history, CompactedHistory):
+        if isinstance(history, CompactedHistory) or history.transactional:
             return  # nothing is compacted because of what may be cut off still
         log, store = partition.log, clients.broker.store
         end_offset = history.some_offset(clients.chance, log.start_offset)

@@ -13,12 +13,13 @@ REMEMBERED: Final = 5  # batches that may be under way, and that a repetition fi
 
 
 def new_batch(
-    chance: random.Random, number: int, now_ms: int, size: int, producer: "Producer | None" = None, *,
-    tombstones: bool = False,
+    chance: random.Random, number: int, now_ms: int, size: int, producer: tuple[int, int, int] | None = None, *,
+    tombstones: bool = False, attributes: int = 0,
 ) -> Sent:  # fmt: skip
     """A batch of one to four records, `size` bytes or so in all, that no other batch is like.
 
-    With `tombstones` some records have no value: each is known by its header.
+    `producer` is its id, epoch and next sequence. With `tombstones` some records have no value: each is known by its
+    header.
     """
     count = chance.choice((1, 1, 2, 4))
     records = [
@@ -31,8 +32,8 @@ def new_batch(
     ]  # fmt: skip
     if producer is None:
         return Sent(number, bytes(encode(records)), count)
-    sequence = producer.next_sequence
-    data = encode(records, producer_id=producer.id, producer_epoch=0, base_sequence=sequence)
+    id_, epoch, sequence = producer
+    data = encode(records, attributes=attributes, producer_id=id_, producer_epoch=epoch, base_sequence=sequence)
     return Sent(number, bytes(data), count, sequence)
 
 

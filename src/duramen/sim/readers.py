@@ -24,6 +24,7 @@ class _Read:
         self.until = until
         self.failed_reads = 0  # of the disk, when it was sent
         self.was_outside = False  # of the log, when it was sent
+        self.committed = False  # whether what is not decided is left out
         self.broken_off: tuple[int, ...] | None = None  # what had been damaged and failed when it was broken off
 
     @property
@@ -51,6 +52,10 @@ class Readers:
         self._quarantined = self._in_quarantine() if scrubbed else None
         for history, partition in self._clients.histories():
             self._go(_Read(history, partition, partition.log.start_offset, partition.log.high_watermark))
+            if history.transactional:
+                read = _Read(history, partition, partition.log.start_offset, partition.log.last_stable_offset)
+                read.committed = True
+                self._go(read)
 
     def read(self) -> None:
         """From any offset, and perhaps on to the end."""
@@ -58,24 +63,29 @@ class Readers:
         if history is not None and partition is not None:
             log, chance = partition.log, self._clients.chance
             offset = chance.randint(max(0, log.start_offset - 2), log.end_offset + 1)
-            self._go(_Read(history, partition, offset, log.high_watermark if chance.random() < 0.2 else 0))
+            committed = history.transactional and chance.random() < 0.5
+            end = log.last_stable_offset if committed else log.high_watermark
+            read = _Read(history, partition, offset, end if chance.random() < 0.2 else 0)
+            read.committed = committed
+            self._go(read)
 
     def _go(self, read: _Read) -> None:
         """Read from `offset`, and on to `until`."""
         history, clients = read.history, self._clients
-        if history.cutting or (read.until and read.offset >= read.until):
+        if history.cutting or history.spoiled or (read.until and read.offset >= read.until):
             return
         history.reading += 1
         read.was_outside = read.outside
         read.failed_reads = clients.faults.failed_reads
         max_bytes = clients.chance.choice((1, 1000, 10_000, 1 << 20))
-        clients.access.fetch(read.partition, read.offset, max_bytes, clients.answer(partial(self._found, read)))
+        found = clients.answer(partial(self._found, read))
+        clients.access.fetch(read.partition, read.offset, max_bytes, found, committed=read.committed)
 
     def _go_on(self, read: _Read, offset: int) -> None:
         """The next read of the same reader."""
         if self._clients.partition(read.history) is read.partition:
             read.offset = max(offset, read.log.start_offset)
-            self._go(read)
+            self._clients.worker.soon(self._clients.answer(partial(self._go, read)))
 
     def _found(self, read: _Read, found: Found) -> None:
         history, log = read.history, read.log
@@ -84,13 +94,21 @@ class Readers:
             self._failed(read, found.error, found.reach)
             return
         history.visible(found.high_watermark, log.durability)
+        if log.durability == "sync":
+            history.stable(log.last_stable_offset)
         if not found.data:
+            if read.committed:
+                if read.offset < read.until:
+                    raise BrokenPromise(f"{history}: {read.offset} is decided, and nothing is read")
+                return
             if found.start_offset <= read.offset < found.high_watermark:
                 raise BrokenPromise(f"{history}: {read.offset} is below {found.high_watermark}, and nothing is read")
             return
         following = history.read(read.offset, found.data)
+        if read.committed:
+            history.read_committed(found.data, found.aborted)
         self._clients.trace("%s: read %d to %d", history, read.offset, following - 1)
-        if following < read.until:
+        if read.offset < following < read.until:
             self._go_on(read, following)
 
     # -- what fails ---------------------------------------------------------------------------------

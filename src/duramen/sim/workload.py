@@ -11,6 +11,7 @@ from duramen.sim.owners import Owners
 from duramen.sim.readers import Readers
 from duramen.sim.scheduler import SeededWorker
 from duramen.sim.trace import BrokenPromise
+from duramen.sim.transactors import Transactors
 from duramen.sim.writers import Writers
 
 __all__ = ["Workload"]
@@ -26,11 +27,12 @@ class Workload:
         self._writers = writers = Writers(clients)
         self._readers = readers = Readers(clients)
         self._committers = committers = Committers(clients)
+        self._transactors = transactors = Transactors(clients)
         owners = Owners(clients, writers)
         ops: tuple[tuple[Callable[[], None], int], ...] = (
             (writers.produce, 30), (writers.produce_idempotent, 25), (writers.repeat, 10), (readers.read, 15),
             (committers.commit, 8), (committers.look, 4), (owners.create, 6), (owners.let_go, 3), (owners.cut, 2),
-            (owners.delete, 2), (owners.configure, 2),
+            (owners.delete, 2), (owners.configure, 2), (transactors.act, 12),
         )  # fmt: skip
         self._actions = [op for op, _ in ops]
         self._weights = [weight for _, weight in ops]
@@ -48,6 +50,7 @@ class Workload:
         self._readers.begin(scrubbed=scrubbed)
         self._committers.look()
         self._writers.begin()
+        self._transactors.begin()
         worker.after(1, self._act)
 
     @property

@@ -43,6 +43,7 @@ _SETTINGS: Final = Settings(
     options={
         "group.initial.rebalance.delay.ms": 0,
         "offsets.topic.num.partitions": 2,
+        "transaction.state.log.num.partitions": 2,
         "log.retention.check.interval.ms": 250,
         "log.cleaner.backoff.ms": 100,
         "scrub.interval.ms": 300,

@@ -56,8 +56,10 @@ class Writers:
             self._new_producer()
             return
         producer = clients.chance.choice(producers)
-        batch = new_batch(clients.chance, clients.number(), clients.clock.wall_ms(), clients.size(), producer,
-                          tombstones=isinstance(producer.history, CompactedHistory))  # fmt: skip
+        batch = new_batch(
+            clients.chance, clients.number(), clients.clock.wall_ms(), clients.size(),
+            (producer.id, 0, producer.next_sequence), tombstones=isinstance(producer.history, CompactedHistory),
+        )  # fmt: skip
         producer.sent(batch)
         self._send(producer.history, batch, producer)
 
