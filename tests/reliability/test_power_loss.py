@@ -163,6 +163,8 @@ def test_a_tear_in_synced_batches_is_damage_where_the_checkpoint_vouches_for_the
         doubles.files.open(path).truncate(cut)
         doubles.kill()
         assert any(path in finding and "the rest is damaged" in finding for finding in doubles.findings)
+        assert doubles.metrics.counter("duramen_damaged_ranges_total").value == 0, "a start counts its findings"
+        assert doubles.store.quarantine.ranges == 1
         good, bad = one_by_one(doubles, doubles.log())
         assert good == {number: b"batch %d" % number for number in range(cut // size)}
         assert list(bad) == list(range(cut // size, 5))

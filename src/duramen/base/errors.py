@@ -22,6 +22,7 @@ __all__ = [
     "DeletionRefused",
     "DemoFailed",
     "DependencyMissing",
+    "DirectoryTooNew",
     "DirectoryUnusable",
     "DuplicateTableFull",
     "DuramenError",
@@ -156,13 +157,21 @@ class DemoFailed(DuramenError):
 
 
 class DirectoryUnusable(DuramenError):
-    """The data directory is held by another node, is not ours, is too new, or cannot be written."""
+    """The data directory is held by another node, is not ours, or cannot be written."""
 
     id = "directory-unusable"
     safe = "The directory was not changed."
     remedy = (
         "Do what the message says: stop the other node, free or permit the directory, or name another with --data-dir."
     )
+
+
+class DirectoryTooNew(DirectoryUnusable):
+    """The data directory has a storage format that a newer version of Duramen has written."""
+
+    id = "directory-too-new"
+    safe = "The directory was not changed."
+    remedy = "Use the version of Duramen that wrote it, or a later one."
 
 
 class ServerUnreachable(DuramenError):

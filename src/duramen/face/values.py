@@ -10,6 +10,7 @@ import msgspec
 from duramen.base.errors import ServerUnreachable
 
 __all__ = [
+    "DamagedRange",
     "GapInfo",
     "GroupDetails",
     "GroupInfo",
@@ -40,8 +41,25 @@ class NodeInfo(msgspec.Struct, frozen=True):
     addresses: dict[str, str]
 
 
+class DamagedRange(msgspec.Struct, frozen=True):
+    """Offsets that cannot be read, for as much as is known: no `last_offset`, nothing says how far they go.
+
+    With the file and the bytes from `first_byte` up to `end_byte`; none where a start found that records were lost.
+
+    >>> client.streams.create("sound").partitions[0].damaged
+    []
+    """
+
+    first_offset: int
+    last_offset: int | None
+    file: str | None
+    first_byte: int | None
+    end_byte: int | None
+    cause: str
+
+
 class PartitionInfo(msgspec.Struct, frozen=True):
-    """A partition: its offsets, bytes on disk or in memory, and segments.
+    """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged.
 
     >>> client.streams.create("empty").partitions[0].end_offset
     0
@@ -54,6 +72,7 @@ class PartitionInfo(msgspec.Struct, frozen=True):
     end_offset: int
     bytes: int
     segments: int
+    damaged: list[DamagedRange] = []
 
 
 class GapInfo(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from duramen.base.ports import Lane
@@ -14,6 +15,23 @@ T = TypeVar("T")
 
 _LANES: Final[tuple[Lane, ...]] = ("sync", "disk", "read", "read", "read", "read")
 _Job = tuple[Callable[[], Any], Callable[[Any], None]]
+
+
+class _Outcome:
+    """What came of a job that runs in its `with` block: what it returned, or whatever it raised."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: Any = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> bool:
+        if error is not None:
+            self.value = error
+        return True
 
 
 class HostWorker:
@@ -49,11 +67,10 @@ class HostWorker:
     def _run(self, jobs: "queue.SimpleQueue[_Job | None]") -> None:
         while (item := jobs.get()) is not None:
             job, done = item
+            outcome = _Outcome()
+            with outcome:
+                outcome.value = job()
             try:
-                result = job()
-            except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to whoever submitted the job
-                result = error
-            try:
-                self._loop.call_soon_threadsafe(done, result)
+                self._loop.call_soon_threadsafe(done, outcome.value)
             except RuntimeError:
                 return  # the loop is closed: nobody is left to tell

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
-from duramen.base.errors import DirectoryUnusable
+from duramen.base.errors import DirectoryTooNew, DirectoryUnusable
 from duramen.base.ports import FileSystem
 from duramen.host.files import HostFileSystem
 from duramen.storage.directory import LOCK, is_directory, read_directory_id
@@ -40,7 +40,7 @@ class Held:
 def hold(path: Path, *, damaged: bool = False) -> Iterator[Held]:
     """Hold a directory. With `damaged`, one whose description is lost is held as well.
 
-    Raises DirectoryUnusable where it is none of Duramen's, a node holds it, or its format is newer than this version.
+    Raises DirectoryUnusable where it is none of Duramen's or a node holds it, DirectoryTooNew for a newer format.
     """
     if not path.is_dir():
         raise DirectoryUnusable(f"{path} is not a directory; name the data directory of a node, as --data-dir does")
@@ -62,8 +62,7 @@ def _held(path: Path, files: FileSystem, *, damaged: bool) -> Held:
     try:
         return Held(path, files, read_directory_id(files, str(path)), "")
     except (DirectoryUnusable, OSError) as error:
-        newer = isinstance(error, DirectoryUnusable) and "storage format" in str(error)
-        if not damaged or newer:
+        if not damaged or isinstance(error, DirectoryTooNew):
             raise
         return Held(path, files, None, str(error))
 

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from duramen.base.errors import DuramenError
 from duramen.base.ports import Lane
 
 __all__ = ["ManualClock", "ManualWorker", "SeededRandomness"]
@@ -79,7 +80,7 @@ class ManualWorker:
         result: Any
         try:
             result = job()
-        except Exception as error:  # noqa: BLE001 - belongs to whoever submitted the job
+        except (OSError, DuramenError) as error:
             result = error
         return lambda: done(result)
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from duramen.base.errors import DirectoryUnusable
+from duramen.base.errors import DirectoryTooNew, DirectoryUnusable
 from duramen.base.ids import new_directory_id
 from duramen.base.ports import FileSystem, Lock, Randomness
 from duramen.storage.io import write_all
@@ -52,7 +52,7 @@ class Directory(msgspec.Struct, frozen=True):
 def open_directory(files: FileSystem, randomness: Randomness, where: str) -> Directory:
     """Take the directory, making it a data directory where it is empty. Blocking.
 
-    `where` names it in messages. Raises DirectoryUnusable where it is held, not ours, too new, or not writable.
+    `where` names it in messages. Raises DirectoryUnusable where it is held, not ours, or not writable; DirectoryTooNew.
     """
     try:
         return _open(files, randomness, where)
@@ -133,7 +133,7 @@ def finish_directory(files: FileSystem) -> None:
 
 
 def read_directory_id(files: FileSystem, where: str) -> UUID:
-    """The directory's id. Blocking. Raises DirectoryUnusable where it is damaged or of a newer format, or OSError."""
+    """The directory's id. Blocking. Raises DirectoryUnusable where it is damaged, DirectoryTooNew, or OSError."""
     file = files.open(_META, read_only=True)
     try:
         meta = msgspec.json.decode(bytes(file.read(0, file.size())), type=_Meta)
@@ -143,7 +143,7 @@ def read_directory_id(files: FileSystem, where: str) -> UUID:
             f"{where}/{_META} is damaged; it should name the format and the directory's id"
         ) from None
     if meta.format > FORMAT:
-        raise DirectoryUnusable(
+        raise DirectoryTooNew(
             f"{where} has the storage format {meta.format}; this version of Duramen knows {FORMAT}: use a newer one"
         )
     return directory_id

@@ -43,6 +43,10 @@ class Quarantine:
         for one in damage:
             self.report(f"{segment.name_damage(one)}; it is not served, what lies around it is")
 
+    def named(self, segment: Segment, _: list[Damage]) -> None:
+        """The same, where somebody else counts it and has it named."""
+        self._segments[segment] = None
+
     def report(self, message: str) -> None:
         """Have an operator told."""
         if self._report is None:

@@ -164,10 +164,21 @@ class Scrubber:
 
     def _open_index(self, log: Log, segment: Segment) -> None:
         """The index of a segment that was appended to since the start has to have what its file has too."""
-        try:
-            file = self._files.open(segment.path + ".log", read_only=True)
-        except OSError as error:
-            self._failed(log, segment, error)
+        path = segment.path + ".log"
+
+        def opened(result: File | BaseException) -> None:
+            if isinstance(result, BaseException):
+                self._failed(log, segment, result)
+            elif self._running and holds(log, segment):
+                self._read_index(log, segment, result)
+            else:
+                self._go_on()
+
+        self._worker.submit("read", lambda: self._files.open(path, read_only=True), opened)
+
+    def _read_index(self, log: Log, segment: Segment, file: File) -> None:
+        if segment.index is None or not segment.index.first:
+            self._look(log, segment)  # a reader was first
             return
         blocked = open_index(segment, file)
 

@@ -33,7 +33,7 @@ class StoreLimits(NamedTuple):
     wal_max_bytes: int = 1 << 30
     pending_bytes: int = 128 << 20
     copy_bytes: int = 8 << 20
-    copy_interval_ms: int = 1000
+    copy_interval_ms: int = 5000
     compaction: CompactionLimits = CompactionLimits()
 
 

@@ -13,19 +13,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from duramen.base.errors import DuramenError, StorageFailed, StorageFull
+from duramen.base.errors import DuramenError, StorageFailed
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, File, FileSystem, Worker
 from duramen.storage.frames import FRAME_HEADER_BYTES, FrameType, encode, position
-from duramen.storage.io import is_full, is_passing, write_all
+from duramen.storage.io import write_all
+from duramen.storage.walpool import WAL_DIRECTORY, WalFile, WalPool, wal_path
 
 __all__ = ["FILE_PAYLOAD_BYTES", "WAL_DIRECTORY", "HeldFile", "Syncable", "Wal", "wal_path"]
 
-WAL_DIRECTORY: Final = "wal"
 FILE_PAYLOAD_BYTES: Final = 16 + 4 + 8
 
-_ZEROS = bytes(1024 * 1024)
-_FIRST_ZEROED_BYTES = 8 * 1024 * 1024
 _SLOW_S: Final = 0.0005  # of a sync: on a faster disk waiting gains nothing
 _PAUSE_SHARE: Final = 0.1
 
@@ -50,22 +48,6 @@ class HeldFile(NamedTuple):
     salt: int
 
 
-def wal_path(slot: int) -> str:
-    """The path of a WAL file; a slot keeps its name through every generation."""
-    return f"{WAL_DIRECTORY}/{slot:06d}.wal"
-
-
-class _WalFile:
-    __slots__ = ("capacity", "end", "file", "generation", "slot")
-
-    def __init__(self, slot: int, file: File, capacity: int) -> None:
-        self.slot = slot
-        self.file = file
-        self.capacity = capacity
-        self.generation = 0
-        self.end = 0
-
-
 class Wal:
     """Appends, syncs, waits and recycles. One thread of control calls everything but the jobs it submits."""
 
@@ -88,15 +70,12 @@ class Wal:
         self._clock = clock
         self._directory_id = directory_id
         self._salt = salt
-        self._file_bytes = file_bytes
-        self._max_bytes = max_bytes
         self._on_room = on_room
 
-        self._used: deque[_WalFile] = deque()
-        self._free: list[_WalFile] = []
-        self._slots = 0
-        self._total_bytes = 0
-        self._preparing = False
+        self._pool = WalPool(
+            files, worker, file_bytes=file_bytes, max_bytes=max_bytes, on_room=on_room, on_failure=self._fail
+        )
+        self._used: deque[WalFile] = deque()
         self._generation = 0
 
         self._staged: list[Buffer] = []
@@ -106,13 +85,12 @@ class Wal:
 
         # Read by the sync job in its own thread: each is replaced as a whole, `_dirty` before `_written`.
         self._written = 0
-        self._dirty: tuple[_WalFile, ...] = ()
+        self._dirty: tuple[WalFile, ...] = ()
         self._syncing = False
         self._usual_s = 0.0
         self._pause_s = 0.0
         self.synced = 0
         self.failed: DuramenError | None = None
-        self.full: DuramenError | None = None
         self.on_failure: Callable[[DuramenError], None] = lambda _: None
 
         self._sync_seconds = metrics.histogram("duramen_wal_sync_seconds")
@@ -125,21 +103,10 @@ class Wal:
     def start(self, existing: list[tuple[int, File, int]], generation: int) -> None:
         """Begin with the WAL files there are, as (slot, file, capacity), all of them free, in `generation`.
 
-        Those that the bound has no room for go: it was larger before. So do those smaller than a file is made: a crash
-        has left them half made, or files were smaller before. Blocking: for the start of a node, before anything is
-        served. Raises OSError.
+        Blocking: for the start of a node, before anything is served. Raises OSError.
         """
         self._generation = generation - 1
-        for slot, file, capacity in existing:
-            if capacity < self._file_bytes or self._total_bytes + capacity > self._max_bytes:
-                file.close()
-                self._files.unlink(wal_path(slot))
-                continue
-            self._free.append(_WalFile(slot, file, capacity))
-            self._slots = max(self._slots, slot + 1)
-            self._total_bytes += capacity
-        if not self._free:
-            self._add(self._make_file(self._slots, self._file_bytes, _FIRST_ZEROED_BYTES))
+        self._pool.start(existing)
         self._open_next(0)
         # On disk before anything is served: where a later start finds no file of this generation, one was lost.
         self._put()
@@ -173,19 +140,24 @@ class Wal:
         if self._staged_place + size <= current.capacity:
             return True
         need = size + FRAME_HEADER_BYTES + FILE_PAYLOAD_BYTES
-        if any(file.capacity >= need for file in self._free):
+        if self._pool.has(need):
             return True
-        self._prepare(need)
+        self._pool.prepare(need)
         return False
 
     @property
     def preparing(self) -> bool:
         """Whether a file is being made."""
-        return self._preparing
+        return self._pool.preparing
+
+    @property
+    def full(self) -> DuramenError | None:
+        """Why no file can be made, where the disk has no room for one."""
+        return self._pool.full
 
     def largest(self) -> int:
         """The largest frame payload that can ever be staged: beside the file written to there is room for its own."""
-        return self._max_bytes // 2 - 4 * FRAME_HEADER_BYTES - FILE_PAYLOAD_BYTES
+        return self._pool.max_bytes // 2 - 4 * FRAME_HEADER_BYTES - FILE_PAYLOAD_BYTES
 
     def keep_together(self, size: int) -> None:
         """Frames of `size` bytes in all (headers included) that are staged now go into one file, and into one write.
@@ -218,8 +190,7 @@ class Wal:
     def _open_next(self, need: int) -> None:
         need += FRAME_HEADER_BYTES + FILE_PAYLOAD_BYTES
         previous_end = self.end
-        file = next(file for file in self._free if file.capacity >= need)
-        self._free.remove(file)
+        file = self._pool.take(need)
         self._generation += 1
         file.generation = self._generation
         file.end = 0
@@ -228,7 +199,7 @@ class Wal:
         self._staged_place = 0
         payload = self._directory_id + (1).to_bytes(4, "big") + previous_end.to_bytes(8, "big")
         self._stage(FrameType.FILE, 0, payload)
-        self._prepare(self._file_bytes)  # the next one, before it is needed
+        self._pool.prepare(self._pool.file_bytes)  # the next one, before it is needed
 
     def wait(
         self,
@@ -323,6 +294,7 @@ class Wal:
     def _fail(self, message: str) -> None:
         self.failed = StorageFailed(f"{message}: this node takes no writes until it is restarted")
         self._failed_gauge.value = 1
+        self._pool.close()
         self.on_failure(self.failed)
         self._staged.clear()
         self._release_waiting(self.failed)
@@ -333,8 +305,9 @@ class Wal:
     def release(self, until: int) -> None:
         """Nothing before the WAL position `until` is needed any more: recycle the files that end before it."""
         while len(self._used) > 1 and self._used[0].generation < until >> 32 and self._used[0] not in self._dirty:
-            self._free.append(self._used.popleft())
-            self._bytes.value -= self._free[-1].capacity
+            file = self._used.popleft()
+            self._pool.give_back(file)
+            self._bytes.value -= file.capacity
         self._on_room()
 
     def oldest(self) -> int:
@@ -363,74 +336,8 @@ class Wal:
 
     def free_bytes(self) -> int:
         """How many bytes can be staged before a file has to be released."""
-        current = self._used[-1]
-        return (
-            current.capacity
-            - self._staged_place
-            + sum(file.capacity for file in self._free)
-            + max(0, self._max_bytes - self._total_bytes)
-        )
+        return self._used[-1].capacity - self._staged_place + self._pool.free_bytes()
 
     def retry(self) -> None:
         """There may be space again: find out."""
-        if self.full is not None and not self._preparing:
-            self.full = None
-            self._prepare(self._file_bytes)
-            if not self._preparing:
-                self._on_room()  # none has to be made any more
-
-    def _prepare(self, need: int) -> None:
-        """Have a free file of at least `need` bytes made ahead of need, within the bound."""
-        size = max(need, self._file_bytes)
-        if self._preparing or self.failed is not None or any(file.capacity >= size for file in self._free):
-            return
-        if self._total_bytes - sum(file.capacity for file in self._free) + size > self._max_bytes:
-            return
-        too_small: list[_WalFile] = []
-        while self._total_bytes + size > self._max_bytes:
-            too_small.append(self._free.pop())
-            self._total_bytes -= too_small[-1].capacity
-        self._preparing = True
-        self.full = None  # to be found out anew
-        slot = self._slots
-
-        def job() -> _WalFile:
-            for file in too_small:
-                self._files.unlink(wal_path(file.slot))
-            return self._make_file(slot, size, size)
-
-        self._worker.submit("read", job, self._prepared)
-
-    def _prepared(self, result: _WalFile | BaseException) -> None:
-        self._preparing = False
-        if isinstance(result, _WalFile):
-            self._add(result)
-            self.full = None
-        elif isinstance(result, OSError) and is_full(result):
-            self.full = StorageFull("the disk is full: the write-ahead log cannot grow")
-        elif isinstance(result, OSError) and is_passing(result):
-            self.full = StorageFull(f"the write-ahead log cannot grow: {result.strerror}")
-        else:
-            self._fail(f"making a file of the write-ahead log failed ({result})")
-            return
-        self._on_room()
-
-    def _add(self, file: _WalFile) -> None:
-        self._free.append(file)
-        self._slots = max(self._slots, file.slot + 1)
-        self._total_bytes += file.capacity
-
-    def _make_file(self, slot: int, size: int, zeroed_bytes: int) -> _WalFile:
-        # A block that was written before syncs in 60 % of the time that a merely allocated one takes.
-        path = wal_path(slot)
-        try:
-            file = self._files.open(path, create=True)
-            file.allocate(size)
-            for start in range(0, min(size, zeroed_bytes), len(_ZEROS)):
-                write_all(file, [_ZEROS[: min(len(_ZEROS), size - start)]], start)
-            file.sync()
-            self._files.sync_directory(WAL_DIRECTORY)
-        except OSError:
-            self._files.unlink(path)
-            raise
-        return _WalFile(slot, file, size)
+        self._pool.retry()

@@ -44,8 +44,9 @@ class Trimming:
         # its files stand at the last cut already, and lack what comes between the earlier ones.
         for log, segment, actual, expected in self._short:
             if segment in log.segments and not log.deleted:
-                segment.on_damage = self._found.handles.quarantine.found
+                segment.on_damage = self._found.handles.quarantine.named  # it is one of the findings
                 segment.add_damage(self._look_into_short(segment, expected))
+                segment.on_damage = self._found.handles.quarantine.found
                 self._found.find(
                     f"{segment.path}.log has {actual} bytes where {expected.size} were synced: the rest is damaged"
                 )
