@@ -1,6 +1,6 @@
 """Plain and transactional clients under kill -9, pauses and cut connections, judged by the checker.
 
-DURAMEN_CONSISTENCY_SEED=N runs the long test with another seed.
+CONSISTENCY_SEED=N runs the long test with another seed.
 """
 
 import os
@@ -114,6 +114,6 @@ def test_a_short_history_is_sound(duramen_broker_factory: Callable[..., Broker])
 @pytest.mark.long
 def test_a_long_history_is_sound(duramen_broker_factory: Callable[..., Broker]) -> None:
     broker = duramen_broker_factory()
-    seed = int(os.environ.get("DURAMEN_CONSISTENCY_SEED", "2"))
+    seed = int(os.environ.get("CONSISTENCY_SEED", "2"))
     _judge(_run(broker, seed, _LONG_SECONDS, 5.0))
     assert "Traceback" not in broker.log

@@ -1,6 +1,6 @@
 """Requests of every API and version, valid and damaged in every way, at a node that others use at the same time.
 
-DURAMEN_HOSTILE_SEED=N sends the case of one seed alone; DURAMEN_HOSTILE_FROM=N begins there.
+HOSTILE_SEED=N sends the case of one seed alone; HOSTILE_FROM=N begins there.
 """
 
 import asyncio
@@ -130,7 +130,7 @@ def beside(attacked: NodeProcess, known: Known) -> Iterator[_Beside]:
 
 def _seeds(seconds: float) -> Iterator[int]:
     until = time.monotonic() + seconds
-    first = int(os.environ.get("DURAMEN_HOSTILE_FROM", "0"))
+    first = int(os.environ.get("HOSTILE_FROM", "0"))
     for seed in itertools.count(first):
         if time.monotonic() > until:
             return
@@ -167,7 +167,7 @@ def _run(node: NodeProcess, known: Known, beside: _Beside, seeds: Iterator[int])
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_minute_of_damaged_requests(attacked: NodeProcess, known: Known, beside: _Beside) -> None:
-    single = os.environ.get("DURAMEN_HOSTILE_SEED")
+    single = os.environ.get("HOSTILE_SEED")
     _run(attacked, known, beside, iter([int(single)]) if single else _seeds(_SECONDS))
 
 

@@ -87,10 +87,11 @@ def fetch_jars() -> Path:
 
 
 class ApacheKafka:
-    """One node in `directory`."""
+    """One node in `directory`, with a heap of `heap_mb`, which is Kafka's own default."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, heap_mb: int = 1024) -> None:
         self._directory = directory
+        self._heap_mb = heap_mb
         self._process: subprocess.Popen[bytes] | None = None
         self.address = ""
 
@@ -107,7 +108,7 @@ class ApacheKafka:
         properties = self._directory / "server.properties"
         logs = self._directory / "logs"
         properties.write_text(_PROPERTIES.format(broker=broker, controller=controller, logs=logs))
-        command = [java, "-Xms1g", "-Xmx1g", "-cp", str(jars / "*")]
+        command = [java, f"-Xms{self._heap_mb}m", f"-Xmx{self._heap_mb}m", "-cp", str(jars / "*")]
         log = self._directory / "kafka.log"
         with log.open("ab") as output:
             formatted = subprocess.run(

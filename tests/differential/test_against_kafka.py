@@ -1,0 +1,131 @@
+"""The same requests to Duramen and to Apache Kafka 4: every difference is deliberate and written down.
+
+DIFFERENTIAL_SEED=N runs the sequence of one seed.
+"""
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from tests.differential.comparing import Difference, differences, is_deliberate
+from tests.differential.peer import CLOSED, Peer
+from tests.differential.script import Script, Step
+
+from duramen.bench.peers.kafka import ApacheKafka
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.names import api_name
+from duramen.codec.kafka.versions import ApiKey
+from duramen.node.process import NodeProcess
+
+_SEED: Final = os.environ.get("DIFFERENTIAL_SEED")
+_SEEDS: Final = [int(_SEED)] if _SEED else list(range(1, 9))
+_STEPS: Final = 300
+_SETTLE_S: Final = 30.0
+_PAUSE_S: Final = 0.05
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)  # fmt: skip
+"""Errors that are answered while something is under way: the same request again gets another answer."""
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The addresses of both."""
+    directory = tmp_path_factory.mktemp("differential")
+    settings = {"group.initial.rebalance.delay.ms": 0}
+    with (
+        ApacheKafka(directory / "kafka", heap_mb=512) as kafka, NodeProcess(directory / "data", settings) as node,
+    ):  # fmt: skip
+        yield node.kafka, kafka.address
+        assert "Traceback" not in node.log_path.read_text()
+
+
+def _codes(value: Any) -> Iterator[int]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == "error_code":
+                yield inner
+            else:
+                yield from _codes(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _codes(inner)
+
+
+def _ask(peer: Peer, step: Step) -> dict[str, Any]:
+    """Ask until the answer is no passing one; learn from it."""
+    until = time.monotonic() + _SETTLE_S
+    message = step.message
+    if step.api is ApiKey.PRODUCE:
+        message = _stamped(peer, message)
+    while True:
+        answer = peer.ask(step.api, step.version, message)
+        if not _PASSING & set(_codes(answer)) or time.monotonic() > until:
+            break
+        time.sleep(_PAUSE_S)
+    if step.learn is not None and answer != CLOSED:
+        step.learn(peer, answer)
+    if step.settle:
+        _settle(peer)
+    return answer
+
+
+def _stamped(peer: Peer, message: Any) -> dict[str, Any]:
+    def own(partition: dict[str, Any]) -> dict[str, Any]:
+        records = partition["records"]
+        return partition | {"records": records.bytes_for(peer) if hasattr(records, "bytes_for") else records}
+
+    topics = [topic | {"partitions": list(map(own, topic["partitions"]))} for topic in message["topics"]]
+    return {**message, "topics": topics}
+
+
+def _settle(peer: Peer) -> None:
+    """Wait until all brokers know what the controller decided: twice the same, with leaders."""
+    until = time.monotonic() + _SETTLE_S
+    before: Any = None
+    while time.monotonic() < until:
+        answer = peer.ask(ApiKey.METADATA, 8, {"topics": None, "allow_auto_topic_creation": False})
+        codes = set(_codes(answer))
+        if answer["topics"] == before and codes <= {0}:
+            return
+        before = answer["topics"]
+        time.sleep(_PAUSE_S)
+
+
+def _kind(found: Difference) -> tuple[str, ...]:
+    """What makes one difference like another: all but the numbers of places."""
+    return found.api, re.sub(r"\d+", "N", found.path), str(found.duramen), str(found.kafka)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "seed",
+    [int(os.environ.get("DIFFERENTIAL_SEED", "0"))] if "DIFFERENTIAL_SEED" in os.environ else _SEEDS,
+)
+def test_the_answers_are_the_same(peers: tuple[str, str], seed: int, record_property: Any) -> None:
+    ours, theirs = Peer("duramen", peers[0]), Peer("kafka", peers[1])
+    script = Script(seed)
+    found: dict[tuple[str, ...], tuple[int, Step, Difference]] = {}
+    deliberate = 0
+    for number, step in enumerate([*script.begin(), *(script.next() for _ in range(_STEPS))]):
+        answers = [peer.normal(_ask(peer, step)) for peer in (ours, theirs)]
+        for difference in differences(api_name(step.api), *answers):
+            if is_deliberate(difference):
+                deliberate += 1
+            else:
+                found.setdefault(_kind(difference), (number, step, difference))
+    ours.close()
+    theirs.close()
+    record_property("deliberate", deliberate)
+    report = [
+        f"{number}: {one.api} {step.version} {one.path}: duramen {one.duramen!s:.300}, kafka {one.kafka!s:.300}\n"
+        f"      asked {step.message!s:.400}"
+        for number, step, one in found.values()
+    ]
+    assert not found, f"{len(found)} kinds of differences:\n" + "\n".join(report[:60])
