@@ -323,4 +323,5 @@ def test_a_session_s_consumer_above_its_quota_stays_in_it(consumer: Consumer) ->
     assert consumer.fetch(session_id, 1, {0: 0})[2][0][1] > 0
     assert consumer.fetch(session_id, 2, {0: 1}) == (0, session_id, {})
     quotas.update({})
+    consumer.door.advance(60_000)
     assert consumer.fetch(session_id, 3, {})[2][0][1] > 0
