@@ -94,12 +94,6 @@ BROKER_DEFAULTS: Final[Mapping[str, Value | None]] = {
     "share.coordinator.state.topic.num.partitions": 50,
     "share.coordinator.snapshot.update.records.per.snapshot": 500,
     "share.coordinator.state.topic.prune.interval.ms": 300000,
-    "transaction.max.timeout.ms": 900000,
-    "transactional.id.expiration.ms": 604800000,
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10000,
-    "transaction.remove.expired.transaction.cleanup.interval.ms": 3600000,
-    "transaction.state.log.num.partitions": 50,
-    "transaction.state.log.segment.bytes": 104857600,
 }
 
 # Apache Kafka 4.4: two of them are newer than 4.0.
