@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Clock
+from duramen.broker.known import KnownTransactions
 from duramen.broker.offsets import Offsets
 from duramen.broker.streams import Streams
 from duramen.broker.transaction_log import TransactionLog
@@ -36,11 +37,9 @@ class Places(NamedTuple):
 
 
 class Endings:
-    """Ends transactions, which are in `known` by their ids."""
+    """Ends transactions, which are `known`."""
 
-    def __init__(
-        self, known: dict[str, Transaction], places: Places, clock: Clock, report: Callable[[str], None]
-    ) -> None:
+    def __init__(self, known: KnownTransactions, places: Places, clock: Clock, report: Callable[[str], None]) -> None:
         """`report` is told what an operator should hear of."""
         self._known = known
         self._log = places.log
@@ -60,16 +59,16 @@ class Endings:
         batches = markers if missing_only else [self._log.batch(prepared), *markers]
         if not later:
             batches.append(self._log.batch(complete))
-        self._known[prepared.id] = prepared
+        self._known.put(prepared)
 
         def written(error: DuramenError | None) -> None:
             if error is not None:
-                self._known[prepared.id] = before
+                self._known.put(before)
                 done(error)
             elif later:
                 self._finish_later(complete, later, done)
             else:
-                self._known[complete.id] = complete
+                self._known.put(complete)
                 done(None)
 
         self._write(batches, written, commit=prepared.state is TransactionState.PREPARE_COMMIT)
@@ -93,7 +92,7 @@ class Endings:
             left -= 1
             if not left:
                 # Where that cannot be stored, the next start finds what is prepared, and all its markers.
-                self._known[complete.id] = complete
+                self._known.put(complete)
                 self._log.append(complete, lambda _: done(None))
 
         for log, batch, head in markers:

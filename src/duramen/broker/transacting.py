@@ -16,6 +16,7 @@ from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.coordinator import CommitMember, Coordinator
 from duramen.broker.ending import Endings, Places
+from duramen.broker.known import KnownTransactions
 from duramen.broker.offsets import OFFSETS_STREAM
 from duramen.broker.partition import Partition
 from duramen.codec.batch import Header
@@ -30,6 +31,7 @@ IdentityDone = Callable[[Identity | None, DuramenError | None], None]
 """Called with the producer's id and epoch, or with the error."""
 
 _NO_FRESH: Final = -1
+_MEMORY_SHARE: Final = 16  # transactional ids may take a sixteenth of memory.limit.bytes
 
 
 class Listed(NamedTuple):
@@ -61,7 +63,7 @@ class Transactions:
         self._report = report
         self._max_timeout_ms = settings.integer("transaction.max.timeout.ms")
         self._expiration_ms = settings.integer("transactional.id.expiration.ms")
-        self._known: dict[str, Transaction] = {}
+        self._known = KnownTransactions(settings.integer("memory.limit.bytes") // _MEMORY_SHARE)
         self._endings = Endings(self._known, places, clock, report)
         self._stopping = False
 
@@ -80,9 +82,9 @@ class Transactions:
 
     def _take(self, id_: str, one: Transaction | None) -> None:
         if one is None:
-            self._known.pop(id_, None)
+            self._known.remove(id_)
         else:
-            self._known[id_] = one
+            self._known.put(one)
 
     def stop(self) -> None:
         """Take no more requests."""
@@ -104,7 +106,7 @@ class Transactions:
                 self._take(one.id, before)
             done(error)
 
-        self._known[one.id] = one
+        self._known.put(one)
         self._log.append(one, stored)
 
     # -- who writes ---------------------------------------------------------------------------------
@@ -148,6 +150,7 @@ class Transactions:
         if machine.wants_producer_id(current) and fresh == _NO_FRESH:
             raise ConcurrentTransactions(f"{id_} has changed meanwhile")
         one = machine.initialise(current, id_, timeout_ms, expected, self._clock.wall_ms(), fresh)
+        self._known.check(one)
         if current is not None and one.state is TransactionState.PREPARE_ABORT:
             # The producer asks again, and finds it at rest.
             again = ConcurrentTransactions(f"the transaction that {id_} had open is aborted first")
@@ -183,7 +186,8 @@ class Transactions:
             done(None)
         else:
             # Not taken back where it cannot be stored: a marker too many does no harm, one too few does.
-            self._known[id_] = one
+            self._known.check(one)
+            self._known.put(one)
             self._log.append(one, done)
 
     def admission(self, id_: str, *, joins: bool) -> Callable[[Partition, Header], None]:
@@ -285,12 +289,12 @@ class Transactions:
         """Forget transactional ids that nobody has used for long."""
         now_ms = self._clock.wall_ms()
         for one in [one for one in self._known.values() if machine.expired(one, now_ms, self._expiration_ms)]:
-            del self._known[one.id]
+            self._known.remove(one.id)
             self._log.remove(one.id, partial(self._removed, one))
 
     def _removed(self, one: Transaction, error: DuramenError | None) -> None:
-        if error is not None:
-            self._known.setdefault(one.id, one)
+        if error is not None and one.id not in self._known:
+            self._known.put(one)
 
     # -- asking -------------------------------------------------------------------------------------
 
