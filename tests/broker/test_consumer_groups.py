@@ -88,13 +88,13 @@ def delete(hand: ManualBroker, group: str) -> BaseException | None:
 
 def test_what_a_member_is_told_is_durable(groups: ManualBroker) -> None:
     first = beat(groups, "g", joining())
-    again = beat(groups, "g", living("m", 1))
+    again = beat(groups, "g", living("m", 2))
     assert not first.there
     assert not again.there, "it would tell of an epoch that a crash may take back"
     groups.settle()
     assert len(first.value.assigned or ()) == 3
     assert again.value.assigned is None
-    assert beat(groups, "g", living("m", 1)).there, "nothing has changed: nothing is stored"
+    assert beat(groups, "g", living("m", 2)).there, "nothing has changed: nothing is stored"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -124,7 +124,7 @@ def test_a_group_that_cannot_be_stored_is_as_it_was(groups: ManualBroker) -> Non
     answers = [beat(groups, "g", joining(f"n{number}")) for number in range(3)]
     groups.settle()
     assert all(isinstance(answer.error, StorageFailed) for answer in answers)
-    assert beat(groups, "g", living("m", 1)).value.epoch == 1
+    assert beat(groups, "g", living("m", 2)).value.epoch == 2
     assert len(groups.broker.groups.describe("g").snapshot.members) == 1
 
 
@@ -199,7 +199,7 @@ def test_a_deleted_group_leaves_nothing(groups: ManualBroker) -> None:
     groups.crash()
     assert listed(groups) == {}
     assert list(groups.broker._offsets.records_of("g")) == []
-    assert join(groups, "g").epoch == 1
+    assert join(groups, "g").epoch == 2
 
 
 def test_an_empty_group_without_offsets_is_forgotten(groups: ManualBroker) -> None:
@@ -214,7 +214,7 @@ def test_an_empty_group_without_offsets_is_forgotten(groups: ManualBroker) -> No
 def test_topics_that_come_grow_and_go_reach_the_members(groups: ManualBroker) -> None:
     join(groups, "g", "m", "a", pattern="new-.*")
     groups.create("new-1", partitions=2)
-    answer = beat(groups, "g", living("m", 1))
+    answer = beat(groups, "g", living("m", 2))
     groups.settle()
     assert len(answer.value.assigned or ()) == 5
     groups.delete("a")
