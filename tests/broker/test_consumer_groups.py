@@ -8,6 +8,7 @@ import pytest
 from duramen.base.errors import (
     AssignorUnknown,
     DuramenError,
+    GroupFull,
     GroupIdInvalid,
     GroupNotEmpty,
     GroupNotFound,
@@ -20,6 +21,7 @@ from duramen.base.errors import (
 from duramen.broker.coordinator import CommitMember
 from duramen.broker.kinds import GroupKind
 from duramen.codec.kafka.membership import decode_assignment
+from duramen.groups.consumer_records import Key, Kind, encode_key
 from duramen.groups.consumer_values import ConsumerState, HeartbeatRequest, HeartbeatResult
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import JoinRequest, JoinResult
@@ -126,6 +128,29 @@ def test_a_group_that_cannot_be_stored_is_as_it_was(groups: ManualBroker) -> Non
     assert all(isinstance(answer.error, StorageFailed) for answer in answers)
     assert beat(groups, "g", living("m", 2)).value.epoch == 2
     assert len(groups.broker.groups.describe("g").snapshot.members) == 1
+
+
+def test_a_record_that_cannot_be_read_is_left_out_and_said(groups: ManualBroker) -> None:
+    join(groups, "g")
+    stored: Answer[None] = Answer()
+    broken = encode_key(Key(Kind.TARGET, "g", "m"))
+    groups.broker._offsets.store_records("g", [(broken, b"\0\0\xff\xff")], stored)
+    groups.settle()
+    groups.crash()
+    assert listed(groups) == {"g": ("Stable", GroupKind.CONSUMER)}
+    (said,) = groups.reports
+    assert said.startswith("a record of group g is left out: ")
+    answer = beat(groups, "g", living("m", 2))
+    groups.settle()
+    assert answer.value.epoch == 2
+
+
+def test_a_member_that_wants_too_much_is_refused(groups: ManualBroker) -> None:
+    names = frozenset(f"{number:0250}" for number in range(5000))
+    assert isinstance(beat(groups, "g", joining()._replace(topics=names)).error, GroupFull)
+    epoch = join(groups, "g").epoch
+    assert isinstance(beat(groups, "g", living("m", epoch)._replace(topics=names)).error, GroupFull)
+    assert beat(groups, "g", living("m", epoch)).value.epoch == epoch
 
 
 def test_who_may_commit_and_read_offsets(groups: ManualBroker) -> None:

@@ -65,7 +65,7 @@ class Coordinator:
         self.room = GroupRoom(settings.integer("memory.limit.bytes") // _MEMBERS_SHARE, clock, report)
         self.classic = ClassicGroups(offsets, clock, deadlines, settings, self.room)
         self.kinds = Registry()
-        self.consumer = ConsumerGroups(offsets, streams, self.classic, clock, deadlines, settings, self.room)
+        self.consumer = ConsumerGroups(offsets, streams, self.classic, clock, deadlines, settings, self.room, report)
         self.kinds.add(self.classic)
         self.kinds.add(self.consumer)
         self._stopping = False
