@@ -45,19 +45,20 @@ def handle_describe_groups(context: Context, exchange: Exchange) -> None:
             groups.append({"group_id": group_id, "group_state": GroupState.DEAD.value})
             continue
         snapshot = described.snapshot
+        stable = described.state is GroupState.STABLE
         groups.append(
             {
                 "group_id": group_id,
                 "group_state": described.state.value,
                 "protocol_type": snapshot.protocol_type,
-                "protocol_data": snapshot.protocol or "",
+                "protocol_data": (snapshot.protocol or "") if stable else "",
                 "members": [
                     {
                         "member_id": member.member_id,
                         "group_instance_id": member.instance_id,
                         "client_id": member.client_id,
                         "client_host": member.client_host,
-                        "member_metadata": member.subscription,
+                        "member_metadata": member.subscription if stable else b"",
                         "member_assignment": member.assignment,
                     }
                     for member in snapshot.members
