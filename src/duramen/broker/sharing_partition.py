@@ -139,6 +139,11 @@ class SharePartition:
         """Whether the window is there."""
         return self._window is not None
 
+    def state(self) -> ShareState:
+        """Where it is now, what was acquired and not answered for left out."""
+        window = self.window
+        return self._kept._replace(start_offset=window.start, states=tuple(window.states()))
+
     @property
     def idle(self) -> bool:
         """Whether nothing is lost by forgetting it until it is used again."""
@@ -250,12 +255,9 @@ class SharePartition:
         )
 
     def _write_snapshot(self, done: Done) -> None:
-        window = self.window
         self._updates = 0
-        self._kept = ShareState(
-            window.start, tuple(window.states()), self._kept.snapshot_epoch + 1, self._kept.state_epoch,
-            self.partition.leader_epoch, self._kept.created_ms,
-        )  # fmt: skip
+        epoch = self._kept.snapshot_epoch + 1
+        self._kept = self.state()._replace(snapshot_epoch=epoch, leader_epoch=self.partition.leader_epoch)
         self._states.write_all([(self.key, self._kept)], done)
 
     def rewrite(self) -> None:
