@@ -15,7 +15,7 @@ __all__ = ["Rests"]
 T = TypeVar("T")
 
 _GRAIN: Final = 16  # pieces of work between two looks at the clock: looking costs little then
-_SLICE_S: Final = 0.0001
+_SLICE_S: Final = 0.00004
 
 
 class Rests:
