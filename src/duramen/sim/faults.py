@@ -36,7 +36,6 @@ _STAGE_OF_JOB: Final = (
     ("duramen.storage.wal.Wal._sync_job", "sync"),
     ("duramen.storage.flushing.", "sync"),
     ("duramen.storage.wal.", "roll"),
-    ("duramen.storage.walpool.", "roll"),
     ("duramen.storage.copier.", "copy"),
     ("duramen.storage.checkpointer.", "checkpoint"),
     ("duramen.storage.rewriting.", "rewrite"),
