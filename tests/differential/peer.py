@@ -31,6 +31,7 @@ _OWN: Final = frozenset(
     }
 )  # fmt: skip
 """Fields that are each broker's own affair: where it is, its words for people, how often it led."""
+_TIMES: Final = frozenset({"timestamp", "log_append_time_ms"})
 
 
 class Symbol(NamedTuple):
@@ -43,8 +44,9 @@ class Symbol(NamedTuple):
 class Peer:
     """A broker under test."""
 
-    def __init__(self, name: str, address: str) -> None:
-        self.name = name
+    def __init__(self, address: str, since_ms: int) -> None:
+        """Times from `since_ms` on are the broker's own clock."""
+        self._since_ms = since_ms
         self._address = address
         self._socket: socket.socket | None = None
         self._ids: dict[Symbol, Any] = {}
@@ -118,6 +120,8 @@ class Peer:
             return _records(value or b"", self._symbols)
         if isinstance(value, str | uuid.UUID) or name == "producer_id":
             return self._symbols.get(value, value)
+        if name in _TIMES and isinstance(value, int) and value >= self._since_ms:
+            return "now"
         return value
 
 

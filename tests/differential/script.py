@@ -13,7 +13,7 @@ from duramen.codec.kafka.versions import APIS, ApiKey
 
 __all__ = ["Script", "Step"]
 
-_BEGAN_MS: Final = 1_600_000_000_000
+_STEP_MS: Final = 100
 _TOPICS: Final = ("alpha", "beta", "gamma", "delta")
 _ODD_TOPICS: Final = ("", "a/b", "..", "x" * 250, "absent", "alpha")
 _GROUPS: Final = ("g1", "g2")
@@ -44,8 +44,10 @@ class Step(NamedTuple):
 class Script:
     """Draws steps; remembers what it has asked for, so that most of what it draws makes sense."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, began_ms: int) -> None:
+        """Records have timestamps from `began_ms` on."""
         self._chance = random.Random(seed)
+        self._began_ms = began_ms
         self._members: dict[str, str] = {}
         self._generations: dict[str, int] = {}
         self._sequences: dict[tuple[str, str, int], int] = {}
@@ -67,7 +69,7 @@ class Script:
         steps = [Step(ApiKey.CREATE_TOPICS, 7, wish, _learn_topics, settle=True)]
         for kind, keys in ((0, _GROUPS), (1, _TRANSACTIONS)):
             steps += [Step(ApiKey.FIND_COORDINATOR, 3, {"key": key, "key_type": kind}) for key in keys]
-        steps.append(self._init("", 4))
+        steps += [self._init(transaction, 4) for transaction in ("", *_TRANSACTIONS)]
         return steps
 
     def next(self) -> Step:
@@ -152,7 +154,7 @@ class Script:
             self._numbers += 1
             key = self._one(None, b"", b"key-%d" % (self._numbers % 5))
             value = self._one(None, b"", b"value %d" % self._numbers)
-            records.append(NewRecord(_BEGAN_MS + 1000 * self._numbers, key, value, ((b"h", b"1"),)))
+            records.append(NewRecord(self._began_ms + _STEP_MS * self._numbers, key, value, ((b"h", b"1"),)))
         batch = bytearray(encode(records, codec=self._one(0, 0, 1, 2, 3, 4)))
         if producer >= 0:
             struct.pack_into(">qhi", batch, 43, producer, epoch, sequence)
@@ -224,7 +226,7 @@ class Script:
         specials += [-5] if version >= 9 else []
         stamp = self._chance.choice(specials)
         if self._chance.random() < 0.5:
-            stamp = _BEGAN_MS + self._chance.randrange(200_000)
+            stamp = self._began_ms + self._chance.randrange(200 * _STEP_MS)
         elif not self._often():
             stamp = self._one(-6, -3, -4, 1 << 60, 0)
         partition = {"partition_index": self._partition(), "timestamp": stamp}

@@ -9,6 +9,7 @@ from duramen.broker.fetching import Fetched, Wanted
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.fetch import (
     TOPIC_IDS,
+    FetchPartition,
     FetchRequest,
     PartitionAnswer,
     ResponseHead,
@@ -27,6 +28,7 @@ from duramen.storage.reader import Slice
 __all__ = ["handle_fetch"]
 
 _NO_TOPIC: Final = StreamNotFound("no such topic")
+_NO_PARTITION: Final = StreamNotFound("no such partition")
 _LARGE_REQUEST: Final = 1 << 20
 _LARGE_WAIT_MS: Final = 500
 _LARGEST_ANSWER: Final = (1 << 31) - (1 << 20)
@@ -47,7 +49,8 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
         stream = broker.streams.find_id(topic) if isinstance(topic, UUID) else broker.streams.find(topic)
         for index, offset, max_bytes, leader_epoch in partitions:
             if stream is None or not 0 <= index < len(stream.partitions):
-                wanted.append(Wanted(None, offset, max_bytes, error=_NO_TOPIC))
+                missing = _NO_TOPIC if stream is None else _NO_PARTITION
+                wanted.append(Wanted(None, offset, max_bytes, error=missing))
             else:
                 wanted.append(Wanted(stream.partitions[index], offset, max_bytes, leader_epoch, isolation=isolation))
 
@@ -129,20 +132,32 @@ def _topics(
                 if source is not None:
                     source.served(found.slice, partition.offset)
             code = error_code(found.error)
-            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and isinstance(topic, UUID):
+            if (
+                code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                and isinstance(topic, UUID)
+                and found.error is not _NO_PARTITION
+            ):
                 code = ErrorCode.UNKNOWN_TOPIC_ID
+            answer = _partition_answer(request, partition, code, found, size)
             if code:
                 exchange.failed(code)
-            aborted = found.aborted if request.isolation_level == 1 else None
-            answer = PartitionAnswer(
-                partition.partition, code, found.high_watermark, found.last_stable_offset, found.start_offset, size,
-                aborted,
-            )  # fmt: skip
             if session is None or session.tell(topic, answer) or turn.opens:
                 answers.append(answer)
         if answers or session is None:
             topics.append(TopicAnswer(topic, answers))
     return topics, slices
+
+
+def _partition_answer(
+    request: FetchRequest, wanted: FetchPartition, code: ErrorCode, found: Fetched, size: int
+) -> PartitionAnswer:
+    if code:
+        # As in Apache Kafka without offsets: whoever needs them asks for them.
+        return PartitionAnswer(wanted.partition, code, -1, -1, -1, 0, None)
+    aborted = found.aborted if request.isolation_level == 1 else None
+    return PartitionAnswer(
+        wanted.partition, code, found.high_watermark, found.last_stable_offset, found.start_offset, size, aborted
+    )
 
 
 def _send(exchange: Exchange, head: ResponseHead, topics: list[TopicAnswer], slices: list[Slice]) -> None:

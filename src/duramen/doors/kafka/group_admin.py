@@ -45,20 +45,21 @@ def handle_describe_groups(context: Context, exchange: Exchange) -> None:
             groups.append({"group_id": group_id, "group_state": GroupState.DEAD.value})
             continue
         snapshot = described.snapshot
-        stable = described.state is GroupState.STABLE
+        # As in Apache Kafka: until a rebalance is complete, nobody's choice is the group's.
+        settled = described.state is GroupState.STABLE
         groups.append(
             {
                 "group_id": group_id,
                 "group_state": described.state.value,
                 "protocol_type": snapshot.protocol_type,
-                "protocol_data": (snapshot.protocol or "") if stable else "",
+                "protocol_data": (snapshot.protocol or "") if settled else "",
                 "members": [
                     {
                         "member_id": member.member_id,
                         "group_instance_id": member.instance_id,
                         "client_id": member.client_id,
                         "client_host": member.client_host,
-                        "member_metadata": member.subscription if stable else b"",
+                        "member_metadata": member.subscription if settled else b"",
                         "member_assignment": member.assignment,
                     }
                     for member in snapshot.members

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
-from duramen.base.errors import DuramenError, StreamNotFound
-from duramen.broker.partition import LATEST, Partition
+from duramen.base.errors import DuramenError, StreamNotFound, VersionTooOld
+from duramen.broker.partition import LATEST, LATEST_TIERED, Partition
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
@@ -32,6 +32,8 @@ def _find(
     try:
         partition = _partition(context, topic, wanted["partition_index"])
         partition.check_epoch(wanted["current_leader_epoch"])
+        if wanted["timestamp"] < LATEST_TIERED:
+            raise VersionTooOld(f"no version has the timestamp {wanted['timestamp']}")
     except DuramenError as error:
         answer["error_code"] = error_code(error)
         finish()

@@ -6,7 +6,7 @@ from typing import Final
 from duramen.base.errors import ConcurrentTransactions, DuramenError, TransactionAbortable
 from duramen.broker.broker import Broker
 from duramen.broker.partition import Admission, Partition
-from duramen.codec.batch import header
+from duramen.codec.batch import CODEC_MASK, header
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.produce import (
     PartitionResponse,
@@ -23,6 +23,9 @@ __all__ = ["handle_produce"]
 _ALL: Final = -1
 _ACKS: Final = (0, 1, _ALL)
 _FIRST_OF_THIS_FORMAT: Final = 3
+_FIRST_WITH_ZSTD: Final = 7
+_ZSTD: Final = 4
+_ATTRIBUTES_END: Final = 23
 _KNOWS_ABORTABLE: Final = 11
 _JOINS: Final = 12  # from here on partitions join a transaction by being written to (KIP-890)
 _NO_ANSWER: Final = PartitionResponse(-1, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
@@ -94,6 +97,11 @@ def _code(version: int, error: DuramenError) -> ErrorCode:
     return error_code(error)
 
 
+def _codec(records: memoryview) -> int:
+    """The compression of a batch that is not checked yet; none where it is too short to say."""
+    return records[_ATTRIBUTES_END - 1] & CODEC_MASK if len(records) >= _ATTRIBUTES_END else 0
+
+
 def handle_produce(context: Context, exchange: Exchange) -> None:
     """Append batches; answered once all of them are acknowledged as their streams' durability says."""
     request = decode_request(exchange.version, exchange.frame, exchange.header.end)
@@ -115,6 +123,8 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
                 code, why = ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1, not {request.acks}"
             elif request.acks == _ALL and stream.min_replicas > 1:
                 code, why = ErrorCode.NOT_ENOUGH_REPLICAS, f"{name} wants {stream.min_replicas} replicas; there is one"
+            elif exchange.version < _FIRST_WITH_ZSTD and records is not None and _codec(records) == _ZSTD:
+                code, why = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd comes with Produce 7 and newer"
             elif stream.internal:
                 code, why = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the broker's own"
             else:

@@ -108,6 +108,7 @@ class TopicConfigs(Resource):
         """Raises RequestInvalid, StreamNotFound, ConfigInvalid."""
         if not wish.name:
             raise RequestInvalid("there are no configs for all topics at once: name one")
+        check_name(wish.name)
         stream = broker.streams.get(wish.name)
         values = {change.name: _value(stream, change) for change in wish.changes}
         configure_stream(broker.metadata_state, wish.name, values, whole=wish.whole)

@@ -104,6 +104,7 @@ def _created(
         "name": name,
         "error_code": _code(error),
         "error_message": None if error is None else str(error),
+        "configs": [],
     }
     stream = context.broker.streams.find(name)
     if error is None and stream is not None and not only_checked:
