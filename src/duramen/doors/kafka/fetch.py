@@ -122,6 +122,8 @@ def _topics(
         for partition in partitions:
             found, source = fetched[at], wanted[at].partition
             at += 1
+            if turn.session is not None and _unchanged(turn.session, topic, partition.partition, found):
+                continue
             size = 0
             if found.slice is not None:
                 size = len(found.slice)
@@ -143,6 +145,12 @@ def _topics(
         if answers or session is None:
             topics.append(TopicAnswer(topic, answers))
     return topics, slices
+
+
+def _unchanged(session: Session, topic: str | UUID, index: int, found: Fetched) -> bool:
+    if found.slice is not None or found.error is not None:
+        return False
+    return session.knows(topic, index, found.high_watermark, found.start_offset)
 
 
 def _send(exchange: Exchange, head: ResponseHead, topics: list[TopicAnswer], slices: list[Slice]) -> None:
