@@ -308,7 +308,7 @@ def test_a_topic_made_anew_is_never_read_under_the_old_id(consumer: Consumer) ->
 def test_an_error_is_said_until_it_is_gone(consumer: Consumer) -> None:
     _, session_id, _ = consumer.fetch(0, 0, {0: 0, 9: 0})
     for epoch in (1, 2):
-        assert consumer.fetch(session_id, epoch, {})[2] == {9: (ErrorCode.UNKNOWN_TOPIC_ID, 0)}
+        assert consumer.fetch(session_id, epoch, {})[2] == {9: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)}
     assert consumer.fetch(session_id, 3, {0: 7})[2][0] == (ErrorCode.OFFSET_OUT_OF_RANGE, 0)
     assert consumer.fetch(session_id, 4, {0: 0}, [9])[2] == {0: (0, 0)}
     assert consumer.fetch(session_id, 5, {})[2] == {}

@@ -3,7 +3,7 @@
 from typing import Final
 from uuid import UUID
 
-from duramen.base.errors import StreamNotFound
+from duramen.base.errors import DuramenError, StreamNotFound
 from duramen.base.ports import Buffer
 from duramen.broker.fetching import Fetched, Wanted
 from duramen.codec.kafka.errors import ErrorCode
@@ -27,6 +27,7 @@ from duramen.storage.reader import Slice
 __all__ = ["handle_fetch"]
 
 _NO_TOPIC: Final = StreamNotFound("no such topic")
+_NO_PARTITION: Final = StreamNotFound("no such partition")
 _LARGE_REQUEST: Final = 1 << 20
 _LARGE_WAIT_MS: Final = 500
 _LARGEST_ANSWER: Final = (1 << 31) - (1 << 20)
@@ -47,7 +48,8 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
         stream = broker.streams.find_id(topic) if isinstance(topic, UUID) else broker.streams.find(topic)
         for index, offset, max_bytes, leader_epoch in partitions:
             if stream is None or not 0 <= index < len(stream.partitions):
-                wanted.append(Wanted(None, offset, max_bytes, error=_NO_TOPIC))
+                missing = _NO_TOPIC if stream is None else _NO_PARTITION
+                wanted.append(Wanted(None, offset, max_bytes, error=missing))
             else:
                 wanted.append(Wanted(stream.partitions[index], offset, max_bytes, leader_epoch, isolation=isolation))
 
@@ -130,9 +132,7 @@ def _topics(
                 slices.append(found.slice)
                 if source is not None:
                     source.served(found.slice, partition.offset)
-            code = error_code(found.error)
-            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and isinstance(topic, UUID):
-                code = ErrorCode.UNKNOWN_TOPIC_ID
+            code = _code(topic, found.error)
             if code:
                 exchange.failed(code)
             aborted = found.aborted if request.isolation_level == 1 else None
@@ -145,6 +145,13 @@ def _topics(
         if answers or session is None:
             topics.append(TopicAnswer(topic, answers))
     return topics, slices
+
+
+def _code(topic: str | UUID, error: DuramenError | None) -> ErrorCode:
+    code = error_code(error)
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and isinstance(topic, UUID) and error is not _NO_PARTITION:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return code
 
 
 def _unchanged(session: Session, topic: str | UUID, index: int, found: Fetched) -> bool:
