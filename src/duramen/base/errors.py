@@ -5,6 +5,7 @@ map these to numbers of their own protocol. Each class says in its docstring wha
 become of data and whether to repeat is safe, and in `remedy` what to do.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 __all__ = [
@@ -320,7 +321,9 @@ class BatchCorrupt(DuramenError):
 
 
 class BatchInvalid(DuramenError):
-    """A record batch is sound but is not allowed here."""
+    """A record batch is sound but is not allowed here. `records`: which of its records are not, and why (KIP-467)."""
+
+    records: Sequence[tuple[int, str]] = ()
 
     id = "batch-invalid"
     safe = "The batch was not stored; repeating it as it is gives the same answer."
@@ -336,7 +339,9 @@ class BatchTooLarge(DuramenError):
 
 
 class TimestampInvalid(DuramenError):
-    """A record's timestamp is further from the broker's clock than the stream allows."""
+    """A record's timestamp is further from the broker's clock than the stream allows. `records`: of which records."""
+
+    records: Sequence[tuple[int, str]] = ()
 
     id = "timestamp-invalid"
     safe = "The batch was not stored; repeating it as it is gives the same answer."

@@ -1,6 +1,6 @@
 """One partition as its leader sees it: checking and appending batches, and what can be asked about its log."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from duramen.base.errors import (
@@ -18,7 +18,7 @@ from duramen.base.metrics import Counter, Histogram
 from duramen.base.ports import Clock
 from duramen.broker.recompressing import Recompressing
 from duramen.codec.batch import TRANSACTIONAL, Header, check, header, records, set_append_time
-from duramen.storage.log import Log
+from duramen.storage.log import NEVER, Log
 from duramen.storage.reader import Blocked, Slice
 from duramen.storage.scanning import read_slice
 from duramen.storage.store import AppendDone, Store
@@ -41,6 +41,9 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+
+_NO_TIMESTAMP: Final = -1
+_SHOWN_RECORDS: Final = 1000  # of the records that are wrong in a batch, so many are named
 
 OffsetFound = Callable[[int, int, DuramenError | OSError | None], None]
 """Called with (offset, timestamp in ms, None); both are -1 where there is no such record, or with an error."""
@@ -162,16 +165,35 @@ class Partition:
         head = check(batch)
         self._check_size(batch)
         if stream.compacted:
-            decoded = records(batch, verify=False, limit_bytes=stream.decoded_limit_bytes)
-            if any(record.key is None for record in decoded):
-                raise BatchInvalid(f"stream {stream.name} is compacted: every record needs a key")
-        if not stream.append_time and head.max_timestamp >= 0:
-            ahead_ms = head.max_timestamp - self._clock.wall_ms()
-            if ahead_ms > stream.timestamp_after_ms or -ahead_ms > stream.timestamp_before_ms:
-                raise TimestampInvalid(
-                    f"a timestamp is {abs(ahead_ms)} ms {'after' if ahead_ms > 0 else 'before'} the broker's clock"
-                )
+            self._check_keys(batch)
+        if not stream.append_time:
+            now_ms = self._clock.wall_ms()
+            late = head.max_timestamp - now_ms > stream.timestamp_after_ms
+            # The header says nothing of the oldest record: they are looked at where that matters.
+            if late or stream.timestamp_before_ms < NEVER:
+                self._check_timestamps(batch, now_ms)
         return head
+
+    def _check_keys(self, batch: bytearray | memoryview) -> None:
+        decoded = records(batch, verify=False, limit_bytes=self.stream.decoded_limit_bytes)
+        wrong = [(place, "a record without a key") for place, record in enumerate(decoded) if record.key is None]
+        if wrong:
+            error = BatchInvalid(f"stream {self.stream.name} is compacted: every record needs a key{_count(wrong)}")
+            error.records = wrong[:_SHOWN_RECORDS]
+            raise error
+
+    def _check_timestamps(self, batch: bytearray | memoryview, now_ms: int) -> None:
+        stream = self.stream
+        first, last = now_ms - stream.timestamp_before_ms, now_ms + stream.timestamp_after_ms
+        wrong = [
+            (place, f"the timestamp {record.timestamp} is not in {first} to {last}")
+            for place, record in enumerate(records(batch, verify=False, limit_bytes=stream.decoded_limit_bytes))
+            if record.timestamp != _NO_TIMESTAMP and not first <= record.timestamp <= last
+        ]
+        if wrong:
+            error = TimestampInvalid(f"timestamps are too far from the broker's clock{_count(wrong)}: {wrong[0][1]}")
+            error.records = wrong[:_SHOWN_RECORDS]
+            raise error
 
     def _check_size(self, batch: bytearray | memoryview) -> None:
         stream = self.stream
@@ -321,6 +343,10 @@ class Partition:
                 done(-1, -1, data)
 
         read_slice(self._store, slice_, decode)
+
+
+def _count(wrong: Sequence[tuple[int, str]]) -> str:
+    return f" ({len(wrong)} record{'s' if len(wrong) > 1 else ''})"
 
 
 def _first_at(batch: bytes, timestamp: int, limit_bytes: int) -> tuple[int, int]:

@@ -21,6 +21,7 @@ API = APIS[ApiKey.PRODUCE]
 SPECIFIED = range(3, API.high + 1)
 FLEXIBLE = range(produce.FLEXIBLE, API.high + 1)
 
+TEXT = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 RESPONSES = st.lists(
     st.builds(
         TopicResponse,
@@ -33,7 +34,8 @@ RESPONSES = st.lists(
                 st.integers(-1, 1 << 62),
                 st.integers(-1, 1 << 45),
                 st.integers(-1, 1 << 62),
-                st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+                TEXT,
+                st.lists(st.tuples(st.integers(0, 1 << 30), TEXT), max_size=2),
             ),
             max_size=3,
         ),
@@ -94,7 +96,14 @@ def test_our_responses_as_others_read_them(version: int, topics: list[TopicRespo
             topic.name,
             [
                 (part.index, part.error_code, part.base_offset, part.log_append_time_ms, part.log_start_offset)
-                + ((part.error_message,) if version >= 8 else ())
+                + (
+                    (
+                        part.error_message,
+                        [(one.batch_index, one.batch_index_error_message) for one in part.record_errors],
+                    )
+                    if version >= 8
+                    else ()
+                )
                 for part in topic.partition_responses
             ],
         )
@@ -129,6 +138,7 @@ def test_responses_as_kafka_python_writes_them(version: int, data: st.DataObject
                     part["log_append_time_ms"],
                     part["log_start_offset"],
                     part["error_message"],
+                    [(one["batch_index"], one["batch_index_error_message"]) for one in part["record_errors"]],
                 )
                 for part in topic["partition_responses"]
             ],

@@ -1,6 +1,7 @@
 """Raw requests in any version, for what clients do not send."""
 
 import socket
+import struct
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
@@ -48,9 +49,18 @@ class Asking:
         self._correlation_id += 1
         self._socket.sendall(encode_request(api, version, self._correlation_id, self._client_id, body))
 
+    def send_raw(self, api: int, version: int, rest: bytes) -> None:
+        """Send a request with a version that there may not be: `rest` is what follows the client's name."""
+        head = struct.pack(">hhi", api, version, 1) + b"\0\x01a"
+        self._socket.sendall(struct.pack(">i", len(head) + len(rest)) + head + rest)
+
+    def frame(self) -> memoryview:
+        """The frame of the next answer."""
+        return memoryview(self._take(int.from_bytes(self._take(4), "big")))
+
     def receive(self, api: ApiKey, version: int) -> tuple[memoryview, int]:
         """The next answer."""
-        frame = memoryview(self._take(int.from_bytes(self._take(4), "big")))
+        frame = self.frame()
         return frame, response_body_start(api, version, frame)
 
     def _take(self, size: int) -> bytes:

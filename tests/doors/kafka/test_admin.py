@@ -122,6 +122,14 @@ def test_confluent_describes_and_changes_configs(admin: AdminClient, stream_name
     assert "retention.ms" in text
 
 
+@pytest.mark.filterwarnings("ignore:alter_configs")
+def test_confluent_sets_whole_configs(admin: AdminClient, stream_name: str) -> None:
+    _done(admin.create_topics([NewTopic(stream_name, 1, 1, config={"retention.ms": "1000"})]))
+    _done(admin.alter_configs([ConfigResource(ResourceType.TOPIC, stream_name, set_config={"segment.ms": "7000"})]))
+    found = _describe(admin, ResourceType.TOPIC, stream_name)
+    assert (found["retention.ms"].value, found["segment.ms"].value) == ("604800000", "7000")
+
+
 def test_confluent_describes_the_node(node: NodeProcess, admin: AdminClient) -> None:
     found = _describe(admin, ResourceType.BROKER, "1")
     assert set(found) == set(BROKER)
@@ -176,6 +184,22 @@ def test_kafka_python_administers(node: NodeProcess, kafka_python: Any, stream_n
         kafka_python.delete_topics([stream_name])
 
 
+def test_kafka_python_sets_whole_configs_and_sees_log_directories(
+    node: NodeProcess, kafka_python: Any, stream_name: str
+) -> None:
+    admin_module = untyped("kafka.admin")
+    kafka_python.create_topics({stream_name: {"num_partitions": 2, "configs": {"retention.ms": "5000"}}})
+    whole = admin_module.ConfigResource("TOPIC", stream_name, {"segment.ms": "7000"})
+    kafka_python.alter_configs([whole], incremental=False)
+    described = kafka_python.describe_configs([admin_module.ConfigResource("TOPIC", stream_name)])["topic"]
+    # It sends what was set before along.
+    values = {name: found["value"] for name, found in described[stream_name].items()}
+    assert values == {"retention.ms": "5000", "segment.ms": "7000"}
+    CONFLUENT.produce(node.kafka, stream_name, [Record(bytes(5000), partition=1)])
+    text = str(kafka_python.describe_log_dirs({stream_name: [0, 1]}))
+    assert stream_name in text
+
+
 # -- aiokafka -----------------------------------------------------------------------------------------
 
 
@@ -190,6 +214,20 @@ def _with_aiokafka(node: NodeProcess, test: Callable[[Any, Any], Awaitable[None]
             await client.close()
 
     asyncio.run(main())
+
+
+def test_aiokafka_sets_whole_configs(node: NodeProcess, stream_name: str) -> None:
+    async def test(module: Any, client: Any) -> None:
+        config = untyped("aiokafka.admin.config_resource")
+        await client.create_topics([module.NewTopic(stream_name, 1, 1, topic_configs={"retention.ms": "5000"})])
+        resource = config.ConfigResource(config.ConfigResourceType.TOPIC, stream_name, {"segment.ms": "7000"})
+        (answer,) = await client.alter_configs([resource])
+        assert [found[0] for found in answer.resources] == [0]
+        (answer,) = await client.describe_configs([config.ConfigResource(config.ConfigResourceType.TOPIC, stream_name)])
+        values = {entry[0]: entry[1] for entry in answer.resources[0][4]}
+        assert (values["retention.ms"], values["segment.ms"]) == ("604800000", "7000")
+
+    _with_aiokafka(node, test)
 
 
 def test_aiokafka_administers(node: NodeProcess, stream_name: str) -> None:

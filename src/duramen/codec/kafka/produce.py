@@ -65,7 +65,7 @@ class ProduceRequest(NamedTuple):
 
 
 class PartitionResponse(NamedTuple):
-    """What became of one partition's batch."""
+    """What became of one partition's batch. `record_errors`: places in it, and what is wrong with the records there."""
 
     partition: int
     error_code: int
@@ -73,6 +73,7 @@ class PartitionResponse(NamedTuple):
     append_time_ms: int = -1
     start_offset: int = -1
     message: str | None = None
+    record_errors: Sequence[tuple[int, str | None]] = ()
 
 
 class TopicResponse(NamedTuple):
@@ -228,7 +229,7 @@ def _encode_plain(version: int, topics: Sequence[TopicResponse], throttle_ms: in
     for name, partitions in topics:
         encoded = name.encode()
         parts += (_INT16.pack(len(encoded)), encoded, _INT32.pack(len(partitions)))
-        for index, error_code, base_offset, append_time_ms, start_offset, message in partitions:
+        for index, error_code, base_offset, append_time_ms, start_offset, message, wrong in partitions:
             if version < 2:
                 parts.append(_SHORTEST_ANSWER.pack(index, error_code, base_offset))
             elif version < 5:
@@ -236,21 +237,36 @@ def _encode_plain(version: int, topics: Sequence[TopicResponse], throttle_ms: in
             else:
                 parts.append(_ANSWER.pack(index, error_code, base_offset, append_time_ms, start_offset))
             if version >= 8:
-                text = None if message is None else message.encode()
-                parts.append(b"\0\0\0\0" + (b"\xff\xff" if text is None else _INT16.pack(len(text)) + text))
+                parts.append(_INT32.pack(len(wrong)))
+                for place, why in wrong:
+                    parts += (_INT32.pack(place), _plain_text(why))
+                parts.append(_plain_text(message))
     if version >= 1:
         parts.append(_INT32.pack(throttle_ms))
     return b"".join(parts)
+
+
+def _plain_text(value: str | None) -> bytes:
+    if value is None:
+        return b"\xff\xff"
+    encoded = value.encode()
+    return _INT16.pack(len(encoded)) + encoded
 
 
 def _encode_flexible(topics: Sequence[TopicResponse], throttle_ms: int) -> bytes:
     parts = [encode_uvarint(len(topics) + 1)]
     for name, partitions in topics:
         parts += (_compact_text(name), encode_uvarint(len(partitions) + 1))
-        for index, error_code, base_offset, append_time_ms, start_offset, message in partitions:
+        for index, error_code, base_offset, append_time_ms, start_offset, message, wrong in partitions:
             parts.append(_ANSWER.pack(index, error_code, base_offset, append_time_ms, start_offset))
-            # No record errors, then the message, then no tags.
-            parts.append(b"\x01\0\0" if message is None else b"\x01" + _compact_text(message) + b"\0")
+            if not wrong:
+                # No record errors, then the message, then no tags.
+                parts.append(b"\x01\0\0" if message is None else b"\x01" + _compact_text(message) + b"\0")
+                continue
+            parts.append(encode_uvarint(len(wrong) + 1))
+            for place, why in wrong:
+                parts.append(_INT32.pack(place) + _compact_text(why) + b"\0")
+            parts.append(_compact_text(message) + b"\0")
         parts.append(b"\0")
     parts.append(_INT32.pack(throttle_ms) + b"\0")
     return b"".join(parts)
@@ -274,22 +290,27 @@ def _decode_response(frame: memoryview, position: int) -> list[TopicResponse]:
         partitions = []
         for _ in range(_count(count - 1, _ANSWER.size, len(frame) - position, LARGEST_ELEMENTS)):
             index, error_code, base_offset, append_time_ms, start_offset = _ANSWER.unpack_from(frame, position)
-            position = _skip_record_errors(frame, position + _ANSWER.size)
+            wrong, position = _record_errors(frame, position + _ANSWER.size)
             length, position = read_uvarint(frame, position)
             message = None
             if length:
                 message = _text(frame, position, length - 1)
                 position += length - 1
             position = _tags(frame, position)
-            partitions.append(PartitionResponse(index, error_code, base_offset, append_time_ms, start_offset, message))
+            partitions.append(
+                PartitionResponse(index, error_code, base_offset, append_time_ms, start_offset, message, wrong)
+            )
         position = _tags(frame, position)
         topics.append(TopicResponse(name, partitions))
     return topics
 
 
-def _skip_record_errors(frame: memoryview, position: int) -> int:
+def _record_errors(frame: memoryview, position: int) -> tuple[list[tuple[int, str | None]], int]:
     count, position = read_uvarint(frame, position)
+    found: list[tuple[int, str | None]] = []
     for _ in range(_count(max(0, count - 1), 6, len(frame) - position, LARGEST_ELEMENTS)):
+        (place,) = _INT32.unpack_from(frame, position)
         length, position = read_uvarint(frame, position + 4)
+        found.append((place, _text(frame, position, length - 1) if length else None))
         position = _tags(frame, position + max(0, length - 1))
-    return position
+    return found, position

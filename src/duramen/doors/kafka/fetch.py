@@ -3,7 +3,7 @@
 from typing import Final
 from uuid import UUID
 
-from duramen.base.errors import StreamNotFound
+from duramen.base.errors import DuramenError, StreamNotFound
 from duramen.base.ports import Buffer
 from duramen.broker.fetching import Fetched, Wanted
 from duramen.codec.kafka.errors import ErrorCode
@@ -125,19 +125,15 @@ def _topics(
         for partition in partitions:
             found, source = fetched[at], wanted[at].partition
             at += 1
+            if turn.session is not None and _unchanged(turn.session, topic, partition.partition, found):
+                continue
             size = 0
             if found.slice is not None:
                 size = len(found.slice)
                 slices.append(found.slice)
                 if source is not None:
                     source.served(found.slice, partition.offset)
-            code = error_code(found.error)
-            if (
-                code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                and isinstance(topic, UUID)
-                and found.error is not _NO_PARTITION
-            ):
-                code = ErrorCode.UNKNOWN_TOPIC_ID
+            code = _code(topic, found.error)
             answer = _partition_answer(request, partition, code, found, size)
             if code:
                 exchange.failed(code)
@@ -158,6 +154,19 @@ def _partition_answer(
     return PartitionAnswer(
         wanted.partition, code, found.high_watermark, found.last_stable_offset, found.start_offset, size, aborted
     )
+
+
+def _code(topic: str | UUID, error: DuramenError | None) -> ErrorCode:
+    code = error_code(error)
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and isinstance(topic, UUID) and error is not _NO_PARTITION:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return code
+
+
+def _unchanged(session: Session, topic: str | UUID, index: int, found: Fetched) -> bool:
+    if found.slice is not None or found.error is not None:
+        return False
+    return session.knows(topic, index, found.high_watermark, found.start_offset)
 
 
 def _send(exchange: Exchange, head: ResponseHead, topics: list[TopicAnswer], slices: list[Slice]) -> None:

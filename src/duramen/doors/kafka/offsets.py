@@ -1,10 +1,12 @@
 """ListOffsets and OffsetForLeaderEpoch: where records lie."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import Final
 
-from duramen.base.errors import DuramenError, StreamNotFound, VersionTooOld
-from duramen.broker.partition import LATEST, LATEST_TIERED, Partition
+from duramen.base.errors import DuramenError, StreamNotFound
+from duramen.broker.partition import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP, Partition
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
@@ -15,6 +17,11 @@ from duramen.doors.kafka.gathering import answer_partitions
 __all__ = ["handle_list_offsets", "handle_offset_for_leader_epoch"]
 
 
+_NEVER: Final = 1 << 15
+# The first version in which each special timestamp means what it means.
+_SINCE: Final[Mapping[int, int]] = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+
+
 def _partition(context: Context, topic: str, index: int) -> Partition:
     return context.broker.streams.get(topic).partition(index)
 
@@ -23,23 +30,60 @@ def handle_list_offsets(context: Context, exchange: Exchange) -> None:
     """Offsets by timestamp, or the first and the last."""
     blank = {"timestamp": -1, "offset": -1, "leader_epoch": -1}
     request = exchange.message()
-    answer_partitions(exchange, request, blank, partial(_find, context, committed=request["isolation_level"] == 1))
+    request["topics"], repeated = _distinct(request["topics"])
+    begin = partial(_find, context, exchange.version, repeated, committed=request["isolation_level"] == 1)
+    answer_partitions(exchange, request, blank, begin)
+
+
+def _distinct(topics: Sequence[Message]) -> tuple[list[Message], set[tuple[str, int]]]:
+    """One of each partition, and those that are there more than once: as in Apache Kafka they have one answer."""
+    counts = Counter((topic["name"], one["partition_index"]) for topic in topics for one in topic["partitions"])
+    repeated = {key for key, count in counts.items() if count > 1}
+    if not repeated:
+        return list(topics), repeated
+    seen: set[tuple[str, int]] = set()
+    distinct = []
+    for topic in topics:
+        kept = []
+        for one in topic["partitions"]:
+            key = topic["name"], one["partition_index"]
+            if key not in seen:
+                kept.append(one)
+            seen.add(key)
+        distinct.append({**topic, "partitions": kept})
+    return distinct, repeated
 
 
 def _find(
-    context: Context, topic: str, wanted: Message, answer: Message, finish: Callable[[], None], *, committed: bool
+    context: Context,
+    version: int,
+    repeated: Collection[tuple[str, int]],
+    topic: str,
+    wanted: Message,
+    answer: Message,
+    finish: Callable[[], None],
+    *,
+    committed: bool,
 ) -> None:
+    timestamp = wanted["timestamp"]
+    refused = ErrorCode.NONE
+    if (topic, wanted["partition_index"]) in repeated:
+        refused = ErrorCode.INVALID_REQUEST
+    elif timestamp < 0 and version < _SINCE.get(timestamp, _NEVER):
+        refused = ErrorCode.UNSUPPORTED_VERSION
+    if refused:
+        answer["error_code"] = refused
+        finish()
+        return
     try:
         partition = _partition(context, topic, wanted["partition_index"])
         partition.check_epoch(wanted["current_leader_epoch"])
-        if wanted["timestamp"] < LATEST_TIERED:
-            raise VersionTooOld(f"no version has the timestamp {wanted['timestamp']}")
     except DuramenError as error:
         answer["error_code"] = error_code(error)
         finish()
         return
     found = partial(_found, partition, wanted, answer, finish)
-    partition.find_offset(wanted["timestamp"], found, committed=committed)
+    partition.find_offset(timestamp, found, committed=committed)
 
 
 def _found(

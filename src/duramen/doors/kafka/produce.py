@@ -3,13 +3,21 @@
 from functools import partial
 from typing import Final
 
-from duramen.base.errors import ConcurrentTransactions, DuramenError, TransactionAbortable
+from duramen.base.errors import (
+    BatchInvalid,
+    ConcurrentTransactions,
+    DuramenError,
+    TimestampInvalid,
+    TransactionAbortable,
+)
 from duramen.broker.broker import Broker
 from duramen.broker.partition import Admission, Partition
-from duramen.codec.batch import CODEC_MASK, header
+from duramen.broker.streams import Stream
+from duramen.codec.batch import CODEC_MASK, HEADER_BYTES, header
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.produce import (
     PartitionResponse,
+    ProduceRequest,
     TopicResponse,
     decode_request,
 )
@@ -29,7 +37,7 @@ _ATTRIBUTES_END: Final = 23
 _KNOWS_ABORTABLE: Final = 11
 _JOINS: Final = 12  # from here on partitions join a transaction by being written to (KIP-890)
 _NO_ANSWER: Final = PartitionResponse(-1, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
-_NO_BATCH: Final = memoryview(b"")
+_NO_RECORDS: Final = (ErrorCode.INVALID_RECORD, "there is no record batch")
 
 
 class _Pending:
@@ -62,17 +70,19 @@ class _Pending:
     ) -> None:
         """One partition's batch is acknowledged or refused."""
         if error is not None:
-            self.refuse(places, place, partition.index, _code(self._exchange.version, error), str(error))
+            wrong = error.records if isinstance(error, BatchInvalid | TimestampInvalid) else ()
+            code = _code(self._exchange.version, error)
+            self.refuse(places, place, PartitionResponse(partition.index, code, -1, -1, -1, str(error), wrong))
             return
         # The broker has written its time into the batch where it is the one that counts.
         append_ms = header(batch).max_timestamp if partition.stream.append_time else -1
         places[place] = PartitionResponse(partition.index, 0, base_offset, append_ms, partition.log.start_offset)
         self.finish()
 
-    def refuse(self, places: list[PartitionResponse], place: int, index: int, code: ErrorCode, message: str) -> None:
+    def refuse(self, places: list[PartitionResponse], place: int, why: PartitionResponse) -> None:
         """One partition's batch was not taken."""
-        places[place] = PartitionResponse(index, code, -1, message=message)
-        self._exchange.failed(code)
+        places[place] = why
+        self._exchange.failed(why.error_code)
         self.finish()
 
     def finish(self) -> None:
@@ -97,9 +107,25 @@ def _code(version: int, error: DuramenError) -> ErrorCode:
     return error_code(error)
 
 
-def _codec(records: memoryview) -> int:
-    """The compression of a batch that is not checked yet; none where it is too short to say."""
-    return records[_ATTRIBUTES_END - 1] & CODEC_MASK if len(records) >= _ATTRIBUTES_END else 0
+def _refusal(
+    version: int, request: ProduceRequest, name: str, stream: Stream | None, index: int, records: memoryview | None
+) -> tuple[ErrorCode, str] | None:
+    """Why a batch is not taken, whatever is in it."""
+    if stream is None or not 0 <= index < len(stream.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of {name}"
+    if version < _FIRST_OF_THIS_FORMAT:
+        return ErrorCode.UNSUPPORTED_VERSION, "record batches v2 come with Produce 3 and newer"
+    if request.acks not in _ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1, not {request.acks}"
+    if request.acks == _ALL and stream.min_replicas > 1:
+        return ErrorCode.NOT_ENOUGH_REPLICAS, f"{name} wants {stream.min_replicas} replicas; there is one"
+    if stream.internal:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the broker's own"
+    if records is None or len(records) < HEADER_BYTES:
+        return _NO_RECORDS
+    if version < _FIRST_WITH_ZSTD and records[_ATTRIBUTES_END - 1] & CODEC_MASK == _ZSTD:
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd comes with Produce 7 and newer"
+    return None
 
 
 def handle_produce(context: Context, exchange: Exchange) -> None:
@@ -115,22 +141,11 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
         places = pending.topic(name, len(partitions))
         stream = find(name)
         for place, (index, records) in enumerate(partitions):
-            if stream is None or not 0 <= index < len(stream.partitions):
-                code, why = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of {name}"
-            elif exchange.version < _FIRST_OF_THIS_FORMAT:
-                code, why = ErrorCode.UNSUPPORTED_VERSION, "record batches v2 come with Produce 3 and newer"
-            elif request.acks not in _ACKS:
-                code, why = ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1, not {request.acks}"
-            elif request.acks == _ALL and stream.min_replicas > 1:
-                code, why = ErrorCode.NOT_ENOUGH_REPLICAS, f"{name} wants {stream.min_replicas} replicas; there is one"
-            elif exchange.version < _FIRST_WITH_ZSTD and records is not None and _codec(records) == _ZSTD:
-                code, why = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd comes with Produce 7 and newer"
-            elif stream.internal:
-                code, why = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the broker's own"
-            else:
-                partition = stream.partitions[index]
-                batch = records if records is not None else _NO_BATCH
-                partition.append(batch, partial(pending.done, places, place, partition, batch), admit)
+            refusal = _refusal(exchange.version, request, name, stream, index, records)
+            if stream is None or records is None or refusal is not None:
+                code, why = refusal or _NO_RECORDS
+                pending.refuse(places, place, PartitionResponse(index, code, -1, message=why))
                 continue
-            pending.refuse(places, place, index, code, why)
+            partition = stream.partitions[index]
+            partition.append(records, partial(pending.done, places, place, partition, records), admit)
     pending.finish()

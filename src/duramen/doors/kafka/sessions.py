@@ -71,6 +71,11 @@ class Session:
             topics[-1].partitions.append(cached.wanted)
         return topics
 
+    def knows(self, topic: Topic, index: int, high_watermark: int, start_offset: int) -> bool:
+        """Whether the client was told just that last, and there is nothing else to say: the usual case, made short."""
+        cached = self.partitions.get((topic, index))
+        return cached is not None and cached.high_watermark == high_watermark and cached.start_offset == start_offset
+
     def tell(self, topic: Topic, answer: PartitionAnswer) -> bool:
         """Whether the client has to be told; a partition that it is told of is looked at last the next time."""
         key = topic, answer.partition
