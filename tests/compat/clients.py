@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.compat.building import Missing, go_command, java_command
+from tests.compat.building import Missing, go_command, java_command, js_command, rust_command
 
-__all__ = ["GO", "JAVA", "PYTHON", "Client", "Command"]
+__all__ = ["GO", "JAVA", "JAVASCRIPT", "PYTHON", "RUST", "Client", "Command"]
 
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
@@ -49,6 +49,10 @@ def _kcat() -> Command:
     return Command(_module("kcat")().arguments, {"KCAT": json.dumps(run)})
 
 
+def _java(version: str) -> Command:
+    return Command(java_command(version))
+
+
 PYTHON: Final = (
     Client("confluent-kafka", "Python", _module("confluent")),
     Client("kafka-python", "Python", _module("kafka_python")),
@@ -64,3 +68,10 @@ GO: Final = (
     Client("franz-go", "Go", lambda: Command(go_command("franz"))),
     Client("sarama", "Go", lambda: Command(go_command("sarama"))),
 )
+
+JAVASCRIPT: Final = (
+    Client("kafkajs", "JavaScript", lambda: Command(js_command("kafkajs"))),
+    Client("confluent-kafka-javascript", "JavaScript", lambda: Command(js_command("confluent"))),
+)
+
+RUST: Final = (Client("rust-rdkafka", "Rust", lambda: Command(rust_command())),)

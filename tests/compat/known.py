@@ -5,7 +5,9 @@ from typing import Final
 
 __all__ = ["KNOWN", "NOTES", "OPEN", "ORDER"]
 
-KNOWN: Final[Mapping[tuple[str, str], str]] = {}
+KNOWN: Final[Mapping[tuple[str, str], str]] = {
+    ("franz-go", "topic re-created, consumer"): "it keeps to a topic's first id until its program purges the topic",
+}
 """What clients cannot do although they have a call for it, by client and behaviour. One that passes is an error."""
 
 OPEN: Final[Mapping[str, str]] = {
