@@ -14,6 +14,7 @@ __all__ = [
     "Missing",
     "go_command",
     "java_command",
+    "java_program",
     "js_command",
     "kafka_jars",
     "run",
@@ -90,9 +91,19 @@ def kafka_jars(version: str) -> Path:
     return _jars("kafka-tools", [*(f"org.apache.kafka:{one}:{version}" for one in parts), "org.slf4j:slf4j-nop:1.7.36"])
 
 
+def java_program(name: str, lib: Path) -> Path:
+    """The classes of a program in Java, compiled against jars. Raises Missing."""
+    javac, source = tool("javac"), SOURCES / "java" / f"{name}.java"
+    directory, there = _built(f"java-{name.lower()}", source, salt=lib.parent.name)
+    if not there:
+        run([javac, "-cp", f"{lib}/*", "-d", str(directory / "classes"), str(source)], directory)
+        (directory / "done").touch()
+    return directory / "classes"
+
+
 def java_command(version: str) -> Sequence[str]:
     """The Java driver with a version of kafka-clients. Raises Missing."""
-    java, javac, source = tool("java"), tool("javac"), SOURCES / "java" / "Driver.java"
+    java = tool("java")
     lib = _jars(
         "java-clients",
         [
@@ -100,12 +111,9 @@ def java_command(version: str) -> Sequence[str]:
             "org.slf4j:slf4j-nop:1.7.36",
         ],
     )  # fmt: skip
-    directory, there = _built("java-driver", source, salt=version)
-    if not there:
-        run([javac, "-cp", f"{lib}/*", "-d", str(directory / "classes"), str(source)], directory)
-        (directory / "done").touch()
+    classes = java_program("Driver", lib)
     return [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dkafka.version={version}", "-cp",
-            f"{directory / 'classes'}:{lib}/*",
+            f"{classes}:{lib}/*",
             "Driver"]  # fmt: skip
 
 

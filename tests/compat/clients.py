@@ -35,10 +35,6 @@ def _module(name: str) -> Callable[[], Command]:
     return lambda: Command([sys.executable, "-m", f"tests.compat.drivers.{name}"])
 
 
-def _java(version: str) -> Command:
-    return Command(java_command(version))
-
-
 def _kcat() -> Command:
     brought = _ROOT / ".cache" / "kcat" / "root" / "usr"
     program = str(brought / "bin" / "kcat") if brought.exists() else shutil.which("kcat")

@@ -70,9 +70,16 @@ async function produce({ topic, records, compression = "none", acks = -1 }) {
     });
   await producer.connect();
   try {
-    const sent = { topic, messages: messages(records) };
-    const answers = await producer.send(ours ? { ...sent, acks, compression: codec } : sent);
-    return offsets(answers, records.length);
+    const all = messages(records);
+    // kafkajs makes one batch of all that it is given, however large that is.
+    const large = all.some(({ value }) => value !== null && value.length > 100_000);
+    const found = [];
+    for (const batch of large ? all.map((one) => [one]) : [all]) {
+      const sent = { topic, messages: batch };
+      const answers = await producer.send(ours ? { ...sent, acks, compression: codec } : sent);
+      found.push(...offsets(answers, batch.length));
+    }
+    return found;
   } finally {
     await producer.disconnect();
   }
@@ -351,7 +358,7 @@ function has(admin, name) {
 }
 
 async function administer(what) {
-  const admin = kafka.admin();
+  const admin = kafka.admin(ours ? { retry: { ...retry, retries: 3 } } : {});
   await admin.connect();
   try {
     return await what(admin);
