@@ -133,12 +133,12 @@ const calls = {
 
   async commit({ producer }) {
     await calls.flush({ producer });
-    await producers.get(producer).transaction.commit();
+    await again(() => producers.get(producer).transaction.commit());
   },
 
   async abort({ producer }) {
     await calls.flush({ producer });
-    await producers.get(producer).transaction.abort();
+    await again(() => producers.get(producer).transaction.abort());
   },
 
   async send_offsets({ producer, group, topic, partition, offset }) {
@@ -351,6 +351,19 @@ const calls = {
   },
 };
 
+// Confluent's client gives up waiting before the broker is back, and wants the same call again.
+async function again(what) {
+  for (let left = 10; ; left -= 1) {
+    try {
+      return await what();
+    } catch (error) {
+      if (left === 0 || error.name !== "KafkaJSTimeout") {
+        throw error;
+      }
+    }
+  }
+}
+
 function has(admin, name) {
   if (typeof admin[name] !== "function") {
     throw new Lacks("it has no call for this");
@@ -386,7 +399,9 @@ for await (const line of createInterface({ input: process.stdin })) {
     }
     say({ id, ok: (await calls[verb](given)) ?? null });
   } catch (error) {
-    if (error instanceof Lacks) {
+    if (String(error).includes("not available at build time")) {
+      say({ id, lacks: "its codec for zstd needs libzstd's headers where it is built" });
+    } else if (error instanceof Lacks) {
       say({ id, lacks: error.message });
     } else {
       console.error(error);
