@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.compat.building import Missing, go_command, java_command
+from tests.compat.building import Missing, go_command, java_command, js_command, rust_command
 
-__all__ = ["GO", "JAVA", "PYTHON", "Client", "Command"]
+__all__ = ["GO", "JAVA", "JAVASCRIPT", "PYTHON", "RUST", "Client", "Command"]
 
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
@@ -35,10 +35,6 @@ def _module(name: str) -> Callable[[], Command]:
     return lambda: Command([sys.executable, "-m", f"tests.compat.drivers.{name}"])
 
 
-def _java(version: str) -> Command:
-    return Command(java_command(version))
-
-
 def _kcat() -> Command:
     brought = _ROOT / ".cache" / "kcat" / "root" / "usr"
     program = str(brought / "bin" / "kcat") if brought.exists() else shutil.which("kcat")
@@ -47,6 +43,10 @@ def _kcat() -> Command:
     libraries = ":".join(map(str, (brought / "lib").glob("*-linux-*")))
     run = ["env", f"LD_LIBRARY_PATH={libraries}", program] if brought.exists() else [program]
     return Command(_module("kcat")().arguments, {"KCAT": json.dumps(run)})
+
+
+def _java(version: str) -> Command:
+    return Command(java_command(version))
 
 
 PYTHON: Final = (
@@ -64,3 +64,10 @@ GO: Final = (
     Client("franz-go", "Go", lambda: Command(go_command("franz"))),
     Client("sarama", "Go", lambda: Command(go_command("sarama"))),
 )
+
+JAVASCRIPT: Final = (
+    Client("kafkajs", "JavaScript", lambda: Command(js_command("kafkajs"))),
+    Client("confluent-kafka-javascript", "JavaScript", lambda: Command(js_command("confluent"))),
+)
+
+RUST: Final = (Client("rust-rdkafka", "Rust", lambda: Command(rust_command())),)

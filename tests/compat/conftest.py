@@ -11,7 +11,7 @@ from tests.compat.clients import Client, Command
 from tests.compat.driving import Driver, Lacks
 from tests.compat.known import KNOWN, OPEN
 from tests.compat.results import Results
-from tests.compat.staging import Behaviour, Stage
+from tests.compat.staging import Behaviour, Stage, advertised
 
 from duramen.base.catalogue import BROKER
 from duramen.node.process import NodeProcess
@@ -47,7 +47,7 @@ class Company:
         self._seconds: list[Driver] = []
         self._driver = self._start()
         self.results = Results(self._driver.client, self._driver.version, client.language)
-        self._advertised = Stage(node, self._driver, self._second).advertised()
+        self._advertised = advertised(node)
 
     def _start(self) -> Driver:
         environment = {**os.environ, **self._command.environment}

@@ -9,6 +9,7 @@ __all__ = ["PRODUCING"]
 
 _MEGABYTE: Final = 1_000_000
 _IN_FLIGHT: Final = 200
+_EPOCH: Final = 1_600_000_000_000
 
 
 def _compression(codec: str) -> Callable[[Stage], None]:
@@ -111,12 +112,11 @@ def _idempotent(stage: Stage) -> None:
 
 
 def _seek_by_time(stage: Stage) -> None:
-    topic = stage.topic()
-    stage.driver.ask("produce", topic=topic, records=[record(str(at), timestamp=1000 * (at + 1)) for at in range(50)])
-    ask = stage.driver.ask
-    assert ask("offset_at", topic=topic, partition=0, timestamp=20_001) == 20
+    topic, ask = stage.topic(), stage.driver.ask
+    ask("produce", topic=topic, records=[record(str(at), timestamp=_EPOCH + 1000 * at) for at in range(50)])
+    assert ask("offset_at", topic=topic, partition=0, timestamp=_EPOCH + 19_001) == 20
     assert ask("offset_at", topic=topic, partition=0, timestamp=1) == 0
-    assert ask("offset_at", topic=topic, partition=0, timestamp=60_000) in {None, -1, 50}
+    assert ask("offset_at", topic=topic, partition=0, timestamp=_EPOCH + 60_000) in {None, -1, 50}
     assert values(ask("read", topic=topic, partition=0, offset=20, count=1)) == ["20"]
 
 

@@ -6,9 +6,17 @@ They are written where COMPAT_RECORD is set (`tools/compat.py` sets it): a plain
 import json
 import os
 import re
+import subprocess
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
+
+import pytest
+from tests.compat.known import KNOWN
+from tests.compat.staging import advertised
+
+from duramen.node.process import NodeProcess
 
 __all__ = ["DIRECTORY", "Results", "Status"]
 
@@ -30,6 +38,23 @@ class Results:
     def note(self, behaviour: str, status: Status, why: str = "") -> None:
         """One line."""
         self._rows[behaviour] = {"status": status} | ({"why": why} if why else {})
+
+    def show(self, behaviour: str, run: Callable[[], None], node: NodeProcess, needs: Sequence[int] = ()) -> None:
+        """Show something of a client's own and note the result. Fails, or skips, as the result is."""
+        if absent := [str(number) for number in needs if number not in advertised(node)]:
+            why = f"Duramen has not the API {', '.join(absent)} yet"
+            self.note(behaviour, "fails", why)
+            pytest.skip(why)
+        known = KNOWN.get((self.client, behaviour))
+        try:
+            run()
+        except (AssertionError, subprocess.TimeoutExpired) as error:
+            self.note(behaviour, "fails", known or (str(error).splitlines() or ["it does not hold"])[0])
+            if known is None:
+                raise
+            pytest.xfail(known)
+        self.note(behaviour, "passes")
+        assert known is None, f"it passes: take {behaviour!r} out of known.py"
 
     def write(self) -> None:
         """Write the file, if results are recorded in this run; lines that did not run this time stay."""

@@ -14,7 +14,7 @@ from duramen.codec.compression import CODECS
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
-__all__ = ["Behaviour", "Stage", "record", "values"]
+__all__ = ["Behaviour", "Stage", "advertised", "record", "values"]
 
 _numbers: Final = itertools.count(1)
 
@@ -71,16 +71,15 @@ class Stage:
         with Cluster(self.node.kafka) as cluster:
             return Admin(cluster).stream_configs(topic)
 
-    def advertised(self) -> frozenset[int]:
-        """The numbers of the APIs that the node has."""
-        connection = connect(self.node)
-        try:
-            answer = connection.request(
-                ApiKey.API_VERSIONS, {"client_software_name": "x", "client_software_version": "1"}
-            )
-            return frozenset(one["api_key"] for one in answer["api_keys"])
-        finally:
-            connection.close()
+
+def advertised(node: NodeProcess) -> frozenset[int]:
+    """The numbers of the APIs that a node has."""
+    connection = connect(node)
+    try:
+        answer = connection.request(ApiKey.API_VERSIONS, {"client_software_name": "x", "client_software_version": "1"})
+        return frozenset(one["api_key"] for one in answer["api_keys"])
+    finally:
+        connection.close()
 
 
 class Behaviour(NamedTuple):

@@ -247,7 +247,7 @@ func (d *driver) join(call wire.Call) error {
 		kgo.ConsumerGroup(call.Group), kgo.ConsumeTopics(call.Topic), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(time.Duration(session)*time.Millisecond),
 		kgo.HeartbeatInterval(300*time.Millisecond), kgo.OnPartitionsAssigned(given), kgo.OnPartitionsRevoked(taken),
-		kgo.OnPartitionsLost(taken), kgo.ConsumeRecreatedTopics(),
+		kgo.OnPartitionsLost(taken),
 	)
 	if call.Strategy == "cooperative-sticky" {
 		options = append(options, kgo.Balancers(kgo.CooperativeStickyBalancer()))
