@@ -16,6 +16,7 @@ from duramen.base.errors import (
     TransactionalIdNotFound,
     TransactionStateInvalid,
 )
+from duramen.broker.fetching import Fetched, Wanted
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode
 from duramen.groups.records import OffsetKey
 from duramen.sim.broker import Answer, ManualBroker
@@ -64,6 +65,19 @@ def test_a_commit_shows_every_partition_at_once_and_an_abort_none(hand: ManualBr
     prepare(writer, ("a", 0), ("a", 2), value=b"two")
     writer.settle_end(commit=False)
     assert [committed_values(hand, "a", index) for index in range(3)] == [[b"one"], [b"one"], []]
+
+
+def test_a_reader_who_waits_is_woken_by_the_end_of_a_transaction(hand: ManualBroker) -> None:
+    writer = Writer(hand, "t", 2)
+    prepare(writer, ("a", 0))
+    answer: Answer[list[Fetched]] = Answer()
+    wanted = Wanted(hand.broker.streams.get("a").partition(0), 0, 1 << 20, isolation=1)
+    hand.broker.fetches.fetch([wanted], min_bytes=1, max_bytes=1 << 20, max_wait_ms=60_000, done=answer)
+    hand.settle()
+    assert not answer.there
+    writer.settle_end(commit=True)
+    assert (answer.value[0].high_watermark, answer.value[0].last_stable_offset) == (2, 2)
+    assert hand.read(answer.value[0].slice)[0].value == b"v"
 
 
 def test_only_version_2_bumps_the_epoch_at_each_end(hand: ManualBroker) -> None:
