@@ -38,7 +38,7 @@ from duramen.groups.topics import Topic, TopicPartition, Topics, hash_of
 
 __all__ = ["ConsumerGroup"]
 
-_FIRST_EPOCH: Final = 1
+_FIRST_EPOCH: Final = 1  # before anybody has subscribed to anything, as Apache Kafka 4.4 counts
 
 
 class ConsumerGroup:
@@ -214,11 +214,11 @@ class ConsumerGroup:
     def change(self, member: ConsumerMember) -> None:
         """Take in what a member wants; where that, or what topics there are, is new: a new epoch and its target."""
         table = self.table
-        before = table.members.get(member.id)
+        before = table.members.get(member.id) or ConsumerMember(member.id)
         assignor = self.assignor
         table.put(member)
         self._resolve()
-        same = before is not None and (before.topics, before.pattern) == (member.topics, member.pattern)
+        same = (before.topics, before.pattern) == (member.topics, member.pattern)
         self.move_on(changed=not same or self.assignor != assignor)
 
     def _resolve(self) -> None:
@@ -232,10 +232,12 @@ class ConsumerGroup:
     def move_on(self, *, changed: bool) -> None:
         """Into a new epoch where something `changed` or topics have; make the target where there is none for it."""
         table = self.table
-        if changed or self._stale or table.epoch < _FIRST_EPOCH:
+        if table.epoch < _FIRST_EPOCH:
+            table.set_epoch(_FIRST_EPOCH, 0)
+        if changed or self._stale:
             self._stale = False
             found = hash_of(self._existing().values())
-            if changed or found != table.metadata_hash or table.epoch < _FIRST_EPOCH:
+            if changed or found != table.metadata_hash:
                 table.set_epoch(table.epoch + 1, found)
         if table.target_epoch < table.epoch:
             self._assign()
@@ -300,6 +302,8 @@ class ConsumerGroup:
             self.table.remove(member_id)
         self._resolve()
         self.table.set_epoch(self.table.epoch + 1, self.table.metadata_hash)
+        if not self.table.members:
+            self.table.set_target_epoch(self.table.epoch)
 
     def forget_timers(self, member_id: str) -> None:
         """A member is gone."""
