@@ -280,6 +280,32 @@ def test_offsets_are_committed_in_the_member_s_epoch() -> None:
         driver.group.check_fetch("nobody", 1)
 
 
+def test_an_older_epoch_will_do_for_what_a_member_has_kept() -> None:
+    """A commit that is under way while the member is led into the next epoch is not lost."""
+    driver = Driver(a=4)
+    one, two = both(driver)
+    first, second = one.epoch - 1, one.epoch
+    kept = [("a", index) for _, index in one.owned]
+    got = [("a", index) for _, index in two.owned]
+    check = driver.group.check_commit
+    check("one", first, knows_epochs=True, partitions=kept)
+    check("two", second, knows_epochs=True, partitions=got)
+    refused = [
+        ("two", first, got),
+        ("one", first, got),
+        ("one", first, []),
+        ("one", second + 1, kept),
+        ("one", 1, kept),
+    ]
+    for name, epoch, partitions in refused:
+        with pytest.raises(StaleMemberEpoch):
+            check(name, epoch, knows_epochs=True, partitions=partitions)
+    driver.restart()
+    driver.group.check_commit("one", first, knows_epochs=True, partitions=kept)
+    with pytest.raises(StaleMemberEpoch):
+        driver.group.check_commit("two", first, knows_epochs=True, partitions=got)
+
+
 # -- restarts ---------------------------------------------------------------------------------------------
 
 

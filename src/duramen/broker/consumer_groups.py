@@ -385,7 +385,9 @@ class ConsumerGroups:
 
     def check_commit(self, group_id: str, member: CommitMember) -> None:
         """Raise what keeps the member from committing offsets."""
-        self.get(group_id).check_commit(member.member_id, member.generation, knows_epochs=member.knows_epochs)
+        self.get(group_id).check_commit(
+            member.member_id, member.generation, knows_epochs=member.knows_epochs, partitions=member.partitions
+        )
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise what keeps a member from reading the group's offsets."""

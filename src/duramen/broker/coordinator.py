@@ -168,8 +168,9 @@ class Coordinator:
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
         """Store offsets; answered with one result for each once they are durable."""
+        partitions = frozenset((key.topic, key.partition) for key, _ in offsets)
         try:
-            self._check_commit(group_id, member)
+            self._check_commit(group_id, member._replace(partitions=partitions))
         except DuramenError as error:
             done(error)
             return
