@@ -8,6 +8,7 @@ import pytest
 from duramen.base.errors import (
     AssignorUnknown,
     DuramenError,
+    GroupFull,
     GroupIdInvalid,
     GroupNotEmpty,
     GroupNotFound,
@@ -20,6 +21,7 @@ from duramen.base.errors import (
 from duramen.broker.coordinator import CommitMember
 from duramen.broker.kinds import GroupKind
 from duramen.codec.kafka.membership import decode_assignment
+from duramen.groups.consumer_records import Key, Kind, encode_key
 from duramen.groups.consumer_values import ConsumerState, HeartbeatRequest, HeartbeatResult
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import JoinRequest, JoinResult
@@ -88,13 +90,13 @@ def delete(hand: ManualBroker, group: str) -> BaseException | None:
 
 def test_what_a_member_is_told_is_durable(groups: ManualBroker) -> None:
     first = beat(groups, "g", joining())
-    again = beat(groups, "g", living("m", 1))
+    again = beat(groups, "g", living("m", 2))
     assert not first.there
     assert not again.there, "it would tell of an epoch that a crash may take back"
     groups.settle()
     assert len(first.value.assigned or ()) == 3
     assert again.value.assigned is None
-    assert beat(groups, "g", living("m", 1)).there, "nothing has changed: nothing is stored"
+    assert beat(groups, "g", living("m", 2)).there, "nothing has changed: nothing is stored"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -124,8 +126,31 @@ def test_a_group_that_cannot_be_stored_is_as_it_was(groups: ManualBroker) -> Non
     answers = [beat(groups, "g", joining(f"n{number}")) for number in range(3)]
     groups.settle()
     assert all(isinstance(answer.error, StorageFailed) for answer in answers)
-    assert beat(groups, "g", living("m", 1)).value.epoch == 1
+    assert beat(groups, "g", living("m", 2)).value.epoch == 2
     assert len(groups.broker.groups.describe("g").snapshot.members) == 1
+
+
+def test_a_record_that_cannot_be_read_is_left_out_and_said(groups: ManualBroker) -> None:
+    join(groups, "g")
+    stored: Answer[None] = Answer()
+    broken = encode_key(Key(Kind.TARGET, "g", "m"))
+    groups.broker._offsets.store_records("g", [(broken, b"\0\0\xff\xff")], stored)
+    groups.settle()
+    groups.crash()
+    assert listed(groups) == {"g": ("Stable", GroupKind.CONSUMER)}
+    (said,) = groups.reports
+    assert said.startswith("a record of group g is left out: ")
+    answer = beat(groups, "g", living("m", 2))
+    groups.settle()
+    assert answer.value.epoch == 2
+
+
+def test_a_member_that_wants_too_much_is_refused(groups: ManualBroker) -> None:
+    names = frozenset(f"{number:0250}" for number in range(5000))
+    assert isinstance(beat(groups, "g", joining()._replace(topics=names)).error, GroupFull)
+    epoch = join(groups, "g").epoch
+    assert isinstance(beat(groups, "g", living("m", epoch)._replace(topics=names)).error, GroupFull)
+    assert beat(groups, "g", living("m", epoch)).value.epoch == epoch
 
 
 def test_who_may_commit_and_read_offsets(groups: ManualBroker) -> None:
@@ -199,7 +224,7 @@ def test_a_deleted_group_leaves_nothing(groups: ManualBroker) -> None:
     groups.crash()
     assert listed(groups) == {}
     assert list(groups.broker._offsets.records_of("g")) == []
-    assert join(groups, "g").epoch == 1
+    assert join(groups, "g").epoch == 2
 
 
 def test_an_empty_group_without_offsets_is_forgotten(groups: ManualBroker) -> None:
@@ -214,7 +239,7 @@ def test_an_empty_group_without_offsets_is_forgotten(groups: ManualBroker) -> No
 def test_topics_that_come_grow_and_go_reach_the_members(groups: ManualBroker) -> None:
     join(groups, "g", "m", "a", pattern="new-.*")
     groups.create("new-1", partitions=2)
-    answer = beat(groups, "g", living("m", 1))
+    answer = beat(groups, "g", living("m", 2))
     groups.settle()
     assert len(answer.value.assigned or ()) == 5
     groups.delete("a")

@@ -227,14 +227,14 @@ def test_the_policy_says_which_ways_are_open(policy: str, goes_over: bool, comes
 
 def test_no_classic_member_joins_where_no_way_is_open() -> None:
     hand = broker("disabled")
-    assert consumer(hand).value.epoch == 1
+    assert consumer(hand).value.epoch == 2
     assert isinstance(join(hand).error, InconsistentProtocol)
 
 
 def test_a_group_without_members_takes_the_kind_of_the_first_that_joins(hand: ManualBroker) -> None:
     joined = consumer(hand).value
     consumer(hand, -1)
-    assert joined.epoch == 1
+    assert joined.epoch == 2
     old = classic(hand)
     assert listed(hand) == [("g", "Stable", GroupKind.CLASSIC)]
     left: Answer[list[DuramenError | None]] = Answer()

@@ -14,6 +14,7 @@ from duramen.base.errors import (
     TransactionAbortable,
     TransactionalIdMissing,
     TransactionalIdNotFound,
+    TransactionsFull,
     TransactionStateInvalid,
 )
 from duramen.broker.fetching import Fetched, Wanted
@@ -111,7 +112,7 @@ def test_the_same_end_again_gets_the_same_answer_and_another_is_refused(hand: Ma
 def test_an_exhausted_epoch_gives_way_to_a_new_producer_id(hand: ManualBroker) -> None:
     writer = Writer(hand, "t", 2)
     known = hand.broker.transactions.describe("t")
-    hand.broker.transactions._known["t"] = known._replace(epoch=32766)
+    hand.broker.transactions._known.put(known._replace(epoch=32766))
     writer.identity = writer.identity._replace(epoch=32766)
     prepare(writer, ("a", 0))
     first = writer.end(commit=True)
@@ -254,6 +255,24 @@ def test_of_two_offsets_the_one_further_on_in_the_log_counts(hand: ManualBroker)
     assert committed(hand, "g") == 2
     hand.crash()
     assert committed(hand, "g") == 2
+
+
+# -- memory -------------------------------------------------------------------------------------------
+
+
+def test_ids_and_partitions_beyond_their_share_of_memory_are_refused_and_the_others_go_on() -> None:
+    hand = broker_for(memory_limit_bytes=128 << 20)
+    hand.create("a", partitions=2)
+    writer = Writer(hand, "t", 2)
+    hand.broker.transactions._known._limit_bytes = 900
+    with pytest.raises(TransactionsFull):
+        Writer(hand, "another", 2)
+    prepare(writer, ("a", 0))
+    assert isinstance(writer.write("a", 1, b"v").error, TransactionsFull)
+    writer.settle_end(commit=True)
+    assert committed_values(hand, "a", 0) == [b"v"]
+    hand.restart()
+    assert hand.broker.transactions.describe("t").state is TransactionState.COMPLETE_COMMIT
 
 
 # -- streams that go ----------------------------------------------------------------------------------

@@ -31,9 +31,9 @@ def test_the_first_member_has_everything_at_once() -> None:
     one = Someone(driver, "one", "a")
     result = one.join()
     assert result.assigned == frozenset(driver.place("a", index) for index in range(4))
-    assert (result.member_id, result.epoch) == ("one", 1)
+    assert (result.member_id, result.epoch) == ("one", 2)
     assert driver.state() is ConsumerState.STABLE
-    assert driver.heartbeat(HeartbeatRequest("one", 1)).assigned is None, "it was told before"
+    assert driver.heartbeat(HeartbeatRequest("one", 2)).assigned is None, "it was told before"
 
 
 def test_a_partition_is_given_up_before_another_gets_it() -> None:
@@ -43,16 +43,16 @@ def test_a_partition_is_given_up_before_another_gets_it() -> None:
     joined = two.join()
     assert joined.assigned == frozenset(), "all of it is the other's still"
     assert driver.state() is ConsumerState.RECONCILING
-    told = driver.heartbeat(HeartbeatRequest("one", 1))
-    assert told.epoch == 1, "it stays in its epoch until it has given up what it must"
+    told = driver.heartbeat(HeartbeatRequest("one", 2))
+    assert told.epoch == 2, "it stays in its epoch until it has given up what it must"
     assert told.assigned is not None
     assert len(told.assigned) == 2
     assert driver.heartbeat(HeartbeatRequest("two", joined.epoch)).assigned is None
     # It says what it has, with what it must give up in it still: nothing changes.
     everything = frozenset(driver.place("a", index) for index in range(4))
-    assert driver.heartbeat(HeartbeatRequest("one", 1, owned=everything)).epoch == 1
+    assert driver.heartbeat(HeartbeatRequest("one", 2, owned=everything)).epoch == 2
     assert driver.heartbeat(HeartbeatRequest("two", joined.epoch)).assigned is None
-    assert driver.heartbeat(HeartbeatRequest("one", 1, owned=told.assigned)).epoch == 2
+    assert driver.heartbeat(HeartbeatRequest("one", 2, owned=told.assigned)).epoch == 3
     got = driver.heartbeat(HeartbeatRequest("two", joined.epoch))
     assert got.assigned == everything - told.assigned
     assert driver.state() is ConsumerState.STABLE
@@ -63,16 +63,16 @@ def test_a_member_that_does_not_give_up_in_time_is_fenced() -> None:
     one, two = Someone(driver, "one", "a"), Someone(driver, "two", "a")
     one.join()
     two.join()
-    assert driver.heartbeat(HeartbeatRequest("one", 1)).assigned is not None
+    assert driver.heartbeat(HeartbeatRequest("one", 2)).assigned is not None
     for _ in range(6):
         driver.advance(99)
         if "one" in driver.group.table.members:
-            driver.heartbeat(HeartbeatRequest("one", 1))
+            driver.heartbeat(HeartbeatRequest("one", 2))
         two.beat()
     assert "one" not in driver.group.table.members
     assert len(two.owned) == 4
     with pytest.raises(UnknownMember):
-        driver.heartbeat(HeartbeatRequest("one", 1))
+        driver.heartbeat(HeartbeatRequest("one", 2))
 
 
 def test_a_silent_member_is_fenced_when_its_session_ends() -> None:
@@ -101,7 +101,7 @@ def test_a_member_that_leaves_frees_what_it_had() -> None:
         two.leave()
 
 
-@pytest.mark.parametrize(("epoch", "owned"), [(3, None), (9, None), (1, None), (1, frozenset({0, 1, 2, 3}))])
+@pytest.mark.parametrize(("epoch", "owned"), [(4, None), (9, None), (2, None), (2, frozenset({0, 1, 2, 3}))])
 def test_another_epoch_than_the_last_is_fenced(epoch: int, owned: frozenset[int] | None) -> None:
     driver = Driver(a=4)
     both(driver)
@@ -113,8 +113,8 @@ def test_another_epoch_than_the_last_is_fenced(epoch: int, owned: frozenset[int]
 def test_an_answer_with_a_new_epoch_may_be_lost() -> None:
     driver = Driver(a=4)
     one, _ = both(driver)
-    assert one.epoch == 2
-    assert driver.heartbeat(HeartbeatRequest("one", 1, owned=one.owned)).epoch == 2
+    assert one.epoch == 3
+    assert driver.heartbeat(HeartbeatRequest("one", 2, owned=one.owned)).epoch == 3
 
 
 def test_a_fenced_member_joins_again_under_its_id() -> None:
@@ -214,7 +214,7 @@ def test_topics_of_others_change_nothing() -> None:
     one.join()
     driver.change("b", 2)
     assert not one.beat()
-    assert driver.group.table.epoch == 1
+    assert driver.group.table.epoch == 2
 
 
 def test_most_members_choose_the_assignor() -> None:
@@ -278,6 +278,32 @@ def test_offsets_are_committed_in_the_member_s_epoch() -> None:
         driver.group.check_fetch("one", one.epoch - 1)
     with pytest.raises(UnknownMember):
         driver.group.check_fetch("nobody", 1)
+
+
+def test_an_older_epoch_will_do_for_what_a_member_has_kept() -> None:
+    """A commit that is under way while the member is led into the next epoch is not lost."""
+    driver = Driver(a=4)
+    one, two = both(driver)
+    first, second = one.epoch - 1, one.epoch
+    kept = [("a", index) for _, index in one.owned]
+    got = [("a", index) for _, index in two.owned]
+    check = driver.group.check_commit
+    check("one", first, knows_epochs=True, partitions=kept)
+    check("two", second, knows_epochs=True, partitions=got)
+    refused = [
+        ("two", first, got),
+        ("one", first, got),
+        ("one", first, []),
+        ("one", second + 1, kept),
+        ("one", 1, kept),
+    ]
+    for name, epoch, partitions in refused:
+        with pytest.raises(StaleMemberEpoch):
+            check(name, epoch, knows_epochs=True, partitions=partitions)
+    driver.restart()
+    driver.group.check_commit("one", first, knows_epochs=True, partitions=kept)
+    with pytest.raises(StaleMemberEpoch):
+        driver.group.check_commit("two", first, knows_epochs=True, partitions=got)
 
 
 # -- restarts ---------------------------------------------------------------------------------------------

@@ -79,7 +79,9 @@ def test_what_kafka_writes_is_read() -> None:
     assert decode_places(read(TARGET)) == {(TOPIC, 0), (TOPIC, 2)}
     assert decode_assignment(MEMBER, read(ASSIGNMENT)) == HOLDING
     newer = decode_assignment(MEMBER, read(WITH_EPOCHS))
-    assert newer == HOLDING._replace(state=MemberState.STABLE, revoking=frozenset())
+    since = {(TOPIC, 0): 4, (TOPIC, 2): 5}
+    assert newer == HOLDING._replace(state=MemberState.STABLE, revoking=frozenset(), since=since)
+    assert encode_assignment(newer).hex() == WITH_EPOCHS
     assert decode_pattern(read(PATTERN)) == {"a", "b"}
 
 

@@ -27,11 +27,12 @@ def _checkpoints(doubles: StoreOnDoubles) -> list[str]:
 
 
 @pytest.mark.parametrize("which", ["newest", "older", "both"])
-@pytest.mark.parametrize("how", ["flipped", "cut", "empty", "removed"])
+@pytest.mark.parametrize("how", ["flipped", "cut", "empty", "removed", "older"])
 def test_a_damaged_generation_of_the_checkpoint_costs_nothing(which: str, how: str) -> None:
     for at in range(12):
         doubles = StoreOnDoubles()
         appends: list[Appended] = []
+        old = doubles.files.content(_checkpoints(doubles)[-1])
         busy(doubles, appends, at)
         doubles.advance(61_000)
         older, newest = _checkpoints(doubles)[-2:]
@@ -41,6 +42,8 @@ def test_a_damaged_generation_of_the_checkpoint_costs_nothing(which: str, how: s
                 doubles.files.corrupt(path, at * (file.size() - 1) // 11, 1 << at % 8)
             elif how == "removed":
                 doubles.files.unlink(path)
+            elif how == "older":
+                doubles.files.replace(path, old)
             else:
                 file.truncate(at * file.size() // 12 if how == "cut" else 0)
         doubles.kill()

@@ -99,3 +99,24 @@ def test_a_cut_made_again_ends_where_the_first_one_did_though_its_file_is_gone(l
         assert (log.start_offset, log.high_watermark) == (5, 5 + len(expected))
         assert store.values(log) == expected
         assert store.findings == []
+
+
+def test_two_cuts_that_are_made_again_take_what_they_took() -> None:
+    store = StoreOnDoubles()
+    store.append(store.log(), b"a", b"b", b"c", b"d")
+    store.append(store.log(), b"e")
+    store.restart()
+    log = store.log()
+    _cut(store, log, 4)
+    store.append(log, b"f", b"g")
+    store.settle()
+    answers: list[DuramenError | None] = []
+    store.store.truncate(log, 3, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None]
+    assert log.high_watermark == 0, "the first batch reaches beyond the cut"
+    store.append(log, b"h")
+    store.settle()
+    store.crash()
+    assert store.findings == []
+    assert store.values(store.log()) == [b"h"]

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duramen.base.errors import LogDamaged
-from duramen.codec.batch import HEADER_BYTES, batches
+from duramen.codec.batch import HEADER_BYTES, TRANSACTIONAL, NewRecord, batches, check, encode
 from duramen.sim.store import StoreOnDoubles
 from duramen.storage.damage import Cause
 from duramen.storage.log import Log, LogConfig
+from duramen.storage.reader import Blocked
 from duramen.storage.store import StoreLimits
 
 ROOMY = StoreLimits(
@@ -168,6 +169,31 @@ def test_a_length_that_leads_to_a_later_batch_by_chance_costs_one_batch() -> Non
     assert doubles.files.open(path).size() == 6 * size
     doubles.files.corrupt(path, size + 10, 1)  # 256 bytes longer: two batches
     assert readable(doubles, log)[1] == [1]
+
+
+@pytest.mark.parametrize("byte", [0, 7, 14, 100])
+def test_a_damaged_batch_that_is_not_decided_costs_readers_of_what_is_committed_no_neighbour(byte: int) -> None:
+    doubles, log = log_of([1000] * 5)
+    batch = encode(
+        [NewRecord(doubles.clock.wall_ms(), None, b"open" * 100)],
+        attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0,
+    )  # fmt: skip
+    start = log.active.size
+    doubles.store.append(log, batch, check(batch), doubles.store.node_epoch, None)
+    doubles.append(log, b"behind")
+    doubles.settle()
+    doubles.restart()
+    log = doubles.log()
+    assert log.last_stable_offset == 5
+    doubles.files.corrupt(log.active.path + ".log", start + byte)
+    assert readable(doubles, log)[1] == [5]
+    for offset in range(5):
+        while isinstance(plan := log.plan_read(offset, 1 << 20, committed=True), Blocked):
+            doubles.store.unblock(plan, lambda _: None)
+            doubles.settle()
+        assert plan is not None
+        data = doubles.bytes_of(plan)
+        assert [head.base_offset for _, head in batches(data)] == list(range(offset, 5))
 
 
 def test_a_file_that_is_missing_costs_its_segment() -> None:

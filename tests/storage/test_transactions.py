@@ -236,3 +236,64 @@ def test_a_marker_with_a_newer_epoch_fences_the_older_one() -> None:
     assert errors
     run.hand.settle()
     assert run.log.end_offset == 2
+
+
+# -- in one step --------------------------------------------------------------------------------------
+
+
+def plain() -> bytearray:
+    return encode([NewRecord(0, None, b"together")])
+
+
+def append_together(hand: StoreOnDoubles, logs: list[Log]) -> list[tuple[list[int], object]]:
+    """A record for each log; where what it was answered with comes to stand."""
+    outcome: list[tuple[list[int], object]] = []
+    batches = [(log, batch, check(batch)) for log in logs for batch in (plain(),)]
+    hand.store.append_together(batches, hand.store.node_epoch, lambda *values: outcome.append(values))
+    return outcome
+
+
+def test_what_goes_together_is_seen_together_wherever_a_file_of_the_wal_ends() -> None:
+    hand = StoreOnDoubles()
+    logs = [hand.log(number) for number in range(4)]
+    ends = [0] * len(logs)
+    for size in range(500, 9000, 211):
+        hand.append(logs[0], bytes(size))
+        ends[0] += 1
+        outcome = append_together(hand, logs)
+        while not outcome:
+            hand.worker.run_soon()
+            before = [log.high_watermark for log in logs[1:]]
+            assert hand.worker.step("sync") or hand.worker.step("disk") or hand.worker.step("read")
+            after = [log.high_watermark for log in logs[1:]]
+            assert [end - start for start, end in zip(before, after, strict=True)] in ([0, 0, 0], [1, 1, 1])
+        assert outcome == [(ends, None)]
+        ends = [end + 1 for end in ends]
+        assert [log.high_watermark for log in logs] == ends
+        hand.settle()
+
+
+def test_what_goes_together_waits_for_a_log_that_is_held_and_leaves_out_one_that_is_deleted() -> None:
+    hand = StoreOnDoubles()
+    first, second, third = (hand.log(number) for number in range(3))
+    for log in (first, second, third):
+        hand.append(log, b"v")
+    hand.settle()
+    hand.store.truncate(second, 0, hand.store.node_epoch, lambda _: None)  # holds the log until it is cut
+    outcome = append_together(hand, [first, second, third])
+    later = hand.append(first, b"behind")
+    hand.store.delete(third)
+    hand.settle()
+    assert outcome == [([2, 0, -1], None)], "what came later to another log did not wait"
+    assert later.acknowledged
+    assert second.high_watermark == 1
+
+
+def test_what_goes_together_is_refused_together_once_writing_has_ended() -> None:
+    hand = StoreOnDoubles()
+    log = hand.log()
+    assert hand.stop() is None
+    outcome = append_together(hand, [log])
+    assert outcome[0][0] == []
+    assert outcome[0][1] is not None
+    assert log.end_offset == 0

@@ -84,6 +84,7 @@ __all__ = [
     "TransactionTimeoutInvalid",
     "TransactionalIdMissing",
     "TransactionalIdNotFound",
+    "TransactionsFull",
     "UnknownLeaderEpoch",
     "UnknownMember",
     "UnreleasedInstance",
@@ -465,6 +466,14 @@ class TransactionalIdNotFound(DuramenError):
     id = "transactional-id-not-found"
     safe = "Nothing was changed."
     remedy = "Look at the list of transactions for the names that there are."
+
+
+class TransactionsFull(DuramenError):
+    """The transactional ids of the node, with the partitions in their transactions, take all the memory they may."""
+
+    id = "transactions-full"
+    safe = "Nothing was changed; the transactions there are go on. Asking again later is safe."
+    remedy = "Raise memory.limit.bytes, or use fewer transactional ids; unused ones expire."
 
 
 class FencedLeaderEpoch(DuramenError):

@@ -15,6 +15,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
 from duramen.broker.coordinator import Coordinator
+from duramen.broker.ending import Places
 from duramen.broker.fetching import Fetches
 from duramen.broker.gaps import Gaps
 from duramen.broker.lag import Lags
@@ -116,7 +117,7 @@ class Broker:
         self.resets = Resets(self.streams, self.groups, ports.clock, self.ensure_offsets_stream)
         self._transaction_log = TransactionLog(store, ports.clock)
         self.transactions = Transactions(
-            self._transaction_log, self.streams, self._offsets, self.groups, store, ports.clock, settings,
+            Places(self._transaction_log, self.streams, self._offsets, store), self.groups, ports.clock, settings,
             self.new_producer_id, report,
         )  # fmt: skip
         metrics.most_series = settings.integer("metrics.partitions.max")

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import (
     AssignorUnknown,
+    BatchCorrupt,
     CoordinatorLoading,
     DuramenError,
     GroupNotEmpty,
@@ -98,15 +99,16 @@ class ConsumerGroups:
 
     def __init__(
         self, offsets: Offsets, streams: Streams, classic: ClassicGroups, clock: Clock, deadlines: Deadlines,
-        settings: Settings, room: GroupRoom,
+        settings: Settings, room: GroupRoom, report: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """`classic` is where groups come from, and go back to."""
+        """`classic` is where groups come from, and go back to; `report` is told of records that cannot be read."""
         self._offsets = offsets
         self._classic = classic
         self._policy = Policy.named(settings.text("group.consumer.migration.policy"))
         self._clock = clock
         self._deadlines = deadlines
         self._room = room
+        self._report = report
         self.topics = StreamTopics(streams)
         self.config = ConsumerConfig(
             settings.integer("group.consumer.session.timeout.ms"),
@@ -132,7 +134,10 @@ class ConsumerGroups:
         if held is None and self._stored(group_id):
             table = ConsumerTable(group_id)
             for key, value in self._offsets.records_of(group_id):
-                table.replay(key, value)
+                try:
+                    table.replay(key, value)
+                except BatchCorrupt as error:
+                    self._report(f"a record of group {group_id} is left out: {error}")
             held = self._hold(ConsumerGroup.restore(table, self.config, self.topics, self._clock.monotonic_ms()))
         if held is not None and held.broken is not None:
             raise CoordinatorLoading(f"group {group_id} is taken in again: {held.broken}")
@@ -251,11 +256,11 @@ class ConsumerGroups:
             known = ", ".join(self.config.assignors)
             raise AssignorUnknown(f"there is no assignor {request.assignor}; there are: {known}")
         held = self._find(group_id)
-        if request.epoch == JOIN_EPOCH:
+        if request.topics is not None or request.pattern is not None:
             names = [request.member_id, request.client_id, request.pattern or "", *(request.topics or ())]
             self._room.check(group_id, [_MEMBER_BYTES + sum(map(len, names))])
-            if held is None:
-                return self._make(group_id)
+        if held is None and request.epoch == JOIN_EPOCH:
+            return self._make(group_id)
         if held is None:
             raise GroupNotFound(f"there is no consumer group {group_id}")
         return held, None
@@ -380,7 +385,9 @@ class ConsumerGroups:
 
     def check_commit(self, group_id: str, member: CommitMember) -> None:
         """Raise what keeps the member from committing offsets."""
-        self.get(group_id).check_commit(member.member_id, member.generation, knows_epochs=member.knows_epochs)
+        self.get(group_id).check_commit(
+            member.member_id, member.generation, knows_epochs=member.knows_epochs, partitions=member.partitions
+        )
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise what keeps a member from reading the group's offsets."""

@@ -65,7 +65,7 @@ class Coordinator:
         self.room = GroupRoom(settings.integer("memory.limit.bytes") // _MEMBERS_SHARE, clock, report)
         self.classic = ClassicGroups(offsets, clock, deadlines, settings, self.room)
         self.kinds = Registry()
-        self.consumer = ConsumerGroups(offsets, streams, self.classic, clock, deadlines, settings, self.room)
+        self.consumer = ConsumerGroups(offsets, streams, self.classic, clock, deadlines, settings, self.room, report)
         self.kinds.add(self.classic)
         self.kinds.add(self.consumer)
         self._stopping = False
@@ -168,8 +168,9 @@ class Coordinator:
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
         """Store offsets; answered with one result for each once they are durable."""
+        partitions = frozenset((key.topic, key.partition) for key, _ in offsets)
         try:
-            self._check_commit(group_id, member)
+            self._check_commit(group_id, member._replace(partitions=partitions))
         except DuramenError as error:
             done(error)
             return
@@ -236,8 +237,7 @@ class Coordinator:
     ) -> None:
         """Forget committed offsets of partitions that no member wants; answered with one result for each."""
         try:
-            if self._stopping:
-                raise NodeStopping("this node is stopping")
+            self.check(group_id)
             found = self.kinds.of(group_id)
             if found is None and next(self._offsets.of_group(group_id), None) is None:
                 raise GroupNotFound(f"there is no group {group_id}")
@@ -281,7 +281,7 @@ class Coordinator:
         found = self.kinds.of(group_id)
         keys: list[Key] = [key for key, _ in self._offsets.of_group(group_id)]
         if found is None and not keys:
-            done(GroupNotFound(f"there is no group {group_id}") if group_id else GroupIdInvalid("a group needs an id"))
+            done(GroupNotFound(f"there is no group {group_id}"))
             return
         try:
             if found is not None:

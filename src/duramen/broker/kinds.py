@@ -27,12 +27,14 @@ class CommitMember(NamedTuple):
     """Who commits; a generation (or member epoch) below 0 is a consumer that manages its partitions itself.
 
     `knows_epochs`: the request is of a version that knows member epochs and their errors (OffsetCommit 9).
+    `partitions`: of which offsets are committed, by topic and number, where that is known.
     """
 
     member_id: str
     instance_id: str | None
     generation: int
     knows_epochs: bool = False
+    partitions: frozenset[tuple[str, int]] = frozenset()
 
 
 class GroupListing(NamedTuple):

@@ -1,6 +1,7 @@
 """One partition as its leader sees it: checking and appending batches, and what can be asked about its log."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from duramen.base.errors import (
@@ -138,26 +139,25 @@ class Partition:
         `admit` raises where a batch of a transaction may not be appended; without it none may. `done` gets the base
         offset once it is acknowledged, or the error; the error may come at once.
         """
-
-        def refuse(error: DuramenError) -> None:
-            if done is not None:
-                done(-1, error)
-
-        def append(ready: bytearray | memoryview) -> None:
-            try:
-                self._append(ready, header(ready), done, admit, came=batch)
-            except DuramenError as error:
-                refuse(error)
-
         again = self.stream.recompressing
         try:
             head = self.check(batch)
             if again is None:
                 self._append(batch, head, done, admit)
             else:
-                again.take(self.index, batch, head, append, refuse)
+                ready = partial(self._append_again, batch, done, admit)
+                again.take(self.index, batch, head, ready, partial(_refuse, done))
         except DuramenError as error:
-            refuse(error)
+            _refuse(done, error)
+
+    def _append_again(
+        self, came: bytearray | memoryview, done: AppendDone | None, admit: Admission | None,
+        ready: bytearray | memoryview,
+    ) -> None:  # fmt: skip
+        try:
+            self._append(ready, header(ready), done, admit, came=came)
+        except DuramenError as error:
+            _refuse(done, error)
 
     def check(self, batch: bytearray | memoryview) -> Header:
         """The header of a producer's batch that may be appended. Raises what `append` would end with."""
@@ -347,6 +347,11 @@ class Partition:
 
 def _count(wrong: Sequence[tuple[int, str]]) -> str:
     return f" ({len(wrong)} record{'s' if len(wrong) > 1 else ''})"
+
+
+def _refuse(done: AppendDone | None, error: DuramenError) -> None:
+    if done is not None:
+        done(-1, error)
 
 
 def _first_at(batch: bytes, timestamp: int, limit_bytes: int) -> tuple[int, int]:

@@ -1,11 +1,6 @@
-"""The coordinator of transactions: decides with their state machine, stores what it says, writes markers, answers.
+"""The coordinator of transactions: decides with their state machine, stores what it says, and answers."""
 
-A transaction ends in one step: its record *prepared*, a marker for every partition and its record *complete* go into
-the write-ahead log next to each other and in this order, under one sync. What a crash leaves of them begins with that
-record, so a start that finds one which is prepared and not complete writes the markers that are missing.
-"""
-
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -20,23 +15,14 @@ from duramen.base.errors import (
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.coordinator import CommitMember, Coordinator
-from duramen.broker.offsets import OFFSETS_STREAM, Offsets
+from duramen.broker.ending import Endings, Places
+from duramen.broker.known import KnownTransactions
+from duramen.broker.offsets import OFFSETS_STREAM
 from duramen.broker.partition import Partition
-from duramen.broker.streams import Streams
-from duramen.broker.transaction_log import TransactionLog
-from duramen.codec.batch import Header, header
-from duramen.codec.markers import encode_marker
+from duramen.codec.batch import Header
 from duramen.groups.records import CommittedOffset, OffsetKey
-from duramen.storage.log import Log
-from duramen.storage.store import Store
 from duramen.transactions import machine
-from duramen.transactions.values import (
-    PREPARED,
-    Identity,
-    TopicPartition,
-    Transaction,
-    TransactionState,
-)
+from duramen.transactions.values import Identity, TopicPartition, Transaction, TransactionState
 
 __all__ = ["Listed", "Transactions"]
 
@@ -44,9 +30,8 @@ Done = Callable[[DuramenError | None], None]
 IdentityDone = Callable[[Identity | None, DuramenError | None], None]
 """Called with the producer's id and epoch, or with the error."""
 
-Batch = tuple[Log, bytearray, Header]
-
 _NO_FRESH: Final = -1
+_MEMORY_SHARE: Final = 16  # transactional ids may take a sixteenth of memory.limit.bytes
 
 
 class Listed(NamedTuple):
@@ -62,28 +47,24 @@ class Transactions:
 
     def __init__(
         self,
-        log: TransactionLog,
-        streams: Streams,
-        offsets: Offsets,
+        places: Places,
         groups: Coordinator,
-        store: Store,
         clock: Clock,
         settings: Settings,
         new_producer_id: Callable[[Callable[[int, DuramenError | None], None]], None],
         report: Callable[[str], None],
     ) -> None:
         """`report` is told what an operator should hear of."""
-        self._log = log
-        self._streams = streams
-        self._offsets = offsets
+        self._log = places.log
+        self._offsets = places.offsets
         self._groups = groups
-        self._store = store
         self._clock = clock
         self._new_producer_id = new_producer_id
         self._report = report
         self._max_timeout_ms = settings.integer("transaction.max.timeout.ms")
         self._expiration_ms = settings.integer("transactional.id.expiration.ms")
-        self._known: dict[str, Transaction] = {}
+        self._known = KnownTransactions(settings.integer("memory.limit.bytes") // _MEMORY_SHARE)
+        self._endings = Endings(self._known, places, clock, report)
         self._stopping = False
 
     # -- starting and stopping ----------------------------------------------------------------------
@@ -95,53 +76,15 @@ class Transactions:
             if error is not None:
                 done(error)
             else:
-                self._end_left(done)
+                self._endings.end_left(done)
 
         self._log.load(self._take, self._report, loaded)
 
     def _take(self, id_: str, one: Transaction | None) -> None:
         if one is None:
-            self._known.pop(id_, None)
+            self._known.remove(id_)
         else:
-            self._known[id_] = one
-
-    def _end_left(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
-        left = 1
-        failed: list[DuramenError] = []
-
-        def ended(error: DuramenError | None) -> None:
-            nonlocal left
-            left -= 1
-            failed.extend([] if error is None else [error])
-            if not left:
-                done(failed[0] if failed else None)
-
-        abandoned = self._abandoned()
-        for prepared in [one for one in self._known.values() if one.state in PREPARED]:
-            left += 1
-            self._finish(prepared, prepared, ended, missing_only=True)
-        if abandoned:
-            left += 1
-            self._write(abandoned, ended, commit=False)
-        ended(None)
-
-    def _abandoned(self) -> list[Batch]:
-        """Markers that abort what is open in a log and of which no transactional id knows."""
-        writers = {one.producer_id: one for one in self._known.values()}
-        found: list[Batch] = []
-        for stream in self._streams:
-            for index, partition in enumerate(stream.partitions):
-                for producer_id, _ in partition.log.transactions.opened():
-                    one = writers.get(producer_id)
-                    if one is not None and TopicPartition(stream.name, index) in one.partitions:
-                        continue
-                    self._report(
-                        f"partition {index} of {stream.name} holds a transaction of producer {producer_id} that no"
-                        " transactional id knows of: it is aborted"
-                    )
-                    epoch = partition.log.producers.epoch(producer_id)
-                    found.append(self._marker(partition.log, Identity(producer_id, epoch), commit=False))
-        return found
+            self._known.put(one)
 
     def stop(self) -> None:
         """Take no more requests."""
@@ -163,7 +106,7 @@ class Transactions:
                 self._take(one.id, before)
             done(error)
 
-        self._known[one.id] = one
+        self._known.put(one)
         self._log.append(one, stored)
 
     # -- who writes ---------------------------------------------------------------------------------
@@ -207,10 +150,11 @@ class Transactions:
         if machine.wants_producer_id(current) and fresh == _NO_FRESH:
             raise ConcurrentTransactions(f"{id_} has changed meanwhile")
         one = machine.initialise(current, id_, timeout_ms, expected, self._clock.wall_ms(), fresh)
+        self._known.check(one)
         if current is not None and one.state is TransactionState.PREPARE_ABORT:
             # The producer asks again, and finds it at rest.
             again = ConcurrentTransactions(f"the transaction that {id_} had open is aborted first")
-            self._finish(current, one, lambda error: done(None, again if error is None else error))
+            self._endings.finish(current, one, lambda error: done(None, again if error is None else error))
         else:
             self._keep(current, one, lambda error: done(one.identity if error is None else None, error))
 
@@ -242,7 +186,8 @@ class Transactions:
             done(None)
         else:
             # Not taken back where it cannot be stored: a marker too many does no harm, one too few does.
-            self._known[id_] = one
+            self._known.check(one)
+            self._known.put(one)
             self._log.append(one, done)
 
     def admission(self, id_: str, *, joins: bool) -> Callable[[Partition, Header], None]:
@@ -318,7 +263,7 @@ class Transactions:
             if current is None or prepared is None:
                 done(None if current is None else current.identity, None)
             else:
-                self._finish(current, prepared, ended)
+                self._endings.finish(current, prepared, ended)
 
         def ended(error: DuramenError | None) -> None:
             known = self._known.get(id_)
@@ -332,97 +277,24 @@ class Transactions:
             except DuramenError as error:
                 done(None, error)
 
-    def _finish(self, before: Transaction, prepared: Transaction, done: Done, *, missing_only: bool = False) -> None:
-        """Write the markers of a prepared transaction, and that it is complete. Raises CoordinatorLoading.
-
-        With `missing_only` only where it is open: a start does not know which of the markers are there.
-        """
-        complete = machine.complete(prepared, self._clock.wall_ms())
-        markers, later = self._markers(prepared, missing_only=missing_only)
-        batches = markers if missing_only else [self._log.batch(prepared), *markers]
-        if not later:
-            batches.append(self._log.batch(complete))
-        self._known[prepared.id] = prepared
-
-        def written(error: DuramenError | None) -> None:
-            if error is not None:
-                self._take(prepared.id, before)
-                done(error)
-            elif later:
-                self._finish_later(prepared, complete, later, done)
-            else:
-                self._known[complete.id] = complete
-                done(None)
-
-        self._write(batches, written, commit=prepared.state is TransactionState.PREPARE_COMMIT)
-
-    def _write(self, batches: Sequence[Batch], done: Done, *, commit: bool) -> None:
-        def written(offsets: list[int], error: DuramenError | None) -> None:
-            for (log, _, head), offset in zip(batches, offsets, strict=False):
-                if offset >= 0 and self._offsets.keeps(log):
-                    self._offsets.ended(log, offset, head.producer_id, commit=commit)
-            done(error)
-
-        self._store.append_together(batches, self._store.node_epoch, written)
-
-    def _finish_later(self, prepared: Transaction, complete: Transaction, markers: Sequence[Batch], done: Done) -> None:
-        """The markers of logs that do not go through the WAL: only now that it is durable how the transaction ends."""
-        left = len(markers)
-
-        def appended(_: int, __: DuramenError | None) -> None:
-            # A log that takes nothing until the next start has its marker written then.
-            nonlocal left
-            left -= 1
-            if not left:
-                self._keep(prepared, complete, done)
-
-        for log, batch, head in markers:
-            self._store.append(log, batch, head, self._store.node_epoch, appended)
-
-    def _markers(self, prepared: Transaction, *, missing_only: bool) -> tuple[list[Batch], list[Batch]]:
-        """A transaction's markers: those for logs in the WAL, and the others."""
-        commit = prepared.state is TransactionState.PREPARE_COMMIT
-        identity = Identity(prepared.producer_id, prepared.epoch)
-        together: list[Batch] = []
-        later: list[Batch] = []
-        for log in self._logs(prepared):
-            if missing_only and log.transactions.first_offset(prepared.producer_id) is None:
-                continue
-            marker = self._marker(log, identity, commit=commit)
-            (together if log.config.durability == "sync" else later).append(marker)
-        return together, later
-
-    def _logs(self, one: Transaction) -> Iterator[Log]:
-        for topic, index in sorted(one.partitions):
-            stream = self._streams.find(topic)
-            if stream is not None and index < len(stream.partitions):
-                yield stream.partitions[index].log
-
-    def _marker(self, log: Log, identity: Identity, *, commit: bool) -> Batch:
-        batch = encode_marker(
-            identity.producer_id, identity.epoch,
-            commit=commit, coordinator_epoch=self._store.node_epoch, now_ms=self._clock.wall_ms(),
-        )  # fmt: skip
-        return log, batch, header(batch)
-
     # -- time ---------------------------------------------------------------------------------------
 
     def abort_timed_out(self) -> None:
         """Abort what is open for longer than its producer allows; the producer is fenced."""
         now_ms = self._clock.wall_ms()
         for one in [one for one in self._known.values() if machine.timed_out(one, now_ms)]:
-            self._finish(one, machine.fence(one, now_ms), _nothing)
+            self._endings.finish(one, machine.fence(one, now_ms), _nothing)
 
     def expire(self) -> None:
         """Forget transactional ids that nobody has used for long."""
         now_ms = self._clock.wall_ms()
         for one in [one for one in self._known.values() if machine.expired(one, now_ms, self._expiration_ms)]:
-            del self._known[one.id]
+            self._known.remove(one.id)
             self._log.remove(one.id, partial(self._removed, one))
 
     def _removed(self, one: Transaction, error: DuramenError | None) -> None:
-        if error is not None:
-            self._known.setdefault(one.id, one)
+        if error is not None and one.id not in self._known:
+            self._known.put(one)
 
     # -- asking -------------------------------------------------------------------------------------
 

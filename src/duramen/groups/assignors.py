@@ -6,6 +6,7 @@ balances and keeps as much as it can of what members had; `range` gives each mem
 
 import heapq
 from collections.abc import Callable, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -104,25 +105,34 @@ class _Uniform:
         return {topic: sorted(indexes) for topic, indexes in left.items()}
 
     def _hand_out(self, topic: UUID, indexes: list[int]) -> None:
+        """Give those with the least as many as evens them out, each a run of the partitions."""
         heap = [(self._load[member], member) for member in self._subscribers[topic]]
         heapq.heapify(heap)
-        for index in indexes:
-            _, member = heap[0]
-            self._give(member, topic, index)
-            heapq.heapreplace(heap, (self._load[member], member))
+        shares = dict.fromkeys(self._subscribers[topic], 0)
+        for _ in indexes:
+            load, member = heap[0]
+            shares[member] += 1
+            heapq.heapreplace(heap, (load + 1, member))
+        left = iter(indexes)
+        for member, share in shares.items():
+            for index in islice(left, share):
+                self._give(member, topic, index)
 
     def _balance(self, topic: UUID) -> bool:
         """Move partitions of one topic as far as that balances its subscribers; whether any was moved."""
         subscribers = self._subscribers[topic]
         poor = [(self._load[member], member) for member in subscribers]
-        rich = [(-self._load[member], member) for member in subscribers if self._held[member].get(topic)]
+        # Of those who have as much the first keep it.
+        place = {member: -at for at, member in enumerate(subscribers)}
+        rich = [(-self._load[member], place[member]) for member in subscribers if self._held[member].get(topic)]
         heapq.heapify(poor)
         heapq.heapify(rich)
         moved = False
         while rich:
-            from_load, giver = rich[0]
+            from_load, at = rich[0]
+            giver = subscribers[-at]
             if -from_load != self._load[giver]:
-                heapq.heapreplace(rich, (-self._load[giver], giver))
+                heapq.heapreplace(rich, (-self._load[giver], at))
                 continue
             to_load, taker = poor[0]
             if to_load != self._load[taker]:
@@ -135,7 +145,7 @@ class _Uniform:
             self._give(taker, topic, held.pop())
             moved = True
             if held:
-                heapq.heapreplace(rich, (-self._load[giver], giver))
+                heapq.heapreplace(rich, (-self._load[giver], at))
             else:
                 heapq.heappop(rich)
             heapq.heapreplace(poor, (self._load[taker], taker))

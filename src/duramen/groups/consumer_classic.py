@@ -60,8 +60,10 @@ def join(group: ConsumerGroup, request: JoinRequest, now_ms: int) -> JoinResult:
     """
     protocols = tuple((name, bytes(metadata)) for name, metadata in request.protocols)
     _check_protocols(group, request, protocols)
-    wanted = subscription_of(protocols)
     group.check_room(request.member_id, request.instance_id)
+    if request.instance_id is None and not request.member_id and request.id_required:
+        raise MemberIdRequired(request.new_member_id)
+    wanted = subscription_of(protocols)
     before = _subscribe(group, request)
     group.change(
         before._replace(
@@ -101,8 +103,6 @@ def _check_protocols(group: ConsumerGroup, request: JoinRequest, protocols: tupl
 def _subscribe(group: ConsumerGroup, request: JoinRequest) -> ConsumerMember:
     """The member that the request is from: as it is known, or new."""
     if request.instance_id is None:
-        if not request.member_id and request.id_required:
-            raise MemberIdRequired(request.new_member_id)
         member_id = request.member_id or request.new_member_id
         return group.table.members.get(member_id) or ConsumerMember(member_id)
     static = group.table.static(request.instance_id)

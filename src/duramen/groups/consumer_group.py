@@ -8,6 +8,7 @@ wants to be told that time has passed.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from duramen.base.errors import (
@@ -38,7 +39,7 @@ from duramen.groups.topics import Topic, TopicPartition, Topics, hash_of
 
 __all__ = ["ConsumerGroup"]
 
-_FIRST_EPOCH: Final = 1
+_FIRST_EPOCH: Final = 1  # before anybody has subscribed to anything, as Apache Kafka 4.4 counts
 
 
 class ConsumerGroup:
@@ -111,18 +112,28 @@ class ConsumerGroup:
         """Whether a member wants the topic."""
         return any(topic in self.table.subscribed(member) for member in self.table.members.values())
 
-    def check_commit(self, member_id: str, epoch: int, *, knows_epochs: bool) -> None:
-        """Raise unless offsets may be committed by this member in this epoch, or by anybody (epoch < 0)."""
+    def check_commit(
+        self, member_id: str, epoch: int, *, knows_epochs: bool, partitions: Iterable[tuple[str, int]] = ()
+    ) -> None:
+        """Raise unless offsets may be committed by this member in this epoch, or by anybody (epoch < 0).
+
+        The answer with a new epoch may be under way to it: in an older one it may commit `partitions`, all of which it
+        has had since then (KIP-1251); without any named it may not.
+        """
         if epoch < 0 and not self.table.members:
             return
         member = self.member(member_id)
-        if member.classic is not None:
-            if epoch != member.epoch:
-                raise IllegalGeneration(f"member {member_id} is in generation {member.epoch}, not {epoch}")
-            return
-        if not knows_epochs:
+        if member.classic is None and not knows_epochs:
             raise VersionTooOld(f"group {self.id} uses the consumer protocol: commit with OffsetCommit 9 or later")
+        if epoch == member.epoch or (0 <= epoch < member.epoch and self._had(member, epoch, list(partitions))):
+            return
+        if member.classic is not None:
+            raise IllegalGeneration(f"member {member_id} is in generation {member.epoch}, not {epoch}")
         self._check_same_epoch(member, epoch)
+
+    def _had(self, member: ConsumerMember, epoch: int, partitions: list[tuple[str, int]]) -> bool:
+        places = [(topic.id, index) for name, index in partitions if (topic := self.topics.find(name)) is not None]
+        return bool(places) and all(member.had(place, epoch) for place in places)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Raise unless this member may read the group's offsets; one without id and epoch always may."""
@@ -193,8 +204,8 @@ class ConsumerGroup:
 
     def replace_static(self, static: ConsumerMember, member_id: str, epoch: int) -> ConsumerMember:
         """A static member is back under a new id: it takes over what the old one had and was to have."""
-        member = static._replace(
-            id=member_id, epoch=epoch, previous_epoch=epoch, state=MemberState.STABLE, revoking=frozenset()
+        member = static.having_revoked()._replace(
+            id=member_id, epoch=epoch, previous_epoch=epoch, state=MemberState.STABLE
         )
         target = self.table.target_of(static.id)
         if static.id != member_id:
@@ -214,11 +225,11 @@ class ConsumerGroup:
     def change(self, member: ConsumerMember) -> None:
         """Take in what a member wants; where that, or what topics there are, is new: a new epoch and its target."""
         table = self.table
-        before = table.members.get(member.id)
+        before = table.members.get(member.id) or ConsumerMember(member.id)
         assignor = self.assignor
         table.put(member)
         self._resolve()
-        same = before is not None and (before.topics, before.pattern) == (member.topics, member.pattern)
+        same = (before.topics, before.pattern) == (member.topics, member.pattern)
         self.move_on(changed=not same or self.assignor != assignor)
 
     def _resolve(self) -> None:
@@ -232,10 +243,12 @@ class ConsumerGroup:
     def move_on(self, *, changed: bool) -> None:
         """Into a new epoch where something `changed` or topics have; make the target where there is none for it."""
         table = self.table
-        if changed or self._stale or table.epoch < _FIRST_EPOCH:
+        if table.epoch < _FIRST_EPOCH:
+            table.set_epoch(_FIRST_EPOCH, 0)
+        if changed or self._stale:
             self._stale = False
             found = hash_of(self._existing().values())
-            if changed or found != table.metadata_hash or table.epoch < _FIRST_EPOCH:
+            if changed or found != table.metadata_hash:
                 table.set_epoch(table.epoch + 1, found)
         if table.target_epoch < table.epoch:
             self._assign()
@@ -287,7 +300,7 @@ class ConsumerGroup:
             self.check_static(self.table.static(request.instance_id), request.member_id, request.instance_id)
         member = self.member(request.member_id)
         if request.epoch == STATIC_LEAVE_EPOCH:
-            self.table.put(member._replace(epoch=STATIC_LEAVE_EPOCH, revoking=frozenset()))
+            self.table.put(member.having_revoked()._replace(epoch=STATIC_LEAVE_EPOCH))
             self.revoke_by_ms.pop(member.id, None)
         else:
             self.fence([member.id])
@@ -300,6 +313,8 @@ class ConsumerGroup:
             self.table.remove(member_id)
         self._resolve()
         self.table.set_epoch(self.table.epoch + 1, self.table.metadata_hash)
+        if not self.table.members:
+            self.table.set_target_epoch(self.table.epoch)
 
     def forget_timers(self, member_id: str) -> None:
         """A member is gone."""

@@ -118,9 +118,11 @@ _ASSIGNMENT: Final = Schema(
     assigned_partitions []
       topic_id uuid
       partitions []int32
+      assignment_epochs []int32? tag 0
     partitions_pending_revocation []
       topic_id uuid
       partitions []int32
+      assignment_epochs []int32? tag 0
     """,
 )
 _PATTERN: Final = Schema(
@@ -186,6 +188,14 @@ def _by_topic(places: Iterable[TopicPartition]) -> list[Message]:
     for topic, index in sorted(places):
         topics.setdefault(topic, []).append(index)
     return [{"topic_id": topic, "partitions": indexes} for topic, indexes in topics.items()]
+
+
+def _with_epochs(member: ConsumerMember, held: Iterable[TopicPartition]) -> list[Message]:
+    topics = _by_topic(held)
+    for topic in topics if member.since else ():
+        places = [(topic["topic_id"], index) for index in topic["partitions"]]
+        topic["assignment_epochs"] = [member.since.get(place, member.epoch) for place in places]
+    return topics
 
 
 def _places(topics: Iterable[Any]) -> frozenset[TopicPartition]:
@@ -276,8 +286,8 @@ def encode_assignment(member: ConsumerMember) -> bytes:
             "member_epoch": member.epoch,
             "previous_member_epoch": member.previous_epoch,
             "state": member.state,
-            "assigned_partitions": _by_topic(member.assigned),
-            "partitions_pending_revocation": _by_topic(member.revoking),
+            "assigned_partitions": _with_epochs(member, member.assigned),
+            "partitions_pending_revocation": _with_epochs(member, member.revoking),
         },
     )
 
@@ -292,6 +302,11 @@ def decode_assignment(member: ConsumerMember, data: bytes) -> ConsumerMember:
         state=MemberState(state) if state in MemberState.__members__.values() else MemberState.UNKNOWN,
         assigned=_places(message["assigned_partitions"]),
         revoking=_places(message["partitions_pending_revocation"]),
+        since={
+            (topic["topic_id"], index): epoch
+            for topic in (*message["assigned_partitions"], *message["partitions_pending_revocation"])
+            for index, epoch in zip(topic["partitions"], topic["assignment_epochs"] or (), strict=False)
+        },
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from duramen.groups.assignors import ASSIGNORS, Assignor
@@ -79,6 +80,7 @@ class ConsumerMember(NamedTuple):
     state: MemberState = MemberState.STABLE
     assigned: frozenset[TopicPartition] = frozenset()
     revoking: frozenset[TopicPartition] = frozenset()
+    since: Mapping[TopicPartition, int] = MappingProxyType({})  # the epoch in which it was given each, where known
 
     def settled_at(self, target_epoch: int) -> bool:
         """Whether it has all of the target of that epoch and nothing else."""
@@ -88,8 +90,17 @@ class ConsumerMember(NamedTuple):
         """The member with what the other has, and in its epoch."""
         return self._replace(
             epoch=other.epoch, previous_epoch=other.previous_epoch, state=other.state, assigned=other.assigned,
-            revoking=other.revoking,
+            revoking=other.revoking, since=other.since,
         )  # fmt: skip
+
+    def had(self, place: TopicPartition, epoch: int) -> bool:
+        """Whether a partition that it has was its own in that epoch already."""
+        return place in self.assigned | self.revoking and self.since.get(place, self.epoch) <= epoch
+
+    def having_revoked(self) -> "ConsumerMember":
+        """The member without what it was to give up."""
+        since = {place: epoch for place, epoch in self.since.items() if place in self.assigned}
+        return self._replace(revoking=frozenset(), since=since)
 
     def at_epoch(self, epoch: int) -> "ConsumerMember":
         """The member once it is told this epoch."""

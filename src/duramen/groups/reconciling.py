@@ -28,7 +28,7 @@ def reconcile(
         return member
     if member.state is MemberState.UNREVOKED and _holds(owned, member.revoking):
         return member
-    return _next(member, target_epoch, target, owned, is_free)
+    return _next(member.having_revoked(), target_epoch, target, owned, is_free)
 
 
 def _holds(owned: frozenset[TopicPartition] | None, revoking: frozenset[TopicPartition]) -> bool:
@@ -50,4 +50,5 @@ def _next(
     wanted = target - kept
     free = frozenset(place for place in wanted if is_free(place))
     state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED
-    return member.at_epoch(target_epoch)._replace(state=state, assigned=kept | free, revoking=frozenset())
+    since = {place: member.since.get(place, member.epoch) for place in kept} | dict.fromkeys(free, target_epoch)
+    return member.at_epoch(target_epoch)._replace(state=state, assigned=kept | free, revoking=frozenset(), since=since)

@@ -32,7 +32,7 @@ class Workload:
         ops: tuple[tuple[Callable[[], None], int], ...] = (
             (writers.produce, 30), (writers.produce_idempotent, 25), (writers.repeat, 10), (readers.read, 15),
             (committers.commit, 8), (committers.look, 4), (owners.create, 6), (owners.let_go, 3), (owners.cut, 2),
-            (owners.delete, 2), (owners.configure, 2), (transactors.act, 12),
+            (owners.delete, 2), (owners.configure, 2), (transactors.act, 24),
         )  # fmt: skip
         self._actions = [op for op, _ in ops]
         self._weights = [weight for _, weight in ops]

@@ -68,13 +68,14 @@ class ProducerTable:
 
     def add(self, batch: Header, base_offset: int, now_ms: int) -> None:
         """Enter a batch that was appended at `base_offset`."""
+        first = batch.base_sequence
         producer = self._producers.get(batch.producer_id)
-        if batch.base_sequence < 0:
+        if first < 0:
             # A marker has no sequence, but may begin an epoch: what an older one still sends is refused from here on.
             if producer is None or producer.epoch != batch.producer_epoch:
                 self._producers[batch.producer_id] = _Producer(batch.producer_epoch, now_ms, [])
             return
-        entry = (batch.base_sequence, batch.base_sequence + batch.records - 1 & _SEQUENCE_MASK, base_offset)
+        entry = (first, first + batch.records - 1 & _SEQUENCE_MASK, base_offset)
         if producer is None or producer.epoch != batch.producer_epoch:
             self._producers[batch.producer_id] = _Producer(batch.producer_epoch, now_ms, [entry])
             return

@@ -226,7 +226,14 @@ class ReadableLog:
         end_offset = self.segments[following].base_offset if following < len(self.segments) else self.end_offset
         if limit_offset >= end_offset:
             return End(segment.size, end_offset)
-        position = find_start(segment, self.handles.open(segment), limit_offset, self._windows)
+        try:
+            position = find_start(segment, self.handles.open(segment), limit_offset, self._windows)
+        except LogDamaged:
+            # What the limit lies in is damaged: what lies before it is read all the same.
+            damage = next((one for one in segment.damage if one.holds(limit_offset)), None)
+            if damage is None:
+                raise
+            return End(damage.start, damage.first_offset)
         return position if isinstance(position, Blocked) else End(position, limit_offset)
 
     def plan_time(self, timestamp: int, *, committed: bool = False) -> Slice | Blocked | None:

@@ -356,12 +356,12 @@ def test_what_a_heartbeat_may_not_say(quick: NodeProcess, stream_name: str) -> N
 
     invalid: list[dict[str, object]] = [
         {"group_id": ""}, {"member_id": ""}, {"member_epoch": -3}, {"member_epoch": -2}, {"instance_id": ""},
-        {"rack_id": ""}, {"server_assignor": ""}, {"rebalance_timeout_ms": -1}, {"topic_partitions": None},
+        {"rack_id": ""}, {"rebalance_timeout_ms": -1}, {"topic_partitions": None},
         {"subscribed_topic_names": None}, {"topic_partitions": [{"topic_id": UUID(int=1), "partitions": [1]}]},
     ]  # fmt: skip
     for changed in invalid:
         assert refused(**changed) == ErrorCode.INVALID_REQUEST, changed
-    assert refused(server_assignor="nobody") == ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert refused(server_assignor="nobody") == refused(server_assignor="") == ErrorCode.UNSUPPORTED_ASSIGNOR
     assert refused(subscribed_topic_regex="a(") == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert refused(member_epoch=1) == ErrorCode.GROUP_ID_NOT_FOUND
     assert refused() == ErrorCode.NONE

@@ -19,7 +19,6 @@ from duramen.groups.consumer_values import (
     HeartbeatResult,
 )
 from duramen.groups.topics import TopicPartition
-from duramen.groups.values import GroupState
 
 __all__ = ["by_topic", "handle_consumer_group_describe", "handle_consumer_group_heartbeat"]
 
@@ -66,7 +65,7 @@ def _check(request: Message, version: int) -> None:
     epoch = request["member_epoch"]
     if not request["group_id"]:
         raise RequestInvalid("a heartbeat names its group")
-    for field in ("instance_id", "rack_id", "server_assignor"):
+    for field in ("instance_id", "rack_id"):
         if request[field] == "":
             raise RequestInvalid(f"{field} is empty: leave it out, or say it")
     if not request["member_id"] and (version >= _CLIENT_MAKES_ID or epoch != JOIN_EPOCH):
@@ -130,7 +129,6 @@ def handle_consumer_group_describe(context: Context, exchange: Exchange) -> None
                     "group_id": group_id,
                     "error_code": group_error_code(error),
                     "error_message": str(error),
-                    "group_state": GroupState.DEAD.value,
                 }
             )
     exchange.reply({"groups": answers})
@@ -157,7 +155,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: StreamTopics) 
         "client_id": member.client_id,
         "client_host": member.client_host,
         "subscribed_topic_names": sorted(member.topics),
-        "subscribed_topic_regex": member.pattern,
+        "subscribed_topic_regex": member.pattern or "",
         "assignment": {"topic_partitions": _named(member.assigned, topics)},
         "target_assignment": {"topic_partitions": _named(group.table.target_of(member.id), topics)},
         "member_type": _CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,

@@ -60,6 +60,7 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.TransactionTimeoutInvalid: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
     errors.TransactionalIdMissing: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     errors.TransactionalIdNotFound: ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    errors.TransactionsFull: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
     errors.UnknownMember: ErrorCode.UNKNOWN_MEMBER_ID,
     errors.UnreleasedInstance: ErrorCode.UNRELEASED_INSTANCE_ID,

@@ -19,10 +19,11 @@ __all__ = [
     "handle_sync_group",
 ]
 
+_SEVERAL_LEAVE: Final = 3  # since this version LeaveGroup names members, each of which is answered
+_NAMES_PROTOCOL: Final = 5  # since this version SyncGroup says which protocol it means
 _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1
 _SHARE_KEY: Final = 2
-_NAMES_ITS_PROTOCOL: Final = 5  # from this version on a SyncGroup does
 
 
 def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
@@ -114,6 +115,9 @@ def _join_error(exchange: Exchange, member_id: str, error: object) -> Message:
 def handle_sync_group(context: Context, exchange: Exchange) -> None:
     """A member gets its assignment; the leader brings everybody's."""
     request = exchange.message()
+    if exchange.version >= _NAMES_PROTOCOL and None in (request["protocol_type"], request["protocol_name"]):
+        exchange.reply({"error_code": ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
+        return
     sync = SyncRequest(
         request["member_id"],
         request["group_instance_id"],
@@ -135,9 +139,6 @@ def handle_sync_group(context: Context, exchange: Exchange) -> None:
         else:
             exchange.reply({"error_code": group_error_code(result if isinstance(result, Exception) else None)})
 
-    if exchange.version >= _NAMES_ITS_PROTOCOL and (sync.protocol_type is None or sync.protocol is None):
-        exchange.reply({"error_code": ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
-        return
     context.broker.groups.sync(request["group_id"], sync, done)
 
 
@@ -153,14 +154,14 @@ def handle_heartbeat(context: Context, exchange: Exchange) -> None:
 def handle_leave_group(context: Context, exchange: Exchange) -> None:
     """Members go."""
     request = exchange.message()
-    if exchange.version >= 3:
+    if exchange.version >= _SEVERAL_LEAVE:
         members = [Leaving(member["member_id"], member["group_instance_id"]) for member in request["members"]]
     else:
         members = [Leaving(request["member_id"], None)]
 
     def done(results: list[DuramenError | None] | DuramenError) -> None:
-        if isinstance(results, UnknownMember) and exchange.version >= 3:
-            results = [results] * len(members)  # no such group: none of its members, as in Apache Kafka
+        if isinstance(results, UnknownMember) and exchange.version >= _SEVERAL_LEAVE:
+            results = [results] * len(members)
         if isinstance(results, DuramenError):
             exchange.reply({"error_code": group_error_code(results)})
             return
@@ -172,7 +173,7 @@ def handle_leave_group(context: Context, exchange: Exchange) -> None:
             }
             for member, result in zip(members, results, strict=True)
         ]
-        alone = group_error_code(results[0]) if exchange.version < 3 else ErrorCode.NONE
+        alone = group_error_code(results[0]) if exchange.version < _SEVERAL_LEAVE else ErrorCode.NONE
         exchange.reply({"error_code": alone, "members": answers})
 
     context.broker.groups.leave(request["group_id"], members, done)

@@ -31,6 +31,7 @@ class Replay:
         self._progress = progress
         self._headless: set[LogId] = set()
         self._open_ends: dict[Log, Cut] = {}  # logs of which the next frame says where their cut has ended them
+        self._was_cut: set[Log] = set()
         self._gaps: dict[Log, set[int]] = {}  # where records are missing that the WAL goes on behind
 
     def run(self, wal: list[FoundFile], replay: int, verdict: Verdict) -> None:
@@ -115,6 +116,11 @@ class Replay:
     def _cut(self, log: Log, end_offset: int) -> None:
         self._found.write()
         self._open_ends.pop(log, None)
+        if log in self._was_cut:
+            # Its files stand at this cut or a later one: a gap that reaches up to it is what that one took.
+            gaps = [first for first, last in log.damage if first in self._gaps.get(log, ()) and end_offset <= last + 1]
+            end_offset = min([end_offset, *gaps])
+        self._was_cut.add(log)
         if end_offset < log.end_offset:
             cut = cut_files(self._found.files, log, end_offset)
             self._found.forget(log.segments)
