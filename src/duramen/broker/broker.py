@@ -366,6 +366,10 @@ class Broker:
         """Count bytes that a client has produced; how many ms it is to wait before it goes on."""
         return self.quotas.produced(client_id, size, self._clock.monotonic_ms())
 
+    def given(self, client_id: str, size: int) -> int:
+        """Count bytes that a client is given in any case; how many ms it is to wait before it asks again."""
+        return self.quotas.given(client_id, size, self._clock.monotonic_ms())
+
     def consumed(self, client_id: str, size: int) -> int:
         """Count bytes that a client is to be given; 0, or how many ms it is to wait without them."""
         return self.quotas.consumed(client_id, size, self._clock.monotonic_ms())

@@ -139,6 +139,11 @@ class SharePartition:
         """Whether the window is there."""
         return self._window is not None
 
+    def state(self) -> ShareState:
+        """Where it is now, what was acquired and not answered for left out."""
+        window = self.window
+        return self._kept._replace(start_offset=window.start, states=tuple(window.states()))
+
     @property
     def idle(self) -> bool:
         """Whether nothing is lost by forgetting it until it is used again."""
@@ -187,7 +192,11 @@ class SharePartition:
             begin, end = (at if not acquired else begin), at + head.size
             size += sum(piece.last - piece.first + 1 for piece in taken)
             _add(acquired, taken, batch_size)
-        self._schedule()
+        if acquired:
+            self._look_at(deadline_ms)
+        stream = self.partition.stream
+        stream.bytes_out.value += end - begin
+        stream.records_out.value += size
         return Taken(data[begin:end], acquired, size)
 
     # -- deciding -----------------------------------------------------------------------------------
@@ -210,7 +219,6 @@ class SharePartition:
         except DuramenError as error:
             done(error)
             return
-        self._schedule()
         self._keep(decision, done)
 
     def release(self, owner: str, done: Done) -> None:
@@ -223,7 +231,7 @@ class SharePartition:
                 self.window.settle(decision)
             else:
                 self.window.revert(decision)
-            self._schedule()
+                self._look_at(self._clock.monotonic_ms())
             self._wake()
             done(error)
 
@@ -250,12 +258,9 @@ class SharePartition:
         )
 
     def _write_snapshot(self, done: Done) -> None:
-        window = self.window
         self._updates = 0
-        self._kept = ShareState(
-            window.start, tuple(window.states()), self._kept.snapshot_epoch + 1, self._kept.state_epoch,
-            self.partition.leader_epoch, self._kept.created_ms,
-        )  # fmt: skip
+        epoch = self._kept.snapshot_epoch + 1
+        self._kept = self.state()._replace(snapshot_epoch=epoch, leader_epoch=self.partition.leader_epoch)
         self._states.write_all([(self.key, self._kept)], done)
 
     def rewrite(self) -> None:
@@ -270,16 +275,14 @@ class SharePartition:
 
     # -- locks --------------------------------------------------------------------------------------
 
-    def _schedule(self) -> None:
-        at_ms = self.window.next_deadline_ms()
-        if at_ms is None or self.gone:
-            return
+    def _look_at(self, at_ms: int) -> None:
+        """See to it that locks are looked at then, at the latest: once for nothing is cheaper than to count them."""
         current = self._timer
-        # One that fires for nothing asks again, which is cheaper than to move it at every fetch.
-        if current is None or current.action is None or at_ms < current.at_ms:
-            if current is not None:
-                current.cancel()
-            self._timer = self._deadlines.at(at_ms, self._expire)
+        if self.gone or (current is not None and current.action is not None and current.at_ms <= at_ms):
+            return
+        if current is not None:
+            current.cancel()
+        self._timer = self._deadlines.at(at_ms, self._expire)
 
     def _expire(self) -> None:
         decision = self.window.expire(self._clock.monotonic_ms())
@@ -288,7 +291,9 @@ class SharePartition:
             self.window.settle(decision)
             self._write(decision, lambda _: None)
             self._wake()
-        self._schedule()
+        next_ms = self.window.next_deadline_ms()
+        if next_ms is not None:
+            self._look_at(next_ms)
 
     def why_gone(self) -> DuramenError:
         """What those are told who still want something of it."""

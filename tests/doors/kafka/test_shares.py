@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka import Producer
 from tests.doors.kafka.sharing import ACCEPT, GAP, REJECT, RELEASE, RENEW, Given, RawShareConsumer
 from tests.raw import batch_of, produce_bytes
 
@@ -268,3 +269,52 @@ def test_a_coordinator_of_shares(member: Member) -> None:
     answer = one.connection.request(ApiKey.FIND_COORDINATOR, {"key_type": 2, "coordinator_keys": ["g:t:0"]})
     assert answer["coordinators"][0]["error_code"] == 0
     assert answer["coordinators"][0]["port"] > 0
+
+
+def test_only_what_was_committed(node: NodeProcess, member: Member) -> None:
+    one = member("one")
+    one.configure(share_isolation_level="read_committed")
+    one.join()
+    producer = Producer({"bootstrap.servers": node.kafka, "transactional.id": one.group, "linger.ms": 0})
+    producer.init_transactions(30)
+    for value, committed in ((b"aborted", False), (b"committed", True), (b"also aborted", False)):
+        producer.begin_transaction()
+        producer.produce(one.stream, value)
+        assert producer.flush(30) == 0
+        assert [got.value for got in one.fetch()] == []
+        if committed:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+        assert [got.value for got in one.fetch()] == ([value] if committed else [])
+    write(one, b"plain")
+    got = one.fetch()
+    assert [found.value for found in got] == [b"plain"]
+    assert one.say(Given(2, 2, [ACCEPT]), Given(got[0].offset, got[0].offset, [ACCEPT])) == {0: 0}
+    offsets = one.connection.request(
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, {"groups": [{"group_id": one.group, "topics": None}]}
+    )
+    # What was aborted, and the markers, are done with: nothing is in the way of the start.
+    assert offsets["groups"][0]["topics"][0]["partitions"][0]["start_offset"] == got[0].offset + 1
+
+
+def test_a_quota_is_kept_by_waiting_not_by_taking_back(node: NodeProcess, member: Member) -> None:
+    one = member("one")
+    one.join()
+    entity = [{"entity_type": "client-id", "entity_name": "raw-share"}]
+    changed = one.connection.request(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        {"entries": [{"entity": entity, "ops": [{"key": "consumer_byte_rate", "value": 2000.0}]}]},
+    )
+    assert changed["entries"][0]["error_code"] == 0
+    for _ in range(4):
+        write(one, bytes(8000))
+    slow = RawShareConsumer(node, one.group, one.stream, "two", client_id="raw-share")
+    slow.join()
+    got = [found.offset for found in slow.fetch()]
+    assert 0 < len(got) < 4
+    waited = slow.last["throttle_time_ms"]
+    got += [found.offset for found in slow.fetch(wait_ms=1000)]
+    assert got == list(range(len(got)))
+    assert max(waited, slow.last["throttle_time_ms"]) > 0
+    slow.connection.close()
