@@ -130,7 +130,7 @@ class Broker:
         share_view = View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker)
         self._shares = ShareStates(store, share_view, ports.clock)
         self.sharing = Sharing(
-            self._shares, self.streams, store, ports.clock, deadlines, settings, self.group_configs.get
+            self._shares, self.streams, store, ports.clock, deadlines, settings, self.group_configs.get, metrics
         )  # fmt: skip
         self.share_groups = ShareGroups(
             self.sharing, self.streams, ports.clock, deadlines, settings, self.groups.room, self.groups.kinds

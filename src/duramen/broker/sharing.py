@@ -6,12 +6,13 @@ from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, ShareGroupUnknown, StreamNotFound
+from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.partition import Partition
 from duramen.broker.sharing_configs import ShareConfig, share_config
 from duramen.broker.sharing_fetch import Answer, ShareFetcher, ShareLimits
-from duramen.broker.sharing_partition import Acknowledged, SharePartition
+from duramen.broker.sharing_partition import Acknowledged, ShareCounts, SharePartition
 from duramen.broker.sharing_state import ShareStates
 from duramen.broker.streams import Stream, Streams
 from duramen.delivery.spans import Phase
@@ -46,6 +47,7 @@ class Sharing:
         deadlines: Deadlines,
         settings: Settings,
         configs: Callable[[str], Mapping[str, str]],
+        metrics: Metrics,
     ) -> None:
         """`configs` gives the configs that a group has of its own."""
         self.states = states
@@ -55,6 +57,7 @@ class Sharing:
         self._deadlines = deadlines
         self._settings = settings
         self._configs = configs
+        self._counts = ShareCounts(metrics)
         self._updates_per_snapshot = settings.integer("share.coordinator.snapshot.update.records.per.snapshot")
         self._partitions: dict[ShareKey, SharePartition] = {}
         self._config: dict[str, ShareConfig] = {}
@@ -85,7 +88,7 @@ class Sharing:
             return ShareGroupUnknown(f"group {key.group} has no share of partition {key.partition} of {stream.name}")
         found = SharePartition(
             key, stream.partitions[key.partition], self.states, self._clock, self._deadlines,
-            partial(self.config, key.group), self._updates_per_snapshot,
+            partial(self.config, key.group), self._updates_per_snapshot, self._counts,
         )  # fmt: skip
         self._partitions[key] = found
         return found
