@@ -351,6 +351,23 @@ def test_the_state_is_stored_as_a_whole_from_time_to_time_and_the_log_is_cut_bel
     assert after.start_offset == before.start_offset
 
 
+def test_a_group_that_was_deleted_does_not_come_back_when_the_view_falls_back() -> None:
+    shares = Shares()
+    shares.write(b"a")
+    shares.take("m")
+    shares.say("m", (0, 0, ACCEPT))
+    hand = shares.hand
+    hand.broker.sharing.states.flush()
+    hand.settle()
+    shares.beat("m", -1)
+    shares.do(hand.broker.groups.delete, "g")
+    hand.broker.sharing.tidy()
+    hand.settle()
+    for seed in range(5):
+        hand.crash(seed)
+        assert hand.broker.groups.listing() == []
+
+
 def test_share_partitions_that_nobody_uses_are_forgotten_until_they_are_used() -> None:
     shares = Shares()
     shares.write(b"a", b"b")

@@ -22,6 +22,7 @@ from duramen.storage.store import Store
 __all__ = ["ShareOffset", "Sharing"]
 
 _IDLE_MS: Final = 600_000
+_MOST_CONFIGS: Final = 10_000
 _MOST_STATE_RECORDS: Final = 100_000
 
 Done = Callable[[DuramenError | None], None]
@@ -69,6 +70,8 @@ class Sharing:
         """What a group is configured like."""
         found = self._config.get(group)
         if found is None:
+            if len(self._config) >= _MOST_CONFIGS:
+                self._config.clear()
             found = self._config[group] = share_config(self._settings, self._configs(group))
         return found
 
