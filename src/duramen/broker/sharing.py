@@ -184,7 +184,8 @@ class Sharing:
 
     def offset(self, key: ShareKey) -> ShareOffset | None:
         """Where a group is in a partition; None where it has no share of it. Raises BatchCorrupt."""
-        state = self.states.get(key)
+        found = self._partitions.get(key)
+        state = found.state() if found is not None and found.loaded else self.states.get(key)
         stream = self._streams.find_id(key.topic_id)
         if state is None or stream is None or not key.partition < len(stream.partitions):
             return None

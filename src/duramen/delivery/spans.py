@@ -1,6 +1,7 @@
 """Spans: positions side by side that are in the same state, kept as one however many they are. Pure."""
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -72,9 +73,8 @@ class Spans:
     def __len__(self) -> int:
         return len(self._spans)
 
-    def all(self) -> list[Span]:
-        """Every span."""
-        return list(self._spans)
+    def __iter__(self) -> Iterator[Span]:
+        return iter(self._spans)
 
     def within(self, first: int, last: int) -> list[Span]:
         """What lies between `first` and `last`: spans that reach over the edge are cut there."""

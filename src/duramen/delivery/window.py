@@ -91,14 +91,14 @@ class Window:
 
     def next_position(self) -> int | None:
         """The first position that may be acquired, `end` where it is a new one; None where none may be now."""
-        for span in self._spans.all():
+        for span in self._spans:
             if span.free:
                 return span.first
         return self.end if self.in_flight < self._most_in_flight else None
 
     def next_deadline_ms(self) -> int | None:
         """When `expire` has something to do."""
-        return min((span.deadline_ms for span in self._spans.all() if span.held), default=None)
+        return min((span.deadline_ms for span in self._spans if span.held), default=None)
 
     def states(self) -> Decision:
         """The window as it has to be kept, what was marked as if it were settled; without what was never acquired.
@@ -106,7 +106,7 @@ class Window:
         Positions that somebody holds are as they were before: a restart makes them available.
         """
         kept = []
-        for span in self._spans.all():
+        for span in self._spans:
             state = _settled(span) if span.becomes is not None else State(*span[:4])
             if span.held:
                 state = State(span.first, span.last, Phase.AVAILABLE, span.deliveries - 1)
@@ -186,13 +186,11 @@ class Window:
 
     def release_owner(self, owner: str) -> Decision:
         """Mark everything that `owner` holds as released."""
-        return self._mark([(span, Outcome.RELEASE) for span in self._spans.all() if span.held_by(owner)])
+        return self._mark([(span, Outcome.RELEASE) for span in self._spans if span.held_by(owner)])
 
     def expire(self, now_ms: int) -> Decision:
         """Mark everything whose time is up as released."""
-        return self._mark(
-            [(span, Outcome.RELEASE) for span in self._spans.all() if span.held and span.deadline_ms <= now_ms]
-        )
+        return self._mark([(span, Outcome.RELEASE) for span in self._spans if span.held and span.deadline_ms <= now_ms])
 
     def _mark(self, marked: list[tuple[Span, Outcome]]) -> Decision:
         decision = []
@@ -230,7 +228,7 @@ class Window:
 
     def _trim(self) -> None:
         start = self.start
-        for span in self._spans.all():
+        for span in self._spans:
             if not span.over:
                 break
             start = span.last + 1
@@ -264,5 +262,5 @@ def overlaid(states: Iterable[State]) -> list[State]:
     spans.append(Span(min(state.first for state in given), max(state.last for state in given)))
     for state in given:
         spans.put(Span(*state))
-    kept = (State(*span[:4]) for span in spans.all())
+    kept = (State(*span[:4]) for span in spans)
     return [state for state in kept if state.phase is not Phase.AVAILABLE or state.deliveries]
