@@ -27,10 +27,10 @@ class Wanted(NamedTuple):
     max_bytes: int = 1 << 20
 
 
-def connect(node: NodeProcess) -> Connection:
+def connect(node: NodeProcess, client_id: str = "raw") -> Connection:
     """A connection to the Kafka door."""
     host, _, port = node.kafka.rpartition(":")
-    return Connection(host, int(port), client_id="raw", timeout_s=_WAIT_S)
+    return Connection(host, int(port), client_id=client_id, timeout_s=_WAIT_S)
 
 
 def batch_of(*values: bytes, codec: int = 0, timestamp_ms: int = 1) -> bytearray:

@@ -1,5 +1,6 @@
 """Share partitions on a broker without an event loop: acquiring, locks, what is kept, what comes back after a crash."""
 
+import errno
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from duramen.base.errors import (
     InconsistentProtocol,
     RecordStateInvalid,
     ShareGroupUnknown,
+    StorageFailed,
     StreamNotFound,
 )
 from duramen.broker.kinds import CommitMember
@@ -27,6 +29,7 @@ from duramen.sim.broker import Answer, ManualBroker
 
 LIMITS = ShareLimits(1, 1 << 20, 0, 500, 500)
 LOCK_MS = 30_000
+COUNTED = ("acquired", "accepted", "released", "rejected", "expired")
 
 
 class Shares:
@@ -106,6 +109,27 @@ def test_an_acknowledgement_is_not_answered_before_it_is_durable() -> None:
     shares.hand.crash()
     assert not answer.there
     assert shares.take("n") == [Acquired(0, 0, 1)]
+
+
+def test_an_acknowledgement_that_cannot_be_stored_is_told_and_takes_nothing_away() -> None:
+    shares = Shares()
+    shares.write(b"a", b"b")
+    shares.take("m")
+
+    def fail(call: str, _: str, size: int) -> int:
+        if call == "sync":
+            raise OSError(errno.EIO, "the disk")
+        return size
+
+    shares.hand.files.interfere = fail
+    with pytest.raises(StorageFailed):
+        shares.say("m", (0, 0, ACCEPT))
+    assert shares.take("n") == []
+    shares.hand.advance(LOCK_MS)
+    assert shares.take("n") == [Acquired(0, 1, 2)]
+    shares.hand.files.interfere = None
+    shares.hand.crash()
+    assert shares.take("n") == [Acquired(0, 1, 1)]
 
 
 def test_counts_of_what_was_released_survive_a_crash_and_those_of_locks_do_not() -> None:
@@ -327,6 +351,23 @@ def test_the_state_is_stored_as_a_whole_from_time_to_time_and_the_log_is_cut_bel
     assert after.start_offset == before.start_offset
 
 
+def test_a_group_that_was_deleted_does_not_come_back_when_the_view_falls_back() -> None:
+    shares = Shares()
+    shares.write(b"a")
+    shares.take("m")
+    shares.say("m", (0, 0, ACCEPT))
+    hand = shares.hand
+    hand.broker.sharing.states.flush()
+    hand.settle()
+    shares.beat("m", -1)
+    shares.do(hand.broker.groups.delete, "g")
+    hand.broker.sharing.tidy()
+    hand.settle()
+    for seed in range(5):
+        hand.crash(seed)
+        assert hand.broker.groups.listing() == []
+
+
 def test_share_partitions_that_nobody_uses_are_forgotten_until_they_are_used() -> None:
     shares = Shares()
     shares.write(b"a", b"b")
@@ -385,6 +426,16 @@ def test_a_group_id_is_of_one_kind() -> None:
     commit: Answer[Any] = Answer()
     shares.hand.broker.groups.commit("g", CommitMember("", None, -1), [], commit)
     assert isinstance(commit.error, InconsistentProtocol)
+
+
+def test_what_happens_to_records_is_counted() -> None:
+    shares = Shares()
+    shares.write(b"a", b"b", b"c", b"d")
+    shares.take("m")
+    shares.say("m", (0, 0, ACCEPT), (1, 1, RELEASE), (2, 2, REJECT))
+    shares.hand.advance(LOCK_MS)
+    found = {what: shares.hand.metrics.counter("duramen_share_records_total", what).value for what in COUNTED}
+    assert found == {"acquired": 4, "accepted": 1, "released": 1, "rejected": 1, "expired": 1}
 
 
 def test_an_operator_moves_a_group_that_has_no_members() -> None:

@@ -128,6 +128,14 @@ CATALOGUE: tuple[Metric, ...] = (
         ("stream", "partition"),
     ),
     Metric("duramen_log_bytes", "gauge", "Bytes of a partition's record batches.", ("stream", "partition")),
+    Metric(
+        "duramen_share_records_total",
+        "counter",
+        "Records of share groups by what happened to them: acquired, accepted, released, rejected, or expired, because "
+        "their lock ran out.",
+        ("what",),
+    ),
+    Metric("duramen_share_sessions", "gauge", "Share sessions that consumers have open."),
     Metric("duramen_groups", "gauge", "Consumer groups by state.", ("state",)),
     Metric(
         "duramen_group_lag_records",

@@ -131,7 +131,7 @@ class Broker:
         share_view = View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker)
         self._shares = ShareStates(store, share_view, ports.clock)
         self.sharing = Sharing(
-            self._shares, self.streams, store, ports.clock, deadlines, settings, self.group_configs.get
+            self._shares, self.streams, store, ports.clock, deadlines, settings, self.group_configs.get, metrics
         )  # fmt: skip
         self.share_groups = ShareGroups(
             self.sharing, self.streams, ports.clock, deadlines, settings, self.groups.room, self.groups.kinds
@@ -366,6 +366,10 @@ class Broker:
     def produced(self, client_id: str, size: int) -> int:
         """Count bytes that a client has produced; how many ms it is to wait before it goes on."""
         return self.quotas.produced(client_id, size, self._clock.monotonic_ms())
+
+    def given(self, client_id: str, size: int) -> int:
+        """Count bytes that a client is given in any case; how many ms it is to wait before it asks again."""
+        return self.quotas.given(client_id, size, self._clock.monotonic_ms())
 
     def consumed(self, client_id: str, size: int) -> int:
         """Count bytes that a client is to be given; 0, or how many ms it is to wait without them."""

@@ -102,6 +102,10 @@ class Quotas:
             rates.record(now_ms, -size)
         return wait_ms
 
+    def given(self, client_id: str, size: int, now_ms: int) -> int:
+        """Count an answer to a fetch that goes out in any case; how many ms its client is to wait before the next."""
+        return self._record(CONSUMER_RATE, client_id, size, now_ms) if self._bounds else 0
+
     def largest_answer(self, client_id: str) -> int | None:
         """The most bytes that an answer to a fetch may have so that it fits the quota; None without one."""
         found = self._scope(CONSUMER_RATE, client_id) if self._bounds else None

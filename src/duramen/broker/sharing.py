@@ -6,12 +6,13 @@ from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, ShareGroupUnknown, StreamNotFound
+from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.partition import Partition
 from duramen.broker.sharing_configs import ShareConfig, share_config
 from duramen.broker.sharing_fetch import Answer, ShareFetcher, ShareLimits
-from duramen.broker.sharing_partition import Acknowledged, SharePartition
+from duramen.broker.sharing_partition import Acknowledged, ShareCounts, SharePartition
 from duramen.broker.sharing_state import ShareStates
 from duramen.broker.streams import Stream, Streams
 from duramen.delivery.spans import Phase
@@ -21,6 +22,7 @@ from duramen.storage.store import Store
 __all__ = ["ShareOffset", "Sharing"]
 
 _IDLE_MS: Final = 600_000
+_MOST_CONFIGS: Final = 10_000
 _MOST_STATE_RECORDS: Final = 100_000
 
 Done = Callable[[DuramenError | None], None]
@@ -46,6 +48,7 @@ class Sharing:
         deadlines: Deadlines,
         settings: Settings,
         configs: Callable[[str], Mapping[str, str]],
+        metrics: Metrics,
     ) -> None:
         """`configs` gives the configs that a group has of its own."""
         self.states = states
@@ -55,6 +58,7 @@ class Sharing:
         self._deadlines = deadlines
         self._settings = settings
         self._configs = configs
+        self._counts = ShareCounts(metrics)
         self._updates_per_snapshot = settings.integer("share.coordinator.snapshot.update.records.per.snapshot")
         self._partitions: dict[ShareKey, SharePartition] = {}
         self._config: dict[str, ShareConfig] = {}
@@ -66,6 +70,8 @@ class Sharing:
         """What a group is configured like."""
         found = self._config.get(group)
         if found is None:
+            if len(self._config) >= _MOST_CONFIGS:
+                self._config.clear()
             found = self._config[group] = share_config(self._settings, self._configs(group))
         return found
 
@@ -85,7 +91,7 @@ class Sharing:
             return ShareGroupUnknown(f"group {key.group} has no share of partition {key.partition} of {stream.name}")
         found = SharePartition(
             key, stream.partitions[key.partition], self.states, self._clock, self._deadlines,
-            partial(self.config, key.group), self._updates_per_snapshot,
+            partial(self.config, key.group), self._updates_per_snapshot, self._counts,
         )  # fmt: skip
         self._partitions[key] = found
         return found

@@ -16,8 +16,17 @@ from duramen.broker.partition import Partition
 from duramen.broker.room import GroupRoom
 from duramen.broker.sharing import Sharing
 from duramen.broker.streams import Stream, Streams
-from duramen.groups.share_group import LEAVING, HeartbeatResult, ShareGroup, ShareGroupState, ShareHeartbeat
-from duramen.groups.values import GroupSnapshot
+from duramen.codec.kafka.membership import encode_assignment, encode_subscription
+from duramen.groups.consumer_classic import CONSUMERS
+from duramen.groups.share_group import (
+    LEAVING,
+    HeartbeatResult,
+    ShareGroup,
+    ShareGroupState,
+    ShareHeartbeat,
+    ShareMember,
+)
+from duramen.groups.values import GroupSnapshot, MemberSnapshot
 
 __all__ = ["ShareGroups"]
 
@@ -149,9 +158,23 @@ class ShareGroups:
             yield GroupListing(group_id, _PROTOCOL, state, self.kind)
 
     def describe(self, group_id: str) -> GroupDescription:
-        """A share group in the words of the classic protocol: only its state."""
-        state = self.find(group_id).state
-        return GroupDescription(group_id, state, GroupSnapshot(0, _PROTOCOL, None, None, ()), self.kind)
+        """A share group with its members in the words of the classic protocol."""
+        group = self.find(group_id)
+        members = tuple(self._described(group_id, member) for member in group)
+        snapshot = GroupSnapshot(group.epoch, CONSUMERS, None, None, members)
+        return GroupDescription(group_id, group.state, snapshot, self.kind)
+
+    def _described(self, group_id: str, member: ShareMember) -> MemberSnapshot:
+        assigned: dict[str, list[int]] = {}
+        for topic_id, index in sorted(member.assignment):
+            stream = self._streams.find_id(topic_id)
+            if stream is not None:
+                assigned.setdefault(stream.name, []).append(index)
+        session_ms = self._sharing.config(group_id).session_ms
+        return MemberSnapshot(
+            member.id, None, member.client_id, member.client_host, session_ms, session_ms,
+            encode_subscription(member.topics), encode_assignment(assigned),
+        )  # fmt: skip
 
     def empty_since_ms(self, group_id: str) -> int | None:
         """None, as if it had members: a share group is kept until somebody deletes it."""

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import DuramenError, RequestInvalid, ShareGroupUnknown, StreamNotFound
+from duramen.base.metrics import Counter, Metrics
 from duramen.base.ports import Clock
 from duramen.broker.partition import EARLIEST, LATEST, Partition
 from duramen.broker.sharing_configs import ShareConfig
@@ -17,7 +18,7 @@ from duramen.codec.batch import CONTROL, Header, batches
 from duramen.delivery.window import Acquired, Decision, Outcome, Window
 from duramen.groups.share_records import UNKNOWN_START, ShareKey, ShareState, ShareUpdate
 
-__all__ = ["ACCEPT", "GAP", "REJECT", "RELEASE", "RENEW", "Acknowledged", "SharePartition", "Taken"]
+__all__ = ["ACCEPT", "GAP", "REJECT", "RELEASE", "RENEW", "Acknowledged", "ShareCounts", "SharePartition", "Taken"]
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """What a consumer may say about a record, in Kafka's numbers; a gap is an offset without a record."""
@@ -25,6 +26,9 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 _OUTCOMES: Final = {
     GAP: Outcome.REJECT, ACCEPT: Outcome.ACCEPT, RELEASE: Outcome.RELEASE, REJECT: Outcome.REJECT,
 }  # fmt: skip
+
+_WHAT: Final = ("acquired", "accepted", "released", "rejected", "expired")
+_UNCOUNTED: Final = Counter()
 
 Done = Callable[[DuramenError | None], None]
 
@@ -35,6 +39,23 @@ class Acknowledged(NamedTuple):
     first: int
     last: int
     types: Sequence[int]
+
+
+class ShareCounts:
+    """What happens to records, counted."""
+
+    __slots__ = ("_said", "acquired", "expired")
+
+    def __init__(self, metrics: Metrics) -> None:
+        counters = {what: metrics.counter("duramen_share_records_total", what) for what in _WHAT}
+        self.acquired, self.expired = counters["acquired"], counters["expired"]
+        self._said = {
+            ACCEPT: counters["accepted"], RELEASE: counters["released"], REJECT: counters["rejected"],
+        }  # fmt: skip
+
+    def of(self, type_: int) -> Counter:
+        """The counter of what consumers say; gaps and renewed locks are counted nowhere."""
+        return self._said.get(type_, _UNCOUNTED)
 
 
 class Taken(NamedTuple):
@@ -57,6 +78,7 @@ class SharePartition:
         deadlines: Deadlines,
         config: Callable[[], ShareConfig],
         updates_per_snapshot: int,
+        counts: ShareCounts,
     ) -> None:
         self.key = key
         self.partition = partition
@@ -67,6 +89,7 @@ class SharePartition:
         self._deadlines = deadlines
         self._config = config
         self._updates_per_snapshot = updates_per_snapshot
+        self._counts = counts
         self._window: Window | None = None
         self._kept = ShareState()
         self._updates = 0  # since the snapshot
@@ -194,6 +217,10 @@ class SharePartition:
             _add(acquired, taken, batch_size)
         if acquired:
             self._look_at(deadline_ms)
+        stream = self.partition.stream
+        stream.bytes_out.value += end - begin
+        stream.records_out.value += size
+        self._counts.acquired.value += size
         return Taken(data[begin:end], acquired, size)
 
     # -- deciding -----------------------------------------------------------------------------------
@@ -216,7 +243,14 @@ class SharePartition:
         except DuramenError as error:
             done(error)
             return
-        self._keep(decision, done)
+
+        def kept(error: DuramenError | None) -> None:
+            if error is None:
+                for first, last, type_ in spoken:
+                    self._counts.of(type_).value += last - first + 1
+            done(error)
+
+        self._keep(decision, kept)
 
     def release(self, owner: str, done: Done) -> None:
         """Release everything that `owner` holds."""
@@ -284,6 +318,7 @@ class SharePartition:
     def _expire(self) -> None:
         decision = self.window.expire(self._clock.monotonic_ms())
         if decision and not self.gone:
+            self._counts.expired.value += sum(state.last - state.first + 1 for state in decision)
             # Whether that is durable matters to nobody: a restart makes them available too.
             self.window.settle(decision)
             self._write(decision, lambda _: None)

@@ -232,7 +232,7 @@ class ShareStates:
 
     def has(self, group: str) -> bool:
         """Whether anything is kept of a group."""
-        return next(self.of_group(group), None) is not None
+        return self.ready and next(self.of_group(group), None) is not None
 
     def of_group(self, group: str) -> Iterator[ShareKey]:
         """The share partitions of a group, by topic id and partition."""
@@ -276,8 +276,17 @@ class ShareStates:
             log = self._stream.partitions[at].log
             if log.high_watermark - offset > most_records // 2 and log.high_watermark - log.start_offset > most_records:
                 rewrite(key)
+        cuts = []
         for at, partition in enumerate(self._stream.partitions):
-            log = partition.log
-            until = oldest.get(at, self._view.position(log))
-            if log.start_offset < until <= min(log.high_watermark, self._view.position(log)):
+            applied = self._view.position(partition.log)
+            until = oldest.get(at, applied)
+            if partition.log.start_offset < until <= applied:
+                cuts.append((partition.log, until))
+
+        def flushed(error: BaseException | None) -> None:
+            # A view that falls back behind the cut would never hear of what was forgotten there.
+            for log, until in cuts if error is None else ():
                 self._store.delete_before(log, until, lambda _: None)
+
+        if cuts:
+            self._view.flush(flushed)

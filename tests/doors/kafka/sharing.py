@@ -40,8 +40,8 @@ class Got(NamedTuple):
 class RawShareConsumer:
     """A member of a share group with one share session; it reads partitions of one stream."""
 
-    def __init__(self, node: NodeProcess, group: str, stream: str, member_id: str) -> None:
-        self.connection = connect(node)
+    def __init__(self, node: NodeProcess, group: str, stream: str, member_id: str, client_id: str = "raw") -> None:
+        self.connection = connect(node, client_id)
         self.group, self.stream, self.member_id = group, stream, member_id
         self.topic_id: UUID = stream_id(self.connection, stream)
         self.epoch = 0

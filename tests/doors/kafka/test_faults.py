@@ -10,6 +10,7 @@ from tests.codec.kafka.oracles import through_kio, written_by_kafka_python
 from tests.codec.kafka.specification import BY_HAND, drawn, every_message
 
 from duramen.base.deadlines import Deadlines
+from duramen.base.metrics import Counter
 from duramen.codec.kafka import fetch, produce
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.header import encode_request, has_response_tags, read_request_header
@@ -66,7 +67,7 @@ class Collecting:
 def context() -> Context:
     manual = ManualBroker()
     manual.create("there", 2)
-    shares = ShareSessions(manual.broker.sharing, most=1, most_partitions=1)
+    shares = ShareSessions(manual.broker.sharing, Counter(), most=1, most_partitions=1)
     return Context(manual.broker, "cluster", "host", 9092, shares, FetchSessions(10, 100, itertools.count(1).__next__))
 
 

@@ -296,3 +296,25 @@ def test_only_what_was_committed(node: NodeProcess, member: Member) -> None:
     )
     # What was aborted, and the markers, are done with: nothing is in the way of the start.
     assert offsets["groups"][0]["topics"][0]["partitions"][0]["start_offset"] == got[0].offset + 1
+
+
+def test_a_quota_is_kept_by_waiting_not_by_taking_back(node: NodeProcess, member: Member) -> None:
+    one = member("one")
+    one.join()
+    entity = [{"entity_type": "client-id", "entity_name": "raw-share"}]
+    changed = one.connection.request(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        {"entries": [{"entity": entity, "ops": [{"key": "consumer_byte_rate", "value": 2000.0}]}]},
+    )
+    assert changed["entries"][0]["error_code"] == 0
+    for _ in range(4):
+        write(one, bytes(8000))
+    slow = RawShareConsumer(node, one.group, one.stream, "two", client_id="raw-share")
+    slow.join()
+    got = [found.offset for found in slow.fetch()]
+    assert 0 < len(got) < 4
+    waited = slow.last["throttle_time_ms"]
+    got += [found.offset for found in slow.fetch(wait_ms=1000)]
+    assert got == list(range(len(got)))
+    assert max(waited, slow.last["throttle_time_ms"]) > 0
+    slow.connection.close()

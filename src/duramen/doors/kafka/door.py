@@ -140,6 +140,7 @@ class KafkaDoor:
         self._deadlines = deadlines
         self._shares = ShareSessions(
             broker.sharing,
+            metrics.counter("duramen_share_sessions"),
             most=settings.integer("group.share.max.share.sessions"),
             most_partitions=settings.integer("memory.limit.bytes") // _SHARES_SHARE // _SESSION_PARTITION_BYTES,
         )

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from duramen.base.errors import ShareSessionEpochInvalid, ShareSessionLimitReached, ShareSessionNotFound
+from duramen.base.metrics import Counter
 from duramen.broker.sharing import Sharing
 from duramen.broker.sharing_fetch import ShareFetcher
 from duramen.doors.kafka.exchange import Channel
@@ -43,8 +44,10 @@ class ShareSession:
 class ShareSessions:
     """Every share session."""
 
-    def __init__(self, sharing: Sharing, *, most: int, most_partitions: int) -> None:
+    def __init__(self, sharing: Sharing, gauge: Counter, *, most: int, most_partitions: int) -> None:
+        """`gauge` shows how many there are."""
         self._sharing = sharing
+        self._gauge = gauge
         self._most = most
         self._most_partitions = most_partitions
         self._sessions: dict[tuple[str, str], ShareSession] = {}
@@ -68,6 +71,7 @@ class ShareSessions:
             found = ShareSession(group, member_id, channel)
             self._sessions[group, member_id] = found
             self._by_channel.setdefault(channel, set()).add(found)
+            self._gauge.value = len(self._sessions)
             return found
         if found is None:
             raise ShareSessionNotFound(f"member {member_id} of group {group} has no share session")
@@ -96,6 +100,7 @@ class ShareSessions:
 
     def _forget(self, session: ShareSession) -> None:
         del self._sessions[session.group, session.member_id]
+        self._gauge.value = len(self._sessions)
         self._partitions -= len(session.partitions)
         if session.fetcher is not None:
             session.fetcher.cancel()

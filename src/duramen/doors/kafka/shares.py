@@ -191,8 +191,10 @@ class _ShareFetch:
         """Acknowledge, and fetch beside it: what is released may be acquired again at once."""
         _acknowledge(self._context, self._session, spoken, self._acknowledged)
         request, session = self._request, self._session
+        largest = self._context.broker.quotas.largest_answer(self._exchange.client_id)
+        most_bytes = request["max_bytes"] if largest is None else min(request["max_bytes"], max(1, largest))
         limits = ShareLimits(
-            request["min_bytes"], request["max_bytes"], request["max_wait_ms"], request["max_records"],
+            request["min_bytes"], most_bytes, request["max_wait_ms"], request["max_records"],
             max(1, request["batch_size"]), request["share_acquire_mode"] == _STRICT,
         )  # fmt: skip
         keys = session.rotated()
@@ -219,10 +221,15 @@ class _ShareFetch:
             _after_closing(self._context, self._request, self._session, self._reply)
 
     def _reply(self) -> None:
+        exchange = self._exchange
+        size = sum(len(found.taken.records) for found in self._fetched.values() if found.taken is not None)
+        # What was acquired goes out all the same: it is the consumer's now.
+        exchange.throttle_ms = self._context.broker.given(exchange.client_id, size) if size else 0
         whole = self._request["share_session_epoch"] == OPENING
         told = [key for key, found in self._fetched.items() if whole or found.taken is not None or found.error]
-        self._exchange.reply(
+        exchange.reply(
             {
+                "throttle_time_ms": exchange.throttle_ms,
                 "acquisition_lock_timeout_ms": self._context.broker.sharing.config(self._session.group).lock_ms,
                 "responses": _by_topic(dict.fromkeys([*self._results, *told]), self._partition),
             }
