@@ -3,6 +3,7 @@
 from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.settings import Settings
 from duramen.broker.configs import StreamConfig, broker_entries
+from duramen.sim.broker import ManualBroker
 from duramen.storage.log import NEVER
 
 
@@ -94,3 +95,28 @@ def test_flushing_reaches_the_log() -> None:
     assert (config.flush_messages, config.flush_ms) == (5, 2000)
     unbounded = StreamConfig(Settings(BROKER), {}).log_config()
     assert (unbounded.flush_messages, unbounded.flush_ms) == (NEVER, NEVER)
+
+
+def test_the_jitter_is_never_more_than_the_age_of_a_segment() -> None:
+    settings = Settings(BROKER, options={"log.roll.jitter.ms": 500})
+    assert StreamConfig(settings, {}).log_config().segment_jitter_ms == 500
+    short = StreamConfig(settings, {"segment.ms": "300", "segment.jitter.ms": "400"}).log_config()
+    assert (short.segment_ms, short.segment_jitter_ms) == (300, 300)
+
+
+def test_each_segment_has_a_jitter_of_its_own() -> None:
+    hand = ManualBroker()
+    stream = hand.create("a", 50, segment_ms=10_000, segment_jitter_ms=4000)
+    ages = [partition.log.roll_ms for partition in stream.partitions]
+    assert all(6000 < age <= 10_000 for age in ages)
+    assert len(set(ages)) > 40
+    assert ages == [partition.log.roll_ms for partition in stream.partitions]
+    # Nobody writes any more: each is closed when its own time has come.
+    for index in range(50):
+        hand.produce("a", b"x", partition=index)
+    hand.settle()
+    hand.advance(8000)
+    hand.store.enforce_retention(hand.clock.wall_ms())
+    hand.settle()
+    closed = [len(partition.log.segments) > 1 for partition in stream.partitions]
+    assert closed == [age < 8000 for age in ages]

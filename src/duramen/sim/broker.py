@@ -31,7 +31,9 @@ __all__ = ["Answer", "ManualBroker"]
 
 T = TypeVar("T")
 
-_LIMITS = StoreLimits(wal_file_bytes=1 << 20, wal_max_bytes=8 << 20, pending_bytes=4 << 20, copy_bytes=1 << 20)
+_LIMITS = StoreLimits(
+    wal_file_bytes=1 << 20, wal_max_bytes=8 << 20, pending_bytes=4 << 20, copy_bytes=1 << 20, copy_interval_ms=1000
+)
 _OPEN_SEGMENTS = 64
 
 

@@ -1,6 +1,7 @@
 """Byte-rate quotas at the door: what is answered, and what is not read meanwhile, while time stands still."""
 
 import struct
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
@@ -226,6 +227,21 @@ def test_quotas_are_described_and_changed(node: NodeProcess, stream_name: str, v
         assert describe(("who", 2, None))["error_code"] == ErrorCode.UNSUPPORTED_VERSION
         assert alter((user, {"producer_byte_rate": None}), (both, {"consumer_byte_rate": None})) == [0, 0]
         assert describe(("user", 0, name))["entries"] == []
+
+
+def test_quotas_are_there_after_kill_9(new_node: Callable[..., NodeProcess]) -> None:
+    node = new_node().start()
+    with Asking(node) as asking:
+        wish = _quota("slow", producer_byte_rate=1000.0, consumer_byte_rate=2000.0)
+        assert codes(asking.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, wish)["entries"]) == [0]
+        wish = _quota("slow", consumer_byte_rate=None)
+        assert codes(asking.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, wish)["entries"]) == [0]
+    node.kill()
+    node.start()
+    with Asking(node) as asking:
+        (entry,) = asking.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, {"components": [], "strict": False})["entries"]
+    assert entry["entity"] == [{"entity_type": "client-id", "entity_name": "slow"}]
+    assert entry["values"] == [{"key": "producer_byte_rate", "value": 1000.0}]
 
 
 def test_quotas_are_there_after_a_crash() -> None:
