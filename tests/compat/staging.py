@@ -14,7 +14,7 @@ from duramen.codec.compression import CODECS
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
-__all__ = ["Behaviour", "Stage", "advertised", "record", "values"]
+__all__ = ["Behaviour", "Stage", "advertised", "made", "record", "unique", "values"]
 
 _numbers: Final = itertools.count(1)
 
@@ -29,10 +29,7 @@ class Stage:
 
     def topic(self, partitions: int = 1, config: Mapping[str, str] | None = None, name: str = "") -> str:
         """A new topic, made by our own client."""
-        name = name or self.name("topic")
-        with Cluster(self.node.kafka) as cluster:
-            Admin(cluster).create_stream(name, partitions, config)
-        return name
+        return made(self.node, partitions, config, name)
 
     def delete(self, topic: str) -> None:
         """Delete a topic with our own client."""
@@ -42,7 +39,7 @@ class Stage:
     @staticmethod
     def name(kind: str) -> str:
         """A name nobody else uses."""
-        return f"{kind}-{next(_numbers)}"
+        return unique(kind)
 
     def restart(self) -> None:
         """Kill -9 the node, and start it again."""
@@ -70,6 +67,19 @@ class Stage:
         """A topic's configs."""
         with Cluster(self.node.kafka) as cluster:
             return Admin(cluster).stream_configs(topic)
+
+
+def unique(kind: str) -> str:
+    """A name nobody else uses."""
+    return f"{kind}-{next(_numbers)}"
+
+
+def made(node: NodeProcess, partitions: int = 1, config: Mapping[str, str] | None = None, name: str = "") -> str:
+    """A new topic, made by our own client."""
+    name = name or unique("topic")
+    with Cluster(node.kafka) as cluster:
+        Admin(cluster).create_stream(name, partitions, config)
+    return name
 
 
 def advertised(node: NodeProcess) -> frozenset[int]:

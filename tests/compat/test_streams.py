@@ -14,7 +14,7 @@ from tests.clients import CONFLUENT, Record
 from tests.compat.building import Missing, java_program, kafka_jars, tool
 from tests.compat.conftest import settings
 from tests.compat.results import Results
-from tests.compat.staging import Stage
+from tests.compat.staging import made
 from tests.untyped import untyped
 
 from duramen.client import Cluster
@@ -107,9 +107,7 @@ def test_words_are_counted_exactly_once(streams: Streams) -> None:
 
 def _count(streams: Streams) -> None:
     node = streams.node
-    stage = Stage.__new__(Stage)
-    stage.node = node
-    source, target = stage.topic(2), stage.topic(2)
+    source, target = made(node, 2), made(node, 2)
     chance, wanted = random.Random(6), Counter[str]()
     for turn in range(3):
         streams.start(source, target)

@@ -11,7 +11,7 @@ import pytest
 from tests.compat.building import Missing, kafka_jars, tool
 from tests.compat.conftest import settings
 from tests.compat.results import Results
-from tests.compat.staging import Stage
+from tests.compat.staging import unique
 
 from duramen.node.process import NodeProcess
 
@@ -60,7 +60,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
 
 
 def _made(run: Tools, partitions: int = 1) -> str:
-    topic = Stage.name("topic")
+    topic = unique("topic")
     run(f"{_TOOLS}TopicCommand", "--create", "--topic", topic, "--partitions", str(partitions))
     return topic
 
@@ -94,7 +94,7 @@ def _console(run: Tools) -> None:
 
 
 def _groups(run: Tools) -> None:
-    topic, group = _made(run), Stage.name("group")
+    topic, group = _made(run), unique("group")
     _fill(run, topic, 10)
     arguments = ["--topic", topic, "--group", group, "--from-beginning", "--max-messages", "4"]
     run(f"{_TOOLS}consumer.ConsoleConsumer", *arguments)
@@ -117,7 +117,7 @@ def _verifiable(run: Tools) -> None:
     events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert sum(event["name"] == "producer_send_success" for event in events) == 500
     said = run(
-        f"{_TOOLS}VerifiableConsumer", "--topic", topic, "--group-id", Stage.name("group"), "--max-messages", "500",
+        f"{_TOOLS}VerifiableConsumer", "--topic", topic, "--group-id", unique("group"), "--max-messages", "500",
         "--reset-policy", "earliest",
     )  # fmt: skip
     events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
@@ -130,7 +130,7 @@ def _copier(run: Tools) -> None:
     _fill(run, source, 200)
     run(
         f"{_TOOLS}TransactionalMessageCopier", "--input-topic", source, "--output-topic", target, "--input-partition",
-        "0", "--transactional-id", Stage.name("id"), "--consumer-group", Stage.name("group"), "--transaction-size",
+        "0", "--transactional-id", unique("id"), "--consumer-group", unique("group"), "--transaction-size",
         "20", "--max-messages", "200", "--enable-random-aborts",
     )  # fmt: skip
     said = run(
@@ -181,11 +181,11 @@ def _log_dirs(run: Tools) -> None:
 
 def _transactions(run: Tools) -> None:
     name = f"{_TOOLS}TransactionsCommand"
-    source, target, identity = _made(run), _made(run), Stage.name("id")
+    source, target, identity = _made(run), _made(run), unique("id")
     _fill(run, source, 20)
     run(
         f"{_TOOLS}TransactionalMessageCopier", "--input-topic", source, "--output-topic", target, "--input-partition",
-        "0", "--transactional-id", identity, "--consumer-group", Stage.name("group"), "--transaction-size", "20",
+        "0", "--transactional-id", identity, "--consumer-group", unique("group"), "--transaction-size", "20",
         "--max-messages", "20",
     )  # fmt: skip
     assert identity in run(name, "list")
