@@ -201,7 +201,7 @@ class Script:
             self._sequences[place] = sequence + count
         else:
             sequence += self._one(-1, -2, 1, 5) if sequence > 1 else 5
-        epoch = 0 if self._often() else self._one(1, -1)
+        epoch = 0 if self._often() else 1
         return self._produce_step(name, partition, Stamped(self._batch(count), "", epoch, sequence))
 
     def _fetch(self) -> Step:

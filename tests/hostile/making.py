@@ -27,6 +27,11 @@ _LAYOUTS: Final = {
 _NUMBERS: Final = (0, 1, 2, 3, 5, 100, -1, -2)
 _HOSTILE_COUNTS: Final = (-2, -1, 0, 1, 2, 1000, 100_001, 1 << 20, (1 << 31) - 1, 1 << 31, 1 << 62, (1 << 64) - 2)
 _TEXTS: Final = ("", "a", "ü" * 40, "x" * 249, "x" * 300, "..", "a/b", "\0", "consumer", "range", "uniform", "[")
+_WORDS: Final = {
+    "entity_type": ("client-id", "ip"), "key": ("producer_byte_rate", "consumer_byte_rate", "request_percentage"),
+    "subscribed_topic_regex": ("fir.*", "(", "(a*)*b", "[[:alpha:]]+"), "server_assignor": ("range", "uniform"),
+}  # fmt: skip
+"""What certain fields are about. No quotas of users: they would be those of the client beside."""
 _FRAMES: Final = 8
 _SWOLLEN_BYTES: Final = 1_000_000
 
@@ -141,7 +146,7 @@ class Maker:
 
     def _sized(self, field: Field, flexible: bool, out: list[Part]) -> None:
         text = field.kind == "string"
-        if field.nullable and self._chance.random() < 0.2:
+        if field.nullable and not field.is_array and self._chance.random() < 0.2:
             out.append(Part("length", _number(-1, flexible, wide=not text)))
             return
         if text:
@@ -161,6 +166,8 @@ class Maker:
             names = tuple(self._known.groups)
         elif "topic" in name or name == "name":
             names = tuple(self._known.topics)
+        else:
+            names = _WORDS.get(name, names)
         return chance.choice(names).encode()
 
     def _subscription(self) -> bytes:

@@ -11,7 +11,7 @@ from tests.clients import metric, until
 from tests.hostile.process import resident_bytes
 from tests.raw import Wanted, batch_of, connect, fetch_bytes, produce_bytes, stream_id
 
-from duramen.base.errors import BatchCorrupt
+from duramen.base.errors import BatchCorrupt, RequestInvalid
 from duramen.base.units import MIB
 from duramen.client.cluster import Cluster
 from duramen.codec.compression import compress, decompress
@@ -170,3 +170,12 @@ def test_a_length_that_snappy_declares_is_not_believed(block: bytes) -> None:
     for data in (block, framed):
         with pytest.raises(BatchCorrupt, match="cannot hold"):
             decompress(2, data, 256 * MIB)
+
+
+def test_what_is_in_an_array_is_never_null() -> None:
+    """An array that may be null has no nulls in it."""
+    asked = {"resource_type": 2, "resource_name": "a", "configuration_keys": [None]}
+    for version in (1, 4):
+        body = REQUESTS[ApiKey.DESCRIBE_CONFIGS].encode(version, {"resources": [asked]})
+        with pytest.raises(RequestInvalid, match="configuration_keys is null"):
+            REQUESTS[ApiKey.DESCRIBE_CONFIGS].decode(version, body)

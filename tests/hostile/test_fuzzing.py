@@ -59,8 +59,9 @@ class _Beside(threading.Thread):
         self._address = address
 
     def run(self) -> None:
-        producer = Producer({"bootstrap.servers": self._address, "enable.idempotence": True, "linger.ms": 0})
-        consumer = Consumer({"bootstrap.servers": self._address, "group.id": _BESIDE, "enable.auto.commit": False})
+        common: dict[str, str | int | bool] = {"bootstrap.servers": self._address, "client.id": _BESIDE}
+        producer = Producer({**common, "enable.idempotence": True, "linger.ms": 0})
+        consumer = Consumer({**common, "group.id": _BESIDE, "enable.auto.commit": False})
         consumer.assign([TopicPartition(_BESIDE, 0, OFFSET_BEGINNING)])
         while not self.stopping.is_set() and not self.problem:
             began = time.monotonic()
@@ -111,6 +112,10 @@ def _make(node: NodeProcess) -> Known:
             } for name in (*names, _BESIDE)
         ]  # fmt: skip
         cluster.ask(ApiKey.CREATE_TOPICS, {"topics": topics, "timeout_ms": 30_000, "validate_only": False})
+        # A quota for every client is none for the one beside, which has its own.
+        entity = [{"entity_type": "client-id", "entity_name": _BESIDE}]
+        ops = [{"key": f"{what}_byte_rate", "value": 1e12, "remove": False} for what in ("producer", "consumer")]
+        cluster.ask(ApiKey.ALTER_CLIENT_QUOTAS, {"entries": [{"entity": entity, "ops": ops}], "validate_only": False})
     connection = connect(node)
     ids = [stream_id(connection, name) for name in names]
     connection.close()

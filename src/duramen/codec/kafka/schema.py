@@ -256,7 +256,9 @@ def _field_codec(field: Field, version: int, *, flexible: bool) -> _Codec:
     elif field.kind == "uuid":
         element = _UUID_CODEC
     else:
-        element = _sized_codec(field, flexible=flexible)
+        # Of an array it is the array that may be null, never what is in it.
+        one = field._replace(nullable=False) if field.is_array else field
+        element = _sized_codec(one, flexible=flexible)
     return _array_codec(field, element, flexible=flexible) if field.is_array else element
 
 

@@ -54,7 +54,7 @@ REQUESTS: Final = {
         validate_only bool
     """,
     ApiKey.DESCRIBE_LOG_DIRS: """
-        topics []?
+        topics []? once
           topic string
           partitions []int32
     """,
@@ -96,7 +96,7 @@ REQUESTS: Final = {
         validate_only bool
     """,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: """
-        topics []
+        topics [] once
           name string
         response_partition_limit int32 = 2000
         cursor {}?

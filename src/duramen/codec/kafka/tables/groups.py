@@ -111,7 +111,7 @@ REQUESTS: Final = {
           partitions []int32
     """,
     ApiKey.CONSUMER_GROUP_DESCRIBE: """
-        group_ids []string
+        group_ids []string once
         include_authorized_operations bool
     """,
 }

@@ -15,7 +15,7 @@ REQUESTS: Final = {
         subscribed_topic_names []string?
     """,
     ApiKey.SHARE_GROUP_DESCRIBE: """
-        group_ids []string
+        group_ids []string once
         include_authorized_operations bool
     """,
     ApiKey.SHARE_FETCH: """
@@ -56,7 +56,7 @@ REQUESTS: Final = {
               acknowledge_types []int8
     """,
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: """
-        groups []
+        groups [] once
           group_id string
           topics []?
             topic_name string

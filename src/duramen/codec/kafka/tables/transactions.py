@@ -50,12 +50,12 @@ REQUESTS: Final = {
             committed_metadata string?
     """,
     ApiKey.DESCRIBE_PRODUCERS: """
-        topics []
+        topics [] once
           name string
           partition_indexes []int32
     """,
     ApiKey.DESCRIBE_TRANSACTIONS: """
-        transactional_ids []string
+        transactional_ids []string once
     """,
     ApiKey.LIST_TRANSACTIONS: """
         state_filters []string
