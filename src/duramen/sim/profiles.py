@@ -25,7 +25,7 @@ PROFILES: Final = (
     Profile(
         "rewrite", ("power loss", "kill"), 300,
         ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.2,
-        of=("checkpoint", "rewrite"),
+        of=("copy", "checkpoint", "rewrite"),
     ),
     Profile("syncs", ("power loss", "kill"), 200, ("sync error",), 0.1),
     Profile("full", ("power loss", "kill"), 200, ("disk full", "short write", "slow"), 0.03),
