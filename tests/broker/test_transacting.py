@@ -257,6 +257,24 @@ def test_of_two_offsets_the_one_further_on_in_the_log_counts(hand: ManualBroker)
     assert committed(hand, "g") == 2
 
 
+def test_an_old_offset_is_not_forgotten_while_a_transaction_renews_it() -> None:
+    hand = broker_for(offsets_retention_minutes=60, transaction_max_timeout_ms=10_000_000)
+    hand.create("a")
+    old, new = Writer(hand, "old", 2), Writer(hand, "new", 2)
+    new.initialise(timeout_ms=10_000_000)
+    old.commit_offset("g", "a", 1)
+    hand.settle()
+    old.settle_end(commit=True)
+    new.commit_offset("g", "a", 2)
+    hand.settle()
+    hand.advance(7_200_000)
+    assert committed(hand, "g") == 1
+    new.settle_end(commit=True)
+    assert committed(hand, "g") == 2
+    hand.advance(7_200_000)
+    assert committed(hand, "g") == -1
+
+
 # -- memory -------------------------------------------------------------------------------------------
 
 

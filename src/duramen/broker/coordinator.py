@@ -307,12 +307,15 @@ class Coordinator:
             self._offsets.remove(group_id, keys, lambda _: None)
 
     def expire(self) -> None:
-        """Forget offsets of groups without members that are older than offsets.retention.minutes."""
+        """Forget offsets of groups without members that are older than offsets.retention.minutes.
+
+        Not while an open transaction commits another in their place: its record would not count any more.
+        """
         before_ms = self._clock.wall_ms() - self._retention_ms
         expired: dict[str, list[Key]] = {}
         remaining: set[str] = set()
         for key, committed in self._offsets.each_offset():
-            if self._idle_since(key.group, committed) < before_ms:
+            if self._idle_since(key.group, committed) < before_ms and not self._offsets.unstable(key):
                 expired.setdefault(key.group, []).append(key)
             else:
                 remaining.add(key.group)
