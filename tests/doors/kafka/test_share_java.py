@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long
 
 _DRIVER: Final = Path(__file__).parent / "java" / "ShareDriver.java"
 _MAKING_S: Final = 30.0
-_LOCK_MS: Final = 2000
+_LOCK_MS: Final = 5000
 _SETTINGS: Final = {"group.share.record.lock.duration.ms": _LOCK_MS, "group.share.delivery.count.limit": 3}
 
 
@@ -170,11 +170,11 @@ def test_a_consumer_that_dies_gives_back_what_it_had(sharing: NodeProcess, jars:
 
 def test_a_lock_runs_out_and_a_poisoned_record_is_given_up(sharing: NodeProcess, jars: Path) -> None:
     with JavaConsumer(sharing, jars) as one, JavaConsumer(sharing, jars) as two:
-        held = one.poll()
+        assert [polled.deliveries for polled in one.poll()] == [1]
         late = two.poll()
         assert [(polled.offset, polled.deliveries) for polled in late] == [(0, 2)]
-        one.say(held, "ACCEPT")
-        assert one.commit() != ["-"]
+        # It would take its turn again.
+        one.kill()
         two.say(late, "RELEASE")
         two.commit()
         third = two.poll()
@@ -183,7 +183,7 @@ def test_a_lock_runs_out_and_a_poisoned_record_is_given_up(sharing: NodeProcess,
         two.commit()
         write(sharing, b"next")
         after = two.poll()
-        assert [(polled.offset, polled.deliveries) for polled in after] == [(1, 1)]
+        assert [polled.offset for polled in after] == [1]
         two.say(after, "ACCEPT")
         two.close()
 
