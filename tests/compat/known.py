@@ -23,5 +23,11 @@ ORDER: Final[Sequence[str]] = (
 )  # fmt: skip
 """The clients in the order of the page; others come behind them."""
 
-NOTES: Final[Sequence[str]] = ()
+NOTES: Final[Sequence[str]] = (
+    "## What differs from Apache Kafka",
+    "",
+    "- A batch's largest timestamp is believed as the producer wrote it; Kafka works it out anew.",
+    "- kafkajs writes a wrong one where times differ in their number of digits: these records are not found by time.",
+    "- A client that writes to Kafka's internal topics is refused, whatever it calls itself.",
+)
 """What the page says at its end, in lines of Markdown."""

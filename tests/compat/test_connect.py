@@ -15,6 +15,7 @@ from tests.compat.building import Missing, kafka_jars, tool
 from tests.compat.conftest import settings
 from tests.compat.results import Results
 from tests.compat.staging import made, unique
+from tests.untyped import untyped
 
 from duramen.base.errors import DependencyMissing
 from duramen.bench.peers.kafka import ApacheKafka
@@ -124,9 +125,16 @@ def _answers(what: Callable[[], Any]) -> bool:
     return what() is not None
 
 
-def _is_there(address: str, topic: str) -> bool:
+def _is_there(address: str, topic: str, count: int) -> bool:
     with Cluster(address) as cluster:
-        return topic in cluster.topics([topic])
+        if topic not in cluster.topics([topic]):
+            return False
+    kafka = untyped("confluent_kafka")
+    consumer = kafka.Consumer({"bootstrap.servers": address, "group.id": "unused"})
+    try:
+        return bool(consumer.get_watermark_offsets(kafka.TopicPartition(topic, 0), 30)[1] >= count)
+    finally:
+        consumer.close()
 
 
 def _through_files(java: Java, node: NodeProcess) -> None:
@@ -177,7 +185,7 @@ def _mirror(java: Java, node: NodeProcess, kafka: ApacheKafka) -> None:
         _MIRROR.format(kafka=kafka.address, duramen=node.kafka, there=there, back=back),
     )
     for address, topic in ((node.kafka, f"kafka.{there}"), (kafka.address, f"duramen.{back}")):
-        _until(partial(_is_there, address, topic), f"{topic} does not come")
+        _until(partial(_is_there, address, topic, len(records)), f"{topic} does not come")
         found = CONFLUENT.consume(address, topic, 1, len(records))
         assert [(one.value, one.key, one.headers, one.timestamp_ms) for one in found] == [
             (one.value, one.key, one.headers, one.timestamp_ms) for one in records
