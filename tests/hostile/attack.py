@@ -106,6 +106,7 @@ def _problem(case: Case, frame: bytes, answer: bytes) -> str:
 
 async def attack(address: str, known: Known, seeds: Iterator[int], log: Path, running: set[int]) -> None:
     """Send the cases of all seeds. Raises AssertionError with the seed where an answer or the log is wrong."""
+    new = log.open(errors="replace")
 
     async def one() -> None:
         for seed in seeds:
@@ -113,11 +114,12 @@ async def attack(address: str, known: Known, seeds: Iterator[int], log: Path, ru
             case = case_of(seed, known)
             problem = await send_case(address, case)
             assert not problem, f"seed {seed}, {case.api.key.name} version {case.version}: {problem}"
-            said = await asyncio.to_thread(log.read_text, errors="replace")
+            said = new.read()
             for word in ("Traceback", " ERROR "):
                 assert word not in said, f"one of the seeds {sorted(running)}: {said[said.find(word) - 300 :][:4000]}"
             running.discard(seed)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(_CONNECTIONS):
-            group.create_task(one())
+    with new:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_CONNECTIONS):
+                group.create_task(one())

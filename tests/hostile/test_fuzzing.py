@@ -168,6 +168,7 @@ def _run(node: NodeProcess, known: Known, beside: _Beside, seeds: Iterator[int])
     grown = (most - before) >> 20
     print(f"\n{cases} cases, {beside.read} records beside, slowest turn {beside.slowest_s:.2f} s, {grown} MiB more")
     assert node.stop() == 0
+    assert "Traceback" not in node.log_path.read_text(errors="replace")
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
