@@ -24,6 +24,7 @@ from duramen.broker.partition import (
     Partition,
 )
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, seal
+from duramen.codec.crc import crc32c
 from duramen.sim.broker import Answer, ManualBroker
 
 
@@ -349,3 +350,45 @@ def test_a_client_that_names_another_epoch(hand: ManualBroker) -> None:
         partition.check_epoch(partition.leader_epoch - 1)
     with pytest.raises(UnknownLeaderEpoch):
         partition.check_epoch(partition.leader_epoch + 1)
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_a_time_is_not_looked_for_before_the_log_start_even_inside_of_a_batch(
+    hand: ManualBroker, *, synced: bool
+) -> None:
+    now_ms = hand.clock.wall_ms()
+    times = [(10, 20, 30), (15, 25), (30, 40)]
+    for batch in times:
+        append(hand, encode([NewRecord(now_ms + time_ms, b"k", b"v") for time_ms in batch]))
+    partition = hand.broker.streams.get("a").partition(0)
+    gone: Answer[int] = Answer()
+    partition.delete_before(2, gone)
+    hand.settle()
+    if synced and partition.log.durability != "memory":
+        hand.restart()
+        partition = hand.broker.streams.get("a").partition(0)
+    for wanted, offset in ((0, 2), (10, 2), (30, 2), (31, 6), (40, 6), (41, -1)):
+        answer: Answer[int] = Answer()
+        partition.find_offset(now_ms + wanted, answer)
+        hand.settle()
+        assert answer.value == offset, wanted
+    gone = Answer()
+    partition.delete_before(4, gone)
+    hand.settle()
+    answer = Answer()
+    partition.find_offset(now_ms + 20, answer)
+    hand.settle()
+    assert answer.value == 4
+
+
+def test_a_largest_timestamp_that_is_not_there_leads_on(hand: ManualBroker) -> None:
+    now_ms = hand.clock.wall_ms()
+    lying = encode([NewRecord(now_ms, b"k", b"v")])
+    lying[35:43] = (now_ms + 50).to_bytes(8, "big")
+    lying[17:21] = crc32c(memoryview(lying)[21:]).to_bytes(4, "big")
+    append(hand, lying)
+    append(hand, encode([NewRecord(now_ms + 40, b"k", b"v")]))
+    answer: Answer[int] = Answer()
+    hand.broker.streams.get("a").partition(0).find_offset(now_ms + 30, answer)
+    hand.settle()
+    assert answer.value == 1

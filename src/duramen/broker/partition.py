@@ -308,15 +308,18 @@ class Partition:
         else:
             synced(None)
 
-    def _find_time(self, timestamp: int, done: OffsetFound, *, committed: bool) -> None:
+    def _find_time(self, timestamp: int, done: OffsetFound, first_offset: int = 0, *, committed: bool) -> None:
+        log = self.log
+        first_offset = max(first_offset, log.start_offset)
+
         def retry(error: BaseException | None) -> None:
             if error is not None:
                 done(-1, -1, error if isinstance(error, DuramenError | OSError) else OSError(str(error)))
             else:
-                self._find_time(timestamp, done, committed=committed)
+                self._find_time(timestamp, done, first_offset, committed=committed)
 
         try:
-            plan = self.log.plan_time(timestamp, committed=committed)
+            plan = log.plan_time(timestamp, first_offset=first_offset, committed=committed)
         except DuramenError as error:
             done(-1, -1, error)
             return
@@ -325,20 +328,27 @@ class Partition:
         elif isinstance(plan, Blocked):
             self._store.unblock(plan, retry)
         else:
-            self._find_in(plan, timestamp, done)
+            self._find_in(plan, timestamp, done, first_offset, committed=committed)
 
-    def _find_in(self, slice_: Slice, timestamp: int, done: OffsetFound) -> None:
+    def _find_in(self, slice_: Slice, timestamp: int, done: OffsetFound, first_offset: int, *, committed: bool) -> None:
+        following = first_offset
+
         def found(result: tuple[int, int] | BaseException) -> None:
             if isinstance(result, BaseException):
                 done(-1, -1, result if isinstance(result, DuramenError | OSError) else OSError(str(result)))
+            elif result[0] < 0:
+                # Such records of the batch are let go, or there are none although its header says so.
+                self._find_time(timestamp, done, following, committed=committed)
             else:
                 done(*result, None)
 
         def decode(data: bytes | DuramenError | OSError) -> None:
+            nonlocal following
             if isinstance(data, bytes):
+                following = header(data).next_offset
                 # Off the caller's side: a compressed batch can take long.
                 limit_bytes = self.stream.decoded_limit_bytes
-                self._store.run(lambda: _first_at(data, timestamp, limit_bytes), found)
+                self._store.run(lambda: _first_at(data, timestamp, first_offset, limit_bytes), found)
             else:
                 done(-1, -1, data)
 
@@ -354,8 +364,8 @@ def _refuse(done: AppendDone | None, error: DuramenError) -> None:
         done(-1, error)
 
 
-def _first_at(batch: bytes, timestamp: int, limit_bytes: int) -> tuple[int, int]:
+def _first_at(batch: bytes, timestamp: int, first_offset: int, limit_bytes: int) -> tuple[int, int]:
     for record in records(batch, limit_bytes=limit_bytes):
-        if record.timestamp >= timestamp:
+        if record.timestamp >= timestamp and record.offset >= first_offset:
             return record.offset, record.timestamp
     return -1, -1

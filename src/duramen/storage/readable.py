@@ -236,28 +236,34 @@ class ReadableLog:
             return End(damage.start, damage.first_offset)
         return position if isinstance(position, Blocked) else End(position, limit_offset)
 
-    def plan_time(self, timestamp: int, *, committed: bool = False) -> Slice | Blocked | None:
+    def plan_time(self, timestamp: int, *, first_offset: int = 0, committed: bool = False) -> Slice | Blocked | None:
         """The first batch below the high watermark with a record at or after `timestamp` (ms); None if none is.
 
-        With `committed` below the last stable offset. Raises LogDamaged where it may be one that is damaged.
+        It ends behind `first_offset`, and has such a record as far as its header says. With `committed` it lies below
+        the last stable offset. Raises LogDamaged where it may be one that is damaged.
         """
-        return self._planned(partial(self._plan_time, timestamp, self.visible_end(committed=committed)))
+        limit_offset = self.visible_end(committed=committed)
+        return self._planned(partial(self._plan_time, timestamp, first_offset, limit_offset))
 
-    def _plan_time(self, timestamp: int, limit_offset: int) -> Slice | Blocked | None:
+    def _plan_time(self, timestamp: int, first_offset: int, limit_offset: int) -> Slice | Blocked | None:
         for segment in self.segments:
             if segment.size == 0 or segment.max_timestamp < timestamp:
+                continue
+            if 0 <= segment.end_offset <= first_offset:
                 continue
             file = self.handles.open(segment)
             if file is not None and (segment.index is None or segment.index.first):
                 return open_index(segment, file)
-            position = self._batch_from_time(segment, file, timestamp)
+            position = self._batch_from_time(segment, file, timestamp, first_offset)
             if isinstance(position, Blocked):
                 return position
             if position is not None:
                 return self._slice(segment, position, limit_offset, 1, Trail())
         return None
 
-    def _batch_from_time(self, segment: Segment, file: File | None, timestamp: int) -> int | Blocked | None:
+    def _batch_from_time(
+        self, segment: Segment, file: File | None, timestamp: int, first_offset: int
+    ) -> int | Blocked | None:
         position = segment.index.seek_time(timestamp) if segment.index is not None else 0
         while file is not None and position < segment.copied:
             damage = segment.damage_at(position)
@@ -267,7 +273,7 @@ class ReadableLog:
             found = Walk(segment, file, self._windows).header(position)
             if isinstance(found, Blocked):
                 return found
-            if found.max_timestamp >= timestamp and found.records:
+            if found.max_timestamp >= timestamp and found.records and found.next_offset > first_offset:
                 return position
             position += found.size
-        return segment.pending_from_time(position, timestamp)
+        return segment.pending_from_time(position, timestamp, first_offset)

@@ -247,10 +247,13 @@ class Segment:
         """The header of the batch in memory that starts at `position`."""
         return header(self.pending[bisect_left(self._pending_positions, position)])
 
-    def pending_from_time(self, position: int, timestamp: int) -> int | None:
-        """The start of the first batch in memory, at or after `position`, with a record at or after `timestamp`."""
+    def pending_from_time(self, position: int, timestamp: int, first_offset: int) -> int | None:
+        """The start of the first batch in memory, at or after `position`, that may hold such a record (`plan_time`)."""
         for start, buffer in zip(self._pending_positions, self.pending, strict=True):
-            if start >= position and header(buffer).max_timestamp >= timestamp:
+            if start < position:
+                continue
+            found = header(buffer)
+            if found.max_timestamp >= timestamp and found.next_offset > first_offset:
                 return start
         return None
 

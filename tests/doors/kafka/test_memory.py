@@ -1,6 +1,10 @@
 """The account of what requests hold: who gets memory, who waits, and who has to go."""
 
+import random
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.memory import memory_share_bytes
@@ -18,13 +22,13 @@ class _Connection:
         self.last_produced_ms = last_produced_ms
         self.unproven_bytes = 0
         self.granted = 0
-        self.half = True
+        self.half = 1
         self.closed = False
 
     def memory_granted(self) -> None:
         self.granted += 1
 
-    def holds_half_a_request(self) -> bool:
+    def half_request_bytes(self) -> int:
         return self.half
 
     def reclaim(self) -> None:
@@ -116,7 +120,7 @@ def test_the_silent_are_closed_when_others_wait(
     memory: RequestMemory, clock: ManualClock, deadlines: Deadlines
 ) -> None:
     silent, lively, answered = _proven(clock), _proven(clock), _proven(clock)
-    answered.half = False
+    answered.half = 0
     memory.holders.update((silent, lively, answered))
     for holder in (silent, lively, answered):
         assert memory.acquire(holder, 30)
@@ -146,3 +150,88 @@ def test_shares_leave_room_for_the_process_itself(limit_mib: int) -> None:
     share = memory_share_bytes(limit_mib * MIB)
     assert 10 * MIB <= share <= limit_mib * MIB // 4
     assert limit_mib * MIB - 2 * share >= 100 * MIB
+
+
+def test_half_is_given_on_when_a_stranger_who_held_it_is_gone(memory: RequestMemory, clock: ManualClock) -> None:
+    stranger, known = _Connection(), _Connection(last_produced_ms=0)
+    clock.advance(10_000)
+    assert memory.acquire(stranger, 50)
+    assert not memory.acquire(known, 50)
+    memory.release(50)
+    assert known.granted == 0
+    memory.forget(stranger)
+    assert known.granted == 1
+
+
+def test_a_stranger_alone_may_have_it_all_piece_by_piece(memory: RequestMemory) -> None:
+    stranger = _Connection()
+    assert [memory.acquire(stranger, size) for size in (10, 30, 60)] == [True, True, True]
+
+
+class _Client(_Connection):
+    """Sends a request of `size` bytes; its buffer doubles whenever it is full, as the door's connections have it."""
+
+    def __init__(self, memory: RequestMemory, size: int, *, known: bool) -> None:
+        super().__init__(last_produced_ms=0 if known else -1)
+        self.half = 0
+        self._memory = memory
+        self._size = size
+        self._wanted = 0
+        self.done = False
+
+    def go_on(self) -> None:
+        """The next bytes come."""
+        if self._wanted or self.done or self.closed:
+            return
+        if self.half == self._size:
+            self._memory.completed(self)
+            self.half, self.done = 0, True
+            self._memory.release(self._size)
+            return
+        self._wanted = min(self._size, max(1, 2 * self.half)) - self.half
+        if self._memory.acquire(self, self._wanted):
+            self._grow()
+
+    def _grow(self) -> None:
+        self.half += self._wanted
+        self._wanted = 0
+
+    def memory_granted(self) -> None:
+        self._grow()
+
+    def reclaim(self) -> None:
+        self.closed = True
+
+    def lost(self) -> None:
+        """The connection is gone after it was closed."""
+        freed, self.half = self.half, 0
+        self._memory.release(freed)
+        self._memory.forget(self)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, _LIMIT), st.booleans()), min_size=1, max_size=30), st.integers(0, 1 << 32),
+    st.booleans(),
+)  # fmt: skip
+def test_whatever_waits_for_whatever_everybody_comes_to_an_end(
+    requests: list[tuple[int, bool]], seed: int, late: bool
+) -> None:
+    clock, deadlines, chance = ManualClock(), Deadlines(), random.Random(seed)
+    memory = RequestMemory(_LIMIT, clock, deadlines, Metrics())
+    clients = [_Client(memory, size, known=known) for size, known in requests]
+    memory.holders.update(clients)
+    if late:
+        clock.advance(10_000)
+    for _ in range(60):
+        for client in chance.sample(clients, len(clients)):
+            for _ in range(chance.randint(0, 3)):
+                client.go_on()
+            client.last_progress_ms = clock.monotonic_ms()
+        clock.advance(500)
+        deadlines.fire(clock.monotonic_ms())
+        for client in clients:
+            if client.closed and client in memory.holders:
+                client.lost()
+    assert all(client.done or client.closed for client in clients)
+    assert any(client.done for client in clients)
+    assert memory.acquire(_Connection(), _LIMIT)

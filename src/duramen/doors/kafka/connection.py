@@ -290,9 +290,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._grown()
         self._resume("memory")
 
-    def holds_half_a_request(self) -> bool:
-        """Whether part of a request has come and the rest has not."""
-        return self._frame is not None
+    def half_request_bytes(self) -> int:
+        """What it holds for a request of which not everything has come."""
+        return len(self._frame) if self._frame is not None else 0
 
     def reclaim(self) -> None:
         """Close: others need the memory that half a request sits on."""

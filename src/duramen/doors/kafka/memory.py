@@ -4,7 +4,8 @@ A connection that wants more than there is stops reading and stands in line. Par
 completed are the danger: connections whose batches were acknowledged a moment ago go first and may use all of it.
 After them come those that ever had one acknowledged, then all others; the unfinished requests of these two hold at
 most half, and every eighth place is theirs. When somebody stands in line and connections sit on half a request
-without sending on, those that have been silent longest are closed.
+without sending on, those that have been silent longest are closed; and where those who stand in line sit on so much
+themselves that none of them could ever go on, those who came last are.
 """
 
 from collections import deque
@@ -37,8 +38,8 @@ class Holder(Protocol):
     def memory_granted(self) -> None:
         """There is room now: go on reading."""
 
-    def holds_half_a_request(self) -> bool:
-        """Whether part of a request has come and the rest has not."""
+    def half_request_bytes(self) -> int:
+        """What it holds for a request of which not everything has come; 0: there is none."""
 
     def reclaim(self) -> None:
         """Close: others need the memory."""
@@ -71,7 +72,7 @@ class RequestMemory:
         """Take `size` bytes; where they are not there now, `holder` waits and is told when it has them."""
         proven = self._proven(holder)
         line = self._proven_line if proven else self._other_line(holder)
-        if not line and self._fits(size, proven=proven):
+        if not line and self._fits(holder, size, proven=proven):
             self._give(holder, size, proven=proven)
             return True
         line.append((holder, size))
@@ -100,23 +101,25 @@ class RequestMemory:
 
     def completed(self, holder: Holder) -> None:
         """The holder's request is whole: it will be answered, and given back then."""
-        self._unproven -= holder.unproven_bytes
-        holder.unproven_bytes = 0
+        if holder.unproven_bytes:
+            self._unproven -= holder.unproven_bytes
+            holder.unproven_bytes = 0
+            self._serve()
 
     def release(self, size: int) -> None:
         """Give bytes back; whoever waits gets them."""
         self._used -= size
         self._gauge.value = self._used
-        if not self._serving and self._anybody_waits():
-            self._serve()
+        self._serve()
 
     def forget(self, holder: Holder) -> None:
         """The connection is gone; it does not wait any more."""
-        self.completed(holder)
         self.holders.discard(holder)
         self._proven_line = deque(entry for entry in self._proven_line if entry[0] is not holder)
         self._known_line = deque(entry for entry in self._known_line if entry[0] is not holder)
         self._new_line = deque(entry for entry in self._new_line if entry[0] is not holder)
+        self.completed(holder)
+        self._serve()  # it may have stood in front of others
 
     def _proven(self, holder: Holder) -> bool:
         return holder.last_produced_ms > self._clock.monotonic_ms() - _SERVED_MS
@@ -127,10 +130,11 @@ class RequestMemory:
     def _anybody_waits(self) -> bool:
         return bool(self._proven_line or self._known_line or self._new_line)
 
-    def _fits(self, size: int, *, proven: bool) -> bool:
+    def _fits(self, holder: Holder, size: int, *, proven: bool) -> bool:
         if self._used + size > self._limit:
             return False
-        return proven or not self._unproven or self._unproven + size <= self._limit // 2
+        # Alone it may have more than half: every request fits into the account.
+        return proven or self._unproven in (0, holder.unproven_bytes) or self._unproven + size <= self._limit // 2
 
     def _give(self, holder: Holder, size: int, *, proven: bool) -> None:
         self._used += size
@@ -140,20 +144,22 @@ class RequestMemory:
             holder.unproven_bytes += size
 
     def _serve(self) -> None:
+        if self._serving:
+            return
         self._serving = True
         while self._serve_next():
             continue
         self._serving = False
 
     def _serve_next(self) -> bool:
-        lines = [(self._proven_line, True), (self._known_line, False), (self._new_line, False)]
+        lines = self._lines()
         if self._served % _TURNS == 0:
             lines.append(lines.pop(0))
         for line, proven in lines:
             if not line:
                 continue
             holder, size = line[0]
-            if self._fits(size, proven=proven):
+            if self._fits(holder, size, proven=proven):
                 line.popleft()
                 self._served += 1
                 self._give(holder, size, proven=proven)
@@ -177,17 +183,50 @@ class RequestMemory:
         stalled = [
             holder
             for holder in self.holders
-            if holder.holds_half_a_request() and holder.last_progress_ms <= before_ms and id(holder) not in waiting
+            if holder.half_request_bytes() and holder.last_progress_ms <= before_ms and id(holder) not in waiting
         ]
         for holder in sorted(stalled, key=lambda stalled: stalled.last_progress_ms):
             if not self._anybody_waits():
                 break
-            self._reclaimed.value += 1
-            holder.reclaim()
+            self._reclaim(holder)
+        self._break_ties()
         if self._anybody_waits():
             self._check_later()
+
+    def _break_ties(self) -> None:
+        """Close those in line who hold what the first of a line could never get, however long everybody waits."""
+        lines = self._lines()
+        for at, (line, proven) in enumerate(lines):
+            if not line:
+                continue
+            head, size = line[0]
+            room = self._limit if proven else self._limit // 2
+            held = sum(_held(holder, proven=proven) for holder, _ in self._each_waiting())
+            own = _held(head, proven=proven)
+            behind = [
+                holder for lower, _ in reversed(lines[at:]) for holder, _ in reversed(lower) if holder is not head
+            ]
+            for holder in behind:
+                if held == own or held + size <= room:
+                    break
+                freed = _held(holder, proven=proven)
+                if freed:
+                    held -= freed
+                    self._reclaim(holder)
+
+    def _reclaim(self, holder: Holder) -> None:
+        self._reclaimed.value += 1
+        holder.reclaim()
+
+    def _lines(self) -> list[tuple[_Line, bool]]:
+        return [(self._proven_line, True), (self._known_line, False), (self._new_line, False)]
 
     def _each_waiting(self) -> Iterable[tuple[Holder, int]]:
         yield from self._proven_line
         yield from self._known_line
         yield from self._new_line
+
+
+def _held(holder: Holder, *, proven: bool) -> int:
+    """What counts of what a holder has where one is looked at who is `proven`, or one who is not."""
+    return holder.half_request_bytes() if proven else holder.unproven_bytes
