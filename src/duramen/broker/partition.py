@@ -186,12 +186,12 @@ class Partition:
         stream = self.stream
         first, last = now_ms - stream.timestamp_before_ms, now_ms + stream.timestamp_after_ms
         wrong = [
-            (place, f"the timestamp {record.timestamp} is not in {first} to {last}")
+            (place, f"{_apart(record.timestamp - now_ms)} the broker's clock")
             for place, record in enumerate(records(batch, verify=False, limit_bytes=stream.decoded_limit_bytes))
             if record.timestamp != _NO_TIMESTAMP and not first <= record.timestamp <= last
         ]
         if wrong:
-            error = TimestampInvalid(f"timestamps are too far from the broker's clock{_count(wrong)}: {wrong[0][1]}")
+            error = TimestampInvalid(f"a timestamp is {wrong[0][1]}{_count(wrong)}")
             error.records = wrong[:_SHOWN_RECORDS]
             raise error
 
@@ -353,6 +353,10 @@ class Partition:
                 done(-1, -1, data)
 
         read_slice(self._store, slice_, decode)
+
+
+def _apart(ahead_ms: int) -> str:
+    return f"{abs(ahead_ms)} ms {'after' if ahead_ms > 0 else 'before'}"
 
 
 def _count(wrong: Sequence[tuple[int, str]]) -> str:

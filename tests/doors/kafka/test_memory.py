@@ -31,6 +31,9 @@ class _Connection:
     def half_request_bytes(self) -> int:
         return self.half
 
+    def keeps_us_waiting(self) -> bool:
+        return bool(self.half)
+
     def reclaim(self) -> None:
         self.closed = True
 

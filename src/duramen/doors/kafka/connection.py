@@ -42,6 +42,7 @@ _TURN_BYTES: Final = 512 * 1024  # of one answer, before it is the turn of other
 _TURN: Final = "turn"
 _TURN_S: Final = 0.01
 _UNCOUNTED: Final = ("memory", _TURN)  # the account counts those that wait for memory
+_OF_THE_CLIENT: Final = frozenset({"slow reader"})  # pauses that are for the client to end
 _NOTHING: Final = memoryview(b"")
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 
@@ -294,6 +295,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """What it holds for a request of which not everything has come."""
         return len(self._frame) if self._frame is not None else 0
 
+    def keeps_us_waiting(self) -> bool:
+        """Whether it is for the client that the rest of a request does not come: we would read it."""
+        return self._frame is not None and self._pauses <= _OF_THE_CLIENT
+
     def reclaim(self) -> None:
         """Close: others need the memory that half a request sits on."""
         self._refuse("the connection stalled in the middle of a request while others waited for memory")
@@ -364,6 +369,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._feed_rest()
         if not self._pauses and not self._reading and self._transport is not None:
             self._reading = True
+            self.last_progress_ms = self._door.clock.monotonic_ms()  # what did not come until now was not read
             self._transport.resume_reading()
 
     def _throttle(self, delay_ms: int) -> None:

@@ -41,6 +41,9 @@ class Holder(Protocol):
     def half_request_bytes(self) -> int:
         """What it holds for a request of which not everything has come; 0: there is none."""
 
+    def keeps_us_waiting(self) -> bool:
+        """Whether it is for the client that the rest of a request does not come."""
+
     def reclaim(self) -> None:
         """Close: others need the memory."""
 
@@ -183,7 +186,7 @@ class RequestMemory:
         stalled = [
             holder
             for holder in self.holders
-            if holder.half_request_bytes() and holder.last_progress_ms <= before_ms and id(holder) not in waiting
+            if holder.keeps_us_waiting() and holder.last_progress_ms <= before_ms and id(holder) not in waiting
         ]
         for holder in sorted(stalled, key=lambda stalled: stalled.last_progress_ms):
             if not self._anybody_waits():
