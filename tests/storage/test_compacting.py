@@ -396,7 +396,9 @@ def test_retention_and_compaction_together() -> None:
     doubles.settle()
     assert log.start_offset == log.end_offset > 0
     doubles.advance(100_000)
-    assert doubles.files.names(log.directory) == []
+    stem = f"{log.end_offset:020d}"
+    assert set(doubles.files.names(log.directory)) == {f"{stem}.index", f"{stem}.log"}
+    assert doubles.files.content(f"{log.directory}/{stem}.log") == b""
     put(doubles, log, (b"a", b"b"))
     doubles.crash()
     assert doubles.findings == []

@@ -137,7 +137,10 @@ def test_a_node_starts_again_where_retention_let_go_all_of_a_log_with_durability
     doubles.advance(61_000)
     doubles.store.enforce_retention(doubles.clock.wall_ms())
     doubles.settle()
-    assert not [path for path in doubles.files.paths() if path.startswith("logs/")]
+    left = {path: doubles.files.content(path) for path in doubles.files.paths() if path.startswith("logs/")}
+    stem = "logs/1/00000000000000000001"
+    assert set(left) == {f"{stem}.index", f"{stem}.log"}
+    assert left[f"{stem}.log"] == b""
     doubles.kill()
     assert doubles.findings == []
     assert doubles.log().start_offset == 1

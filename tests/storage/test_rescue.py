@@ -73,6 +73,63 @@ def test_what_was_copied_outlives_the_loss_of(lost: str, durability: str) -> Non
     assert again.base_offset == 1
 
 
+def emptied(durability: str) -> StoreOnDoubles:
+    """A log that has let go of the two records that it had."""
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, LogConfig(durability=durability))
+    doubles.append(log, b"one", b"two")
+    doubles.settle()
+    doubles.advance(61_000)
+    doubles.store.move_start(log, 2)
+    return doubles
+
+
+def goes_on_at(doubles: StoreOnDoubles, offset: int) -> None:
+    log = doubles.log()
+    assert (log.start_offset, log.end_offset, doubles.values(log)) == (offset, offset, [])
+    again = doubles.append(log, b"again")
+    doubles.settle()
+    doubles.crash()
+    assert again.base_offset == offset
+    assert doubles.values(doubles.log()) == [b"again"]
+
+
+@pytest.mark.parametrize("end", ["stop", "kill before the files go", "kill"])
+@pytest.mark.parametrize("durability", ["sync", "os"])
+def test_a_log_without_records_goes_on_where_it_ended_without_checkpoints(durability: str, end: str) -> None:
+    doubles = emptied(durability)
+    if end == "kill before the files go":
+        doubles.store.flush()
+        doubles.kill()
+    else:
+        doubles.settle()
+        doubles.advance(1000)
+    log = doubles.log()
+    assert not doubles.files.exists(f"{log.directory}/00000000000000000000.log")
+    doubles.kill()  # an ordinary recovery lets the files be
+    doubles.stop() if end == "stop" else doubles.settle()
+    lose(doubles, "checkpoint-", "wal/")
+    doubles.boot() if end == "stop" else doubles.kill()
+    assert any("no checkpoint is there" in finding for finding in doubles.findings)
+    assert not any("whose log" in finding for finding in doubles.findings)
+    goes_on_at(doubles, 2)
+
+
+def test_a_log_cut_to_its_start_goes_on_there_without_checkpoints() -> None:
+    doubles = emptied("sync")
+    doubles.settle()
+    log = doubles.log()
+    doubles.append(log, b"three", b"four")
+    doubles.settle()
+    doubles.advance(61_000)
+    doubles.store.truncate(log, 2, doubles.store.node_epoch, lambda _: None)
+    doubles.settle()
+    doubles.stop()
+    lose(doubles, "checkpoint-", "wal/")
+    doubles.boot()
+    goes_on_at(doubles, 2)
+
+
 def test_a_clean_stop_needs_no_write_ahead_log() -> None:
     doubles, appends = written()
     doubles.stop()

@@ -120,7 +120,7 @@ class Checker:
             log = stream.partitions[history.partition].log
             history.started(self.boot, end, found.get(log.key, facts(log)))
             if log.durability == "sync":
-                history.stable(log.last_stable_offset)
+                history.stable(log.last_stable_offset, log.start_offset)
 
     def gone(self, model: StreamModel) -> None:
         """The stream is not there any more, or never was."""

@@ -88,7 +88,8 @@ class History:
         self.deleting = False
         self.reading = 0  # reads under way
         self.transactional = False  # whether transactions were ever written to it
-        self.stable_offset = 0  # everything before it was decided
+        self.decided_offset = 0  # everything before it was decided, for good
+        self._stable_offset = 0  # the last stable offset that this process has told
         self._markers: dict[int, tuple[int, bytes | None]] = {}
         self.spoiled = False  # a cut failed half way: nothing is known any more
         self.damaged: list[tuple[int, int]] = []  # ranges of offsets that the disk has damaged, and may be lost
@@ -189,13 +190,19 @@ class History:
             if sent is not None and sent.transaction is not None and not (self.damaged or self.spoiled):
                 sent.transaction.seen(str(self), committed=committed)
 
-    def stable(self, offset: int) -> None:
-        """Everything before `offset` was decided, says the log. Raises BrokenPromise where that was so of more."""
+    def stable(self, offset: int, start_offset: int) -> None:
+        """Everything before `offset` was decided or let go, says the log. Raises BrokenPromise where that was of more.
+
+        At the log's start it says nothing of transactions, and goes back with a start that was not durable.
+        """
         if not self.transactional or self.damaged or self.spoiled or self.in_memory:
             return
-        if offset < self.stable_offset:
-            raise self._broken(f"its last stable offset was {self.stable_offset}, and is {offset}")
-        self.stable_offset = offset
+        known = max(self._stable_offset, start_offset)
+        if offset < known:
+            raise self._broken(f"its last stable offset was {known}, and is {offset}")
+        self._stable_offset = offset
+        if offset > start_offset:
+            self.decided_offset = offset
 
     def damage(self, base_offset: int, next_offset: int) -> None:
         """The disk has damaged the only copy that is sure to be there of these records."""
@@ -265,6 +272,7 @@ class History:
         self.must_outlive = dict.fromkeys(self.must_outlive, high_watermark)
         self._ends = [(number, min(at, high_watermark)) for number, at in self._ends] + [(boot, high_watermark)]
         self.start_bound = self.start_asked = facts.start_offset
+        self._stable_offset = self.decided_offset
         self.in_memory = facts.durability == "memory"
         self.cut_to, self.cutting, self.reading, self.was_cut = None, False, 0, False
 

@@ -95,7 +95,7 @@ class Readers:
             return
         history.visible(found.high_watermark, log.durability)
         if log.durability == "sync":
-            history.stable(log.last_stable_offset)
+            history.stable(log.last_stable_offset, log.start_offset)
         if not found.data:
             if read.committed:
                 if read.offset < read.until:

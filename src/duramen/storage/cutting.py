@@ -15,6 +15,7 @@ from duramen.storage.index import (
     cover,
 )
 from duramen.storage.log import LOGS_DIRECTORY, Log
+from duramen.storage.placeholding import hold_place
 from duramen.storage.producers import ProducerTable
 from duramen.storage.reader import walk_batches
 from duramen.storage.segment import Segment, segment_name
@@ -89,6 +90,8 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
         files.sync_directory(LOGS_DIRECTORY)
     if not kept or kept[-1].closed:
         kept.append(Segment(f"{log.directory}/{segment_name(end_offset)}", end_offset))
+        if end_offset and log.durability != "memory" and not any(segment.size for segment in kept):
+            hold_place(files, log, kept[-1])
     return Cut(kept, end_offset, *seen, end_offset if least_offset < 0 else least_offset)
 
 

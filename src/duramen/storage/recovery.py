@@ -21,7 +21,7 @@ from duramen.storage.handles import Handles
 from duramen.storage.log import Log, LogState
 from duramen.storage.planning.recovery import Verdict, judge
 from duramen.storage.progress import RecoveryProgress
-from duramen.storage.recovering.leftovers import clear_unknown, remove_let_go
+from duramen.storage.recovering.leftovers import clear_unknown, hold_places, remove_let_go
 from duramen.storage.recovering.logs import LogsFound
 from duramen.storage.recovering.replay import Replay
 from duramen.storage.recovering.trimming import Trimming
@@ -142,6 +142,7 @@ class _Recovery:
         replayed.name_gaps()
         self._progress.begin("syncing segments")
         self._found.sync()
+        hold_places(self._found)
         self._replayed_bytes = replayed.replayed_bytes
         return max((file.generation for file in wal), default=0)
 

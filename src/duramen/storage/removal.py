@@ -11,8 +11,10 @@ from duramen.storage.frames import FrameType
 from duramen.storage.handles import Handles
 from duramen.storage.log import Log
 from duramen.storage.notes import Notes
+from duramen.storage.placeholding import hold_place, placeholder
 from duramen.storage.planning.retention import Limits, SegmentFacts, new_start
 from duramen.storage.records import LogChange, encode_change, encode_truncate
+from duramen.storage.rewriting import holds
 from duramen.storage.segment import Segment
 from duramen.storage.upkeep import Upkeep, trouble
 
@@ -116,10 +118,11 @@ class Removal:
                 self._worker.soon(partial(done, None))
             return
         paths = [segment.path + ending for segment in dropped for ending in (".log", ".index")]
+        last = placeholder(log)
 
         def unlink(failure: OSError | None = None) -> None:
             if failure is None:
-                self._worker.submit("disk", partial(self._unlink, paths), lambda _: None)
+                self._worker.submit("disk", partial(self._unlink, log, last, paths), lambda _: None)
 
         def durable(error: DuramenError | None) -> None:
             if done is not None:
@@ -135,7 +138,9 @@ class Removal:
         change = LogChange(log.start_offset, log.end_offset, log.durability)
         self._notes.write(FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable)
 
-    def _unlink(self, paths: list[str]) -> None:
+    def _unlink(self, log: Log, last: Segment | None, paths: list[str]) -> None:
+        if last is not None and holds(log, last):
+            hold_place(self._files, log, last)
         for path in paths:
             self._files.unlink(path)
 

@@ -1,12 +1,13 @@
 """Files that no log has any more, or never had: found, and removed once nothing else needs them. Blocking."""
 
-from duramen.storage.log import log_directory
+from duramen.storage.log import Log, log_directory
+from duramen.storage.placeholding import hold_place, placeholder
 from duramen.storage.recovering.logs import LogsFound
 from duramen.storage.rescue import is_unclaimed, log_ids
 from duramen.storage.rewriting import NEW_ENDING
 from duramen.storage.segment import parse_segment_name
 
-__all__ = ["clear_unknown", "remove_let_go"]
+__all__ = ["clear_unknown", "hold_places", "remove_let_go"]
 
 
 def clear_unknown(found: LogsFound) -> None:
@@ -26,7 +27,7 @@ def clear_unknown(found: LogsFound) -> None:
     for log in found.logs.values():
         if found.believing or not found.files.exists(log.directory):
             continue
-        known = {segment.path.rpartition("/")[2] for segment in log.segments if segment.size}
+        known = {path.rpartition("/")[2] for path in _used(log)}
         names = found.files.names(log.directory)
         if any(name.endswith(NEW_ENDING) for name in names):
             found.files.sync_directory(log.directory)  # a segment's new file may have its name in memory only
@@ -39,9 +40,23 @@ def clear_unknown(found: LogsFound) -> None:
 
 def remove_let_go(found: LogsFound) -> None:
     """Remove what was let go: only now nothing else needs it, whatever a loss of power does to the WAL's tail."""
-    used = {segment.path for log in found.logs.values() for segment in log.segments if segment.size}
+    used = {path for log in found.logs.values() for path in _used(log)}
     for path in found.let_go_files:
         if path.rpartition(".")[0] not in used:  # what was cut off may have been written again
             found.files.unlink(path)
     for directory in found.let_go_directories:
         found.files.remove_directory(directory)
+
+
+def hold_places(found: LogsFound) -> None:
+    """Have the files that say where logs without records end: those that said it before may be let go now."""
+    for log in found.logs.values():
+        last = placeholder(log)
+        if last is not None and not found.files.exists(last.path + ".log"):
+            hold_place(found.files, log, last)
+
+
+def _used(log: Log) -> set[str]:
+    used = {segment.path for segment in log.segments if segment.size}
+    last = placeholder(log)
+    return used if last is None else used | {last.path}

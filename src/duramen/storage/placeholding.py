@@ -1,0 +1,37 @@
+"""The files of a log that has no records: empty, but they say whose log it is and where it ends.
+
+Only the checkpoints say so otherwise; without them the log's offsets would begin at 0 again. Blocking.
+"""
+
+from duramen.base.ports import FileSystem
+from duramen.storage.index import IndexHeader
+from duramen.storage.io import write_all
+from duramen.storage.log import LOGS_DIRECTORY, Log
+from duramen.storage.segment import Segment
+
+__all__ = ["hold_place", "placeholder"]
+
+
+def placeholder(log: Log) -> Segment | None:
+    """The segment whose files are all that says where the log ends; None where batches say it, or nothing has to."""
+    segment = log.active
+    if segment.volatile or not log.end_offset or any(each.size for each in log.segments):
+        return None
+    return segment
+
+
+def hold_place(files: FileSystem, log: Log, segment: Segment) -> None:
+    """Make the files of `segment`, where they are not there; on disk when it returns. Raises OSError.
+
+    Appends to it may be under way: what is in the files stays.
+    """
+    files.make_directory(log.directory)
+    index = files.open(segment.path + ".index", create=True)
+    if not index.size():
+        head = IndexHeader(log.id, segment.base_offset, log.key.stream_id, log.key.partition)
+        write_all(index, [head.encode()], 0)
+        index.sync()
+    index.close()
+    files.open(segment.path + ".log", create=True).close()
+    files.sync_directory(log.directory)
+    files.sync_directory(LOGS_DIRECTORY)
