@@ -44,7 +44,7 @@ class Readers:
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
-        self._quarantined: dict[History, list[Damage]] | None = None
+        self._quarantined: dict[History, tuple[list[Damage], int]] | None = None
 
     def begin(self, *, scrubbed: bool) -> None:
         """A process has started: everything is read. `scrubbed` where the scrubber has seen all of it before."""
@@ -166,15 +166,22 @@ class Readers:
 
     # -- what the scrubber has found ----------------------------------------------------------------
 
-    def _in_quarantine(self) -> dict[History, list[Damage]]:
+    def _in_quarantine(self) -> dict[History, tuple[list[Damage], int]]:
+        """What is not served of each log, and where the segment begins that the scrubber has not seen whole."""
         return {
-            history: [damage for segment in partition.log.segments for damage in segment.damage]
+            history: (
+                [damage for segment in partition.log.segments for damage in segment.damage],
+                partition.log.active.base_offset,
+            )
             for history, partition in self._clients.histories()
         }
 
     def _check_quarantined(self, history: History, log: Log, offset: int, error: BaseException) -> None:
-        if self._quarantined is None or offset >= log.active.base_offset:
+        if self._quarantined is None:
             return
+        found, unseen_from = self._quarantined[history]
+        if offset >= unseen_from:
+            return  # it was appended to still, if it is closed now or not
         known = any(first <= offset <= last for first, last in log.damage)  # named at the start
-        if not known and not any(one.holds(offset) for one in self._quarantined[history]):
+        if not known and not any(one.holds(offset) for one in found):
             raise BrokenPromise(f"{history}: {offset} is damaged, and the scrubber has not found it: {error}")
