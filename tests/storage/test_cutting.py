@@ -2,7 +2,7 @@
 
 import pytest
 
-from duramen.base.errors import DuramenError, LogDamaged
+from duramen.base.errors import DuramenError, LogDamaged, NodeStopping, StreamNotFound
 from duramen.codec.batch import batches
 from duramen.sim.store import StoreOnDoubles
 from duramen.storage.log import Log, LogConfig
@@ -120,3 +120,48 @@ def test_two_cuts_that_are_made_again_take_what_they_took() -> None:
     store.crash()
     assert store.findings == []
     assert store.values(store.log()) == [b"h"]
+
+
+def test_what_comes_after_a_cut_waits_for_it_though_the_log_was_held_when_it_was_asked_for() -> None:
+    store = StoreOnDoubles()
+    log = _filled(store)
+    answers: list[DuramenError | None] = []
+    store.store.truncate(log, 4, store.store.node_epoch, answers.append)  # holds the log until it is cut
+    before = store.append(log, b"f")
+    store.store.truncate(log, 2, store.store.node_epoch, answers.append)
+    after = store.append(log, b"g", producer=(7, 0, 0))
+    store.settle()
+    store.advance(1000)
+    assert answers == [None, None]
+    assert (before.base_offset, after.base_offset) == (4, 2)
+    for _ in range(2):
+        assert store.values(store.log()) == [b"a", b"b", b"g"]
+        store.crash()
+    following = store.append(store.log(), b"h", producer=(7, 0, 1))
+    store.settle()
+    assert following.acknowledged
+
+
+def test_a_cut_whose_turn_never_comes_says_so() -> None:
+    store = StoreOnDoubles()
+    log = _filled(store)
+    answers: list[DuramenError | None] = []
+    store.store.truncate(log, 4, store.store.node_epoch, answers.append)
+    store.store.truncate(log, 2, store.store.node_epoch, answers.append)
+    store.store.delete(log)
+    store.settle()
+    assert isinstance(answers[0], StreamNotFound)
+
+
+def test_a_cut_that_a_stop_comes_before_is_not_made() -> None:
+    store = StoreOnDoubles()
+    log = _filled(store)
+    first: list[DuramenError | None] = []
+    second: list[DuramenError | None] = []
+    store.store.truncate(log, 4, store.store.node_epoch, first.append)
+    store.store.truncate(log, 2, store.store.node_epoch, second.append)
+    assert store.stop() is None
+    assert first == [None]
+    assert isinstance(second[0], NodeStopping)
+    store.boot()
+    assert store.values(store.log()) == [b"a", b"b", b"c", b"d"]

@@ -331,3 +331,7 @@ class History:
         self._ends = [(number, min(at, facts.high_watermark)) for number, at in self._ends]
         self.start_bound = min(self.start_bound, facts.start_offset)
         self.cut_to, self.cutting, self.was_cut = None, False, True
+
+    def not_cut(self) -> None:
+        """It was not cut, and will not be."""
+        self.cut_to, self.cutting = None, False

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
+from duramen.base.errors import DuramenError, NodeStopping, StorageFailed, StreamNotFound
 from duramen.broker.partition import Partition
 from duramen.controller.decisions import Definition
 from duramen.sim.checker import StreamModel, facts
@@ -162,4 +162,7 @@ class Owners:
             history.cut(facts(partition.log))
             return
         self._clients.may_fail(f"cutting {history}", error)
-        history.spoiled = True
+        if isinstance(error, NodeStopping):
+            history.not_cut()
+        else:
+            history.spoiled = True

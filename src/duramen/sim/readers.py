@@ -26,6 +26,7 @@ class _Read:
         self.was_outside = False  # of the log, when it was sent
         self.committed = False  # whether what is not decided is left out
         self.broken_off: tuple[int, ...] | None = None  # what had been damaged and failed when it was broken off
+        self.told: tuple[int, int] | None = None  # its offset and what was damaged when it was told of damage behind
 
     @property
     def log(self) -> Log:
@@ -43,12 +44,10 @@ class Readers:
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
-        self._tried: set[tuple[History, int, int]] = set()
-        self._quarantined: dict[History, list[Damage]] | None = None
+        self._quarantined: dict[History, tuple[list[Damage], int]] | None = None
 
     def begin(self, *, scrubbed: bool) -> None:
         """A process has started: everything is read. `scrubbed` where the scrubber has seen all of it before."""
-        self._tried.clear()  # reads that were told of damage behind their offset
         self._quarantined = self._in_quarantine() if scrubbed else None
         for history, partition in self._clients.histories():
             self._go(_Read(history, partition, partition.log.start_offset, partition.log.high_watermark))
@@ -141,11 +140,11 @@ class Readers:
     def _tries_again(self, read: _Read, reach: int, error: BaseException) -> bool:
         """Whether damage behind its offset was found only when its bytes were sent: the next read ends before it."""
         history, offset = read.history, read.offset
-        tried = history, offset, len(history.damaged)
+        now = offset, len(history.damaged)
         behind = any(offset < first < reach for first, _ in history.damaged)
-        if not isinstance(error, LogDamaged) or not behind or tried in self._tried:
+        if not isinstance(error, LogDamaged) or not behind or read.told == now:
             return False
-        self._tried.add(tried)
+        read.told = now
         self._go_on(read, offset)
         return True
 
@@ -167,15 +166,22 @@ class Readers:
 
     # -- what the scrubber has found ----------------------------------------------------------------
 
-    def _in_quarantine(self) -> dict[History, list[Damage]]:
+    def _in_quarantine(self) -> dict[History, tuple[list[Damage], int]]:
+        """What is not served of each log, and where the segment begins that the scrubber has not seen whole."""
         return {
-            history: [damage for segment in partition.log.segments for damage in segment.damage]
+            history: (
+                [damage for segment in partition.log.segments for damage in segment.damage],
+                partition.log.active.base_offset,
+            )
             for history, partition in self._clients.histories()
         }
 
     def _check_quarantined(self, history: History, log: Log, offset: int, error: BaseException) -> None:
-        if self._quarantined is None or offset >= log.active.base_offset:
+        if self._quarantined is None:
             return
+        found, unseen_from = self._quarantined[history]
+        if offset >= unseen_from:
+            return  # it was appended to still, if it is closed now or not
         known = any(first <= offset <= last for first, last in log.damage)  # named at the start
-        if not known and not any(one.holds(offset) for one in self._quarantined[history]):
+        if not known and not any(one.holds(offset) for one in found):
             raise BrokenPromise(f"{history}: {offset} is damaged, and the scrubber has not found it: {error}")

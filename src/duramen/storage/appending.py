@@ -60,6 +60,13 @@ class _Together(NamedTuple):
     done: TogetherDone
 
 
+class _Turn(NamedTuple):
+    """Something else that a log is held for, among the batches that wait for it."""
+
+    log: Log
+    begin: Callable[[DuramenError | None], None]
+
+
 class Appends:
     """Takes in batches, and through `notes` what else goes into the WAL. Once it is `stopping`, batches are refused."""
 
@@ -88,7 +95,7 @@ class Appends:
         self._node_id = node_id
         self._limits = limits
         self._queue: deque[_Append | _Together] = deque()
-        self._held: dict[Log, deque[_Append | _Together]] = {}
+        self._held: dict[Log, deque[_Append | _Together | _Turn]] = {}
         self._flush_due = False
         self._waiting_gauge = metrics.counter("duramen_append_waiting")
         self._full_gauge = metrics.counter("duramen_storage_full")
@@ -105,14 +112,17 @@ class Appends:
         """Whether appends to the log wait until it is released."""
         return log in self._held
 
-    def hold(self, log: Log) -> None:
-        """Have appends to the log wait."""
-        self._held[log] = deque()
+    def hold(self, log: Log, begin: Callable[[DuramenError | None], None]) -> None:
+        """Have appends to the log wait, and call `begin(None)`: where it is held already, in its turn.
+
+        `begin(error)` where that never comes, because the log is deleted or the node stops.
+        """
+        self._take(_Turn(log, begin))
 
     def release(self, log: Log, error: DuramenError | None) -> None:
         """Go on with appends to a log that was held, or refuse them with `error`."""
         for append in self._held.pop(log, ()):
-            if error is not None:
+            if error is not None and not isinstance(append, _Turn):
                 self._refuse(append, error)
             else:
                 self._take(append)
@@ -150,14 +160,23 @@ class Appends:
         """
         self._take(_Together(tuple(_Append(*batch, epoch, None) for batch in batches), done))
 
-    def _take(self, append: _Append | _Together) -> None:
+    def _take(self, append: _Append | _Together | _Turn) -> None:
         log = self._held_log(append)
         if log is not None:
             self._held[log].append(append)
+        elif isinstance(append, _Turn):
+            self._begin(append)
         elif self._queue or not self._has_room(append):
             self._wait(append)
         else:
             self._go(append)
+
+    def _begin(self, turn: _Turn) -> None:
+        if self.stopping:
+            turn.begin(NodeStopping("this node is stopping"))
+            return
+        self._held[turn.log] = deque()
+        turn.begin(None)
 
     def _wait(self, append: _Append | _Together) -> None:
         if not self._queue:
@@ -179,11 +198,11 @@ class Appends:
         else:
             self._append_together(append)
 
-    def _held_log(self, append: _Append | _Together) -> Log | None:
+    def _held_log(self, append: _Append | _Together | _Turn) -> Log | None:
         """A log that has to be released before this can go on."""
         if not self._held:
             return None
-        logs = (append.log,) if isinstance(append, _Append) else (one.log for one in append.appends)
+        logs = (one.log for one in append.appends) if isinstance(append, _Together) else (append.log,)
         return next((log for log in logs if log in self._held), None)
 
     def _admits(self, append: _Append) -> bool:
@@ -208,9 +227,11 @@ class Appends:
             self._upkeep.checkpoint()
         return False
 
-    def _refuse(self, append: _Append | _Together, error: DuramenError) -> None:
+    def _refuse(self, append: _Append | _Together | _Turn, error: DuramenError) -> None:
         if isinstance(append, _Together):
             append.done([], error)
+        elif isinstance(append, _Turn):
+            append.begin(error)
         elif append.done is not None:
             append.done(-1, error)
 

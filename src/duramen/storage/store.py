@@ -5,7 +5,7 @@ Nothing here waits: completions come back through the worker, times through `Dea
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -36,8 +36,6 @@ Done = Callable[[DuramenError | None], None]
 
 T = TypeVar("T")
 
-_RETRY_MS: Final = 100
-
 
 class Store:
     """Logs by key; append, read, delete, retain, stop."""
@@ -61,8 +59,6 @@ class Store:
         self.node_epoch = recovered.node_epoch
         self.next_log_id = recovered.next_log_id
         self._worker = worker
-        self._clock = clock
-        self._deadlines = deadlines
         self._handles = handles
         self.quarantine = handles.quarantine
         self.quarantine.begin(metrics)
@@ -204,19 +200,21 @@ class Store:
     def truncate(self, log: Log, end_offset: int, epoch: int, done: Done) -> None:
         """Cut a log to `end_offset`, as the leader of `epoch` wants it; `done` once that is durable and done.
 
-        Appends to the log wait for it, and there is nobody in the middle of reading what is cut.
+        Appends that come later wait for it, and there is nobody in the middle of reading what is cut. `done` gets
+        StreamNotFound or NodeStopping, and nothing is cut, where its turn never comes.
         """
-        if self._appends.holds(log):
-            again = partial(self.truncate, log, end_offset, epoch, done)
-            self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, again)
-            return
-        self._appends.hold(log)
+
+        def begin(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self._removal.truncate(log, end_offset, epoch, cut)
 
         def cut(error: DuramenError | None) -> None:
             self._appends.release(log, None)
             done(error)
 
-        self._removal.truncate(log, end_offset, epoch, cut)
+        self._appends.hold(log, begin)
 
     def expire_producers(self, before_ms: int) -> None:
         """Forget idempotent producers that have written nothing since `before_ms`."""
