@@ -4,7 +4,7 @@ import pytest
 
 from duramen.sim.running import run_one
 
-SEEDS = range(1, 41)
+SEEDS = range(1, 81)
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,8 @@ _CANNOT: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "checkpoint": (("read error", _NO_READS),),
     "rewrite": (),
     "compaction": (),
-    "delete": (
-        *((fault, _NO_WRITES) for fault in ("torn write", "short write", "write error", "disk full")),
-        ("read error", _NO_READS),
-        ("sync error", _NO_SYNCS),
-    ),
-    "truncate": tuple((fault, _NO_WRITES) for fault in ("torn write", "short write")),
+    "delete": (("read error", _NO_READS),),
+    "truncate": (),
     "scrub": (),
     "read": (
         *((fault, _NO_WRITES) for fault in ("torn write", "short write", "write error", "disk full")),
