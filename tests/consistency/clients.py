@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
@@ -42,10 +43,14 @@ class Client(threading.Thread):
         self.settings: dict[str, str | int | bool] = {"bootstrap.servers": address, **_QUICK}
 
     def run(self) -> None:
-        try:
+        with ExitStack() as stack:
+            stack.push(self._ended)
             self.work()
-        except Exception as error:  # noqa: BLE001
+
+    def _ended(self, _: object, error: BaseException | None, __: object) -> bool:
+        if error is not None:
             self.problem = f"{self.name}: {error!r}"
+        return isinstance(error, Exception)
 
     def work(self) -> None:
         """Do operations until `stopping`."""

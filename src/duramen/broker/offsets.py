@@ -7,12 +7,11 @@ byte 3, group, a record's key -> its value, for the records of groups of other k
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Final
 
 from duramen.base.errors import BatchCorrupt, CoordinatorLoading, DuramenError
 from duramen.base.ports import Clock
-from duramen.broker.partition import Partition
+from duramen.broker.catching_up import CatchingUp
 from duramen.broker.pending import HeldOffset, PendingOffsets
 from duramen.broker.streams import Stream
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header, NewRecord, Record, check, encode, header, records
@@ -33,7 +32,7 @@ from duramen.groups.records import (
 )
 from duramen.groups.values import GroupSnapshot
 from duramen.storage.log import Log
-from duramen.storage.scanning import OnDamage, scan_log
+from duramen.storage.scanning import OnDamage
 from duramen.storage.store import Store
 from duramen.storage.view import Change, View
 
@@ -99,6 +98,10 @@ class Offsets:
         self._clock = clock
         self._stream: Stream | None = None
         self._pending = PendingOffsets(view)
+        self._catching_up = CatchingUp(
+            store, view, self._take, of="consumer offsets", stream=OFFSETS_STREAM,
+            cost="so a group whose last commit was there goes on from an older one",
+        )  # fmt: skip
         self._leaving: Counter[bytes] = Counter()  # rows of groups whose tombstones are on their way to the disk
 
     def use(self, stream: Stream) -> None:
@@ -115,39 +118,10 @@ class Offsets:
 
         What is damaged is reported, and the rest taken in.
         """
-        partitions = list(self._stream.partitions) if self._stream is not None else []
-        logs = [partition.log for partition in partitions]
-        if not self._view.belongs_to(logs) or not all(self._view.fits(log) for log in logs):
-            report("the view of consumer offsets does not fit its log: it is derived anew")
-            self._view.discard()
+        partitions = self._stream.partitions if self._stream is not None else []
+        self._catching_up.fit(partitions, report)
         self._pending.load()
-        self._recover(partitions, report, done)
-
-    def _recover(
-        self,
-        partitions: list[Partition],
-        report: Callable[[str], None],
-        done: Callable[[DuramenError | OSError | None], None],
-    ) -> None:
-        while partitions:
-            partition = partitions.pop()
-            log = partition.log
-            if self._view.position(log) < log.high_watermark:
-                lost = partial(self._lost, partition.index, report)
-                scan_log(
-                    self._store, log, self._view.position(log), partial(self._take, log, lost),
-                    lambda error: done(error) if error is not None else self._recover(partitions, report, done),
-                    lost,
-                )  # fmt: skip
-                return
-        done(None)
-
-    def _lost(self, partition: int, report: Callable[[str], None], first: int, last: int, error: DuramenError) -> None:
-        which = f"record {first}" if first == last else f"records {first} to {last}"
-        report(
-            f"{which} in partition {partition} of {OFFSETS_STREAM} cannot be read,"
-            f" so a group whose last commit was there goes on from an older one: {error}"
-        )
+        self._catching_up.go_on(partitions, report, done)
 
     def _take(self, log: Log, lost: OnDamage, found: Header, batch: bytes) -> None:
         if found.attributes & CONTROL:

@@ -7,13 +7,12 @@ nobody uses costs no memory. The log is cut below the oldest snapshot that count
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Final
 from uuid import UUID
 
 from duramen.base.errors import BatchCorrupt, CoordinatorLoading, DuramenError
 from duramen.base.ports import Clock
-from duramen.broker.partition import Partition
+from duramen.broker.catching_up import CatchingUp
 from duramen.broker.streams import Stream
 from duramen.codec.batch import Header, NewRecord, Record, check, encode, records
 from duramen.groups.share_records import (
@@ -30,7 +29,7 @@ from duramen.groups.share_records import (
     state_partition_for,
 )
 from duramen.storage.log import Log
-from duramen.storage.scanning import OnDamage, scan_log
+from duramen.storage.scanning import OnDamage
 from duramen.storage.store import Store
 from duramen.storage.view import Change, View
 
@@ -82,6 +81,10 @@ class ShareStates:
         self._view = view
         self._clock = clock
         self._stream: Stream | None = None
+        self._catching_up = CatchingUp(
+            store, view, self._take, of="share groups", stream=SHARE_STATE_STREAM,
+            cost="so what a share group acknowledged there may be delivered again",
+        )  # fmt: skip
 
     def use(self, stream: Stream) -> None:
         """The stream `__share_group_state`."""
@@ -94,38 +97,9 @@ class ShareStates:
 
     def recover(self, report: Callable[[str], None], done: Callable[[DuramenError | OSError | None], None]) -> None:
         """Bring the view to the end of the log, from the position it holds or, where that does not fit, anew."""
-        partitions = list(self._stream.partitions) if self._stream is not None else []
-        logs = [partition.log for partition in partitions]
-        if not self._view.belongs_to(logs) or not all(self._view.fits(log) for log in logs):
-            report("the view of share groups does not fit its log: it is derived anew")
-            self._view.discard()
-        self._recover(partitions, report, done)
-
-    def _recover(
-        self,
-        partitions: list[Partition],
-        report: Callable[[str], None],
-        done: Callable[[DuramenError | OSError | None], None],
-    ) -> None:
-        while partitions:
-            partition = partitions.pop()
-            log = partition.log
-            if self._view.position(log) < log.high_watermark:
-                lost = partial(self._lost, partition.index, report)
-                scan_log(
-                    self._store, log, self._view.position(log), partial(self._take, log, lost),
-                    lambda error: done(error) if error is not None else self._recover(partitions, report, done),
-                    lost,
-                )  # fmt: skip
-                return
-        done(None)
-
-    def _lost(self, partition: int, report: Callable[[str], None], first: int, last: int, error: DuramenError) -> None:
-        which = f"record {first}" if first == last else f"records {first} to {last}"
-        report(
-            f"{which} in partition {partition} of {SHARE_STATE_STREAM} cannot be read,"
-            f" so what a share group acknowledged there may be delivered again: {error}"
-        )
+        partitions = self._stream.partitions if self._stream is not None else []
+        self._catching_up.fit(partitions, report)
+        self._catching_up.go_on(partitions, report, done)
 
     def _take(self, log: Log, lost: OnDamage, found: Header, batch: bytes) -> None:
         changes: list[Change] = []

@@ -7,6 +7,7 @@ from duramen.base.errors import DuramenError
 from duramen.broker.coordinator import CommitMember
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
+from duramen.doors.kafka.committing import Commits
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import group_error_code
 from duramen.doors.kafka.exchange import Exchange
@@ -21,34 +22,10 @@ def handle_offset_commit(context: Context, exchange: Exchange) -> None:
     """Store offsets; answered once they are durable."""
     request = exchange.message()
     broker = context.broker
-    group_id = request["group_id"]
-    now_ms = broker.now_ms()
-    offsets: list[tuple[OffsetKey, CommittedOffset]] = []
-    topics: list[dict[str, Any]] = []
-    stored: list[Message] = []
-    for topic in request["topics"]:
-        stream = broker.streams.find(topic["name"])
-        answers = []
-        for wanted in topic["partitions"]:
-            index = wanted["partition_index"]
-            answer: Message = {"partition_index": index, "error_code": ErrorCode.NONE}
-            answers.append(answer)
-            if stream is None or not 0 <= index < len(stream.partitions):
-                answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            committed = CommittedOffset(
-                wanted["committed_offset"], wanted["committed_leader_epoch"], wanted["committed_metadata"] or "", now_ms
-            )
-            offsets.append((OffsetKey(group_id, topic["name"], index), committed))
-            stored.append(answer)
-        topics.append({"name": topic["name"], "partitions": answers})
+    commits = Commits(context, request)
 
     def done(results: Sequence[DuramenError | None] | DuramenError) -> None:
-        if isinstance(results, DuramenError):
-            results = [results] * len(stored)
-        for answer, result in zip(stored, results, strict=True):
-            answer["error_code"] = group_error_code(result)
-        exchange.reply({"topics": topics})
+        commits.answer(exchange, results, group_error_code)
 
     member = CommitMember(
         request["member_id"], request["group_instance_id"], request["generation_id_or_member_epoch"],
@@ -59,7 +36,7 @@ def handle_offset_commit(context: Context, exchange: Exchange) -> None:
         if error is not None:
             done(error)
         else:
-            broker.groups.commit(group_id, member, offsets, done)
+            broker.groups.commit(request["group_id"], member, commits.offsets, done)
 
     broker.ensure_offsets_stream(ready)
 

@@ -1,17 +1,17 @@
 """Transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit, and looking at them."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from duramen.base.errors import DuramenError, ProducerFenced, RequestInvalid, StreamNotFound, TransactionAbortable
 from duramen.broker.coordinator import CommitMember
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
+from duramen.doors.kafka.committing import Commits
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code, group_error_code
 from duramen.doors.kafka.exchange import Exchange
-from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.transactions.values import NO_EPOCH, NO_PRODUCER, Identity, TopicPartition, TransactionState
 
 __all__ = [
@@ -170,35 +170,14 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
     """Offsets of a group that count once the transaction is committed."""
     request = exchange.message()
     broker = context.broker
-    group_id = request["group_id"]
-    now_ms = broker.now_ms()
-    offsets: list[tuple[OffsetKey, CommittedOffset]] = []
-    topics: list[dict[str, Any]] = []
-    stored: list[Message] = []
-    for topic in request["topics"]:
-        stream = broker.streams.find(topic["name"])
-        answers = []
-        for wanted in topic["partitions"]:
-            index = wanted["partition_index"]
-            answer: Message = {"partition_index": index, "error_code": ErrorCode.NONE}
-            answers.append(answer)
-            if stream is None or not 0 <= index < len(stream.partitions):
-                answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            committed = CommittedOffset(
-                wanted["committed_offset"], wanted["committed_leader_epoch"], wanted["committed_metadata"] or "", now_ms
-            )
-            offsets.append((OffsetKey(group_id, topic["name"], index), committed))
-            stored.append(answer)
-        topics.append({"name": topic["name"], "partitions": answers})
+    commits = Commits(context, request)
+
+    def code(result: DuramenError | None) -> ErrorCode:
+        abortable = isinstance(result, TransactionAbortable) and exchange.version < _KNOWS_ABORTABLE
+        return ErrorCode.INVALID_TXN_STATE if abortable else _code(exchange, result)
 
     def done(results: Sequence[DuramenError | None] | DuramenError) -> None:
-        if isinstance(results, DuramenError):
-            results = [results] * len(stored)
-        for answer, result in zip(stored, results, strict=True):
-            abortable = isinstance(result, TransactionAbortable) and exchange.version < _KNOWS_ABORTABLE
-            answer["error_code"] = ErrorCode.INVALID_TXN_STATE if abortable else _code(exchange, result)
-        exchange.reply({"topics": topics})
+        commits.answer(exchange, results, code)
 
     def ready(error: DuramenError | None) -> None:
         if error is not None:
@@ -207,10 +186,11 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
         identity = Identity(request["producer_id"], request["producer_epoch"])
         member = CommitMember(request["member_id"], request["group_instance_id"], request["generation_id"])
         broker.transactions.commit_offsets(
-            request["transactional_id"], identity, group_id, member, offsets, done, joins=exchange.version >= _JOINS
-        )
+            request["transactional_id"], identity, request["group_id"], member, commits.offsets, done,
+            joins=exchange.version >= _JOINS,
+        )  # fmt: skip
 
-    if offsets:
+    if commits.offsets:
         broker.ensure_offsets_stream(ready)
     else:
         done([])
