@@ -8,9 +8,6 @@ __all__ = ["KNOWN", "NOTES", "OPEN", "ORDER"]
 KNOWN: Final[Mapping[tuple[str, str], str]] = {
     ("confluent-kafka-javascript", "keys"): "it hands an empty key over as null",
     ("confluent-kafka-javascript", "values"): "it hands an empty value over as null",
-    ("MirrorMaker 2", "from Apache Kafka 4.4.0 into Duramen and back: values, keys, headers, times"): (
-        "the copies did not come in time on a busy machine; why is not known yet"
-    ),
     ("franz-go", "topic re-created, consumer"): "it keeps to a topic's first id until its program purges the topic",
 }
 """What clients cannot do although they have a call for it, by client and behaviour. One that passes is an error."""

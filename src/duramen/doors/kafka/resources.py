@@ -24,6 +24,7 @@ __all__ = [
     "TopicConfigs",
     "check_node",
     "described",
+    "meant",
 ]
 
 Done = Callable[[DuramenError | None], None]
@@ -111,12 +112,20 @@ class TopicConfigs(Resource):
             raise RequestInvalid("there are no configs for all topics at once: name one")
         check_name(wish.name)
         stream = broker.streams.get(wish.name)
-        values = {change.name: _value(stream, change) for change in wish.changes}
+        values = {change.name: _value(stream, change) for change in meant(wish.changes, STREAM)}
         configure_stream(broker.metadata_state, wish.name, values, whole=wish.whole)
         if wish.only_check:
             done(None)
         else:
             broker.configure_stream(wish.name, values, done, whole=wish.whole)
+
+
+def meant(changes: Sequence[Change], settings: Mapping[str, Setting]) -> list[Change]:
+    """The changes without those that delete a config that there is not: Apache Kafka takes them, and does nothing.
+
+    MirrorMaker 2 sends one for every config that the other cluster has at its default.
+    """
+    return [change for change in changes if change.operation != "delete" or change.name in settings]
 
 
 def _value(stream: Stream, change: Change) -> str | None:
