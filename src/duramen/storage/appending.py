@@ -94,7 +94,7 @@ class Appends:
         self._switching = Switching(upkeep, self.notes, self.release)
         self._node_id = node_id
         self._limits = limits
-        self._queue: deque[_Append | _Together] = deque()
+        self._queue: deque[_Append | _Together | _Turn] = deque()
         self._held: dict[Log, deque[_Append | _Together | _Turn]] = {}
         self._flush_due = False
         self._waiting_gauge = metrics.counter("duramen_append_waiting")
@@ -121,11 +121,16 @@ class Appends:
 
     def release(self, log: Log, error: DuramenError | None) -> None:
         """Go on with appends to a log that was held, or refuse them with `error`."""
-        for append in self._held.pop(log, ()):
-            if error is not None and not isinstance(append, _Turn):
-                self._refuse(append, error)
-            else:
-                self._take(append)
+        waited, held = bool(self._queue), self._held.pop(log, ())
+        # Behind what waits for room, so that what comes while they go on (of those that are answered) waits for them.
+        self._queue.extend(append for append in held if error is None or isinstance(append, _Turn))
+        if error is not None:
+            for append in held:
+                if not isinstance(append, _Turn):
+                    self._refuse(append, error)
+        self.drain()
+        if self._queue and not waited:
+            self._worker.soon(self._upkeep.make_room)
 
     def forget(self, log: Log) -> None:
         """The log is deleted: what waits for it is refused."""
@@ -164,21 +169,35 @@ class Appends:
         log = self._held_log(append)
         if log is not None:
             self._held[log].append(append)
-        elif isinstance(append, _Turn):
-            self._begin(append)
-        elif self._queue or not self._has_room(append):
+        elif self._goes_behind(append) or not self._has_room(append):
             self._wait(append)
         else:
             self._go(append)
 
+    def _goes_behind(self, append: _Append | _Together | _Turn) -> bool:
+        """Whether it may not overtake what waits for room. A turn needs none, and overtakes what is for other logs."""
+        if isinstance(append, _Turn):
+            return any(_is_for(one, append.log) for one in self._queue)
+        return bool(self._queue)
+
     def _begin(self, turn: _Turn) -> None:
         if self.stopping:
             turn.begin(NodeStopping("this node is stopping"))
-            return
-        self._held[turn.log] = deque()
-        turn.begin(None)
+        elif turn.log.deleted:
+            turn.begin(_deleted(turn.log))
+        else:
+            self._have_wait(turn.log)
+            turn.begin(None)
 
-    def _wait(self, append: _Append | _Together) -> None:
+    def _have_wait(self, log: Log, *first: _Append | _Together) -> None:
+        """From here on what is for the log waits until it is released; what waits for room goes before what comes."""
+        waiting = [one for one in self._queue if _is_for(one, log)]
+        self._held[log] = deque([*first, *waiting])
+        if waiting:
+            self._queue = deque(one for one in self._queue if not _is_for(one, log))
+            self._waiting_gauge.value = len(self._queue)
+
+    def _wait(self, append: _Append | _Together | _Turn) -> None:
         if not self._queue:
             self._worker.soon(self._upkeep.make_room)
         self._queue.append(append)
@@ -187,14 +206,18 @@ class Appends:
         if self._upkeep.trouble is not None or self._wal.full is not None:
             self._worker.soon(self.drain)
 
-    def _has_room(self, append: _Append | _Together) -> bool:
+    def _has_room(self, append: _Append | _Together | _Turn) -> bool:
         if isinstance(append, _Append):
             return self._admits(append)
+        if isinstance(append, _Turn):
+            return True
         return self.stopping or self._wal.failed is not None or self._wal_has_room(_room(append))
 
-    def _go(self, append: _Append | _Together) -> None:
+    def _go(self, append: _Append | _Together | _Turn) -> None:
         if isinstance(append, _Append):
             self._append(append)
+        elif isinstance(append, _Turn):
+            self._begin(append)
         else:
             self._append_together(append)
 
@@ -256,7 +279,7 @@ class Appends:
             return
         for one in appends:
             if one.log.config.durability != one.log.durability:
-                self._held[one.log] = deque([together])
+                self._have_wait(one.log, together)
                 self._switching.switch(one.log)
                 return
         self._wal.keep_together(_room(together))
@@ -274,7 +297,7 @@ class Appends:
             self._refuse(append, error)
             return
         if log.switches:
-            self._held[log] = deque([append])
+            self._have_wait(log, append)
             self._switching.switch(log)
             return
         if head.producer_id >= 0:
@@ -441,6 +464,12 @@ def _acknowledge(done: AppendDone, base_offset: int, error: DuramenError | None)
 
 def _together_done(done: TogetherDone, offsets: list[int], error: DuramenError | None) -> None:
     done(offsets if error is None else [], error)
+
+
+def _is_for(waiting: _Append | _Together | _Turn, log: Log) -> bool:
+    if isinstance(waiting, _Together):
+        return any(one.log is log for one in waiting.appends)
+    return waiting.log is log
 
 
 def _room(together: _Together) -> int:
