@@ -13,7 +13,7 @@ import duramen
 from duramen import errors
 from duramen.testing import Broker
 
-_WAIT_S: Final = 30.0
+_WAIT_S: Final = 60.0
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)

@@ -16,7 +16,9 @@ from duramen.base.settings import config_text
 __all__ = ["NodeProcess"]
 
 _READY: Final = "is ready."
-_STOP_S: Final = 10.0
+# A shared machine is slow at times; a node that ends instead is noticed at once.
+_START_S: Final = 120.0
+_STOP_S: Final = 60.0
 
 
 class NodeProcess:
@@ -43,7 +45,7 @@ class NodeProcess:
         self._reader: threading.Thread | None = None
         self.addresses: dict[str, str] = {}
 
-    def start(self, timeout_s: float = 30.0) -> Self:
+    def start(self, timeout_s: float = _START_S) -> Self:
         """Start it and wait until every door takes requests. Raises ServerUnreachable with the end of its log."""
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as where pip has installed it: nothing is compiled anew

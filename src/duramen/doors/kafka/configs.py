@@ -57,7 +57,7 @@ def handle_describe_configs(context: Context, exchange: Exchange) -> None:
             "configs": (),
         }
         try:
-            found = _resource(asked).describe(context.broker, asked["resource_name"])
+            found = _resource(asked).describe(context, asked["resource_name"])
         except DuramenError as error:
             answer |= {"error_code": error_code(error), "error_message": str(error)}
         else:

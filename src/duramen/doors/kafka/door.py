@@ -37,7 +37,7 @@ from duramen.doors.kafka import (
 )
 from duramen.doors.kafka.cold import ColdReads
 from duramen.doors.kafka.connection import KafkaConnection
-from duramen.doors.kafka.context import Context, Handler
+from duramen.doors.kafka.context import Context, Handler, address_text
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.faults import Faults
 from duramen.doors.kafka.injecting import Injector
@@ -155,11 +155,12 @@ class KafkaDoor:
             for cause in ("slow reader", "unanswered", "throttled")
         }
         self._servers: list[asyncio.Server] = []
+        self._listeners: tuple[str, ...] = ()
         self._injector = Injector(faults, clock, deadlines) if faults is not None else None
 
     def context(self, host: str, port: int) -> Context:
         """What handlers are handed for clients that come through this address."""
-        return Context(self.broker, self._cluster_id, host, port, self._shares, self._sessions)
+        return Context(self.broker, self._cluster_id, host, port, self._shares, self._sessions, self._listeners)
 
     async def start(self, listeners: Sequence[socket.socket]) -> str:
         """Take connections from bound sockets; returns the address of the first. Raises OSError.
@@ -168,14 +169,14 @@ class KafkaDoor:
         """
         advertised_host, _, advertised_port = self._advertise.rpartition(":")
         loop = asyncio.get_running_loop()
+        self._listeners = tuple(address_text(*listener.getsockname()[:2]) for listener in listeners)
         for listener in listeners:
             host, port = listener.getsockname()[:2]
             address = (advertised_host.strip("[]") or host, int(advertised_port) if self._advertise else port)
             connected = partial(KafkaConnection, self, self.context(*address))
             self._servers.append(await loop.create_server(connected, sock=listener, backlog=1024))
         self._watch_idle()
-        host, port = listeners[0].getsockname()[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return self._listeners[0]
 
     async def stop(self) -> None:
         """Take no more connections; those there are end once their answers have gone."""
