@@ -311,6 +311,13 @@ class MemoryFileSystem:
         inode.data, inode.disk = bytearray(content), bytearray(content)
         inode.dirty.clear()
 
+    def lose(self, path: str) -> None:
+        """A file is not there any more, in memory or on disk."""
+        self._files.pop(path, None)
+        self._disk_files.pop(path, None)
+        changes = self._changes.get(path.rpartition("/")[0], [])
+        changes[:] = [change for change in changes if change.path != path]
+
     def paths(self) -> list[str]:
         """Every file there is."""
         return sorted(self._files)
