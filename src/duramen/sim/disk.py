@@ -67,6 +67,9 @@ class MemoryFile:
         self._system.called("read", self._path, size)
         return bytes(self._inode.data[position : position + size])
 
+    def read_ahead(self, position: int, size: int) -> None:
+        pass
+
     def forget(self, position: int, size: int) -> None:
         pass
 
