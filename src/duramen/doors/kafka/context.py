@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from duramen.broker.broker import Broker
+from duramen.doors.kafka.answering import AnswerRoom
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.sessions import FetchSessions
 from duramen.doors.kafka.share_sessions import ShareSessions
@@ -14,7 +15,7 @@ __all__ = ["Context", "Handler", "address_text"]
 class Context(NamedTuple):
     """The broker, how this node presents itself to clients, and what it keeps for them.
 
-    `listeners` are where the door listens, each HOST:PORT.
+    `listeners` are where the door listens, each HOST:PORT; `answer_bytes` is what one answer may take in memory.
     """
 
     broker: Broker
@@ -23,7 +24,12 @@ class Context(NamedTuple):
     port: int
     shares: ShareSessions
     sessions: FetchSessions
+    answer_bytes: int
     listeners: Sequence[str] = ()
+
+    def answer_room(self) -> AnswerRoom:
+        """What an answer may take."""
+        return AnswerRoom(self.answer_bytes)
 
 
 def address_text(host: str, port: int) -> str:

@@ -56,6 +56,7 @@ _SESSIONS_SHARE: Final = 32  # what is kept for fetch sessions may take a thirty
 _LARGEST_SESSION_ID: Final = (1 << 31) - 1
 _UNANSWERED_BYTES: Final = 4 * 1024 * 1024
 _UNANSWERED_SHARE: Final = 4  # one connection's requests may hold a quarter of what all may
+_ANSWERS_SHARE: Final = 4  # one answer that is put together in memory may hold a quarter of what requests may
 _PIECES_SHARE: Final = 2  # pieces of answers that sockets do not take may hold half of what requests may
 _SMALLEST_PIECE: Final = 8 * 1024
 _LARGEST_PIECE: Final = 128 * 1024
@@ -160,7 +161,10 @@ class KafkaDoor:
 
     def context(self, host: str, port: int) -> Context:
         """What handlers are handed for clients that come through this address."""
-        return Context(self.broker, self._cluster_id, host, port, self._shares, self._sessions, self._listeners)
+        answer_bytes = self._request_bytes // _ANSWERS_SHARE
+        return Context(
+            self.broker, self._cluster_id, host, port, self._shares, self._sessions, answer_bytes, self._listeners
+        )  # fmt: skip
 
     async def start(self, listeners: Sequence[socket.socket]) -> str:
         """Take connections from bound sockets; returns the address of the first. Raises OSError.
