@@ -148,8 +148,10 @@ class Owners:
             return
         history, partition = clients.chance.choice(found)
         log, store = partition.log, clients.broker.store
-        whole = clients.chance.random() < 0.2  # nothing of it is left
-        end_offset = log.start_offset if whole else history.some_offset(clients.chance, log.start_offset)
+        start_offset = log.start_offset
+        # Nothing of it is left; where it starts within a batch that nobody knows, nobody knows where it ends then.
+        whole = clients.chance.random() < 0.2 and (start_offset == 0 or history.knows(start_offset))
+        end_offset = start_offset if whole else history.some_offset(clients.chance, start_offset)
         if end_offset is None:
             return
         self._writers.forget(history)
