@@ -20,7 +20,12 @@ CRASHES = 1000
 
 # What three hundred runs may miss; over a thousand nothing may be missing, and `make sim` says so.
 SELDOM: Mapping[str, tuple[str, ...]] = {
-    "power loss": ("truncate",),
+    "power loss": (
+        "rewrite",
+        "compaction",
+        "truncate",
+        "scrub",
+    ),
     "kill": (
         "rewrite",
         "compaction",
@@ -38,6 +43,7 @@ SELDOM: Mapping[str, tuple[str, ...]] = {
     "short write": (
         "sync",
         "roll",
+        "rewrite",
         "compaction",
         "delete",
         "truncate",
@@ -78,6 +84,7 @@ SELDOM: Mapping[str, tuple[str, ...]] = {
         "delete",
         "truncate",
         "scrub",
+        "read",
     ),
     "cut": (
         "append",
@@ -88,6 +95,7 @@ SELDOM: Mapping[str, tuple[str, ...]] = {
         "compaction",
         "delete",
         "truncate",
+        "scrub",
     ),
     "older copy": (
         "append",

@@ -15,6 +15,8 @@ INDEX: Final = "a cut index"
 NO_INDEXES: Final = "no indexes"
 
 _RATES: Final = (1.0, 0.4, 0.1)
+_WEIGHTS: Final = {"sync": 2, "compaction": 3, "delete": 2, "truncate": 5, "scrub": 2}
+_WRITES: Final = 3  # times as often: few of the stages that are seldom write much
 
 
 class Aim(NamedTuple):
@@ -33,7 +35,8 @@ class Aim(NamedTuple):
 
 def draw(chance: random.Random, faults: Collection[str]) -> Aim:
     """One of the cells of the report, of these kinds of fault."""
-    fault, stage = chance.choice([cell for cell in POSSIBLE if cell[0] in faults])
+    cells = [cell for cell in POSSIBLE if cell[0] in faults]
+    fault, stage = chance.choices(cells, [_weight(*cell) for cell in cells])[0]
     aim = Aim(fault, stage, 0.1 if fault in DAMAGES else chance.choice(_RATES))
     if stage == "rewrite":
         return aim._replace(first="sync error", first_in="checkpoint")
@@ -42,3 +45,9 @@ def draw(chance: random.Random, faults: Collection[str]) -> Aim:
     if fault == "sync error" and stage in ("append", "copy"):
         return aim._replace(first=NO_INDEXES, rate=0.5)  # it syncs nothing but the name of a file that was missing
     return aim
+
+
+def _weight(fault: str, stage: str) -> int:
+    """How often a cell is drawn: the more often the rarer it is."""
+    rare = _WEIGHTS.get(stage, 1)
+    return rare * _WRITES if rare > 1 and "write" in FITTING.get(fault, ()) else rare

@@ -177,8 +177,10 @@ class MemoryFileSystem:
             if path.rpartition("/")[0] not in self._directories:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             self.called("create", path, 0)
-            inode = self._files[path] = Inode()
-            self._changed(_NameChange("file", path, inode))
+            inode = self._files.get(path)  # another may have made it while this call waited
+            if inode is None:
+                inode = self._files[path] = Inode()
+                self._changed(_NameChange("file", path, inode))
             self.after("create", path)
         return MemoryFile(self, inode, path, read_only=read_only)
 
@@ -217,9 +219,10 @@ class MemoryFileSystem:
     def unlink(self, path: str) -> None:
         if path in self._files:
             self.called("unlink", path, 0)
-            inode = self._files.pop(path)
-            self._changed(_NameChange("no file", path))
-            self.free_bytes += len(inode.data)
+            inode = self._files.pop(path, None)
+            if inode is not None:
+                self._changed(_NameChange("no file", path))
+                self.free_bytes += len(inode.data)
             self.after("unlink", path)
 
     def remove_directory(self, path: str) -> None:

@@ -15,9 +15,8 @@ from duramen.sim.writers import Writers
 __all__ = ["Owners"]
 
 _STREAMS: Final = ("a", "b", "c", "d")
-_DURABILITIES: Final = (("sync", "sync", "sync", "os", "memory"),) * 5 + (
-    ("os", "os", "sync"),
-)  # a run has one of these
+_SAFE: Final = ("sync", "sync", "sync", "os", "memory")
+_DURABILITIES: Final = (_SAFE, _SAFE, _SAFE, ("os", "os", "sync"))  # a run has one of these
 
 
 class Owners:

@@ -7,9 +7,11 @@ from duramen.broker.broker import Broker
 from duramen.sim.access import Access
 from duramen.sim.clients import Clients
 from duramen.sim.committers import Committers
+from duramen.sim.members import Members
 from duramen.sim.owners import Owners
 from duramen.sim.readers import Readers
 from duramen.sim.scheduler import SeededWorker
+from duramen.sim.stages import UPKEEP
 from duramen.sim.trace import BrokenPromise
 from duramen.sim.transactors import Transactors
 from duramen.sim.writers import Writers
@@ -17,7 +19,8 @@ from duramen.sim.writers import Writers
 __all__ = ["Workload"]
 
 _PATIENCE_US: Final = 900_000_000
-_LEADING: Final = 0.25
+_LEADING: Final = 0.3
+_UPKEEP_IDLE: Final = 0.15  # how likely time goes by for what is done in the background
 
 
 class Workload:
@@ -29,16 +32,17 @@ class Workload:
         self._readers = readers = Readers(clients)
         self._committers = committers = Committers(clients)
         self._transactors = transactors = Transactors(clients)
+        self._members = members = Members(clients)
         owners = Owners(clients, writers)
         ops: tuple[tuple[Callable[[], None], int], ...] = (
             (writers.produce, 30), (writers.produce_idempotent, 25), (writers.repeat, 10), (readers.read, 15),
             (committers.commit, 8), (committers.look, 4), (owners.create, 6), (owners.let_go, 3), (owners.cut, 2),
-            (owners.delete, 2), (owners.configure, 2), (transactors.act, 24),
+            (owners.delete, 2), (owners.configure, 2), (transactors.act, 24), (members.act, 20),
         )  # fmt: skip
         self._actions = [op for op, _ in ops]
         self._weights = [weight for _, weight in ops]
         self._leading: dict[str, tuple[Callable[[], None], ...]] = {
-            "sync": (writers.produce,),
+            "sync": (writers.produce, writers.produce, owners.configure),
             "roll": (writers.produce, owners.create),
             "compaction": (writers.produce_idempotent,),
             "delete": (owners.let_go, owners.let_go, owners.delete),
@@ -61,6 +65,7 @@ class Workload:
         self._committers.look()
         self._writers.begin()
         self._transactors.begin()
+        self._members.begin()
         worker.after(1, self._act)
 
     @property
@@ -85,7 +90,7 @@ class Workload:
                 self._left -= 1
                 self._next()()
         if self._left:
-            idle = chance.random() < 0.04
+            idle = chance.random() < (_UPKEEP_IDLE if self._clients.faults.aimed_at in UPKEEP else 0.04)
             self._worker.after(chance.randint(100_000, 3_000_000) if idle else chance.randint(50, 3000), self._act)
 
     def _next(self) -> Callable[[], None]:

@@ -42,6 +42,7 @@ _SETTINGS: Final = Settings(
     BROKER,
     options={
         "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 500,
         "offsets.topic.num.partitions": 2,
         "transaction.state.log.num.partitions": 2,
         "log.retention.check.interval.ms": 250,
