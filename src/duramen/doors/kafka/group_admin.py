@@ -71,7 +71,7 @@ def handle_describe_groups(context: Context, exchange: Exchange) -> None:
 
 def handle_delete_groups(context: Context, exchange: Exchange) -> None:
     """Remove groups without members, with their offsets."""
-    names = exchange.message()["groups_names"]
+    names = list(dict.fromkeys(exchange.message()["groups_names"]))
     results: dict[int, Message] = {}
 
     def put(at: int) -> Callable[[DuramenError | None], None]:

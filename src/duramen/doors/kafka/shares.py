@@ -31,7 +31,7 @@ def handle_share_fetch(context: Context, exchange: Exchange) -> None:
     try:
         _check(request)
         spoken, invalid = _spoken(context, request)
-        if spoken and request["share_session_epoch"] == OPENING:
+        if (spoken or invalid) and request["share_session_epoch"] == OPENING:
             raise RequestInvalid("a share session does not begin with acknowledgements")
         session = _take(context, exchange, request)
     except DuramenError as error:

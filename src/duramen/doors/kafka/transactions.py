@@ -230,7 +230,7 @@ def handle_describe_producers(context: Context, exchange: Exchange) -> None:
 def handle_describe_transactions(context: Context, exchange: Exchange) -> None:
     """Transactional ids as they are."""
     states: list[Message] = []
-    for id_ in exchange.message()["transactional_ids"]:
+    for id_ in dict.fromkeys(exchange.message()["transactional_ids"]):
         try:
             one = context.broker.transactions.describe(id_)
         except DuramenError as error:
