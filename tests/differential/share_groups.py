@@ -99,9 +99,10 @@ class ShareGroupSteps:
         return Step(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, version, wish)
 
     def _alter_offsets(self) -> Step:
+        group = self._group() if self._draw.often() else ""
         partition = {"partition_index": self._draw.partition(), "start_offset": self._draw.one(0, 1, 3, 100, -1)}
         topics = [{"topic_name": self._draw.name(), "partitions": [partition]}]
-        return Step(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, {"group_id": self._any(), "topics": topics})
+        return Step(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, {"group_id": group, "topics": topics})
 
     def _delete_offsets(self) -> Step:
         wish = {"group_id": self._any(), "topics": [{"topic_name": self._draw.name()}]}

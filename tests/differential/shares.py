@@ -16,7 +16,7 @@ from duramen.codec.kafka.versions import ApiKey
 __all__ = ["PARTITIONS", "SHARED", "Shares"]
 
 SHARED: Final = "shared"
-PARTITIONS: Final = 2
+PARTITIONS: Final = 1
 
 _WAIT_MS: Final = 300
 _ACCEPT: Final = 1
@@ -103,7 +103,7 @@ class Shares:
         name = SHARED if self._draw.often() else "absent"
         batches = self._batches() if acknowledged else []
         partition = {
-            "partition_index": self._draw.one(0, 0, 1) if self._draw.often() else 5,
+            "partition_index": 0 if self._draw.often() else 5,
             "acknowledgement_batches": batches,
         }
         return [{"topic_id": Symbol("topic_id", name), "partitions": [partition]}]

@@ -109,7 +109,7 @@ class Transactions:
     def _describe(self) -> Step:
         names = [self._draw.one(*TRANSACTIONS) if self._draw.often() else self._draw.one("t3", "")]
         if self._draw.sometimes(0.3):
-            names.append(self._draw.one(*TRANSACTIONS, "t3"))
+            names.append("t4")
         version = self._draw.version(ApiKey.DESCRIBE_TRANSACTIONS)
         return Step(ApiKey.DESCRIBE_TRANSACTIONS, version, {"transactional_ids": names})
 

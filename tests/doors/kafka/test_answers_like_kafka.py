@@ -128,3 +128,16 @@ def test_a_group_s_config_goes_back_to_the_node_s_and_that_to_the_default(new_no
         (name, "50000"),
         (name, "45000"),
     ]
+
+
+def test_a_page_that_begins_in_an_absent_topic_has_the_next_one_whole(asking: Asking, stream_name: str) -> None:
+    _create(asking, stream_name)
+    wish = {"topics": [{"name": ".."}, {"name": stream_name}], "cursor": {"topic_name": "..", "partition_index": 1}}
+    topics = asking.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, wish)["topics"]
+    assert [len(topic["partitions"]) for topic in topics] == [0, 1]
+
+
+def test_producers_are_not_looked_for_under_a_name_that_no_topic_can_have(asking: Asking) -> None:
+    wish = {"topics": [{"name": "a/b", "partition_indexes": [0]}]}
+    (topic,) = asking.ask(ApiKey.DESCRIBE_PRODUCERS, 0, wish)["topics"]
+    assert topic["partitions"][0]["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -3,11 +3,19 @@
 from collections.abc import Sequence
 from typing import Final
 
-from duramen.base.errors import DuramenError, ProducerFenced, RequestInvalid, StreamNotFound, TransactionAbortable
+from duramen.base.errors import (
+    DuramenError,
+    NameInvalid,
+    ProducerFenced,
+    RequestInvalid,
+    StreamNotFound,
+    TransactionAbortable,
+)
 from duramen.broker.coordinator import CommitMember
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
+from duramen.controller.decisions import check_name
 from duramen.doors.kafka.committing import Commits
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code, group_error_code
@@ -202,14 +210,17 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
 def handle_describe_producers(context: Context, exchange: Exchange) -> None:
     """Who writes to partitions, and where the transaction that is open begins."""
     topics = []
+    room = context.answer_room()
     for topic in exchange.message()["topics"]:
         answers: list[Message] = []
         for index in topic["partition_indexes"]:
             try:
-                partition = context.broker.streams.get(topic["name"]).partition(index)
-            except StreamNotFound as error:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                answers.append({"partition_index": index, "error_code": code, "error_message": str(error)})
+                room.check()
+                check_name(topic["name"])
+                writers = context.broker.streams.get(topic["name"]).partition(index).producers()
+                room.take(writers)
+            except (NameInvalid, StreamNotFound, RequestInvalid) as error:
+                answers.append({"partition_index": index, "error_code": error_code(error), "error_message": str(error)})
                 continue
             active = [
                 {
@@ -220,7 +231,7 @@ def handle_describe_producers(context: Context, exchange: Exchange) -> None:
                     "coordinator_epoch": -1,
                     "current_txn_start_offset": writer.transaction_offset,
                 }
-                for writer in partition.producers()
+                for writer in writers
             ]
             answers.append({"partition_index": index, "active_producers": active})
         topics.append({"name": topic["name"], "partitions": answers})
@@ -230,9 +241,12 @@ def handle_describe_producers(context: Context, exchange: Exchange) -> None:
 def handle_describe_transactions(context: Context, exchange: Exchange) -> None:
     """Transactional ids as they are."""
     states: list[Message] = []
-    for id_ in dict.fromkeys(exchange.message()["transactional_ids"]):
+    room = context.answer_room()
+    for id_ in exchange.message()["transactional_ids"]:
         try:
+            room.check()
             one = context.broker.transactions.describe(id_)
+            room.take(one.partitions)
         except DuramenError as error:
             states.append({"transactional_id": id_, "error_code": _code(exchange, error)})
             continue
