@@ -10,7 +10,7 @@ from duramen.base.settings import Setting, config_text, nearest
 from duramen.broker.broker import Broker
 from duramen.broker.configs import ConfigEntry, ConfigSource, broker_entries
 from duramen.broker.streams import Stream
-from duramen.controller.decisions import check_name, configure_stream
+from duramen.controller.decisions import check_config, check_name, configure_stream
 from duramen.doors.kafka.context import Context, address_text
 
 __all__ = [
@@ -110,9 +110,12 @@ class TopicConfigs(Resource):
         """Raises RequestInvalid, StreamNotFound, ConfigInvalid."""
         if not wish.name:
             raise RequestInvalid("there are no configs for all topics at once: name one")
+        # In Apache Kafka's order: what cannot be a config of any topic is refused before the name of the topic.
+        found = broker.streams.find(wish.name)
+        values = {change.name: _value(found, change) for change in meant(wish.changes, STREAM)}
         check_name(wish.name)
-        stream = broker.streams.get(wish.name)
-        values = {change.name: _value(stream, change) for change in meant(wish.changes, STREAM)}
+        check_config({name: value for name, value in values.items() if value is not None})
+        broker.streams.get(wish.name)
         configure_stream(broker.metadata_state, wish.name, values, whole=wish.whole)
         if wish.only_check:
             done(None)
@@ -128,7 +131,7 @@ def meant(changes: Sequence[Change], settings: Mapping[str, Setting]) -> list[Ch
     return [change for change in changes if change.operation != "delete" or change.name in settings]
 
 
-def _value(stream: Stream, change: Change) -> str | None:
+def _value(stream: Stream | None, change: Change) -> str | None:
     name, value = change.name, change.value
     if change.operation in ("set", "delete") or value is None:
         return value
@@ -136,7 +139,8 @@ def _value(stream: Stream, change: Change) -> str | None:
         raise ConfigInvalid(f"{name} is not a config of streams{nearest(name, STREAM)}")
     if STREAM[name].kind != "list":
         raise ConfigInvalid(f"{name} is not a list: it can be set, not appended to")
-    present = [part for part in stream.config.text(name).split(",") if part]
+    config = "" if stream is None else stream.config.text(name)
+    present = [part for part in config.split(",") if part]
     named = [part.strip() for part in value.split(",")]
     if change.operation == "append":
         return ",".join(dict.fromkeys([*present, *named]))
