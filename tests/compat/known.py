@@ -24,7 +24,13 @@ ORDER: Final[Sequence[str]] = (
 NOTES: Final[Sequence[str]] = (
     "## What differs from Apache Kafka",
     "",
-    "- A batch's largest timestamp is believed as the producer wrote it; Kafka works it out anew.",
+    (
+        "- The largest timestamp of a batch of several records is believed as the producer wrote it, unless its "
+        "records are looked at anyway (compaction, `message.timestamp.before.max.ms`, a time that would be too late) "
+        "or there is only one, not compressed; Kafka works it out anew. Looking at 1,000 records takes 0.3 ms here, "
+        "twenty times what appending their batch does; a producer that lies misleads those who look for its own "
+        "records by time, and their retention."
+    ),
     "- kafkajs writes a wrong one where times differ in their number of digits: these records are not found by time.",
     "- A topic's or a group's config that there is not is refused by name; the same name may be deleted.",
     "- A node's settings are read when it starts: kafka-configs shows them and alters only its loggers.",

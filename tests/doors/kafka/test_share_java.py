@@ -17,7 +17,7 @@ from duramen.node.process import NodeProcess
 pytestmark = pytest.mark.long
 
 _DRIVER: Final = Path(__file__).parent / "java" / "ShareDriver.java"
-_MAKING_S: Final = 30.0
+_MAKING_S: Final = 60.0
 _LOCK_MS: Final = 5000
 _SETTINGS: Final = {"group.share.record.lock.duration.ms": _LOCK_MS, "group.share.delivery.count.limit": 3}
 

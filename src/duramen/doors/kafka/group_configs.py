@@ -7,6 +7,7 @@ from duramen.base.catalogue import GROUP
 from duramen.base.errors import ConfigInvalid, RequestInvalid
 from duramen.broker.broker import Broker
 from duramen.broker.configs import ConfigEntry
+from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.resources import Alteration, Change, Described, Done, Resource, described, meant
 
 __all__ = ["GroupResource"]
@@ -18,10 +19,10 @@ _OF_A_GROUP: Final = 8
 class GroupResource(Resource):
     """The configs of groups. A group may have some before it is there, as in Apache Kafka."""
 
-    def describe(self, broker: Broker, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, name: str) -> Sequence[Described]:
         """Raises RequestInvalid where no group is named."""
         _check_name(name)
-        return [_of_group(entry) for entry in broker.group_configs.entries(name)]
+        return [_of_group(entry) for entry in context.broker.group_configs.entries(name)]
 
     def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
         """Raises RequestInvalid, ConfigInvalid."""
