@@ -32,7 +32,6 @@ NOTES: Final[Sequence[str]] = (
         "records by time, and their retention."
     ),
     "- kafkajs writes a wrong one where times differ in their number of digits: these records are not found by time.",
-    "- A topic's or a group's config that there is not is refused by name; the same name may be deleted.",
     "- A node's settings are read when it starts: kafka-configs shows them and alters only its loggers.",
     "- There are no ACLs; MirrorMaker 2 says that it cannot copy them, unless `sync.topic.acls.enabled=false`.",
     "- There are no SCRAM users: `kafka-configs --entity-type users` shows quotas, then says so.",
