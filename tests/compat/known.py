@@ -32,6 +32,10 @@ NOTES: Final[Sequence[str]] = (
         "records by time, and their retention."
     ),
     "- kafkajs writes a wrong one where times differ in their number of digits: these records are not found by time.",
+    "- A node's settings are read when it starts: kafka-configs shows them and alters only its loggers.",
+    "- There are no ACLs; MirrorMaker 2 says that it cannot copy them, unless `sync.topic.acls.enabled=false`.",
+    "- There are no SCRAM users: `kafka-configs --entity-type users` shows quotas, then says so.",
+    "- ListConfigResources came with Kafka 4.1: the tools of 4.1 cannot list the configs of groups and client metrics.",
     "- A client that writes to Kafka's internal topics is refused, whatever it calls itself.",
 )
 """What the page says at its end, in lines of Markdown."""
