@@ -211,9 +211,10 @@ class SettingInfo(msgspec.Struct):
 
     name: str
     value: str
-    source: Source
+    source: Source | ConfigSource
     default: str
     doc: str
+    dynamic: bool
 
 
 class SettingList(msgspec.Struct):
