@@ -5,9 +5,10 @@ storing fails, the group is forgotten and taken in again as it is stored.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
-from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.errors import (
     AssignorUnknown,
     BatchCorrupt,
@@ -81,15 +82,16 @@ class StreamTopics:
 class _Held:
     """A group in memory, with what is on its way to the disk."""
 
-    __slots__ = ("broken", "deadline", "ended", "group", "issued", "waiting")
+    __slots__ = ("alarm", "broken", "ended", "group", "issued", "waiting")
 
-    def __init__(self, group: ConsumerGroup) -> None:
+    def __init__(self, group: ConsumerGroup, deadlines: Deadlines, tick: "Callable[[_Held], None]") -> None:
+        """`tick` is called when the group is to be told that time has passed."""
         self.group = group
         self.issued = 0  # how often something was to be stored
         self.ended = 0  # how often that has ended
         self.waiting: list[tuple[int, Done]] = []  # answers that change nothing, and what has to end before them
         self.broken: DuramenError | None = None
-        self.deadline: Deadline | None = None
+        self.alarm = Alarm(deadlines, partial(tick, self))
 
 
 class ConsumerGroups:
@@ -143,8 +145,11 @@ class ConsumerGroups:
             raise CoordinatorLoading(f"group {group_id} is taken in again: {held.broken}")
         return held
 
+    def _new(self, group: ConsumerGroup) -> _Held:
+        return _Held(group, self._deadlines, self._tick)
+
     def _hold(self, group: ConsumerGroup) -> _Held:
-        held = _Held(group)
+        held = self._new(group)
         self._held[group.id] = held
         self._settle(held)
         return held
@@ -160,17 +165,9 @@ class ConsumerGroups:
         """See to the group's next deadline and to its account."""
         group = held.group
         self._room.account(group.id, group.table.held_bytes())
-        at_ms = group.next_deadline_ms()
-        current = held.deadline
-        # A heartbeat moves the deadline back: the earlier one fires for nothing and asks again, which is cheaper.
-        if current is not None and current.action is not None and at_ms is not None and at_ms >= current.at_ms:
-            return
-        if current is not None:
-            current.cancel()
-        held.deadline = None if at_ms is None else self._deadlines.at(at_ms, lambda: self._tick(held))
+        held.alarm.move(group.next_deadline_ms())
 
     def _tick(self, held: _Held) -> None:
-        held.deadline = None
         if self._held.get(held.group.id) is not held or held.broken is not None:
             return
         held.group.tick(self._clock.monotonic_ms())
@@ -226,8 +223,7 @@ class ConsumerGroups:
             self._forget(held)
 
     def _forget(self, held: _Held) -> None:
-        if held.deadline is not None:
-            held.deadline.cancel()
+        held.alarm.move(None)
         if self._held.get(held.group.id) is held:
             del self._held[held.group.id]
             self._room.account(held.group.id, 0)
@@ -274,7 +270,7 @@ class ConsumerGroups:
         else:
             table = upgraded(classic, self.topics, self.config.max_size)
             group = ConsumerGroup.restore(table, self.config, self.topics, self._clock.monotonic_ms())
-        return _Held(group), classic
+        return self._new(group), classic
 
     # -- members of the classic protocol --------------------------------------------------------------
 
