@@ -4,7 +4,7 @@ A group's state in memory runs ahead of what is durable; an answer waits for eve
 storing fails, the group is forgotten and taken in again as it is stored.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -19,7 +19,6 @@ from duramen.base.errors import (
     InconsistentProtocol,
     UnknownMember,
 )
-from duramen.base.ids import StreamId
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.classic_groups import ClassicGroups, JoinDone, Leaving
@@ -27,6 +26,7 @@ from duramen.broker.kinds import CommitMember, GroupDescription, GroupKind, Grou
 from duramen.broker.offsets import Offsets
 from duramen.broker.room import GroupRoom
 from duramen.broker.streams import Stream, Streams
+from duramen.broker.topics import StreamTopics
 from duramen.codec.kafka.membership import encode_assignment, encode_subscription
 from duramen.groups import consumer_classic
 from duramen.groups.assignors import ASSIGNORS
@@ -46,37 +46,15 @@ from duramen.groups.group import Group
 from duramen.groups.members import request_bytes
 from duramen.groups.migrating import Policy, upgraded
 from duramen.groups.records import OtherKey
-from duramen.groups.topics import Topic
 from duramen.groups.values import GroupSnapshot, JoinRequest, MemberSnapshot, SyncRequest
 
-__all__ = ["ConsumerGroups", "HeartbeatDone", "StreamTopics"]
+__all__ = ["ConsumerGroups", "HeartbeatDone"]
 
 _MEMBER_BYTES: Final = 1024
 
 T = TypeVar("T")
 Done = Callable[[DuramenError | None], None]
 HeartbeatDone = Callable[[HeartbeatResult | DuramenError], None]
-
-
-class StreamTopics:
-    """The streams as groups of every kind see topics."""
-
-    def __init__(self, streams: Streams) -> None:
-        self._streams = streams
-
-    def find(self, name: str) -> Topic | None:
-        """The topic of that name."""
-        stream = self._streams.find(name)
-        return None if stream is None else Topic(name, stream.id, len(stream.partitions))
-
-    def name_of(self, topic_id: StreamId) -> str | None:
-        """The name of the topic with that id."""
-        stream = self._streams.find_id(topic_id)
-        return None if stream is None else stream.name
-
-    def names(self) -> Iterable[str]:
-        """Every name."""
-        return list(self._streams.by_name)
 
 
 class _Held:
