@@ -339,7 +339,9 @@ STREAM = _by_name(
             "How long the files of a deleted segment stay, for readers in the middle of them.",
             scope="stream", kafka=True, dynamic=True, unit="ms", minimum=0,
             broker_default="log.segment.delete.delay.ms",
-            without_effect="a reader keeps the file it reads open, so files are unlinked at once"),
+            without_effect="a reader in the middle of a segment keeps its file open, and the newest 16 segments that "
+            "go at once are kept open for readers that are about to begin, so files are unlinked as soon as it is "
+            "durable that their records are gone; the space is free sooner"),
     Setting("max.message.bytes", "integer", 1_048_588,
             "The largest record batch, compressed.",
             scope="stream", kafka=True, dynamic=True, unit="bytes", minimum=0, maximum=_INT32_MAX,

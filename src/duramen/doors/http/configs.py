@@ -6,8 +6,8 @@ from typing import Final
 from duramen.base.errors import StreamNotFound
 from duramen.base.settings import config_text
 from duramen.broker.configs import ConfigEntry
+from duramen.doors.http.config_types import ConfigInfo, ConfigList, SettingInfo, SettingList
 from duramen.doors.http.routes import Call, Route
-from duramen.doors.http.types import ConfigInfo, ConfigList, SettingInfo, SettingList
 
 __all__ = ["ROUTES"]
 
