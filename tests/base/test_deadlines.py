@@ -5,7 +5,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.base.deadlines import Deadlines
+from duramen.base.deadlines import Alarm, Deadlines
 
 
 @given(
@@ -50,3 +50,29 @@ def test_cancelled_ones_do_not_stay_in_memory() -> None:
     for at_ms in range(10_000):
         deadlines.at(1_000_000 + at_ms, lambda: None).cancel()
     assert len(deadlines._heap) < 200
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.none() | st.integers(0, 60)), max_size=60))
+def test_an_alarm_is_never_late_and_never_goes_off_unasked(moves: list[tuple[int, int | None]]) -> None:
+    """As a group uses it: at each time it is told what is next, and goes off at that time at the latest."""
+    deadlines, now_ms, due_ms, rung = Deadlines(), 0, list[int | None]([None]), list[int]()
+
+    def ring() -> None:
+        # Too early: it is asked for the next time.
+        if due_ms[0] is not None and due_ms[0] <= now_ms:
+            rung.append(now_ms)
+            due_ms[0] = None
+        assert alarm.move(due_ms[0]) is (due_ms[0] is not None)
+
+    alarm = Alarm(deadlines, ring)
+    for passed_ms, wait_ms in moves:
+        now_ms += passed_ms
+        expected = due_ms[0] is not None and due_ms[0] <= now_ms
+        before = len(rung)
+        deadlines.fire(now_ms)
+        assert len(rung) - before == int(expected)
+        due_ms[0] = None if wait_ms is None else now_ms + wait_ms
+        alarm.move(due_ms[0])
+        next_ms = deadlines.next_ms()
+        assert (next_ms is None) == (due_ms[0] is None)
+        assert next_ms is None or due_ms[0] is None or next_ms <= due_ms[0]

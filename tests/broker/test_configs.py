@@ -2,8 +2,8 @@
 
 from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.settings import Settings
-from duramen.broker.configs import StreamConfig, broker_entries
-from duramen.sim.broker import ManualBroker
+from duramen.broker.configs import Changed, StreamConfig, broker_entries
+from duramen.sim.broker import Answer, ManualBroker
 from duramen.storage.log import NEVER
 
 
@@ -120,3 +120,38 @@ def test_each_segment_has_a_jitter_of_its_own() -> None:
     hand.settle()
     closed = [len(partition.log.segments) > 1 for partition in stream.partitions]
     assert closed == [age < 8000 for age in ages]
+
+
+def test_a_node_s_settings_that_are_defaults_of_streams_are_changed_while_it_runs() -> None:
+    defaults = {setting.broker_default for setting in STREAM.values() if setting.broker_default}
+    assert {name for name, setting in BROKER.items() if setting.dynamic} == defaults
+
+
+def test_what_is_changed_while_the_node_runs_comes_before_what_it_was_started_with() -> None:
+    settings = Settings(BROKER, options={"log.retention.ms": 5})
+    changed = Changed({"log.retention.ms": 7}, {"log.retention.ms": 6})
+    layers = [
+        ("log.retention.ms", 7, "dynamic-broker"),
+        ("log.retention.ms", 6, "dynamic-default"),
+        ("log.retention.ms", 5, "broker"),
+        ("log.retention.ms", 604_800_000, "default"),
+    ]
+    assert entry(StreamConfig(settings, {}, changed), "retention.ms") == (7, "dynamic-broker", layers)
+    own = entry(StreamConfig(settings, {"retention.ms": "9"}, changed), "retention.ms")
+    assert own == (9, "stream", [("retention.ms", 9, "stream"), *layers])
+
+
+def test_streams_follow_the_node_s_settings_while_it_runs() -> None:
+    hand = ManualBroker()
+    hand.create("mine", retention_ms=3)
+    for at in range(450):
+        hand.create(f"s{at}")
+    answer: Answer[None] = Answer()
+    hand.broker.node_configs.change({"log.retention.ms": "8"}, answer, of_all=True, whole=False)
+    hand.settle()
+    assert answer.error is None
+    found = {stream.name: stream.partitions[0].log.config.retention_ms for stream in hand.broker.streams}
+    assert found == {"mine": 3} | {f"s{at}": 8 for at in range(450)}
+    hand.restart()
+    assert hand.create("later").partitions[0].log.config.retention_ms == 8
+    assert hand.broker.streams.get("s9").partitions[0].log.config.retention_ms == 8

@@ -14,13 +14,13 @@ from duramen.base.errors import (
     TimestampInvalid,
     UnknownLeaderEpoch,
 )
+from duramen.broker.finding import OffsetFound
 from duramen.broker.partition import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
-    OffsetFound,
     Partition,
 )
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, encode_record, seal, set_max_timestamp

@@ -7,7 +7,7 @@ deadline and calls `fire` when it has come.
 import heapq
 from collections.abc import Callable
 
-__all__ = ["Deadline", "Deadlines"]
+__all__ = ["Alarm", "Deadline", "Deadlines"]
 
 
 class Deadline:
@@ -65,3 +65,28 @@ class Deadlines:
             action, deadline.action = deadline.action, None
             if action is not None:
                 action()
+
+
+class Alarm:
+    """One thing that is to happen again and again, at times that move: whoever does it says when it is next."""
+
+    __slots__ = ("_action", "_deadline", "_deadlines")
+
+    def __init__(self, deadlines: Deadlines, action: Callable[[], None]) -> None:
+        """`action` may come before its time: it is asked for the next one then, as always."""
+        self._deadlines = deadlines
+        self._action = action
+        self._deadline: Deadline | None = None
+
+    def move(self, at_ms: int | None) -> bool:
+        """It is next due at `at_ms`, None: never; returns whether it is.
+
+        Where it is moved back, as by every heartbeat, it fires at the earlier time, for nothing, which is cheaper.
+        """
+        current = self._deadline if self._deadline is not None and self._deadline.action is not None else None
+        if current is not None and at_ms is not None and at_ms >= current.at_ms:
+            return True
+        if current is not None:
+            current.cancel()
+        self._deadline = None if at_ms is None else self._deadlines.at(at_ms, self._action)
+        return at_ms is not None

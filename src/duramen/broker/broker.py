@@ -21,6 +21,7 @@ from duramen.broker.gaps import Gaps
 from duramen.broker.lag import Lags
 from duramen.broker.measures import Measures
 from duramen.broker.metadata import LogQuorum, Metadata
+from duramen.broker.node_configs import NodeConfigs
 from duramen.broker.offsets import OFFSETS_CONFIG, OFFSETS_STREAM, Offsets
 from duramen.broker.quotas import Quotas
 from duramen.broker.resets import Resets
@@ -43,6 +44,7 @@ from duramen.controller.events import (
     Event,
     GroupConfigured,
     NatsGapRecorded,
+    NodeConfigured,
     NodeRegistered,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -128,6 +130,7 @@ class Broker:
         quorum = LogQuorum(store, ports.clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
         self.group_configs = GroupConfigs(settings, self._metadata)
+        self.node_configs = NodeConfigs(settings, self._metadata, self.node_id)
         share_view = View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker)
         self._shares = ShareStates(store, share_view, ports.clock)
         self.sharing = Sharing(
@@ -151,6 +154,7 @@ class Broker:
         if error is not None:
             done(self._metadata_error(error))
             return
+        self.streams.reconfigure(self.node_configs.changed)
         for state in self._metadata.state.streams.values():
             self._put(state, at_once=True)
         self.quotas.update(self._metadata.state.quotas)
@@ -280,6 +284,8 @@ class Broker:
                     self.groups.forget_topic(stream_gone.name)
             case NatsGapRecorded():
                 self.gaps.measure()
+            case NodeConfigured():
+                self.streams.reconfigure(self.node_configs.changed)
             case GroupConfigured():
                 self.sharing.reconfigured(event.group)
             case QuotasChanged():

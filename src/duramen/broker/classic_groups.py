@@ -4,9 +4,10 @@ Every operation ends in one call of its `done`. Times come through the clock and
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.errors import DuramenError, GroupNotEmpty, RebalanceInProgress, SessionTimeoutInvalid, UnknownMember
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
@@ -61,7 +62,7 @@ class ClassicGroups:
         self._max_session_ms = settings.integer("group.max.session.timeout.ms")
         self._max_size = settings.integer("group.max.size")
         self._groups: dict[str, Group] = {}
-        self._deadline: dict[str, Deadline] = {}
+        self._alarms: dict[str, Alarm] = {}
 
     # -- groups -------------------------------------------------------------------------------------
 
@@ -106,21 +107,12 @@ class ClassicGroups:
         self._offsets.store_group(group.id, store.snapshot, stored)
 
     def _schedule(self, group: Group) -> None:
-        at_ms = group.next_deadline_ms()
-        current = self._deadline.get(group.id)
-        if at_ms is None:
-            if current is not None:
-                current.cancel()
-                del self._deadline[group.id]
-            return
-        # A heartbeat moves the deadline back: the earlier one fires for nothing and asks again, which is cheaper.
-        if current is None or current.action is None or at_ms < current.at_ms:
-            if current is not None:
-                current.cancel()
-            self._deadline[group.id] = self._deadlines.at(at_ms, lambda: self._tick(group))
+        if group.id not in self._alarms:
+            self._alarms[group.id] = Alarm(self._deadlines, partial(self._tick, group))
+        if not self._alarms[group.id].move(group.next_deadline_ms()):
+            del self._alarms[group.id]
 
     def _tick(self, group: Group) -> None:
-        self._deadline.pop(group.id, None)
         group.tick(self._clock.monotonic_ms())
         self._settle(group)
 

@@ -8,12 +8,25 @@ from duramen.base.settings import Setting, Settings, Value, check
 from duramen.storage.log import LogConfig
 from duramen.storage.planning.compaction import CompactionLimits, Rules
 
-__all__ = ["ConfigEntry", "ConfigSource", "StreamConfig", "broker_entries", "compaction_limits"]
+__all__ = ["UNCHANGED", "Changed", "ConfigEntry", "ConfigSource", "StreamConfig", "broker_entries", "compaction_limits"]
 
 _KEYS_SHARE: Final = 8  # compaction's table of keys may take an eighth of memory.limit.bytes
 _LEAST_LOAD_FACTOR: Final = 0.1
 
-ConfigSource = Literal["stream", "broker", "default"]
+ConfigSource = Literal["stream", "dynamic-broker", "dynamic-default", "broker", "default"]
+"""From whom a value is: the stream; this node or every node, while they run; what the node was started with; nobody."""
+
+Synonym = tuple[str, Value, ConfigSource]
+
+
+class Changed(NamedTuple):
+    """Settings that were changed while the node runs: its own, and those of every node."""
+
+    own: Mapping[str, Value]
+    every: Mapping[str, Value]
+
+
+UNCHANGED: Final = Changed({}, {})
 
 
 class ConfigEntry(NamedTuple):
@@ -25,7 +38,7 @@ class ConfigEntry(NamedTuple):
     setting: Setting
     value: Value
     source: ConfigSource
-    synonyms: tuple[tuple[str, Value, ConfigSource], ...]
+    synonyms: tuple[Synonym, ...]
     without_effect: str = ""
 
     @property
@@ -37,11 +50,12 @@ class ConfigEntry(NamedTuple):
 class StreamConfig:
     """Values in force, by name."""
 
-    __slots__ = ("_overrides", "_settings", "_values")
+    __slots__ = ("_changed", "_overrides", "_settings", "_values")
 
-    def __init__(self, settings: Settings, overrides: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, overrides: Mapping[str, str], changed: Changed = UNCHANGED) -> None:
         """`overrides` were checked when they were set; one that is not known any more is left out."""
         self._settings = settings
+        self._changed = changed
         self._overrides = {name: check(STREAM[name], text) for name, text in overrides.items() if name in STREAM}
         self._values = {name: self._resolve(setting) for name, setting in STREAM.items()}
 
@@ -49,7 +63,7 @@ class StreamConfig:
         if setting.name in self._overrides:
             return self._overrides[setting.name]
         if setting.broker_default:
-            return self._settings[setting.broker_default]
+            return _layers(self._settings, self._changed, setting.broker_default)[0][1]
         return setting.default
 
     def __getitem__(self, name: str) -> Value:
@@ -95,27 +109,37 @@ class StreamConfig:
         return [self._entry(setting) for setting in STREAM.values()]
 
     def _entry(self, setting: Setting) -> ConfigEntry:
-        synonyms: list[tuple[str, Value, ConfigSource]] = []
+        synonyms: list[Synonym] = []
         if setting.name in self._overrides:
             synonyms.append((setting.name, self._overrides[setting.name], "stream"))
         if setting.broker_default:
-            if self._settings.source(setting.broker_default) != "default":
-                synonyms.append((setting.broker_default, self._settings[setting.broker_default], "broker"))
-            synonyms.append((setting.broker_default, self._settings.setting(setting.broker_default).default, "default"))
+            synonyms += _layers(self._settings, self._changed, setting.broker_default)
         elif setting.name not in self._overrides:
             synonyms.append((setting.name, setting.default, "default"))
         without_effect = setting.without_effect or dict(setting.idle_with).get(self.text("durability"), "")
         return ConfigEntry(setting, self._values[setting.name], synonyms[0][2], tuple(synonyms), without_effect)
 
 
-def broker_entries(settings: Settings) -> list[ConfigEntry]:
+def _layers(settings: Settings, changed: Changed, name: str) -> list[Synonym]:
+    """The values that a setting has, the one in force first."""
+    found: list[Synonym] = []
+    if name in changed.own:
+        found.append((name, changed.own[name], "dynamic-broker"))
+    if name in changed.every:
+        found.append((name, changed.every[name], "dynamic-default"))
+    if settings.source(name) != "default":
+        found.append((name, settings[name], "broker"))
+    found.append((name, settings.setting(name).default, "default"))
+    return found
+
+
+def broker_entries(settings: Settings, changed: Changed = UNCHANGED) -> list[ConfigEntry]:
     """The broker's own settings as configs."""
     entries = []
     for name in settings.names():
         setting = settings.setting(name)
-        source: ConfigSource = "default" if settings.source(name) == "default" else "broker"
-        synonyms = ((name, settings[name], source),)
-        entries.append(ConfigEntry(setting, settings[name], source, synonyms, setting.without_effect))
+        synonyms = tuple(_layers(settings, changed, name))
+        entries.append(ConfigEntry(setting, synonyms[0][1], synonyms[0][2], synonyms, setting.without_effect))
     return entries
 
 

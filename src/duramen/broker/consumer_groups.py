@@ -4,10 +4,11 @@ A group's state in memory runs ahead of what is durable; an answer waits for eve
 storing fails, the group is forgotten and taken in again as it is stored.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
-from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.errors import (
     AssignorUnknown,
     BatchCorrupt,
@@ -18,7 +19,6 @@ from duramen.base.errors import (
     InconsistentProtocol,
     UnknownMember,
 )
-from duramen.base.ids import StreamId
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.classic_groups import ClassicGroups, JoinDone, Leaving
@@ -26,6 +26,7 @@ from duramen.broker.kinds import CommitMember, GroupDescription, GroupKind, Grou
 from duramen.broker.offsets import Offsets
 from duramen.broker.room import GroupRoom
 from duramen.broker.streams import Stream, Streams
+from duramen.broker.topics import StreamTopics
 from duramen.codec.kafka.membership import encode_assignment, encode_subscription
 from duramen.groups import consumer_classic
 from duramen.groups.assignors import ASSIGNORS
@@ -45,10 +46,9 @@ from duramen.groups.group import Group
 from duramen.groups.members import request_bytes
 from duramen.groups.migrating import Policy, upgraded
 from duramen.groups.records import OtherKey
-from duramen.groups.topics import Topic
 from duramen.groups.values import GroupSnapshot, JoinRequest, MemberSnapshot, SyncRequest
 
-__all__ = ["ConsumerGroups", "HeartbeatDone", "StreamTopics"]
+__all__ = ["ConsumerGroups", "HeartbeatDone"]
 
 _MEMBER_BYTES: Final = 1024
 
@@ -57,39 +57,19 @@ Done = Callable[[DuramenError | None], None]
 HeartbeatDone = Callable[[HeartbeatResult | DuramenError], None]
 
 
-class StreamTopics:
-    """The streams as groups of every kind see topics."""
-
-    def __init__(self, streams: Streams) -> None:
-        self._streams = streams
-
-    def find(self, name: str) -> Topic | None:
-        """The topic of that name."""
-        stream = self._streams.find(name)
-        return None if stream is None else Topic(name, stream.id, len(stream.partitions))
-
-    def name_of(self, topic_id: StreamId) -> str | None:
-        """The name of the topic with that id."""
-        stream = self._streams.find_id(topic_id)
-        return None if stream is None else stream.name
-
-    def names(self) -> Iterable[str]:
-        """Every name."""
-        return list(self._streams.by_name)
-
-
 class _Held:
     """A group in memory, with what is on its way to the disk."""
 
-    __slots__ = ("broken", "deadline", "ended", "group", "issued", "waiting")
+    __slots__ = ("alarm", "broken", "ended", "group", "issued", "waiting")
 
-    def __init__(self, group: ConsumerGroup) -> None:
+    def __init__(self, group: ConsumerGroup, deadlines: Deadlines, tick: "Callable[[_Held], None]") -> None:
+        """`tick` is called when the group is to be told that time has passed."""
         self.group = group
         self.issued = 0  # how often something was to be stored
         self.ended = 0  # how often that has ended
         self.waiting: list[tuple[int, Done]] = []  # answers that change nothing, and what has to end before them
         self.broken: DuramenError | None = None
-        self.deadline: Deadline | None = None
+        self.alarm = Alarm(deadlines, partial(tick, self))
 
 
 class ConsumerGroups:
@@ -143,8 +123,11 @@ class ConsumerGroups:
             raise CoordinatorLoading(f"group {group_id} is taken in again: {held.broken}")
         return held
 
+    def _new(self, group: ConsumerGroup) -> _Held:
+        return _Held(group, self._deadlines, self._tick)
+
     def _hold(self, group: ConsumerGroup) -> _Held:
-        held = _Held(group)
+        held = self._new(group)
         self._held[group.id] = held
         self._settle(held)
         return held
@@ -160,17 +143,9 @@ class ConsumerGroups:
         """See to the group's next deadline and to its account."""
         group = held.group
         self._room.account(group.id, group.table.held_bytes())
-        at_ms = group.next_deadline_ms()
-        current = held.deadline
-        # A heartbeat moves the deadline back: the earlier one fires for nothing and asks again, which is cheaper.
-        if current is not None and current.action is not None and at_ms is not None and at_ms >= current.at_ms:
-            return
-        if current is not None:
-            current.cancel()
-        held.deadline = None if at_ms is None else self._deadlines.at(at_ms, lambda: self._tick(held))
+        held.alarm.move(group.next_deadline_ms())
 
     def _tick(self, held: _Held) -> None:
-        held.deadline = None
         if self._held.get(held.group.id) is not held or held.broken is not None:
             return
         held.group.tick(self._clock.monotonic_ms())
@@ -226,8 +201,7 @@ class ConsumerGroups:
             self._forget(held)
 
     def _forget(self, held: _Held) -> None:
-        if held.deadline is not None:
-            held.deadline.cancel()
+        held.alarm.move(None)
         if self._held.get(held.group.id) is held:
             del self._held[held.group.id]
             self._room.account(held.group.id, 0)
@@ -274,7 +248,7 @@ class ConsumerGroups:
         else:
             table = upgraded(classic, self.topics, self.config.max_size)
             group = ConsumerGroup.restore(table, self.config, self.topics, self._clock.monotonic_ms())
-        return _Held(group), classic
+        return self._new(group), classic
 
     # -- members of the classic protocol --------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from duramen.base.errors import (
 )
 from duramen.base.metrics import Counter, Histogram
 from duramen.base.ports import Clock
+from duramen.broker.finding import OffsetFound, TimeSearch
 from duramen.broker.recompressing import Recompressing
 from duramen.codec.batch import (
     CODEC_MASK,
@@ -30,8 +31,7 @@ from duramen.codec.batch import (
     set_max_timestamp,
 )
 from duramen.storage.log import NEVER, Log
-from duramen.storage.reader import Blocked, Slice
-from duramen.storage.scanning import read_slice
+from duramen.storage.reader import Slice
 from duramen.storage.store import AppendDone, Store
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "LATEST_TIERED",
     "MAX_TIMESTAMP",
     "Admission",
-    "OffsetFound",
     "Partition",
     "StreamRules",
     "Writer",
@@ -55,10 +54,6 @@ LATEST_TIERED: Final = -5
 
 _NO_TIMESTAMP: Final = -1
 _SHOWN_RECORDS: Final = 1000  # of the records that are wrong in a batch, so many are named
-
-OffsetFound = Callable[[int, int, DuramenError | OSError | None], None]
-"""Called with (offset, timestamp in ms, None); both are -1 where there is no such record, or with an error."""
-
 
 Admission = Callable[["Partition", Header], None]
 """Called with a partition and the header of a transactional batch for it. Raises where it may not be appended."""
@@ -315,72 +310,12 @@ class Partition:
             done(log.start_offset, -1, None)
         elif timestamp == LATEST_TIERED:
             done(-1, -1, None)
-        elif timestamp == MAX_TIMESTAMP:
-            self._find_newest(done, committed=committed)
         else:
-            self._find_time(timestamp, done, committed=committed)
-
-    def _find_newest(self, done: OffsetFound, *, committed: bool) -> None:
-        newest = max((segment.max_timestamp for segment in self.log.segments if segment.size), default=-1)
-
-        def synced(error: DuramenError | None) -> None:
-            if error is not None:
-                done(-1, -1, error)
+            search = TimeSearch(log, self._store, self.stream.decoded_limit_bytes, done, committed=committed)
+            if timestamp == MAX_TIMESTAMP:
+                search.newest()
             else:
-                self._find_time(newest, done, committed=committed)
-
-        if newest < 0:
-            done(-1, -1, None)
-        elif self.log.high_watermark < self.log.end_offset:
-            self._store.when_synced(synced)  # the newest record may be one that readers do not see yet
-        else:
-            synced(None)
-
-    def _find_time(self, timestamp: int, done: OffsetFound, first_offset: int = 0, *, committed: bool) -> None:
-        log = self.log
-        first_offset = max(first_offset, log.start_offset)
-
-        def retry(error: BaseException | None) -> None:
-            if error is not None:
-                done(-1, -1, error if isinstance(error, DuramenError | OSError) else OSError(str(error)))
-            else:
-                self._find_time(timestamp, done, first_offset, committed=committed)
-
-        try:
-            plan = log.plan_time(timestamp, first_offset=first_offset, committed=committed)
-        except DuramenError as error:
-            done(-1, -1, error)
-            return
-        if plan is None:
-            done(-1, -1, None)
-        elif isinstance(plan, Blocked):
-            self._store.unblock(plan, retry)
-        else:
-            self._find_in(plan, timestamp, done, first_offset, committed=committed)
-
-    def _find_in(self, slice_: Slice, timestamp: int, done: OffsetFound, first_offset: int, *, committed: bool) -> None:
-        following = first_offset
-
-        def found(result: tuple[int, int] | BaseException) -> None:
-            if isinstance(result, BaseException):
-                done(-1, -1, result if isinstance(result, DuramenError | OSError) else OSError(str(result)))
-            elif result[0] < 0:
-                # Such records of the batch are let go, or there are none although its header says so.
-                self._find_time(timestamp, done, following, committed=committed)
-            else:
-                done(*result, None)
-
-        def decode(data: bytes | DuramenError | OSError) -> None:
-            nonlocal following
-            if isinstance(data, bytes):
-                following = header(data).next_offset
-                # Off the caller's side: a compressed batch can take long.
-                limit_bytes = self.stream.decoded_limit_bytes
-                self._store.run(lambda: _first_at(data, timestamp, first_offset, limit_bytes), found)
-            else:
-                done(-1, -1, data)
-
-        read_slice(self._store, slice_, decode)
+                search.at(timestamp)
 
 
 def _apart(ahead_ms: int) -> str:
@@ -394,10 +329,3 @@ def _count(wrong: Sequence[tuple[int, str]]) -> str:
 def _refuse(done: AppendDone | None, error: DuramenError) -> None:
     if done is not None:
         done(-1, error)
-
-
-def _first_at(batch: bytes, timestamp: int, first_offset: int, limit_bytes: int) -> tuple[int, int]:
-    for record in records(batch, limit_bytes=limit_bytes):
-        if record.timestamp >= timestamp and record.offset >= first_offset:
-            return record.offset, record.timestamp
-    return -1, -1

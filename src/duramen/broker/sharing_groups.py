@@ -5,9 +5,10 @@ there as long as something is kept of what it was delivered, or it has members.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from uuid import UUID
 
-from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, InconsistentProtocol, RequestInvalid
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
@@ -59,7 +60,7 @@ class ShareGroups:
         self._room = room
         self._kinds = kinds
         self._groups: dict[str, ShareGroup] = {}
-        self._deadline: dict[str, Deadline] = {}
+        self._alarms: dict[str, Alarm] = {}
         streams.listeners.append(self._stream_changed)
 
     # -- members ------------------------------------------------------------------------------------
@@ -116,19 +117,12 @@ class ShareGroups:
         self._room.account(group.id, group.held_bytes)
         if not len(group):
             self._groups.pop(group.id, None)  # what is kept of it is elsewhere
-        at_ms = group.next_deadline_ms()
-        current = self._deadline.get(group.id)
-        if at_ms is None:
-            if current is not None:
-                current.cancel()
-                del self._deadline[group.id]
-        elif current is None or current.action is None or at_ms < current.at_ms:
-            if current is not None:
-                current.cancel()
-            self._deadline[group.id] = self._deadlines.at(at_ms, lambda: self._expire(group))
+        if group.id not in self._alarms:
+            self._alarms[group.id] = Alarm(self._deadlines, partial(self._expire, group))
+        if not self._alarms[group.id].move(group.next_deadline_ms()):
+            del self._alarms[group.id]
 
     def _expire(self, group: ShareGroup) -> None:
-        self._deadline.pop(group.id, None)
         group.expire(self._topic, self._clock.monotonic_ms())
         self._settle(group)
 

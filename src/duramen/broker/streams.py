@@ -9,7 +9,7 @@ from duramen.base.ids import StreamId
 from duramen.base.metrics import Counter, Metrics
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
-from duramen.broker.configs import StreamConfig
+from duramen.broker.configs import UNCHANGED, Changed, StreamConfig
 from duramen.broker.partition import Partition
 from duramen.broker.recompressing import Form, Recompressing
 from duramen.controller.state import StreamState
@@ -123,6 +123,7 @@ class Streams:
         self._growing: dict[StreamId, Stream] = {}  # those whose partitions are being made
         self._waiting: dict[StreamId, list[Callable[[], None]]] = {}  # for the partitions of such a stream
         self._configs: dict[frozenset[tuple[str, str]], StreamConfig] = {}
+        self._changed = UNCHANGED
         self._decoded_limit_bytes = settings.integer("memory.limit.bytes") // _DECODED_SHARE
         self._gauge = metrics.counter("duramen_streams")
         self.listeners: list[Callable[[Stream], object]] = []  # told of a stream that is new, changed or deleted
@@ -211,8 +212,21 @@ class Streams:
         # Most streams share a few configs: one object each keeps a hundred thousand streams small.
         key = frozenset(state.config.items())
         if key not in self._configs:
-            self._configs[key] = StreamConfig(self._settings, state.config)
+            self._configs[key] = StreamConfig(self._settings, state.config, self._changed)
         return self._configs[key]
+
+    def reconfigure(self, changed: Changed) -> None:
+        """Settings of the node have changed: the streams whose defaults they are follow, a few at a time."""
+        self._changed = changed
+        self._configs = {}
+        self._follow([*self._by_id.values(), *self._growing.values()])
+
+    def _follow(self, left: list[Stream]) -> None:
+        for stream in left[:_PARTITIONS_AT_ONCE]:
+            if not stream.deleted:
+                self.put(stream.state)
+        if len(left) > _PARTITIONS_AT_ONCE:
+            self._store.soon(lambda: self._follow(left[_PARTITIONS_AT_ONCE:]))
 
     def remove(self, stream_id: StreamId) -> Stream | None:
         """The stream is gone: its logs are deleted, and those who wait for records of it are told."""

@@ -20,6 +20,7 @@ from duramen.base.settings import Value, check, config_text, nearest
 from duramen.controller.events import (
     GroupConfigured,
     NatsGapRecorded,
+    NodeConfigured,
     PartitionsAdded,
     ProducerIdsAllocated,
     StreamConfigured,
@@ -39,6 +40,7 @@ __all__ = [
     "check_name",
     "check_subject",
     "configure_group",
+    "configure_node",
     "configure_stream",
     "create_stream",
     "delete_stream",
@@ -257,6 +259,16 @@ def configure_group(state: ControllerState, group: str, changes: Mapping[str, st
     config = {**state.groups.get(group, {}), **changes}
     kept = {name: value for name, value in config.items() if value is not None}
     return [] if kept == state.groups.get(group, {}) else [GroupConfigured(group, kept)]
+
+
+def configure_node(
+    state: ControllerState, node_id: int | None, changes: Mapping[str, str | None], *, whole: bool
+) -> list[NodeConfigured]:
+    """Change settings of a node, or of all, whose values were checked; None takes a change back, `whole` all others."""
+    present = state.node_configs.get(node_id, {})
+    config = {**({} if whole else present), **changes}
+    kept = {name: value for name, value in config.items() if value is not None}
+    return [] if kept == present else [NodeConfigured(node_id, kept)]
 
 
 def allocate_producer_ids(state: ControllerState) -> list[ProducerIdsAllocated]:

@@ -8,6 +8,7 @@ __all__ = [
     "Event",
     "GroupConfigured",
     "NatsGapRecorded",
+    "NodeConfigured",
     "NodeRegistered",
     "PartitionsAdded",
     "ProducerIdsAllocated",
@@ -77,6 +78,13 @@ class GroupConfigured(_Event, frozen=True, tag="group-configured"):
     config: dict[str, str]
 
 
+class NodeConfigured(_Event, frozen=True, tag="node-configured"):
+    """What was changed of a node's settings while it ran is `config` from here on, whole; None: of every node's."""
+
+    node_id: int | None
+    config: dict[str, str]
+
+
 class QuotasChanged(_Event, frozen=True, tag="quotas-changed"):
     """The quotas of an entity are these from here on, whole; `entity` has types and names, None the default."""
 
@@ -106,6 +114,7 @@ Event = (
     | QuotasChanged
     | NatsGapRecorded
     | GroupConfigured
+    | NodeConfigured
 )
 
 _decoder = msgspec.json.Decoder(Event)

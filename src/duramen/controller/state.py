@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -12,6 +12,7 @@ from duramen.controller.events import (
     Event,
     GroupConfigured,
     NatsGapRecorded,
+    NodeConfigured,
     NodeRegistered,
     PartitionsAdded,
     ProducerIdsAllocated,
@@ -30,6 +31,9 @@ Entity = tuple[tuple[str, str | None], ...]
 """Whose a quota is: types (`client-id`, `user`) and names, sorted; None as a name is the default of its type."""
 
 _RECENT_GAPS: Final = 100
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class Gap(NamedTuple):
@@ -61,7 +65,7 @@ class StreamState(msgspec.Struct, frozen=True):
 
 
 class ControllerState:
-    """Streams with their gaps, nodes, client quotas, the configs of groups and the next free producer id.
+    """Streams with their gaps, nodes with their configs, client quotas, the configs of groups, the next producer id.
 
     `size` is the number of partitions of all streams, a stream itself counting as STREAM_SIZE of them.
     """
@@ -73,6 +77,7 @@ class ControllerState:
         self._nodes: dict[int, str] = {}
         self._gaps: dict[StreamId, StreamGaps] = {}
         self._groups: dict[str, Mapping[str, str]] = {}
+        self._node_configs: dict[int | None, Mapping[str, str]] = {}
         self._quotas: dict[Entity, Mapping[str, float]] = {}
         self.next_producer_id = 1
         self.size = 0
@@ -91,6 +96,11 @@ class ControllerState:
     def groups(self) -> Mapping[str, Mapping[str, str]]:
         """The configs of groups that have some of their own, by group."""
         return MappingProxyType(self._groups)
+
+    @property
+    def node_configs(self) -> Mapping[int | None, Mapping[str, str]]:
+        """Settings that were changed while nodes ran, by node; None: of every node."""
+        return MappingProxyType(self._node_configs)
 
     @property
     def quotas(self) -> Mapping[Entity, Mapping[str, float]]:
@@ -112,6 +122,7 @@ class ControllerState:
         other._nodes = dict(self._nodes)
         other._gaps = dict(self._gaps)
         other._groups = dict(self._groups)
+        other._node_configs = dict(self._node_configs)
         other._quotas = dict(self._quotas)
         other.next_producer_id = self.next_producer_id
         for stream in self._by_name.values():
@@ -153,19 +164,18 @@ class ControllerState:
                     self._gaps.pop(gone.id, None)
             case ProducerIdsAllocated():
                 self.next_producer_id = max(self.next_producer_id, event.first + event.count)
-            case QuotasChanged():
-                self._quotas.pop(event.entity, None)
-                if event.values:
-                    self._quotas[event.entity] = MappingProxyType(dict(event.values))
             case NatsGapRecorded():
                 self._add_gap(event)
-            case GroupConfigured():
-                self._configure_group(event)
+            case QuotasChanged():
+                _put(self._quotas, event.entity, event.values)
+            case GroupConfigured() | NodeConfigured():
+                self._configure(event)
 
-    def _configure_group(self, event: GroupConfigured) -> None:
-        self._groups.pop(event.group, None)
-        if event.config:
-            self._groups[event.group] = MappingProxyType(dict(event.config))
+    def _configure(self, event: GroupConfigured | NodeConfigured) -> None:
+        if isinstance(event, GroupConfigured):
+            _put(self._groups, event.group, event.config)
+        else:
+            _put(self._node_configs, event.node_id, event.config)
 
     def _change(self, stream_id: str, **changes: object) -> None:
         known = self._by_id.get(uuid.UUID(stream_id))
@@ -188,6 +198,12 @@ class ControllerState:
         self._by_name[stream.name] = stream
         self._by_flat_name[_flat(stream.name)] = stream
         self._by_id[stream.id] = stream
+
+
+def _put(all_: dict[_Key, Mapping[str, _Value]], key: _Key, values: Mapping[str, _Value]) -> None:
+    all_.pop(key, None)
+    if values:
+        all_[key] = MappingProxyType(dict(values))
 
 
 def _flat(name: str) -> str:

@@ -67,6 +67,7 @@ def test_configs(ask: Ask, stream_name: str) -> None:
     assert settings["group.initial.rebalance.delay.ms"]["source"] == "environment"
     assert settings["node.id"] == {
         "name": "node.id", "value": "1", "source": "default", "default": "1", "doc": BROKER["node.id"].doc,
+            "dynamic": False,
     }  # fmt: skip
 
 

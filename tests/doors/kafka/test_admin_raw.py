@@ -373,14 +373,6 @@ def test_alter_configs_sets_back_what_it_does_not_name(asking: Asking, stream_na
     assert _alter(asking, "absent", {}, version)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_settings_of_the_node_are_not_changed_while_it_runs(asking: Asking) -> None:
-    assert _incremental(asking, name="1", kind=BROKER)["error_code"] == 0
-    for name in ("1", ""):
-        found = _incremental(asking, ("log.retention.ms", SET, "5"), name=name, kind=BROKER)
-        assert found["error_code"] == ErrorCode.INVALID_REQUEST
-        assert "log.retention.ms" in found["error_message"]
-
-
 def test_levels_of_loggers_are_changed_while_the_node_runs(new_node: Callable[..., NodeProcess]) -> None:
     with Asking(new_node().start()) as asking:
 

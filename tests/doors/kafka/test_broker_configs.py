@@ -4,13 +4,16 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.doors.kafka.asking import Asking
 
+from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
-BROKER = 4
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 def _configs(asking: Asking, name: str, *keys: str, kind: int = BROKER) -> dict[str, Message]:
@@ -34,3 +37,109 @@ def test_where_a_node_listens_and_what_its_clients_are_told(new_node: Callable[.
         assert (one["read_only"], one["config_source"], one["config_type"]) == (True, 4, 7)
         assert [synonym["name"] for synonym in one["synonyms"]] == [name]
         assert one["documentation"]
+
+
+def _alter(asking: Asking, name: str, *changes: tuple[str, int, str | None], only_check: bool = False) -> Message:
+    configs = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
+    wish = {
+        "resources": [{"resource_type": BROKER, "resource_name": name, "configs": configs}],
+        "validate_only": only_check,
+    }
+    (found,) = asking.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, wish)["responses"]
+    return dict(found)
+
+
+def _synonyms(config: Message) -> list[tuple[str, str, int]]:
+    return [(one["name"], one["value"], one["source"]) for one in config["synonyms"]]
+
+
+def test_defaults_of_topics_are_changed_while_the_node_runs_and_stay_changed(
+    new_node: Callable[..., NodeProcess], stream_name: str
+) -> None:
+    node = new_node({"log.retention.ms": 5000}).start()
+    with Asking(node) as asking:
+        asking.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [_topic(stream_name)], "timeout_ms": 5000})
+        assert _alter(asking, "", ("log.retention.ms", SET, "6000"))["error_code"] == 0
+        assert (
+            _alter(asking, "1", ("log.retention.ms", SET, "7000"), ("message.max.bytes", SET, "99"))["error_code"] == 0
+        )
+        assert _alter(asking, "1", ("log.retention.ms", SET, "9"), only_check=True)["error_code"] == 0
+        layers = [("log.retention.ms", "7000", 2), ("log.retention.ms", "6000", 3), ("log.retention.ms", "5000", 4)]
+        layers.append(("log.retention.ms", "604800000", 5))
+        _expect(asking, stream_name, layers)
+        batch_limit = _configs(asking, stream_name, "max.message.bytes", kind=TOPIC)["max.message.bytes"]
+        assert (batch_limit["value"], batch_limit["config_source"]) == ("99", 2)
+    node.stop()
+    with Asking(node.start()) as asking:
+        _expect(asking, stream_name, layers)
+        assert _alter(asking, "1", ("log.retention.ms", DELETE, None))["error_code"] == 0
+        _expect(asking, stream_name, layers[1:])
+        (of_all,) = _configs(asking, "").values()
+        assert (of_all["name"], of_all["value"], of_all["config_source"]) == ("log.retention.ms", "6000", 3)
+        assert _alter(asking, "", ("log.retention.ms", DELETE, None))["error_code"] == 0
+        _expect(asking, stream_name, layers[2:])
+        assert _configs(asking, "") == {}
+
+
+def _topic(name: str) -> Message:
+    return {"name": name, "num_partitions": 2, "replication_factor": 1}
+
+
+def _expect(asking: Asking, topic: str, layers: list[tuple[str, str, int]]) -> None:
+    """The node's setting and the topic's config have these values, the first of them in force."""
+    setting = _configs(asking, "1", "log.retention.ms")["log.retention.ms"]
+    assert (_synonyms(setting), setting["read_only"]) == (layers, False)
+    assert (setting["value"], setting["config_source"]) == layers[0][1:]
+    config = _configs(asking, topic, "retention.ms", kind=TOPIC)["retention.ms"]
+    assert _synonyms(config) == layers
+    assert (config["value"], config["config_source"]) == layers[0][1:]
+
+
+@pytest.mark.parametrize("name", ["1", ""])
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (("log.retention.check.interval.ms", SET, "5"), ErrorCode.INVALID_REQUEST),
+        (("kafka.listen", SET, "127.0.0.1:1"), ErrorCode.INVALID_REQUEST),
+        (("listeners", SET, "PLAINTEXT://:1"), ErrorCode.INVALID_REQUEST),
+        (("advertised.listeners", DELETE, None), ErrorCode.INVALID_REQUEST),
+        (("log.retention.mss", SET, "5"), ErrorCode.INVALID_REQUEST),
+        (("log.retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+        (("log.retention.ms", APPEND, "5"), ErrorCode.INVALID_CONFIG),
+        (("compression.type", SET, "rar"), ErrorCode.INVALID_CONFIG),
+        (("log.retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_is_not_changed_is_refused_by_name(
+    node: NodeProcess, name: str, change: tuple[str, int, str | None], code: ErrorCode
+) -> None:
+    with Asking(node) as asking:
+        # What is all right beside it is not changed either.
+        found = _alter(asking, name, ("log.roll.ms", SET, "5"), change)
+        assert found["error_code"] == code
+        assert change[0] in found["error_message"]
+        kept = _configs(asking, "1", "log.retention.ms", "log.roll.ms")
+        assert {one["config_source"] for one in kept.values()} == {5}
+
+
+def test_a_list_is_appended_to_and_subtracted_from(new_node: Callable[..., NodeProcess]) -> None:
+    with Asking(new_node().start()) as asking:
+
+        def policy() -> str:
+            return str(_configs(asking, "1", "log.cleanup.policy")["log.cleanup.policy"]["value"])
+
+        assert _alter(asking, "1", ("log.cleanup.policy", APPEND, "compact"))["error_code"] == 0
+        assert policy() == "compact,delete"
+        assert _alter(asking, "1", ("log.cleanup.policy", SUBTRACT, "delete"))["error_code"] == 0
+        assert policy() == "compact"
+        assert _alter(asking, "", ("log.cleanup.policy", SUBTRACT, "delete"))["error_code"] == 0
+        assert _configs(asking, "")["log.cleanup.policy"]["value"] == ""
+
+
+def test_alter_configs_takes_back_what_it_does_not_name(new_node: Callable[..., NodeProcess]) -> None:
+    with Asking(new_node().start()) as asking:
+        assert _alter(asking, "", ("log.retention.ms", SET, "6"), ("log.roll.ms", SET, "7"))["error_code"] == 0
+        whole = {"resource_type": BROKER, "resource_name": "", "configs": [{"name": "log.roll.ms", "value": "8"}]}
+        (found,) = asking.ask(ApiKey.ALTER_CONFIGS, 2, {"resources": [whole], "validate_only": False})["responses"]
+        assert found["error_code"] == 0
+        assert {name: one["value"] for name, one in _configs(asking, "").items()} == {"log.roll.ms": "8"}

@@ -6,11 +6,12 @@ from typing import Final
 from duramen.base.errors import StreamNotFound
 from duramen.base.settings import config_text
 from duramen.broker.configs import ConfigEntry
+from duramen.doors.http.config_types import ConfigInfo, ConfigList, SettingInfo, SettingList
 from duramen.doors.http.routes import Call, Route
-from duramen.doors.http.types import ConfigInfo, ConfigList, SettingInfo, SettingList
 
 __all__ = ["ROUTES"]
 
+_DYNAMIC: Final = ("dynamic-broker", "dynamic-default")
 _SECRET: Final = re.compile(r"(?<=://)[^/@]*(?=@)")
 
 
@@ -37,14 +38,15 @@ async def _of_node(call: Call) -> SettingList:
     return SettingList(
         [
             SettingInfo(
-                name,
+                entry.setting.name,
                 # An address may hold a password.
-                _SECRET.sub("***", config_text(settings[name])),
-                settings.source(name),
-                config_text(settings.setting(name).default),
-                settings.setting(name).doc,
+                _SECRET.sub("***", config_text(entry.value)),
+                entry.source if entry.source in _DYNAMIC else settings.source(entry.setting.name),
+                config_text(entry.setting.default),
+                entry.setting.doc,
+                entry.setting.dynamic,
             )
-            for name in settings.names()
+            for entry in call.broker.node_configs.entries()
         ]
     )
 

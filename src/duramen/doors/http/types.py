@@ -5,15 +5,11 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from duramen.base.settings import Source
-from duramen.broker.configs import ConfigSource
 from duramen.codec.jsonbytes import Base64, JsonBytes
 
 __all__ = [
     "MOST_RECORDS",
     "AssignedPartition",
-    "ConfigInfo",
-    "ConfigList",
     "DamagedRange",
     "Deleted",
     "DeletionWish",
@@ -40,8 +36,6 @@ __all__ = [
     "RecordWish",
     "RecordWishes",
     "RecordsQuery",
-    "SettingInfo",
-    "SettingList",
     "Stored",
     "StreamChange",
     "StreamInfo",
@@ -186,40 +180,6 @@ class StreamList(msgspec.Struct):
 
     streams: list[StreamInfo]
     next: str | None
-
-
-class ConfigInfo(msgspec.Struct):
-    """A config of a stream: its value in force, set by the stream, by the broker's settings, or the default."""
-
-    name: str
-    value: str
-    source: ConfigSource
-    default: str
-    doc: str
-    dynamic: bool
-    without_effect: str | None
-
-
-class ConfigList(msgspec.Struct):
-    """The configs of a stream."""
-
-    configs: list[ConfigInfo]
-
-
-class SettingInfo(msgspec.Struct):
-    """A setting of the node, with where its value comes from."""
-
-    name: str
-    value: str
-    source: Source
-    default: str
-    doc: str
-
-
-class SettingList(msgspec.Struct):
-    """The settings of the node."""
-
-    configs: list[SettingInfo]
 
 
 class RecordWish(msgspec.Struct, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.codec.kafka.schema import Message
+from duramen.doors.kafka.broker_configs import BrokerConfigs
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
@@ -15,7 +16,6 @@ from duramen.doors.kafka.group_configs import GroupResource
 from duramen.doors.kafka.loggers import BrokerLoggers
 from duramen.doors.kafka.resources import (
     Alteration,
-    BrokerConfigs,
     Change,
     Described,
     Operation,

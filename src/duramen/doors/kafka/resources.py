@@ -1,27 +1,27 @@
-"""What has configs: topics and this node. A kind of resource says what its configs are and how they are changed."""
+"""What has configs: topics, and others beside them. A kind of resource says what its configs are and changes them."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
-from duramen.base.catalogue import BROKER, STREAM
+from duramen.base.catalogue import STREAM
 from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid
 from duramen.base.settings import Setting, config_text, nearest
 from duramen.broker.broker import Broker
-from duramen.broker.configs import ConfigEntry, ConfigSource, broker_entries
+from duramen.broker.configs import ConfigEntry, ConfigSource
 from duramen.broker.streams import Stream
 from duramen.controller.decisions import check_config, check_name, configure_stream
-from duramen.doors.kafka.context import Context, address_text
+from duramen.doors.kafka.context import Context
 
 __all__ = [
     "Alteration",
-    "BrokerConfigs",
     "Change",
     "Described",
     "Done",
     "Operation",
     "Resource",
     "TopicConfigs",
+    "changed_list",
     "check_node",
     "described",
     "meant",
@@ -30,7 +30,13 @@ __all__ = [
 Done = Callable[[DuramenError | None], None]
 Operation = Literal["set", "delete", "append", "subtract"]
 
-_SOURCES: Final[Mapping[ConfigSource, int]] = {"stream": 1, "broker": 4, "default": 5}
+_SOURCES: Final[Mapping[ConfigSource, int]] = {
+    "stream": 1,
+    "dynamic-broker": 2,
+    "dynamic-default": 3,
+    "broker": 4,
+    "default": 5,
+}
 _TYPES: Final = {"flag": 1, "text": 2, "choice": 2, "integer": 5, "number": 6, "list": 7}
 _INTEGER: Final = 3
 _SECRET: Final = re.compile(r"://[^/@]*@")
@@ -85,7 +91,7 @@ def described(entry: ConfigEntry) -> Described:
         None if secret else value,
         _SOURCES[entry.source],
         _type(entry.setting),
-        entry.setting.scope == "broker",
+        entry.setting.scope == "broker" and not entry.setting.dynamic,
         secret,
         () if secret else [(name, config_text(value), _SOURCES[source]) for name, value, source in entry.synonyms],
         entry.doc,
@@ -132,56 +138,27 @@ def meant(changes: Sequence[Change], settings: Mapping[str, Setting]) -> list[Ch
 
 
 def _value(stream: Stream | None, change: Change) -> str | None:
+    name = change.name
+    if change.operation in ("append", "subtract") and name not in STREAM:
+        raise ConfigInvalid(f"{name} is not a config of streams{nearest(name, STREAM)}")
+    return changed_list(change, STREAM, (lambda _: "") if stream is None else stream.config.text)
+
+
+def changed_list(change: Change, catalogue: Mapping[str, Setting], present: Callable[[str], str]) -> str | None:
+    """The value that a config has after a change; what is appended or subtracted, from what `present` says it has now.
+
+    Raises ConfigInvalid where it is no list.
+    """
     name, value = change.name, change.value
     if change.operation in ("set", "delete") or value is None:
         return value
-    if name not in STREAM:
-        raise ConfigInvalid(f"{name} is not a config of streams{nearest(name, STREAM)}")
-    if STREAM[name].kind != "list":
+    if catalogue[name].kind != "list":
         raise ConfigInvalid(f"{name} is not a list: it can be set, not appended to")
-    config = "" if stream is None else stream.config.text(name)
-    present = [part for part in config.split(",") if part]
+    parts = [part for part in present(name).split(",") if part]
     named = [part.strip() for part in value.split(",")]
     if change.operation == "append":
-        return ",".join(dict.fromkeys([*present, *named]))
-    return ",".join(part for part in present if part not in named)
-
-
-class BrokerConfigs(Resource):
-    """The settings of this node, which are read when it starts."""
-
-    def describe(self, context: Context, name: str) -> Sequence[Described]:
-        """Those of all nodes together, an empty name, are none. Raises RequestInvalid for another node."""
-        if not name:
-            return []
-        check_node(context.broker, name)
-        return [*map(described, broker_entries(context.broker.settings)), *_listeners(context)]
-
-    def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
-        """Raises RequestInvalid: none of them can be changed while the node runs."""
-        if wish.name:
-            check_node(broker, wish.name)
-        if wish.changes:
-            names = ", ".join(change.name for change in wish.changes)
-            raise RequestInvalid(f"this node reads its settings when it starts: {names} cannot be changed before then")
-        done(None)
-
-
-def _listeners(context: Context) -> list[Described]:
-    """What Kafka's tools look for: where the node listens, and what its clients are told."""
-    advertised = (address_text(context.host, context.port),)
-    told = "kafka.advertise" if context.broker.settings.text("kafka.advertise") else "kafka.listen"
-    return [
-        _addresses("listeners", "kafka.listen", context.listeners),
-        _addresses("advertised.listeners", told, advertised),
-    ]
-
-
-def _addresses(name: str, setting: str, addresses: Sequence[str]) -> Described:
-    value = ",".join(f"PLAINTEXT://{address}" for address in addresses)
-    doc = f"{BROKER[setting].doc} Kafka's name for the addresses of `{setting}`."
-    source = _SOURCES["broker"]
-    return Described(name, value, source, _TYPES["list"], read_only=True, synonyms=[(name, value, source)], doc=doc)
+        return ",".join(dict.fromkeys([*parts, *named]))
+    return ",".join(part for part in parts if part not in named)
 
 
 def check_node(broker: Broker, name: str) -> None:

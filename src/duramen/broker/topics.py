@@ -1,0 +1,30 @@
+"""The streams as groups of the consumer protocol see topics."""
+
+from collections.abc import Iterable
+
+from duramen.base.ids import StreamId
+from duramen.broker.streams import Streams
+from duramen.groups.topics import Topic
+
+__all__ = ["StreamTopics"]
+
+
+class StreamTopics:
+    """The streams as groups of every kind see topics."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+
+    def find(self, name: str) -> Topic | None:
+        """The topic of that name."""
+        stream = self._streams.find(name)
+        return None if stream is None else Topic(name, stream.id, len(stream.partitions))
+
+    def name_of(self, topic_id: StreamId) -> str | None:
+        """The name of the topic with that id."""
+        stream = self._streams.find_id(topic_id)
+        return None if stream is None else stream.name
+
+    def names(self) -> Iterable[str]:
+        """Every name."""
+        return list(self._streams.by_name)

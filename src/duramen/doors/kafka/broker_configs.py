@@ -1,0 +1,70 @@
+"""The configs of brokers: the settings of this node, and where it listens."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from duramen.base.catalogue import BROKER
+from duramen.base.settings import config_text
+from duramen.broker.broker import Broker
+from duramen.doors.kafka.context import Context, address_text
+from duramen.doors.kafka.resources import (
+    Alteration,
+    Change,
+    Described,
+    Done,
+    Resource,
+    changed_list,
+    check_node,
+    described,
+)
+
+__all__ = ["BrokerConfigs"]
+
+_STATIC: Final = 4
+_LIST: Final = 7
+
+
+class BrokerConfigs(Resource):
+    """The settings of this node; an empty name stands for every node, of which there is what was changed for all."""
+
+    def describe(self, context: Context, name: str) -> Sequence[Described]:
+        """Raises RequestInvalid for another node."""
+        configs = context.broker.node_configs
+        if not name:
+            return [described(entry) for entry in configs.entries_of_all()]
+        check_node(context.broker, name)
+        return [*map(described, configs.entries()), *_listeners(context)]
+
+    def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
+        """Raises RequestInvalid for what is not changed while a node runs, ConfigInvalid for a wrong value."""
+        if wish.name:
+            check_node(broker, wish.name)
+        of_all = not wish.name
+        changes = {change.name: _value(broker, change, of_all=of_all) for change in wish.changes}
+        if wish.only_check:
+            broker.node_configs.check(changes)
+            done(None)
+        else:
+            broker.node_configs.change(changes, done, of_all=of_all, whole=wish.whole)
+
+
+def _value(broker: Broker, change: Change, *, of_all: bool) -> str | None:
+    present = config_text(broker.node_configs.value(change.name, of_all=of_all))
+    return changed_list(change, BROKER, lambda _: present)
+
+
+def _listeners(context: Context) -> list[Described]:
+    """What Kafka's tools look for: where the node listens, and what its clients are told."""
+    advertised = (address_text(context.host, context.port),)
+    told = "kafka.advertise" if context.broker.settings.text("kafka.advertise") else "kafka.listen"
+    return [
+        _addresses("listeners", "kafka.listen", context.listeners),
+        _addresses("advertised.listeners", told, advertised),
+    ]
+
+
+def _addresses(name: str, setting: str, addresses: Sequence[str]) -> Described:
+    value = ",".join(f"PLAINTEXT://{address}" for address in addresses)
+    doc = f"{BROKER[setting].doc} Kafka's name for the addresses of `{setting}`."
+    source = _STATIC
+    return Described(name, value, source, _LIST, read_only=True, synonyms=[(name, value, source)], doc=doc)
