@@ -18,8 +18,8 @@ pytestmark = pytest.mark.long
 
 _DRIVER: Final = Path(__file__).parent / "java" / "ShareDriver.java"
 _MAKING_S: Final = 60.0
-_LOCK_MS: Final = 5000
-_SETTINGS: Final = {"group.share.record.lock.duration.ms": _LOCK_MS, "group.share.delivery.count.limit": 3}
+_LOCK_MS: Final = 10_000
+_LIMIT: Final = {"group.share.delivery.count.limit": 3}
 
 
 class Polled(NamedTuple):
@@ -101,9 +101,9 @@ def jars() -> Path:
 
 
 @pytest.fixture
-def sharing(new_node: Callable[..., NodeProcess]) -> Iterator[NodeProcess]:
-    """A node on which group `g` begins at the start of stream `s`; locks are short."""
-    with new_node(_SETTINGS) as node:
+def sharing(new_node: Callable[..., NodeProcess], request: pytest.FixtureRequest) -> Iterator[NodeProcess]:
+    """A node on which group `g` begins at the start of stream `s`; its settings may be a test's parameter."""
+    with new_node(_LIMIT | getattr(request, "param", {})) as node:
         write(node, b"first")
         member = RawShareConsumer(node, "g", "s", "operator")
         member.configure(share_auto_offset_reset="earliest")
@@ -168,6 +168,7 @@ def test_a_consumer_that_dies_gives_back_what_it_had(sharing: NodeProcess, jars:
         two.close()
 
 
+@pytest.mark.parametrize("sharing", [{"group.share.record.lock.duration.ms": _LOCK_MS}], indirect=True, ids=["short"])
 def test_a_lock_runs_out_and_a_poisoned_record_is_given_up(sharing: NodeProcess, jars: Path) -> None:
     with JavaConsumer(sharing, jars) as one, JavaConsumer(sharing, jars) as two:
         assert [polled.deliveries for polled in one.poll()] == [1]
