@@ -189,7 +189,7 @@ def test_groups_are_described_in_the_words_of_the_classic_protocol(groups: Manua
     assert (member.member_id, member.client_id, member.client_host) == ("m", "client", "/host")
     assert decode_assignment(member.assignment) == {"a": [0, 1, 2]}
     groups.broker.groups.measure()
-    assert groups.metrics.counter("duramen_groups", "Stable").value == 1
+    assert groups.metrics.counter("duramen_groups", "Stable", "consumer").value == 1
 
 
 def test_offsets_of_topics_that_members_read_are_not_deleted(groups: ManualBroker) -> None:

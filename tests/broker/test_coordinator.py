@@ -385,8 +385,8 @@ def test_groups_are_counted_by_state(groups: ManualBroker) -> None:
     groups.settle()
     groups.broker.groups.measure()
     gauge = groups.metrics.counter
-    assert gauge("duramen_groups", "Stable").value == 2
-    assert gauge("duramen_groups", "Empty").value == 1
+    assert gauge("duramen_groups", "Stable", "classic").value == 2
+    assert gauge("duramen_groups", "Empty", "classic").value == 1
 
 
 def test_only_groups_without_members_are_deleted(groups: ManualBroker) -> None:

@@ -23,8 +23,7 @@ from duramen.broker.partition import (
     OffsetFound,
     Partition,
 )
-from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, seal
-from duramen.codec.crc import crc32c
+from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, encode_record, seal, set_max_timestamp
 from duramen.sim.broker import Answer, ManualBroker
 
 
@@ -46,6 +45,12 @@ def at(hand: ManualBroker, *offsets_ms: int, key: bytes | None = None, codec: in
     """A batch of a record for each time, given from now on."""
     now_ms = hand.clock.wall_ms()
     return encode((NewRecord(now_ms + offset_ms, key, b"v") for offset_ms in offsets_ms), codec=codec)
+
+
+def claiming(hand: ManualBroker, batch: bytearray, offset_ms: int) -> bytearray:
+    """A batch whose header says that its newest record is of that time, given from now on."""
+    set_max_timestamp(batch, hand.clock.wall_ms() + offset_ms)
+    return batch
 
 
 def found(hand: ManualBroker, partition: Partition, timestamp: int) -> tuple[int, int]:
@@ -383,12 +388,51 @@ def test_a_time_is_not_looked_for_before_the_log_start_even_inside_of_a_batch(
 
 def test_a_largest_timestamp_that_is_not_there_leads_on(hand: ManualBroker) -> None:
     now_ms = hand.clock.wall_ms()
-    lying = encode([NewRecord(now_ms, b"k", b"v")])
-    lying[35:43] = (now_ms + 50).to_bytes(8, "big")
-    lying[17:21] = crc32c(memoryview(lying)[21:]).to_bytes(4, "big")
-    append(hand, lying)
+    append(hand, claiming(hand, at(hand, 0, 0), 50))
     append(hand, encode([NewRecord(now_ms + 40, b"k", b"v")]))
     answer: Answer[int] = Answer()
     hand.broker.streams.get("a").partition(0).find_offset(now_ms + 30, answer)
     hand.settle()
-    assert answer.value == 1
+    assert answer.value == 2
+
+
+# -- the largest timestamp ------------------------------------------------------------------------------
+
+
+def believed(hand: ManualBroker, batch: bytearray, name: str = "a") -> int:
+    """The largest timestamp of the log after the batch, from now on."""
+    answer = append(hand, batch, name)
+    assert answer.error is None
+    return hand.broker.streams.get(name).partition(0).log.segments[-1].max_timestamp - hand.clock.wall_ms()
+
+
+@pytest.mark.parametrize("claim_ms", [-1_000_000_000, -1, 0, 1, 3_600_000, 3_600_001, 1 << 60])
+def test_a_single_record_s_time_is_its_own_whatever_the_batch_claims(hand: ManualBroker, claim_ms: int) -> None:
+    assert believed(hand, claiming(hand, at(hand, 0), claim_ms)) == 0
+
+
+def test_a_single_record_that_is_too_late_is_refused_whatever_the_batch_claims(hand: ManualBroker) -> None:
+    assert isinstance(append(hand, claiming(hand, at(hand, 3_600_001), 0)).error, TimestampInvalid)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_where_records_are_looked_at_the_largest_timestamp_is_theirs(hand: ManualBroker, codec: int) -> None:
+    hand.create("keys", cleanup_policy="compact")
+    hand.create("near", message_timestamp_before_max_ms=5000)
+    for name in ("keys", "near"):
+        assert believed(hand, claiming(hand, at(hand, -4, -2, -3, key=b"k", codec=codec), 0), name) == -2
+        assert believed(hand, claiming(hand, at(hand, -4, -1, -3, key=b"k", codec=codec), -4), name) == -1
+    # A claim that is too late is looked at, and found to be none.
+    assert believed(hand, claiming(hand, at(hand, -4, 5, -3, codec=codec), 3_600_001)) == 5
+
+
+def test_a_record_without_a_time_makes_none(hand: ManualBroker) -> None:
+    answer = append(hand, claiming(hand, encode([NewRecord(-1, None, b"v")]), 0))
+    assert (answer.error, hand.broker.streams.get("a").partition(0).log.segments[-1].max_timestamp) == (None, -1)
+
+
+def test_a_single_record_that_is_cut_off_is_refused(hand: ManualBroker) -> None:
+    endless = seal(b"\x80" * 11, 1, 0, 0)
+    assert isinstance(append(hand, endless).error, BatchInvalid)
+    far = seal(encode_record(1, 0, None, b"v"), 1, (1 << 63) - 1, 0)
+    assert isinstance(append(hand, far).error, BatchInvalid)

@@ -394,3 +394,40 @@ def test_what_no_transactional_id_knows_of_is_aborted_at_the_start(hand: ManualB
     assert log.last_stable_offset == log.high_watermark == 2
     assert not hand.broker.groups.unstable(OffsetKey("g", "a", 0))
     assert [finding for finding in hand.reports if "it is aborted" in finding]
+
+
+# -- what is measured -----------------------------------------------------------------------------------
+
+
+def _counted(hand: ManualBroker) -> tuple[float, float, float]:
+    begun, committed, aborted = (
+        hand.metrics.counter("duramen_transactions_total", what).value for what in ("begun", "committed", "aborted")
+    )
+    return begun, committed, aborted
+
+
+def _measured(hand: ManualBroker, name: str) -> float:
+    ((_, value),) = hand.metrics.computed()[name].samples()
+    return value
+
+
+@VERSIONS
+def test_transactions_are_counted_and_the_oldest_open_one_is_told(hand: ManualBroker, version: int) -> None:
+    one, two = Writer(hand, "t", version), Writer(hand, "u", version)
+    assert (_counted(hand), _measured(hand, "duramen_transactions_open")) == ((0, 0, 0), 0)
+    assert _measured(hand, "duramen_transaction_longest_open_seconds") == 0
+    prepare(one, ("a", 0), ("a", 1))
+    hand.advance(3000)
+    prepare(two, ("a", 2))
+    hand.advance(2000)
+    assert (_counted(hand), _measured(hand, "duramen_transactions_open")) == ((2, 0, 0), 2)
+    assert _measured(hand, "duramen_transaction_longest_open_seconds") == 5
+    one.settle_end(commit=True)
+    assert (_counted(hand), _measured(hand, "duramen_transactions_open")) == ((2, 1, 0), 1)
+    assert _measured(hand, "duramen_transaction_longest_open_seconds") == 2
+    two.settle_end(commit=False)
+    assert (_counted(hand), _measured(hand, "duramen_transactions_open")) == ((2, 1, 1), 0)
+    prepare(one, ("a", 0))
+    hand.advance(900_001)
+    hand.settle()
+    assert (_counted(hand), _measured(hand, "duramen_transactions_open")) == ((3, 1, 2), 0), "it timed out"

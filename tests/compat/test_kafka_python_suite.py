@@ -29,7 +29,6 @@ LEFT_OUT: Final = {
     "test_alter_partition_reassignments": "about several brokers",
     "test_list_partition_reassignments": "about several brokers",
     "test_list_config_resources": "ListConfigResources came with 4.1; to this client Duramen is a 4.0",
-    "test_describe_configs_broker_resource_returns_configs": "a broker's configs have no advertised.listeners yet",
 }
 """What does not run, by parts of names, and why."""
 

@@ -136,7 +136,24 @@ CATALOGUE: tuple[Metric, ...] = (
         ("what",),
     ),
     Metric("duramen_share_sessions", "gauge", "Share sessions that consumers have open."),
-    Metric("duramen_groups", "gauge", "Consumer groups by state.", ("state",)),
+    Metric(
+        "duramen_groups",
+        "gauge",
+        "Groups by state, and by kind: classic, consumer (of the consumer protocol) or share.",
+        ("state", "kind"),
+    ),
+    Metric(
+        "duramen_transactions_total",
+        "counter",
+        "Transactions by what happened to them: begun, committed or aborted.",
+        ("what",),
+    ),
+    Metric("duramen_transactions_open", "gauge", "Transactions that are begun and not yet committed or aborted."),
+    Metric(
+        "duramen_transaction_longest_open_seconds",
+        "gauge",
+        "How long ago the oldest of them was begun; 0 where there is none.",
+    ),
     Metric(
         "duramen_group_lag_records",
         "gauge",

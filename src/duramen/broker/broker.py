@@ -118,12 +118,12 @@ class Broker:
         self._transaction_log = TransactionLog(store, ports.clock)
         self.transactions = Transactions(
             Places(self._transaction_log, self.streams, self._offsets, store), self.groups, ports.clock, settings,
-            self.new_producer_id, report,
+            self.new_producer_id, metrics, report,
         )  # fmt: skip
         metrics.most_series = settings.integer("metrics.partitions.max")
         self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
-        self.measures = Measures(self.streams, self.groups, self.lags, metrics)
+        self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
         store.when_failed(lambda error: report(str(error)))
         quorum = LogQuorum(store, ports.clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._on_event)

@@ -4,7 +4,8 @@ What the kinds do each in its own way lies in modules of theirs (`kinds` says wh
 operation ends in one call of its `done`. Times come through the clock and the deadlines.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import Final
 
 from duramen.base.deadlines import Deadlines
@@ -30,6 +31,7 @@ from duramen.broker.room import GroupRoom
 from duramen.broker.streams import Streams
 from duramen.groups.consumer_values import ConsumerState, HeartbeatRequest
 from duramen.groups.records import CommittedOffset, GroupKey, OffsetKey, OtherKey, decode_key
+from duramen.groups.share_group import ShareGroupState
 from duramen.groups.values import GroupSnapshot, GroupState, JoinRequest, SyncRequest
 
 __all__ = ["CommitMember", "Coordinator", "GroupDescription", "GroupListing", "Leaving"]
@@ -37,6 +39,12 @@ __all__ = ["CommitMember", "Coordinator", "GroupDescription", "GroupListing", "L
 _MEMBERS_SHARE: Final = 8  # the members of all groups may take an eighth of memory.limit.bytes
 
 _OF_CLASSIC_MEMBERS: Final = frozenset({GroupKind.CLASSIC, GroupKind.CONSUMER})  # one goes over to the other
+
+_STATES: Final[Mapping[GroupKind, Sequence[StrEnum]]] = {
+    GroupKind.CLASSIC: list(GroupState),
+    GroupKind.CONSUMER: list(ConsumerState),
+    GroupKind.SHARE: list(ShareGroupState),
+}
 
 Done = Callable[[DuramenError | None], None]
 Key = OffsetKey | GroupKey | OtherKey
@@ -69,8 +77,11 @@ class Coordinator:
         self.kinds.add(self.classic)
         self.kinds.add(self.consumer)
         self._stopping = False
-        names = dict.fromkeys(state.value for states in (GroupState, ConsumerState) for state in states)
-        self._gauges = {name: metrics.counter("duramen_groups", name) for name in names}
+        self._gauges = {
+            (state.value, kind.value): metrics.counter("duramen_groups", state.value, kind.value)
+            for kind, states in _STATES.items()
+            for state in states
+        }
 
     def check(self, group_id: str) -> None:
         """Raise what keeps every request about the group from being answered."""
@@ -338,9 +349,9 @@ class Coordinator:
         """Bring the gauges up to date."""
         counts = dict.fromkeys(self._gauges, 0)
         for listed in self.listing():
-            counts[listed.state.value] += 1
-        for state, count in counts.items():
-            self._gauges[state].value = count
+            counts[listed.state.value, listed.kind.value] += 1
+        for labels, count in counts.items():
+            self._gauges[labels].value = count
 
     def restore(self, exists: Callable[[str], bool]) -> None:
         """Take in the groups that have members, so that those that are gone are noticed.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from duramen.base.errors import DuramenError
+from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.known import KnownTransactions
 from duramen.broker.offsets import Offsets
@@ -39,8 +40,12 @@ class Places(NamedTuple):
 class Endings:
     """Ends transactions, which are `known`."""
 
-    def __init__(self, known: KnownTransactions, places: Places, clock: Clock, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, known: KnownTransactions, places: Places, clock: Clock, metrics: Metrics, report: Callable[[str], None]
+    ) -> None:
         """`report` is told what an operator should hear of."""
+        self._committed = metrics.counter("duramen_transactions_total", "committed")
+        self._aborted = metrics.counter("duramen_transactions_total", "aborted")
         self._known = known
         self._log = places.log
         self._streams = places.streams
@@ -68,10 +73,15 @@ class Endings:
             elif later:
                 self._finish_later(complete, later, done)
             else:
-                self._known.put(complete)
+                self._ended(complete)
                 done(None)
 
         self._write(batches, written, commit=prepared.state is TransactionState.PREPARE_COMMIT)
+
+    def _ended(self, complete: Transaction) -> None:
+        self._known.put(complete)
+        ended = self._committed if complete.state is TransactionState.COMPLETE_COMMIT else self._aborted
+        ended.value += 1
 
     def _write(self, batches: Sequence[Batch], done: Done, *, commit: bool) -> None:
         def written(offsets: list[int], error: DuramenError | None) -> None:
@@ -92,7 +102,7 @@ class Endings:
             left -= 1
             if not left:
                 # Where that cannot be stored, the next start finds what is prepared, and all its markers.
-                self._known.put(complete)
+                self._ended(complete)
                 self._log.append(complete, lambda _: done(None))
 
         for log, batch, head in markers:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from duramen.base.errors import TransactionsFull
-from duramen.transactions.values import Transaction
+from duramen.transactions.values import AT_REST, Transaction, TransactionState
 
 __all__ = ["KnownTransactions"]
 
@@ -18,6 +18,7 @@ class KnownTransactions:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._by_id: dict[str, Transaction] = {}
+        self._open: set[str] = set()
         self._held_bytes = 0
 
     def __contains__(self, id_: str) -> bool:
@@ -35,10 +36,19 @@ class KnownTransactions:
         """The transaction of its id is `one` from here on."""
         self._held_bytes += _size(one) - _size(self._by_id.get(one.id))
         self._by_id[one.id] = one
+        if one.state in AT_REST or one.state is TransactionState.DEAD:
+            self._open.discard(one.id)
+        else:
+            self._open.add(one.id)
+
+    def open(self) -> list[Transaction]:
+        """Those whose newest transaction is begun and not complete."""
+        return [self._by_id[id_] for id_ in self._open]
 
     def remove(self, id_: str) -> None:
         """The id is forgotten."""
         self._held_bytes -= _size(self._by_id.pop(id_, None))
+        self._open.discard(id_)
 
     def check(self, one: Transaction) -> None:
         """Raise TransactionsFull where `one` takes more than before, and that is too much."""

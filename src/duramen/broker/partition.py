@@ -18,7 +18,17 @@ from duramen.base.errors import (
 from duramen.base.metrics import Counter, Histogram
 from duramen.base.ports import Clock
 from duramen.broker.recompressing import Recompressing
-from duramen.codec.batch import TRANSACTIONAL, Header, check, header, records, set_append_time
+from duramen.codec.batch import (
+    CODEC_MASK,
+    TRANSACTIONAL,
+    Header,
+    check,
+    first_timestamp,
+    header,
+    records,
+    set_append_time,
+    set_max_timestamp,
+)
 from duramen.storage.log import NEVER, Log
 from duramen.storage.reader import Blocked, Slice
 from duramen.storage.scanning import read_slice
@@ -160,40 +170,58 @@ class Partition:
             _refuse(done, error)
 
     def check(self, batch: bytearray | memoryview) -> Header:
-        """The header of a producer's batch that may be appended. Raises what `append` would end with."""
+        """The header of a producer's batch that may be appended. Raises what `append` would end with.
+
+        Where its records are looked at, or there is but one to look at, the largest timestamp that the header gives is
+        theirs from then on.
+        """
         stream = self.stream
         head = check(batch)
         self._check_size(batch)
+        newest = head.max_timestamp
         if stream.compacted:
-            self._check_keys(batch)
+            newest = self._check_keys(batch)
+        elif head.records == 1 and not head.attributes & CODEC_MASK:
+            newest = first_timestamp(batch, head)
         if not stream.append_time:
             now_ms = self._clock.wall_ms()
-            late = head.max_timestamp - now_ms > stream.timestamp_after_ms
+            late = newest - now_ms > stream.timestamp_after_ms
             # The header says nothing of the oldest record: they are looked at where that matters.
             if late or stream.timestamp_before_ms < NEVER:
-                self._check_timestamps(batch, now_ms)
+                newest = self._check_timestamps(batch, now_ms)
+            newest = max(newest, _NO_TIMESTAMP)
+            if newest != head.max_timestamp:
+                head = set_max_timestamp(batch, newest)
         return head
 
-    def _check_keys(self, batch: bytearray | memoryview) -> None:
-        decoded = records(batch, verify=False, limit_bytes=self.stream.decoded_limit_bytes)
-        wrong = [(place, "a record without a key") for place, record in enumerate(decoded) if record.key is None]
+    def _check_keys(self, batch: bytearray | memoryview) -> int:
+        """The largest timestamp of a batch whose records all have a key. Raises BatchInvalid."""
+        newest, wrong = _NO_TIMESTAMP, []
+        for place, record in enumerate(records(batch, verify=False, limit_bytes=self.stream.decoded_limit_bytes)):
+            newest = max(newest, record.timestamp)
+            if record.key is None:
+                wrong.append((place, "a record without a key"))
         if wrong:
             error = BatchInvalid(f"stream {self.stream.name} is compacted: every record needs a key{_count(wrong)}")
             error.records = wrong[:_SHOWN_RECORDS]
             raise error
+        return newest
 
-    def _check_timestamps(self, batch: bytearray | memoryview, now_ms: int) -> None:
+    def _check_timestamps(self, batch: bytearray | memoryview, now_ms: int) -> int:
+        """The largest timestamp of a batch whose records are not too far from now. Raises TimestampInvalid."""
         stream = self.stream
         first, last = now_ms - stream.timestamp_before_ms, now_ms + stream.timestamp_after_ms
-        wrong = [
-            (place, f"{_apart(record.timestamp - now_ms)} the broker's clock")
-            for place, record in enumerate(records(batch, verify=False, limit_bytes=stream.decoded_limit_bytes))
-            if record.timestamp != _NO_TIMESTAMP and not first <= record.timestamp <= last
-        ]
+        newest, wrong = _NO_TIMESTAMP, []
+        for place, record in enumerate(records(batch, verify=False, limit_bytes=stream.decoded_limit_bytes)):
+            timestamp = record.timestamp
+            newest = max(newest, timestamp)
+            if timestamp != _NO_TIMESTAMP and not first <= timestamp <= last:
+                wrong.append((place, f"{_apart(timestamp - now_ms)} the broker's clock"))
         if wrong:
             error = TimestampInvalid(f"a timestamp is {wrong[0][1]}{_count(wrong)}")
             error.records = wrong[:_SHOWN_RECORDS]
             raise error
+        return newest
 
     def _check_size(self, batch: bytearray | memoryview) -> None:
         stream = self.stream

@@ -12,6 +12,7 @@ from duramen.base.errors import (
     TransactionalIdNotFound,
     TransactionTimeoutInvalid,
 )
+from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.coordinator import CommitMember, Coordinator
@@ -52,9 +53,11 @@ class Transactions:
         clock: Clock,
         settings: Settings,
         new_producer_id: Callable[[Callable[[int, DuramenError | None], None]], None],
+        metrics: Metrics,
         report: Callable[[str], None],
     ) -> None:
         """`report` is told what an operator should hear of."""
+        self._begun = metrics.counter("duramen_transactions_total", "begun")
         self._log = places.log
         self._offsets = places.offsets
         self._groups = groups
@@ -64,7 +67,7 @@ class Transactions:
         self._max_timeout_ms = settings.integer("transaction.max.timeout.ms")
         self._expiration_ms = settings.integer("transactional.id.expiration.ms")
         self._known = KnownTransactions(settings.integer("memory.limit.bytes") // _MEMORY_SHARE)
-        self._endings = Endings(self._known, places, clock, report)
+        self._endings = Endings(self._known, places, clock, metrics, report)
         self._stopping = False
 
     # -- starting and stopping ----------------------------------------------------------------------
@@ -187,6 +190,8 @@ class Transactions:
         else:
             # Not taken back where it cannot be stored: a marker too many does no harm, one too few does.
             self._known.check(one)
+            if current is None or current.state is not one.state:
+                self._begun.value += 1
             self._known.put(one)
             self._log.append(one, done)
 
@@ -305,6 +310,10 @@ class Transactions:
         if one is None:
             raise TransactionalIdNotFound(f"there is no transactional id {id_}")
         return one
+
+    def open_since_ms(self) -> list[int]:
+        """When each of those that are open was begun, in ms since 1970."""
+        return [one.started_ms for one in self._known.open()]
 
     def listing(
         self, states: Collection[TransactionState], producer_ids: Collection[int], longer_than_ms: int

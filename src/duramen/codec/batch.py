@@ -49,11 +49,13 @@ __all__ = [
     "check",
     "encode",
     "encode_record",
+    "first_timestamp",
     "header",
     "recompress",
     "records",
     "seal",
     "set_append_time",
+    "set_max_timestamp",
     "stamp",
 ]
 
@@ -207,6 +209,25 @@ def set_append_time(buffer: bytearray | memoryview, now_ms: int) -> None:
     buffer[21:23] = attributes.to_bytes(2, "big")
     _INT64.pack_into(buffer, 35, now_ms)
     _UINT32.pack_into(buffer, 17, crc32c(memoryview(buffer)[CRC_START:]))
+
+
+def set_max_timestamp(buffer: bytearray | memoryview, timestamp: int) -> Header:
+    """Make `timestamp` (ms) the batch's largest; the CRC is made again. Returns the header as it is now."""
+    _INT64.pack_into(buffer, 35, timestamp)
+    _UINT32.pack_into(buffer, 17, crc32c(memoryview(buffer)[CRC_START:]))
+    return header(buffer)
+
+
+def first_timestamp(buffer: Buffer, found: Header) -> int:
+    """The timestamp (ms) of the first record of a batch that is not compressed. Raises BatchInvalid if it has none."""
+    try:
+        _, position = read_varint(buffer, HEADER_BYTES)
+        timestamp = found.base_timestamp + read_varint(buffer, position + 1)[0]
+    except ValueError as error:
+        raise BatchInvalid(f"a record is damaged: {error}") from None
+    if not _INT64_MIN <= timestamp <= _INT64_MAX:
+        raise BatchInvalid(f"a record has the timestamp {timestamp}")
+    return timestamp
 
 
 def recompress(buffer: Buffer, codec: int, level: int | None, *, limit_bytes: int) -> bytearray:

@@ -67,6 +67,9 @@ class MemoryFile:
         self._system.called("read", self._path, size)
         return bytes(self._inode.data[position : position + size])
 
+    def read_ahead(self, position: int, size: int) -> None:
+        pass
+
     def forget(self, position: int, size: int) -> None:
         pass
 
@@ -310,6 +313,13 @@ class MemoryFileSystem:
         inode = self._files[path]
         inode.data, inode.disk = bytearray(content), bytearray(content)
         inode.dirty.clear()
+
+    def lose(self, path: str) -> None:
+        """A file is not there any more, in memory or on disk."""
+        self._files.pop(path, None)
+        self._disk_files.pop(path, None)
+        changes = self._changes.get(path.rpartition("/")[0], [])
+        changes[:] = [change for change in changes if change.path != path]
 
     def paths(self) -> list[str]:
         """Every file there is."""

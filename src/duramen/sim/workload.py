@@ -17,6 +17,7 @@ from duramen.sim.writers import Writers
 __all__ = ["Workload"]
 
 _PATIENCE_US: Final = 900_000_000
+_LEADING: Final = 0.25
 
 
 class Workload:
@@ -36,6 +37,14 @@ class Workload:
         )  # fmt: skip
         self._actions = [op for op, _ in ops]
         self._weights = [weight for _, weight in ops]
+        self._leading: dict[str, tuple[Callable[[], None], ...]] = {
+            "sync": (writers.produce,),
+            "roll": (writers.produce, owners.create),
+            "compaction": (writers.produce_idempotent,),
+            "delete": (owners.let_go, owners.let_go, owners.delete),
+            "truncate": (owners.cut,),
+            "read": (readers.read,),
+        }
 
     def begin(
         self, broker: Broker, worker: SeededWorker, access: Access, *, quiet: bool = False, scrubbed: bool = False
@@ -44,7 +53,8 @@ class Workload:
         chance = self._clients.chance
         self._clients.begin(broker, worker, access)
         self._worker = worker
-        self._left = 0 if quiet else chance.choice((3, 10, 30, 60))
+        lengths = (30, 60) if self._clients.faults.aimed_at else (3, 10, 30, 60)
+        self._left = 0 if quiet else chance.choice(lengths)
         self._drains = quiet or chance.random() < 0.4
         self._patience_us = 0
         self._readers.begin(scrubbed=scrubbed)
@@ -73,7 +83,15 @@ class Workload:
         for _ in range(chance.choice((1, 1, 1, 3))):
             if self._left:
                 self._left -= 1
-                chance.choices(self._actions, self._weights)[0]()
+                self._next()()
         if self._left:
             idle = chance.random() < 0.04
             self._worker.after(chance.randint(100_000, 3_000_000) if idle else chance.randint(50, 3000), self._act)
+
+    def _next(self) -> Callable[[], None]:
+        """What a client does next: more of what leads to a stage where the process is to be struck in it."""
+        chance = self._clients.chance
+        leading = self._leading.get(self._clients.faults.aimed_at)
+        if leading is not None and chance.random() < _LEADING:
+            return chance.choice(leading)
+        return chance.choices(self._actions, self._weights)[0]

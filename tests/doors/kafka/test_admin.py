@@ -132,7 +132,8 @@ def test_confluent_sets_whole_configs(admin: AdminClient, stream_name: str) -> N
 
 def test_confluent_describes_the_node(node: NodeProcess, admin: AdminClient) -> None:
     found = _describe(admin, ResourceType.BROKER, "1")
-    assert set(found) == set(BROKER)
+    assert set(found) == {*BROKER, "listeners", "advertised.listeners"}
+    assert {found[name].value for name in ("listeners", "advertised.listeners")} == {f"PLAINTEXT://{node.kafka}"}
     assert all(entry.is_read_only for entry in found.values())
     assert found["group.initial.rebalance.delay.ms"].value == "0"
     cluster = admin.describe_cluster(request_timeout=_S).result(_S)

@@ -68,7 +68,9 @@ def context() -> Context:
     manual = ManualBroker()
     manual.create("there", 2)
     shares = ShareSessions(manual.broker.sharing, Counter(), most=1, most_partitions=1)
-    return Context(manual.broker, "cluster", "host", 9092, shares, FetchSessions(10, 100, itertools.count(1).__next__))
+    return Context(
+        manual.broker, "cluster", "host", 9092, shares, FetchSessions(10, 100, itertools.count(1).__next__), 1 << 20
+    )
 
 
 def exchange_of(api: ApiKey, version: int, body: bytes, client_id: str = "test") -> tuple[Exchange, Collecting]:

@@ -49,7 +49,8 @@ def _resource(asked: Message) -> Resource:
 def handle_describe_configs(context: Context, exchange: Exchange) -> None:
     """The configs of resources, with where their values come from."""
     request = exchange.message()
-    results = []
+    results: list[Message] = []
+    room = context.answer_room()
     for asked in request["resources"]:
         answer: dict[str, Any] = {
             "resource_type": asked["resource_type"],
@@ -57,13 +58,15 @@ def handle_describe_configs(context: Context, exchange: Exchange) -> None:
             "configs": (),
         }
         try:
-            found = _resource(asked).describe(context.broker, asked["resource_name"])
-        except DuramenError as error:
-            answer |= {"error_code": error_code(error), "error_message": str(error)}
-        else:
+            room.check()
+            found = _resource(asked).describe(context, asked["resource_name"])
             # As in Apache Kafka, no key at all stands for every one.
             keys = asked["configuration_keys"]
-            answer["configs"] = [_shown(config, request) for config in found if not keys or config.name in keys]
+            shown = [_shown(config, request) for config in found if not keys or config.name in keys]
+            room.take(shown)
+            answer["configs"] = shown
+        except DuramenError as error:
+            answer |= {"error_code": error_code(error), "error_message": str(error)}
         results.append(answer)
     exchange.reply({"results": results})
 

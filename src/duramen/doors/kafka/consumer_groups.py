@@ -117,12 +117,16 @@ def by_topic(places: Iterable[TopicPartition]) -> list[dict[str, Any]]:
 def handle_consumer_group_describe(context: Context, exchange: Exchange) -> None:
     """Groups of the consumer protocol with their members, what these have and are to have."""
     groups = context.broker.groups
-    answers = []
+    answers: list[Message] = []
+    room = context.answer_room()
     for group_id in exchange.message()["group_ids"]:
         try:
+            room.check()
             groups.check(group_id)
             groups.kinds.check(group_id, GroupKind.CONSUMER)
-            answers.append(_described(groups.consumer.get(group_id), groups.consumer.topics))
+            described = _described(groups.consumer.get(group_id), groups.consumer.topics)
+            room.take(described)
+            answers.append(described)
         except DuramenError as error:
             answers.append(
                 {

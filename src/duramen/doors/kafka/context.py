@@ -1,18 +1,22 @@
 """What every handler of the Kafka door needs, and what one is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from duramen.broker.broker import Broker
+from duramen.doors.kafka.answering import AnswerRoom
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.sessions import FetchSessions
 from duramen.doors.kafka.share_sessions import ShareSessions
 
-__all__ = ["Context", "Handler"]
+__all__ = ["Context", "Handler", "address_text"]
 
 
 class Context(NamedTuple):
-    """The broker, how this node presents itself to clients, and what it keeps for them."""
+    """The broker, how this node presents itself to clients, and what it keeps for them.
+
+    `listeners` are where the door listens, each HOST:PORT; `answer_bytes` is what one answer may take in memory.
+    """
 
     broker: Broker
     cluster_id: str
@@ -20,6 +24,17 @@ class Context(NamedTuple):
     port: int
     shares: ShareSessions
     sessions: FetchSessions
+    answer_bytes: int
+    listeners: Sequence[str] = ()
+
+    def answer_room(self) -> AnswerRoom:
+        """What an answer may take."""
+        return AnswerRoom(self.answer_bytes)
+
+
+def address_text(host: str, port: int) -> str:
+    """HOST:PORT, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 Handler = Callable[[Context, Exchange], None]

@@ -37,7 +37,7 @@ from duramen.doors.kafka import (
 )
 from duramen.doors.kafka.cold import ColdReads
 from duramen.doors.kafka.connection import KafkaConnection
-from duramen.doors.kafka.context import Context, Handler
+from duramen.doors.kafka.context import Context, Handler, address_text
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.faults import Faults
 from duramen.doors.kafka.injecting import Injector
@@ -56,6 +56,7 @@ _SESSIONS_SHARE: Final = 32  # what is kept for fetch sessions may take a thirty
 _LARGEST_SESSION_ID: Final = (1 << 31) - 1
 _UNANSWERED_BYTES: Final = 4 * 1024 * 1024
 _UNANSWERED_SHARE: Final = 4  # one connection's requests may hold a quarter of what all may
+_ANSWERS_SHARE: Final = 4  # one answer that is put together in memory may hold a quarter of what requests may
 _PIECES_SHARE: Final = 2  # pieces of answers that sockets do not take may hold half of what requests may
 _SMALLEST_PIECE: Final = 8 * 1024
 _LARGEST_PIECE: Final = 128 * 1024
@@ -155,11 +156,15 @@ class KafkaDoor:
             for cause in ("slow reader", "unanswered", "throttled")
         }
         self._servers: list[asyncio.Server] = []
+        self._listeners: tuple[str, ...] = ()
         self._injector = Injector(faults, clock, deadlines) if faults is not None else None
 
     def context(self, host: str, port: int) -> Context:
         """What handlers are handed for clients that come through this address."""
-        return Context(self.broker, self._cluster_id, host, port, self._shares, self._sessions)
+        answer_bytes = self._request_bytes // _ANSWERS_SHARE
+        return Context(
+            self.broker, self._cluster_id, host, port, self._shares, self._sessions, answer_bytes, self._listeners
+        )  # fmt: skip
 
     async def start(self, listeners: Sequence[socket.socket]) -> str:
         """Take connections from bound sockets; returns the address of the first. Raises OSError.
@@ -168,14 +173,14 @@ class KafkaDoor:
         """
         advertised_host, _, advertised_port = self._advertise.rpartition(":")
         loop = asyncio.get_running_loop()
+        self._listeners = tuple(address_text(*listener.getsockname()[:2]) for listener in listeners)
         for listener in listeners:
             host, port = listener.getsockname()[:2]
             address = (advertised_host.strip("[]") or host, int(advertised_port) if self._advertise else port)
             connected = partial(KafkaConnection, self, self.context(*address))
             self._servers.append(await loop.create_server(connected, sock=listener, backlog=1024))
         self._watch_idle()
-        host, port = listeners[0].getsockname()[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return self._listeners[0]
 
     async def stop(self) -> None:
         """Take no more connections; those there are end once their answers have gone."""

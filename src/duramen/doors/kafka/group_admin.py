@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from duramen.base.errors import DuramenError, GroupNotFound
-from duramen.broker.kinds import GroupKind
+from duramen.base.errors import DuramenError, GroupNotFound, RequestInvalid
+from duramen.broker.kinds import GroupDescription, GroupKind
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
-from duramen.doors.kafka.errors import group_error_code
+from duramen.doors.kafka.errors import error_code, group_error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.groups.values import GroupState
 
@@ -36,37 +36,43 @@ def handle_list_groups(context: Context, exchange: Exchange) -> None:
 
 def handle_describe_groups(context: Context, exchange: Exchange) -> None:
     """Groups of the classic protocol with their members; one that does not exist, or is of another kind, is dead."""
-    groups = []
+    groups: list[Message] = []
+    room = context.answer_room()
     for group_id in exchange.message()["groups"]:
         try:
+            room.check()
             context.broker.groups.kinds.check(group_id, GroupKind.CLASSIC)
-            described = context.broker.groups.describe(group_id)
+            described = _described(context.broker.groups.describe(group_id))
+            room.take(described)
+            groups.append(described)
         except GroupNotFound:
             groups.append({"group_id": group_id, "group_state": GroupState.DEAD.value})
-            continue
-        snapshot = described.snapshot
-        # As in Apache Kafka: until a rebalance is complete, nobody's choice is the group's.
-        settled = described.state is GroupState.STABLE
-        groups.append(
-            {
-                "group_id": group_id,
-                "group_state": described.state.value,
-                "protocol_type": snapshot.protocol_type,
-                "protocol_data": (snapshot.protocol or "") if settled else "",
-                "members": [
-                    {
-                        "member_id": member.member_id,
-                        "group_instance_id": member.instance_id,
-                        "client_id": member.client_id,
-                        "client_host": member.client_host,
-                        "member_metadata": member.subscription if settled else b"",
-                        "member_assignment": member.assignment,
-                    }
-                    for member in snapshot.members
-                ],
-            }
-        )
+        except RequestInvalid as error:
+            groups.append({"group_id": group_id, "error_code": error_code(error)})
     exchange.reply({"groups": groups})
+
+
+def _described(described: GroupDescription) -> Message:
+    snapshot = described.snapshot
+    # As in Apache Kafka: until a rebalance is complete, nobody's choice is the group's.
+    settled = described.state is GroupState.STABLE
+    return {
+        "group_id": described.group_id,
+        "group_state": described.state.value,
+        "protocol_type": snapshot.protocol_type,
+        "protocol_data": (snapshot.protocol or "") if settled else "",
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.subscription if settled else b"",
+                "member_assignment": member.assignment,
+            }
+            for member in snapshot.members
+        ],
+    }
 
 
 def handle_delete_groups(context: Context, exchange: Exchange) -> None:

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
+from duramen.base.catalogue import GROUP
 from duramen.base.errors import ConfigInvalid, RequestInvalid
 from duramen.broker.broker import Broker
 from duramen.broker.configs import ConfigEntry
-from duramen.doors.kafka.resources import Alteration, Change, Described, Done, Resource, described
+from duramen.doors.kafka.context import Context
+from duramen.doors.kafka.resources import Alteration, Change, Described, Done, Resource, described, meant
 
 __all__ = ["GroupResource"]
 
@@ -17,10 +19,10 @@ _OF_A_GROUP: Final = 8
 class GroupResource(Resource):
     """The configs of groups. A group may have some before it is there, as in Apache Kafka."""
 
-    def describe(self, broker: Broker, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, name: str) -> Sequence[Described]:
         """Raises RequestInvalid where no group is named."""
         _check_name(name)
-        return [_of_group(entry) for entry in broker.group_configs.entries(name)]
+        return [_of_group(entry) for entry in context.broker.group_configs.entries(name)]
 
     def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
         """Raises RequestInvalid, ConfigInvalid."""
@@ -28,7 +30,7 @@ class GroupResource(Resource):
         changes: dict[str, str | None] = {}
         if wish.whole:
             changes = dict.fromkeys(broker.group_configs.get(wish.name))
-        changes |= {change.name: _value(change) for change in wish.changes}
+        changes |= {change.name: _value(change) for change in meant(wish.changes, GROUP)}
         broker.group_configs.check(changes)
         if wish.only_check:
             done(None)

@@ -1,12 +1,13 @@
 """What groups commit: OffsetCommit, OffsetFetch, OffsetDelete."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from duramen.base.errors import DuramenError
-from duramen.broker.coordinator import CommitMember
+from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.broker.coordinator import CommitMember, Coordinator
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
+from duramen.doors.kafka.answering import AnswerRoom
 from duramen.doors.kafka.committing import Commits
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import group_error_code
@@ -15,6 +16,8 @@ from duramen.groups.records import CommittedOffset, OffsetKey
 
 __all__ = ["handle_offset_commit", "handle_offset_delete", "handle_offset_fetch"]
 
+_SAYS_WHY: Final = 2  # since this version an answer has a place for an error
+_SEVERAL_GROUPS: Final = 8
 _KNOWS_EPOCHS: Final = 9  # since this version both speak of member epochs
 
 
@@ -44,30 +47,47 @@ def handle_offset_commit(context: Context, exchange: Exchange) -> None:
 def handle_offset_fetch(context: Context, exchange: Exchange) -> None:
     """What groups have committed; a member that says which epoch it is in is told where it is not that any more."""
     request = exchange.message()
-    stable = request["require_stable"] is True
-    if exchange.version >= 8:
-        exchange.reply({"groups": [_committed_of(context, group, stable=stable) for group in request["groups"]]})
-    else:
-        exchange.reply({"topics": _committed(context, request["group_id"], request["topics"], stable=stable)})
+    told = _Told(context.broker.groups, context.answer_room(), stable=request["require_stable"] is True)
+    if exchange.version >= _SEVERAL_GROUPS:
+        exchange.reply({"groups": [_committed_of(told, group) for group in request["groups"]]})
+        return
+    try:
+        exchange.reply({"topics": _committed(told, request["group_id"], request["topics"])})
+    except DuramenError as error:
+        if exchange.version < _SAYS_WHY:
+            raise RequestInvalid(str(error)) from None
+        exchange.reply({"topics": (), "error_code": group_error_code(error)})
 
 
-def _committed_of(context: Context, group: Message, *, stable: bool) -> Message:
+class _Told(NamedTuple):
+    """With `stable` an offset that a transaction may change still is not told (KIP-447)."""
+
+    groups: Coordinator
+    room: AnswerRoom
+    stable: bool
+
+
+def _committed_of(told: _Told, group: Message) -> Message:
     group_id = group["group_id"]
     try:
-        context.broker.groups.check_fetch(group_id, group["member_id"], group["member_epoch"])
+        told.groups.check_fetch(group_id, group["member_id"], group["member_epoch"])
+        return {"group_id": group_id, "topics": _committed(told, group_id, group["topics"])}
     except DuramenError as error:
         return {"group_id": group_id, "error_code": group_error_code(error)}
-    return {"group_id": group_id, "topics": _committed(context, group_id, group["topics"], stable=stable)}
 
 
-def _committed(context: Context, group_id: str, topics: Sequence[Message] | None, *, stable: bool) -> list[Message]:
-    """With `stable` an offset that a transaction may change still is not told (KIP-447)."""
-    groups = context.broker.groups
+def _committed(told: _Told, group_id: str, topics: Sequence[Message] | None) -> list[Message]:
+    """Raises RequestInvalid where there is too much of it."""
+    groups = told.groups
+    told.room.check()
 
     def answer(key: OffsetKey, committed: CommittedOffset | None) -> Message:
-        if stable and groups.unstable(key):
-            return {**_committed_offset(key.partition, None), "error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT}
-        return _committed_offset(key.partition, committed)
+        if told.stable and groups.unstable(key):
+            one = {**_committed_offset(key.partition, None), "error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT}
+        else:
+            one = _committed_offset(key.partition, committed)
+        told.room.take(one)
+        return one
 
     by_topic: dict[str, list[Message]] = {}
     if topics is None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from duramen.base.errors import ConfigInvalid, RequestInvalid
 from duramen.broker.broker import Broker
+from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.resources import Alteration, Change, Described, Done, Resource, check_node
 
 __all__ = ["BrokerLoggers"]
@@ -28,9 +29,9 @@ _NAMES: Final = {level: name for name, level in _LEVELS.items()}
 class BrokerLoggers(Resource):
     """The loggers that have said something, by name, and `root`, from which the others have their level."""
 
-    def describe(self, broker: Broker, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, name: str) -> Sequence[Described]:
         """Raises RequestInvalid for another node."""
-        check_node(broker, name)
+        check_node(context.broker, name)
         return [
             Described(logger, _NAMES.get(_get(logger).getEffectiveLevel(), "INFO"), _DYNAMIC_LOGGER, _UNKNOWN_TYPE)
             for logger in _known()

@@ -4,13 +4,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
-from duramen.base.catalogue import STREAM
+from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid
 from duramen.base.settings import Setting, config_text, nearest
 from duramen.broker.broker import Broker
 from duramen.broker.configs import ConfigEntry, ConfigSource, broker_entries
 from duramen.broker.streams import Stream
 from duramen.controller.decisions import check_name, configure_stream
+from duramen.doors.kafka.context import Context, address_text
 
 __all__ = [
     "Alteration",
@@ -23,6 +24,7 @@ __all__ = [
     "TopicConfigs",
     "check_node",
     "described",
+    "meant",
 ]
 
 Done = Callable[[DuramenError | None], None]
@@ -67,7 +69,7 @@ class Alteration(NamedTuple):
 class Resource(Protocol):
     """A kind of resource. Errors are raised, or handed to `done`."""
 
-    def describe(self, broker: Broker, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, name: str) -> Sequence[Described]:
         """Every config of the resource of that name."""
 
     def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
@@ -99,10 +101,10 @@ def _type(setting: Setting) -> int:
 class TopicConfigs(Resource):
     """The configs of streams."""
 
-    def describe(self, broker: Broker, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, name: str) -> Sequence[Described]:
         """Raises NameInvalid or StreamNotFound."""
         check_name(name)
-        return [described(entry) for entry in broker.streams.get(name).config.entries()]
+        return [described(entry) for entry in context.broker.streams.get(name).config.entries()]
 
     def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
         """Raises RequestInvalid, StreamNotFound, ConfigInvalid."""
@@ -110,12 +112,20 @@ class TopicConfigs(Resource):
             raise RequestInvalid("there are no configs for all topics at once: name one")
         check_name(wish.name)
         stream = broker.streams.get(wish.name)
-        values = {change.name: _value(stream, change) for change in wish.changes}
+        values = {change.name: _value(stream, change) for change in meant(wish.changes, STREAM)}
         configure_stream(broker.metadata_state, wish.name, values, whole=wish.whole)
         if wish.only_check:
             done(None)
         else:
             broker.configure_stream(wish.name, values, done, whole=wish.whole)
+
+
+def meant(changes: Sequence[Change], settings: Mapping[str, Setting]) -> list[Change]:
+    """The changes without those that delete a config that there is not: Apache Kafka takes them, and does nothing.
+
+    MirrorMaker 2 sends one for every config that the other cluster has at its default.
+    """
+    return [change for change in changes if change.operation != "delete" or change.name in settings]
 
 
 def _value(stream: Stream, change: Change) -> str | None:
@@ -136,12 +146,12 @@ def _value(stream: Stream, change: Change) -> str | None:
 class BrokerConfigs(Resource):
     """The settings of this node, which are read when it starts."""
 
-    def describe(self, broker: Broker, name: str) -> Sequence[Described]:
+    def describe(self, context: Context, name: str) -> Sequence[Described]:
         """Those of all nodes together, an empty name, are none. Raises RequestInvalid for another node."""
         if not name:
             return []
-        check_node(broker, name)
-        return [described(entry) for entry in broker_entries(broker.settings)]
+        check_node(context.broker, name)
+        return [*map(described, broker_entries(context.broker.settings)), *_listeners(context)]
 
     def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
         """Raises RequestInvalid: none of them can be changed while the node runs."""
@@ -151,6 +161,23 @@ class BrokerConfigs(Resource):
             names = ", ".join(change.name for change in wish.changes)
             raise RequestInvalid(f"this node reads its settings when it starts: {names} cannot be changed before then")
         done(None)
+
+
+def _listeners(context: Context) -> list[Described]:
+    """What Kafka's tools look for: where the node listens, and what its clients are told."""
+    advertised = (address_text(context.host, context.port),)
+    told = "kafka.advertise" if context.broker.settings.text("kafka.advertise") else "kafka.listen"
+    return [
+        _addresses("listeners", "kafka.listen", context.listeners),
+        _addresses("advertised.listeners", told, advertised),
+    ]
+
+
+def _addresses(name: str, setting: str, addresses: Sequence[str]) -> Described:
+    value = ",".join(f"PLAINTEXT://{address}" for address in addresses)
+    doc = f"{BROKER[setting].doc} Kafka's name for the addresses of `{setting}`."
+    source = _SOURCES["broker"]
+    return Described(name, value, source, _TYPES["list"], read_only=True, synonyms=[(name, value, source)], doc=doc)
 
 
 def check_node(broker: Broker, name: str) -> None:

@@ -94,15 +94,17 @@ def _by_topic_id(places: frozenset[Place]) -> list[Message]:
 
 def handle_share_group_describe(context: Context, exchange: Exchange) -> None:
     """Groups with their members and what each of them reads."""
-    groups = []
+    groups: list[Message] = []
+    room = context.answer_room()
     for group_id in exchange.message()["group_ids"]:
         try:
+            room.check()
             context.broker.groups.check(group_id)
-            group = context.broker.share_groups.find(group_id)
+            described = _described(context, context.broker.share_groups.find(group_id))
+            room.take(described)
+            groups.append(described)
         except DuramenError as error:
             groups.append({"group_id": group_id, **_failure(error)})
-        else:
-            groups.append(_described(context, group))
     exchange.reply({"groups": groups})
 
 
@@ -137,18 +139,19 @@ def _described(context: Context, group: ShareGroup) -> Message:
 
 def handle_describe_share_group_offsets(context: Context, exchange: Exchange) -> None:
     """Where groups are in their partitions (KIP-932), and how far behind (KIP-1226)."""
-    groups = []
+    groups: list[Message] = []
+    room = context.answer_room()
     for asked in exchange.message()["groups"]:
         group_id, topics = asked["group_id"], asked["topics"]
         try:
+            room.check()
             known = context.broker.share_groups.offsets(group_id)
+            wanted = known if topics is None else {topic["topic_name"]: topic["partitions"] for topic in topics}
+            described = [_offsets(context, group_id, *topic) for topic in wanted.items()]
+            room.take(described)
+            groups.append({"group_id": group_id, "topics": described})
         except DuramenError as error:
             groups.append({"group_id": group_id, **_failure(error)})
-            continue
-        wanted = known if topics is None else {topic["topic_name"]: topic["partitions"] for topic in topics}
-        groups.append(
-            {"group_id": group_id, "topics": [_offsets(context, group_id, *topic) for topic in wanted.items()]}
-        )
     exchange.reply({"groups": groups})
 
 

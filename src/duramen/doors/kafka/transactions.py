@@ -202,14 +202,16 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
 def handle_describe_producers(context: Context, exchange: Exchange) -> None:
     """Who writes to partitions, and where the transaction that is open begins."""
     topics = []
+    room = context.answer_room()
     for topic in exchange.message()["topics"]:
         answers: list[Message] = []
         for index in topic["partition_indexes"]:
             try:
-                partition = context.broker.streams.get(topic["name"]).partition(index)
-            except StreamNotFound as error:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                answers.append({"partition_index": index, "error_code": code, "error_message": str(error)})
+                room.check()
+                writers = context.broker.streams.get(topic["name"]).partition(index).producers()
+                room.take(writers)
+            except (StreamNotFound, RequestInvalid) as error:
+                answers.append({"partition_index": index, "error_code": error_code(error), "error_message": str(error)})
                 continue
             active = [
                 {
@@ -220,7 +222,7 @@ def handle_describe_producers(context: Context, exchange: Exchange) -> None:
                     "coordinator_epoch": -1,
                     "current_txn_start_offset": writer.transaction_offset,
                 }
-                for writer in partition.producers()
+                for writer in writers
             ]
             answers.append({"partition_index": index, "active_producers": active})
         topics.append({"name": topic["name"], "partitions": answers})
@@ -230,9 +232,12 @@ def handle_describe_producers(context: Context, exchange: Exchange) -> None:
 def handle_describe_transactions(context: Context, exchange: Exchange) -> None:
     """Transactional ids as they are."""
     states: list[Message] = []
+    room = context.answer_room()
     for id_ in exchange.message()["transactional_ids"]:
         try:
+            room.check()
             one = context.broker.transactions.describe(id_)
+            room.take(one.partitions)
         except DuramenError as error:
             states.append({"transactional_id": id_, "error_code": _code(exchange, error)})
             continue

@@ -1,0 +1,42 @@
+"""How large one answer may get: a request that names things again and again does not have all of it said. Pure."""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from duramen.base.errors import RequestInvalid
+
+__all__ = ["AnswerRoom"]
+
+_VALUE_BYTES: Final = 64  # about what a value takes, its share of what holds it among it
+
+
+class AnswerRoom:
+    """What an answer may hold in memory while it is put together, by estimate; its parts are counted as they come."""
+
+    __slots__ = ("_left_bytes", "_limit_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._left_bytes = limit_bytes
+
+    def check(self) -> None:
+        """Raise RequestInvalid where nothing more may be said."""
+        if self._left_bytes < 0:
+            raise RequestInvalid(
+                f"the answer would take more than {self._limit_bytes} bytes: ask for less at once, each thing once"
+            )
+
+    def take(self, part: object) -> None:
+        """Count a part of the answer. Raises RequestInvalid where it does not fit, as everything after it."""
+        self._left_bytes -= _weight(part)
+        self.check()
+
+
+def _weight(part: object) -> int:
+    if isinstance(part, str | bytes | memoryview):
+        return _VALUE_BYTES + len(part)
+    if isinstance(part, Mapping):
+        return _VALUE_BYTES + sum(map(_weight, part.values()))
+    if isinstance(part, Collection):
+        return _VALUE_BYTES + sum(map(_weight, part))
+    return _VALUE_BYTES
