@@ -1,6 +1,7 @@
 """Share groups with Java's KafkaShareConsumer, as it is: `java/ShareDriver.java` runs it by lines on a pipe."""
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -84,6 +85,10 @@ class JavaConsumer:
     def close(self) -> None:
         """Close it as a program does."""
         self._ask("close")
+
+    def freeze(self) -> None:
+        """Let it do nothing any more; it is there."""
+        self._process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:
         """End the process without a word to the broker."""
@@ -172,9 +177,9 @@ def test_a_consumer_that_dies_gives_back_what_it_had(sharing: NodeProcess, jars:
 def test_a_lock_runs_out_and_a_poisoned_record_is_given_up(sharing: NodeProcess, jars: Path) -> None:
     with JavaConsumer(sharing, jars) as one, JavaConsumer(sharing, jars) as two:
         assert [polled.deliveries for polled in one.poll()] == [1]
+        one.freeze()  # it would take its turn again
         late = two.poll()
         assert [(polled.offset, polled.deliveries) for polled in late] == [(0, 2)]
-        # It would take its turn again.
         one.kill()
         two.say(late, "RELEASE")
         two.commit()
