@@ -23,6 +23,7 @@ from duramen.storage.recovering.replay import Replay
 from duramen.storage.recovering.trimming import Trimming
 from duramen.storage.recovery import Recovered
 from duramen.storage.rewritten import Target
+from duramen.storage.transactions import TransactionTable
 from duramen.storage.upkeep import Upkeep
 from duramen.storage.view import Change, View
 from duramen.storage.wal import Wal
@@ -41,7 +42,7 @@ class Place(NamedTuple):
 
 
 class Bug(NamedTuple):
-    """`words` are those of issue 5; `planted` says what is done, where that is not plain from them."""
+    """`words` are those of issue 5, and ours for transactions; `planted` says what is done, where they do not."""
 
     name: str
     words: str
@@ -259,6 +260,29 @@ def _position_first(right: Original) -> Original:
     return apply
 
 
+# -- transactions -----------------------------------------------------------------------------------
+
+
+def _forget_open(right: Original) -> Original:
+    def run(self: Any) -> Recovered:
+        recovered: Recovered = right(self)
+        for log in recovered.logs.values():
+            log.transactions = TransactionTable((), log.transactions.aborted)
+        return recovered
+
+    return run
+
+
+def _forget_aborted(right: Original) -> Original:
+    def run(self: Any) -> Recovered:
+        recovered: Recovered = right(self)
+        for log in recovered.logs.values():
+            log.transactions = TransactionTable(log.transactions.opened())
+        return recovered
+
+    return run
+
+
 BUGS: Final = (
     Bug(
         "acknowledge-before-sync",
@@ -341,5 +365,16 @@ BUGS: Final = (
         "ignore-short-write",
         "ignore a short write",
         tuple(Place(module, "write_all", _write_once) for module in (checkpoint, copier, rewriting, syncing, wal)),
+    ),
+    Bug(
+        "forget-open-transactions",
+        "forget on restart which transactions are open",
+        (Place(recovery._Recovery, "run", _forget_open),),
+        "the last stable offset is the high watermark then",
+    ),
+    Bug(
+        "drop-aborted",
+        "drop the list of aborted transactions on restart",
+        (Place(recovery._Recovery, "run", _forget_aborted),),
     ),
 )

@@ -12,7 +12,8 @@ import pytest
 from tests.sim.planted import BUGS, Bug, Place, planted
 
 from duramen.base.errors import DuramenError
-from duramen.codec.batch import NewRecord, check, encode
+from duramen.codec.batch import TRANSACTIONAL, NewRecord, check, encode, header
+from duramen.codec.markers import encode_marker
 from duramen.sim.clock import ManualWorker
 from duramen.sim.store import SMALL, Appended, StoreOnDoubles, expected_values
 from duramen.sim.views import MemoryViewStore
@@ -222,6 +223,32 @@ def shorten(call: str, path: str, size: int) -> int:
     return size - 1_000 if call == "write" and path.startswith("wal/") and size > 1_000 else size
 
 
+def in_a_transaction(doubles: StoreOnDoubles) -> None:
+    batch = encode(
+        [NewRecord(0, None, b"open")], attributes=TRANSACTIONAL, producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    doubles.store.append(doubles.log(), batch, check(batch), doubles.store.node_epoch, None)
+    doubles.settle()
+
+
+def the_node_starts_again_in_a_transaction() -> None:
+    doubles = StoreOnDoubles()
+    in_a_transaction(doubles)
+    doubles.kill()
+    assert doubles.log().high_watermark == 1
+    assert doubles.log().last_stable_offset == 0
+
+
+def the_node_starts_again_after_an_abort() -> None:
+    doubles = StoreOnDoubles()
+    in_a_transaction(doubles)
+    marker = encode_marker(7, 0, commit=False, coordinator_epoch=0, now_ms=0)
+    doubles.store.append(doubles.log(), marker, header(marker), doubles.store.node_epoch, None)
+    doubles.settle()
+    doubles.kill()
+    assert [one.producer_id for one in doubles.log().transactions.aborted_within(0, 2)] == [7]
+
+
 STORIES: dict[str, Story] = {
     "acknowledge-before-sync": power_goes_before_the_sync,
     "acknowledge-later-writes": a_batch_comes_during_a_sync,
@@ -238,6 +265,8 @@ STORIES: dict[str, Story] = {
     "swap-unsynced": power_goes_after_a_compaction,
     "position-before-rows": power_goes_between_two_batches_of_a_view,
     "ignore-short-write": a_write_is_short,
+    "forget-open-transactions": the_node_starts_again_in_a_transaction,
+    "drop-aborted": the_node_starts_again_after_an_abort,
 }
 
 
