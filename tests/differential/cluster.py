@@ -25,7 +25,8 @@ class ClusterSteps:
         return Step(ApiKey.DESCRIBE_LOG_DIRS, self._draw.version(ApiKey.DESCRIBE_LOG_DIRS), {"topics": topics})
 
     def _topic_partitions(self) -> Step:
-        names = [self._draw.name() for _ in range(self._draw.number(1, 4))]
+        # Named once each: Apache Kafka answers as often as it is asked, Duramen once.
+        names = list(dict.fromkeys(self._draw.name() for _ in range(self._draw.number(1, 4))))
         if "" in names:
             names = [""]
         cursor = None
@@ -40,7 +41,7 @@ class ClusterSteps:
         return Step(ApiKey.DESCRIBE_TOPIC_PARTITIONS, version, wish)
 
     def _producers(self) -> Step:
-        names = (self._draw.name(), self._draw.one(*TOPICS))
+        names = list(dict.fromkeys((self._draw.name(), self._draw.one(*TOPICS))))
         topics = [
             {"name": name, "partition_indexes": [0, self._draw.partition()]}
             for name in names[: 1 if self._draw.often() else 2]

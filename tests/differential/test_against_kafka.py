@@ -31,7 +31,7 @@ _PAUSE_S: Final = 0.05
 _PASSING: Final = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )  # fmt: skip
 """Errors that are answered while something is under way: the same request again gets another answer."""

@@ -141,3 +141,8 @@ def test_producers_are_not_looked_for_under_a_name_that_no_topic_can_have(asking
     wish = {"topics": [{"name": "a/b", "partition_indexes": [0]}]}
     (topic,) = asking.ask(ApiKey.DESCRIBE_PRODUCERS, 0, wish)["topics"]
     assert topic["partitions"][0]["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_offsets_of_a_share_group_without_a_name_are_not_deleted(asking: Asking) -> None:
+    answer = asking.ask(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, {"group_id": "", "topics": [{"topic_name": "x"}]})
+    assert answer["error_code"] == ErrorCode.INVALID_GROUP_ID

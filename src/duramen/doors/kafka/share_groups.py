@@ -219,6 +219,7 @@ def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> N
     request = exchange.message()
     groups, group_id = context.broker.share_groups, request["group_id"]
     try:
+        context.broker.groups.check(group_id)
         groups.check_empty(group_id)
     except DuramenError as error:
         exchange.reply(_failure(error))
