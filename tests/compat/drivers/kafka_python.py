@@ -220,7 +220,10 @@ def _member(settings: dict[str, Any], topic: str, talk: Talk) -> None:
     })()  # fmt: skip
     consumer.subscribe([topic], listener=listener)
     while True:
-        batches = consumer.poll(100)
+        try:
+            batches = consumer.poll(100)
+        except errors.KafkaConnectionError:
+            batches = {}  # The node is away: an application polls again.
         talk.holds({one.partition for one in consumer.assignment()})
         for batch in batches.values():
             for one in batch:
