@@ -19,8 +19,9 @@ pytestmark = pytest.mark.long
 
 _CLIENT: Final = "Apache Kafka's tools"
 _VERSION: Final = "4.1.1"
-_WAIT_S: Final = 90.0
+_WAIT_S: Final = 240.0
 _TOOLS: Final = "org.apache.kafka.tools."
+_CONFIGS: Final = "kafka.admin.ConfigCommand"
 _GROUPS: Final = f"{_TOOLS}consumer.group.ConsumerGroupCommand"
 
 
@@ -81,6 +82,48 @@ def _topics(run: Tools) -> None:
     assert "PartitionCount: 5" in run(command, "--describe", "--topic", topic)
     run(command, "--delete", "--topic", topic)
     assert topic not in run(command, "--list").split()
+
+
+def _topic_configs(run: Tools) -> None:
+    of_it = ["--entity-type", "topics", "--entity-name", _made(run)]
+    run(_CONFIGS, *of_it, "--alter", "--add-config", "retention.ms=1000000,cleanup.policy=[compact,delete]")
+    said = run(_CONFIGS, *of_it, "--describe")
+    assert "retention.ms=1000000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1000000" in said
+    assert "cleanup.policy=compact,delete " in said
+    run(_CONFIGS, *of_it, "--alter", "--delete-config", "retention.ms")
+    said = run(_CONFIGS, *of_it, "--describe")
+    assert "retention.ms" not in said
+    assert "cleanup.policy=compact,delete " in said
+    assert "  retention.ms=604800000 " in run(_CONFIGS, *of_it, "--describe", "--all")
+    with pytest.raises(AssertionError, match=r"InvalidConfigurationException: no\.such is not a config"):
+        run(_CONFIGS, *of_it, "--alter", "--add-config", "no.such=1")
+
+
+def _broker_configs(run: Tools) -> None:
+    of_it = ["--entity-type", "brokers", "--entity-name", "1"]
+    assert "  group.initial.rebalance.delay.ms=0 " in run(_CONFIGS, *of_it, "--describe", "--all")
+    assert run(_CONFIGS, *of_it, "--describe").splitlines() == ["Dynamic configs for broker 1 are:"]
+    with pytest.raises(AssertionError, match=r"num\.partitions cannot be changed"):
+        run(_CONFIGS, *of_it, "--alter", "--add-config", "num.partitions=2")
+    of_it[1] = "broker-loggers"
+    run(_CONFIGS, *of_it, "--alter", "--add-config", "duramen.kafka=WARN")
+    assert "  duramen.kafka=WARN " in run(_CONFIGS, *of_it, "--describe")
+    run(_CONFIGS, *of_it, "--alter", "--delete-config", "duramen.kafka")
+    assert "  duramen.kafka=INFO " in run(_CONFIGS, *of_it, "--describe")
+
+
+def _client_quotas(run: Tools) -> None:
+    client = unique("client")
+    of_it, of_all = ["--entity-type", "clients", "--entity-name", client], ["--entity-type", "clients"]
+    run(_CONFIGS, *of_it, "--alter", "--add-config", "producer_byte_rate=1000000,consumer_byte_rate=2000000")
+    line = f"Quota configs for client-id '{client}' are consumer_byte_rate=2000000.0, producer_byte_rate=1000000.0"
+    assert run(_CONFIGS, *of_it, "--describe").splitlines() == [line]
+    run(_CONFIGS, *of_all, "--entity-default", "--alter", "--add-config", "producer_byte_rate=5000000")
+    default = "Quota configs for the default client-id are producer_byte_rate=5000000.0"
+    assert {line, default} <= set(run(_CONFIGS, *of_all, "--describe").splitlines())
+    run(_CONFIGS, *of_it, "--alter", "--delete-config", "producer_byte_rate,consumer_byte_rate")
+    run(_CONFIGS, *of_all, "--entity-default", "--alter", "--delete-config", "producer_byte_rate")
+    assert run(_CONFIGS, *of_all, "--describe") == ""
 
 
 def _console(run: Tools) -> None:
@@ -209,6 +252,9 @@ def _features(run: Tools) -> None:
 
 TOOLS: Final[Sequence[tuple[str, Callable[[Tools], None], Sequence[int]]]] = (
     ("kafka-topics: create, list, describe, alter, delete", _topics, ()),
+    ("kafka-configs, topics: alter, describe, a default again, an unknown one refused", _topic_configs, (44,)),
+    ("kafka-configs, brokers: describe; what a start reads is not altered; loggers are", _broker_configs, (44,)),
+    ("kafka-configs, clients: quotas of one and of all", _client_quotas, (48, 49)),
     ("console producer and consumer", _console, ()),
     ("kafka-consumer-groups: list, describe, reset and delete offsets, delete", _groups, (47,)),
     ("verifiable producer and consumer", _verifiable, ()),

@@ -224,7 +224,10 @@ def _member(settings: dict[str, Any], topic: str, talk: Talk) -> None:
     while not consumer.partitions_for_topic(topic):
         pass
     while True:
-        batches = consumer.poll(500)
+        try:
+            batches = consumer.poll(500)
+        except errors.KafkaConnectionError:
+            batches = {}  # The node is away: an application polls again.
         talk.holds({one.partition for one in consumer.assignment()})
         for batch in batches.values():
             for one in batch:
