@@ -2,6 +2,10 @@
 
 import pytest
 
+from duramen.codec.batch import NewRecord, encode, header, stamp
+from duramen.codec.filtering import rebuild
+from duramen.codec.markers import encode_marker
+from duramen.sim.compacted import CompactedHistory
 from duramen.sim.history import End, History, LogFacts, Sent
 from duramen.sim.trace import BrokenPromise
 
@@ -74,3 +78,16 @@ def test_a_batch_that_was_let_go_whole_may_be_stored_anew() -> None:
     history.send(batch, 2)
     history.acknowledged(batch, 14, "os")
     assert batch.base_offset == 14
+
+
+def test_of_a_marker_in_a_compacted_log_nothing_may_be_left_but_its_offset() -> None:
+    marker = encode_marker(4, 0, commit=True, coordinator_epoch=0, now_ms=1000)
+    stamp(marker, 7, 1)
+    emptied = rebuild(header(marker), bytes(marker), [])
+    assert CompactedHistory("stream", 0, 1).read(7, emptied) == 8
+    history = CompactedHistory("stream", 0, 1)
+    batch = Sent(1, bytes(encode([NewRecord(1000, b"key", b"value", ((b"n", b"1/0"),))])), 1)
+    history.send(batch, 1)
+    history.acknowledged(batch, 7, "sync")
+    with pytest.raises(BrokenPromise, match="a batch was at offset 7"):
+        history.read(7, emptied)

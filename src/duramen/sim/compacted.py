@@ -6,7 +6,7 @@ A tombstone may be missing too once its time is over, and then nothing that it d
 from collections.abc import Callable
 from typing import NamedTuple
 
-from duramen.codec.batch import Record, records
+from duramen.codec.batch import Header, Record, records
 from duramen.sim.history import IDENTITY_START, End, History, LogFacts, Sent
 from duramen.sim.producing import NAME
 
@@ -66,6 +66,12 @@ class CompactedHistory(History):
             self._see(known.sent, record.offset - known.at, epoch)
             there.add(record.offset)
         self._check_missing(base_offset, next_offset, there)
+
+    def _see_marker(self, head: Header, batch: bytes) -> None:
+        if next(records(batch), None) is not None:
+            super()._see_marker(head, batch)
+        elif head.base_offset in self._at:  # compaction has left nothing of a marker but its offset
+            raise self._broken(f"a batch was at offset {head.base_offset}, where an emptied marker is now")
 
     def _check_missing(self, first: int, end: int, there: set[int]) -> None:
         for base_offset, sent in self._at.items():
