@@ -28,7 +28,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-_WAIT_S: Final = 30.0
+_WAIT_S: Final = 60.0
 
 
 class Record(NamedTuple):

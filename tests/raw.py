@@ -16,7 +16,7 @@ from duramen.node.process import NodeProcess
 
 __all__ = ["Wanted", "batch_of", "connect", "fetch_bytes", "produce_bytes", "stream_id"]
 
-_WAIT_S: Final = 30.0
+_WAIT_S: Final = 60.0
 
 
 class Wanted(NamedTuple):

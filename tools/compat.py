@@ -1,4 +1,4 @@
-"""Write docs/compatibility.md from the results of tests/compat; `--check` says whether it is out of date.
+"""Write docs/compatibility.md from the results of tests/compat and tests/differential; `--check` compares it.
 
 With `--run`, or with `--run` and what pytest is to get, the tests run first and their results are recorded:
 `python tools/compat.py --run tests/compat/test_go.py`.
@@ -15,6 +15,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 RESULTS: Final = ROOT / "tests" / "compat" / "results"
 PAGE: Final = ROOT / "docs" / "compatibility.md"
+DELIBERATE: Final = ROOT / "tests" / "differential" / "deliberate.json"
 GENERATED: Final = "<!-- Written by `make compat` from tests/compat/results; change the source, not this page. -->"
 _SIGNS: Final = {"passes": "yes", "fails": "**no**", "lacks": "-"}
 
@@ -82,6 +83,20 @@ def page(clients: Sequence[Mapping[str, Any]], shows: Mapping[str, str], notes: 
     yield from notes
 
 
+def deliberate() -> Iterator[str]:
+    """Where the same requests get another answer than from Apache Kafka, and why."""
+    told = json.loads(DELIBERATE.read_text(encoding="utf-8"))["differences"]
+    yield "## Where Duramen answers otherwise than Apache Kafka"
+    yield ""
+    yield (
+        "`tests/differential` sends the same random requests, valid, borderline and invalid, to a Duramen node and to "
+        "Apache Kafka 4.4.0 and compares the answers. These differences are on purpose; any other fails the test."
+    )
+    yield ""
+    reasons = dict.fromkeys((one["api"].replace("|", ", "), one["reason"]) for one in told)
+    yield from table(("API", "Difference"), sorted(reasons))
+
+
 def written() -> str:
     """The text of the page as the results say."""
     sys.path.insert(0, str(ROOT))
@@ -91,7 +106,7 @@ def written() -> str:
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
     found.sort(key=lambda one: (ORDER.index(one["client"]) if one["client"] in ORDER else len(ORDER), one["client"]))
     shows = {one.name: one.shows for one in BEHAVIOURS}
-    return "\n".join(page(found, shows, NOTES)).rstrip() + "\n"
+    return "\n".join([*page(found, shows, NOTES), "", *deliberate()]).rstrip() + "\n"
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from tests.cli.command import command_environment
 
-_DEADLINE_S: Final = 30.0
+_DEADLINE_S: Final = 60.0
 _PATIENCE_S: Final = 5.0
 
 

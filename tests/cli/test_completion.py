@@ -62,7 +62,7 @@ def test_scripts(shell: str) -> None:
     assert (ended.code, ended.err, "_DURAMEN_COMPLETE" in ended.out) == (0, "", True)
     program = shutil.which(shell)
     if program is not None:
-        subprocess.run([program, "-n"], input=ended.out, text=True, check=True, timeout=30)
+        subprocess.run([program, "-n"], input=ended.out, text=True, check=True, timeout=60)
 
 
 def test_in_bash(tmp_path: Path) -> None:

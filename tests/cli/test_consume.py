@@ -107,7 +107,7 @@ def test_follow_goes_on_until_it_is_interrupted(node: NodeProcess, stream: str) 
                 producer.produce(stream, b"%d" % number, partition=0)
             assert int(process.stdout.readline()) == number
         process.send_signal(signal.SIGINT)
-        rest, said = process.communicate(timeout=30)
+        rest, said = process.communicate(timeout=60)
     assert (process.returncode, rest, said.strip()) == (130, "", "")
 
 
@@ -131,7 +131,7 @@ def test_follow_outlives_the_node(new_node: Callable[..., NodeProcess]) -> None:
             run("produce", "s", stdin=b"%d\n" % number, server=node.http)
             assert process.stdout.readline() == f"{number}\n"
         process.send_signal(signal.SIGINT)
-        rest, said = process.communicate(timeout=30)
+        rest, said = process.communicate(timeout=60)
     assert (process.returncode, rest, said.strip()) == (130, "", "")
 
 
@@ -150,7 +150,7 @@ def test_a_reader_that_goes_away_is_no_accident(node: NodeProcess, stream_name: 
         assert process.stdout.readline() == b"x" * 1000 + b"\n"
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(30) == 1
+        assert process.wait(60) == 1
 
 
 @pytest.mark.parametrize(

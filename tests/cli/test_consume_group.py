@@ -35,14 +35,14 @@ def write(node: NodeProcess, stream: str, numbers: range) -> None:
 def committed(node: NodeProcess, stream: str) -> list[int]:
     """What an unchanged client is told; -1001 is nothing."""
     consumer = Librdkafka({"bootstrap.servers": node.kafka, "group.id": "g" + stream})
-    found = consumer.committed([LibrdkafkaPartition(stream, index) for index in range(2)], timeout=10)
+    found = consumer.committed([LibrdkafkaPartition(stream, index) for index in range(2)], timeout=60)
     consumer.close()
     return [one.offset for one in found]
 
 
 def wait_for_commit(node: NodeProcess, stream: str, offsets: list[int]) -> None:
     """What is out is committed a second later."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while committed(node, stream) != offsets:
         assert time.monotonic() < deadline
 
@@ -78,7 +78,7 @@ def read(process: "subprocess.Popen[bytes]", count: int) -> list[int]:
 def interrupt(process: "subprocess.Popen[bytes]") -> bytes:
     """Ctrl-C; what it says on the way out."""
     process.send_signal(signal.SIGINT)
-    rest, said = process.communicate(timeout=30)
+    rest, said = process.communicate(timeout=60)
     assert (process.returncode, rest) == (130, b"")
     return said.strip()
 
@@ -171,7 +171,7 @@ def test_who_was_given_up_says_so_and_joins_again(node: NodeProcess, stream: str
         process.send_signal(signal.SIGCONT)
         wait_for_commit(node, stream, [6, 6])
         process.send_signal(signal.SIGINT)
-        rest, said = process.communicate(timeout=30)
+        rest, said = process.communicate(timeout=60)
     assert process.returncode == 130
     numbers = sorted(map(int, rest.splitlines()))
     assert set(numbers) == {10, 11}
@@ -186,7 +186,7 @@ def test_a_closed_pipe_commits_what_was_read_from_it_and_leaves(node: NodeProces
         assert read(process, 10) == list(range(10))
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(30) == 1
+        assert process.wait(60) == 1
     assert committed(node, stream) == [5, 5]
     assert gone(node, stream)
 
@@ -219,7 +219,7 @@ def test_it_outlives_the_node(new_node: Callable[..., NodeProcess]) -> None:
                 found = {*read(process, 1), *found} - {0, 1, 2, 3}
             wait_for_commit(node, "s", [3, 3])
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+            process.communicate(timeout=60)
         assert process.returncode == 130
 
 

@@ -113,7 +113,7 @@ def records_of(node: NodeProcess, stream: str) -> list[list[tuple[Any, ...]]]:
         consumer.assign([LibrdkafkaPartition(stream, partition, 0)])
         messages: list[Any] = []
         while len(messages) < 49:
-            messages += consumer.consume(49 - len(messages), timeout=10)
+            messages += consumer.consume(49 - len(messages), timeout=60)
         found.append([(one.offset(), one.key(), one.value(), one.headers(), one.timestamp()) for one in messages])
     consumer.close()
     return found
@@ -131,7 +131,7 @@ def test_a_stream_that_is_deleted_while_it_is_followed(duramen: Run, node: NodeP
         assert process.stdout is not None
         assert process.stdout.readline() == b"8\n"
         assert duramen("stream", "delete", stream, "--yes").code == 0
-        rest, said = process.communicate(timeout=30)
+        rest, said = process.communicate(timeout=60)
     assert (process.returncode, rest) == (1, b"")
     assert said.decode().startswith(f"duramen: stream {stream} was deleted while it was read")
     assert said.endswith(b"[stream-not-found]\n")
@@ -149,7 +149,7 @@ def test_another_stream_of_that_name_is_not_followed(new_node: Callable[..., Nod
             run("stream", "create", "s", server=node.http)
             run("produce", "s", stdin=b"2\n3\n", server=node.http)
             process.send_signal(signal.SIGCONT)
-            rest, said = process.communicate(timeout=30)
+            rest, said = process.communicate(timeout=60)
         assert (process.returncode, rest) == (1, b"")
         assert b"duramen: stream s was deleted" in said
 
@@ -165,7 +165,7 @@ def test_new_partitions_are_followed(node: NodeProcess, stream: str) -> None:
             producer.produce(stream, b"new", partition=2)
         assert process.stdout.readline() == b"new\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(60) == 130
 
 
 def test_a_follower_whose_reader_goes_away_ends(node: NodeProcess, stream: str) -> None:
@@ -176,7 +176,7 @@ def test_a_follower_whose_reader_goes_away_ends(node: NodeProcess, stream: str) 
         assert len([process.stdout.readline() for _ in range(10)]) == 10
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(30) == 1
+        assert process.wait(60) == 1
 
 
 def test_an_output_that_is_not_buffered_gets_everything(node: NodeProcess, stream_name: str) -> None:
@@ -223,7 +223,7 @@ def test_records_that_were_removed_before_they_were_read(new_node: Callable[...,
             while Consumer(cluster).bounds([at])[at][0] < 10:
                 pass
             process.send_signal(signal.SIGCONT)
-            _, said = process.communicate(timeout=30)
+            _, said = process.communicate(timeout=60)
         assert process.returncode == 1
         assert re.match(rb"duramen: the records \d+ to \d+ of s-0 were removed before they were read", said)
         assert said.endswith(b"[records-lost]\n")

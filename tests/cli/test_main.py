@@ -82,7 +82,7 @@ class TestOutput:
             assert process.poll() is None
             process.send_signal(signal.SIGTERM)
             assert "Traceback" not in process.stderr.read()
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
 
 
 class TestWhatNobodyExpected:
@@ -155,6 +155,6 @@ def test_ctrl_c_that_is_ignored_stays_ignored(node: NodeProcess) -> None:
         stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=command_environment(node.http),
     ) as process:  # fmt: skip
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate("1\n", timeout=30)
+        _, said = process.communicate("1\n", timeout=60)
     assert process.returncode in (0, -signal.SIGINT)  # the shell itself may not have come so far
     assert said in ("1 records written to s\n", "")

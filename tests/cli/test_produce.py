@@ -86,7 +86,7 @@ def test_a_line_is_written_while_the_input_is_open(node: NodeProcess, stream: st
             found = [record.value for piece in fetched.pieces for record in records(piece)]
         assert found == [b"now"]
         assert process.poll() is None
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (0, f"1 records written to {stream}\n".encode())
 
 

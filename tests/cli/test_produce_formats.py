@@ -29,9 +29,9 @@ def values(node: NodeProcess, stream: str, partition: int) -> list[bytes | None]
     """What an unchanged client reads."""
     consumer = Librdkafka({"bootstrap.servers": node.kafka, "group.id": "nobody", "enable.partition.eof": False})
     at = LibrdkafkaPartition(stream, partition, 0)
-    _, end = consumer.get_watermark_offsets(at, timeout=10)
+    _, end = consumer.get_watermark_offsets(at, timeout=60)
     consumer.assign([at])
-    found = consumer.consume(end, timeout=20) if end else []
+    found = consumer.consume(end, timeout=60) if end else []
     consumer.close()
     return [message.value() for message in found]
 
@@ -46,7 +46,7 @@ def test_json(duramen: Run, node: NodeProcess, stream: str) -> None:
     assert ended == (0, "", f"2 records written to {stream}\n")
     consumer = Librdkafka({"bootstrap.servers": node.kafka, "group.id": "nobody"})
     consumer.assign([LibrdkafkaPartition(stream, 1, 0)])
-    one, two = consumer.consume(2, timeout=10)
+    one, two = consumer.consume(2, timeout=60)
     consumer.close()
     assert (one.value(), one.key(), one.timestamp()[1]) == (b"one", b"k", 1234567890123)
     assert one.headers() == [("a", b"1"), ("a", None), ("b", b"2")]
@@ -177,7 +177,7 @@ def test_a_bar_is_for_terminals_and_for_what_takes_long(node: NodeProcess, strea
                 said += more
         except OSError:  # the terminal's other end is closed
             pass
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     os.close(ours)
     assert f"records written to {stream}".encode() in said
 

@@ -41,7 +41,7 @@ def free_port() -> int:
 
 def brokers(address: str) -> list[str]:
     """Where a client that comes to `address` is told to go."""
-    metadata = AdminClient({"bootstrap.servers": address}).list_topics(timeout=30)
+    metadata = AdminClient({"bootstrap.servers": address}).list_topics(timeout=60)
     return [f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()]
 
 
@@ -124,7 +124,7 @@ def test_log_lines_for_programs(tmp_path: Path) -> None:
         assert process.stdout is not None
         banner = [process.stdout.readline() for _ in range(5)]
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "\x1b" not in "".join(banner)
     tries = [line.split("try: ")[1].split()[0] for line in banner if "try: " in line]
@@ -191,4 +191,4 @@ def test_during_recovery_readyz_says_how_far_it_is(recovering: tuple["subprocess
         assert ready.read() == b"ready\n"
     socket.create_connection((host, int(port))).close()
     process.terminate()
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0

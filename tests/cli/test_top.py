@@ -42,7 +42,7 @@ def test_json_is_a_line_for_each_look(duramen: Run, node: NodeProcess, stream_na
                 break
         process.send_signal(signal.SIGINT)
         process.stdout.read()
-        assert (process.wait(30), process.stderr.read()) == (0, "")
+        assert (process.wait(60), process.stderr.read()) == (0, "")
     ended = duramen("top", "--format", "json", "--interval", "0.1", "-n", "2")
     assert (ended.code, len(ended.out.splitlines())) == (0, 2)
 
@@ -76,7 +76,7 @@ def test_a_node_that_goes_away_is_waited_for(new_node: Callable[..., NodeProcess
         assert code == 0
         process.send_signal(signal.SIGINT)
         process.stdout.read()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def test_nobody_there() -> None:

@@ -17,25 +17,25 @@ def configs(node: NodeProcess, name: str) -> dict[str, str]:
     """A topic's configs as a Kafka admin client sees them."""
     resource = ConfigResource(ResourceType.TOPIC, name)
     admin = AdminClient({"bootstrap.servers": node.kafka})
-    found = admin.describe_configs([resource])[resource].result(30)
+    found = admin.describe_configs([resource])[resource].result(60)
     return {entry.name: entry.value for entry in found.values()}
 
 
 def test_at_the_kafka_door(node: NodeProcess, stream_name: str) -> None:
     admin = AdminClient({"bootstrap.servers": node.kafka})
     topic = NewTopic(stream_name, 1, 1, config={"retention.ms": "7d", "retention.bytes": "1GiB"})
-    admin.create_topics([topic])[stream_name].result(30)
+    admin.create_topics([topic])[stream_name].result(60)
     found = configs(node, stream_name)
     assert (found["retention.ms"], found["retention.bytes"]) == ("604800000", "1073741824")
     resource = ConfigResource(ResourceType.TOPIC, stream_name)
     resource.add_incremental_config(ConfigEntry("flush.ms", "5s", incremental_operation=AlterConfigOpType.SET))
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(60)
     assert configs(node, stream_name)["flush.ms"] == "5000"
 
 
 def test_over_http_and_from_the_command_line(duramen: Run, node: NodeProcess, stream_name: str) -> None:
     body = json.dumps({"name": stream_name, "config": {"retention.ms": "12h", "segment.bytes": "64MiB"}}).encode()
-    connection = http.client.HTTPConnection(node.http, timeout=30)
+    connection = http.client.HTTPConnection(node.http, timeout=60)
     connection.request("POST", "/v1/streams", body, {"Content-Type": "application/json"})
     assert connection.getresponse().status == 201
     connection.close()

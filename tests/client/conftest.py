@@ -10,7 +10,7 @@ from duramen.node.process import NodeProcess
 
 @pytest.fixture
 def cluster(node: NodeProcess) -> Iterator[Cluster]:
-    with Cluster(node.kafka, timeout_s=20) as cluster:
+    with Cluster(node.kafka, timeout_s=60) as cluster:
         yield cluster
 
 

@@ -78,7 +78,7 @@ def test_nobody_there() -> None:
 
 def test_no_such_host() -> None:
     with pytest.raises(ServerUnreachable, match=r"no-such-host\.invalid:9092 cannot be reached"):
-        Connection("no-such-host.invalid", 9092, client_id="test", timeout_s=5)
+        Connection("no-such-host.invalid", 9092, client_id="test", timeout_s=60)
 
 
 def test_silence_ends_with_the_timeout(serve: Serve) -> None:
@@ -86,7 +86,7 @@ def test_silence_ends_with_the_timeout(serve: Serve) -> None:
     began = time.monotonic()
     with pytest.raises(ServerUnreachable, match=rf"127\.0\.0\.1:{port} did not answer within 0.3 s"):
         connect(port)
-    assert 0.3 <= time.monotonic() - began < 10
+    assert 0.3 <= time.monotonic() - began < 60
 
 
 def test_an_answer_byte_by_byte_ends_with_the_timeout_too(serve: Serve) -> None:
@@ -110,30 +110,30 @@ def test_an_answer_byte_by_byte_ends_with_the_timeout_too(serve: Serve) -> None:
 )
 def test_other_protocols_are_recognised(serve: Serve, body: bytes, message: str) -> None:
     with pytest.raises(ServerUnreachable, match=message):
-        connect(serve(answering(body)), timeout_s=5)
+        connect(serve(answering(body)), timeout_s=60)
 
 
 def test_a_connection_closed_at_once(serve: Serve) -> None:
     with pytest.raises(ServerUnreachable, match=r"it closed the connection|reset by peer"):
-        connect(serve(lambda connection: connection.recv(1)), timeout_s=5)
+        connect(serve(lambda connection: connection.recv(1)), timeout_s=60)
 
 
 def test_an_old_broker_is_told_from_a_new_one(serve: Serve) -> None:
     keys = [{"api_key": ApiKey.FETCH, "min_version": 0, "max_version": 11}]
     body = RESPONSES[ApiKey.API_VERSIONS].encode(3, {"error_code": 0, "api_keys": keys})
-    connection = connect(serve(answering(encode_response(ApiKey.API_VERSIONS, 3, 1, body))), timeout_s=5)
+    connection = connect(serve(answering(encode_response(ApiKey.API_VERSIONS, 3, 1, body))), timeout_s=60)
     with pytest.raises(UnsupportedFeature, match=r"speaks FETCH 0 to 11, .* Kafka 3.1 or newer is needed"):
         connection.version(ApiKey.FETCH)
     connection.close()
     ancient = encode_response(ApiKey.API_VERSIONS, 0, 1, b"\0\x23\0\0\0\0")
     with pytest.raises(UnsupportedFeature, match=r"is too old: Kafka 3\.1 or newer is needed"):
-        connect(serve(answering(ancient)), timeout_s=5)
+        connect(serve(answering(ancient)), timeout_s=60)
 
 
 def test_answers_are_told_apart(node: NodeProcess) -> None:
     """A request is answered although the answer to an earlier one has not been taken."""
     host, _, port = node.kafka.rpartition(":")
-    connection = Connection(host, int(port), client_id="test", timeout_s=10)
+    connection = Connection(host, int(port), client_id="test", timeout_s=60)
     body = REQUESTS[ApiKey.DESCRIBE_GROUPS].encode(connection.version(ApiKey.DESCRIBE_GROUPS), {"groups": []})
     earlier = connection.send(ApiKey.DESCRIBE_GROUPS, [body])
     assert connection.request(ApiKey.LIST_GROUPS, {})["error_code"] == 0
@@ -161,7 +161,7 @@ class TestServers:
             parse_servers(text)
 
     def test_one_of_them_is_enough(self, node: NodeProcess, stream_name: str) -> None:
-        with Cluster(f"127.0.0.1:1,{node.kafka}", timeout_s=5) as cluster:
+        with Cluster(f"127.0.0.1:1,{node.kafka}", timeout_s=60) as cluster:
             assert cluster.topics([stream_name]) == {}
 
     def test_none_that_answers_is_said_with_all_of_them(self) -> None:
@@ -171,4 +171,4 @@ class TestServers:
             Cluster("127.0.0.1:1,127.0.0.1:2", timeout_s=0.5) as cluster,
         ):
             cluster.topics()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60

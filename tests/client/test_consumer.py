@@ -102,7 +102,7 @@ def test_out_of_range_is_said_or_gone_around(cluster: Cluster, stream: str) -> N
 
 
 def test_records_that_were_promised_and_do_not_come(node: NodeProcess, stream: str) -> None:
-    with Cluster(node.kafka, timeout_s=0.3) as cluster:
+    with Cluster(node.kafka, timeout_s=3) as cluster:
         at = fill(cluster, stream, 30)[0]
         with pytest.raises(RequestTimedOut, match=f"{stream}-0 ends at 10; records up to 20 were promised"):
             list(Consumer(cluster).read(at, 10, 20))
@@ -132,7 +132,7 @@ def test_no_such_partition(cluster: Cluster, stream: str) -> None:
 
 
 def test_reading_goes_on_after_the_broker_was_killed(new_node: Callable[..., NodeProcess]) -> None:
-    with new_node() as node, Cluster(node.kafka, timeout_s=30) as cluster:
+    with new_node() as node, Cluster(node.kafka, timeout_s=60) as cluster:
         Admin(cluster).create_stream("s", 3)
         at = fill(cluster, "s", 30_000)[0]
         reading = Consumer(cluster, partition_max_bytes=2000).read(at, 0, 10_000)
@@ -147,7 +147,7 @@ def test_offsets_are_committed_for_tools_to_see(node: NodeProcess, cluster: Clus
     ats = fill(cluster, stream, 30)
     Consumer(cluster).commit(f"{stream}-group", {ats[0]: 7, ats[2]: 3})
     theirs = Librdkafka({"bootstrap.servers": node.kafka, "group.id": f"{stream}-group"})
-    committed = theirs.committed([LibrdkafkaPartition(stream, index) for index in range(3)], timeout=10)
+    committed = theirs.committed([LibrdkafkaPartition(stream, index) for index in range(3)], timeout=60)
     theirs.close()
     assert [one.offset for one in committed] == [7, -1001, 3]
 

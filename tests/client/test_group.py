@@ -14,7 +14,7 @@ from duramen.client.coordinator import Coordinator
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def new_member(node: NodeProcess, stream: str, group: str) -> Iterator[Callable[
     made: list[tuple[Cluster, Member]] = []
 
     def make() -> Member:
-        cluster = Cluster(node.kafka, timeout_s=20)
+        cluster = Cluster(node.kafka, timeout_s=60)
         member = Member(cluster, group, [stream], heartbeat_ms=0)
         made.append((cluster, member))
         return member
@@ -90,7 +90,7 @@ def test_alone_it_gets_everything_and_commits(
     assert member.commit({})
     assert member.committed() == {TopicPartition(stream, 1): 5, TopicPartition(stream, 2): 0}
     theirs = Librdkafka({"bootstrap.servers": node.kafka, "group.id": group})
-    found = theirs.committed([LibrdkafkaPartition(stream, index) for index in range(3)], timeout=10)
+    found = theirs.committed([LibrdkafkaPartition(stream, index) for index in range(3)], timeout=60)
     theirs.close()
     assert [one.offset for one in found] == [-1001, 5, 0]
     member.leave()
@@ -190,7 +190,7 @@ def test_a_leader_shares_out_new_partitions(
 
 
 def test_a_member_outlives_its_node(new_node: Callable[..., NodeProcess]) -> None:
-    with new_node() as node, Cluster(node.kafka, timeout_s=20) as cluster:
+    with new_node() as node, Cluster(node.kafka, timeout_s=60) as cluster:
         Admin(cluster).create_stream("s", 2)
         member = Member(cluster, "g", ["s"], heartbeat_ms=0)
         member.join()
@@ -221,5 +221,5 @@ def test_what_cannot_be_joined(node: NodeProcess, cluster: Cluster, stream: str,
 
 
 def test_offsets_of_a_stream_that_is_gone(node: NodeProcess, stream: str, group: str) -> None:
-    with Cluster(node.kafka, timeout_s=0.5) as cluster, pytest.raises(StreamNotFound):
+    with Cluster(node.kafka, timeout_s=3) as cluster, pytest.raises(StreamNotFound):
         Consumer(cluster).commit(group, {TopicPartition(f"{stream}-gone", 0): 1})

@@ -87,7 +87,8 @@ def _jars(name: str, artifacts: Sequence[str]) -> Path:
 
 def kafka_jars(version: str) -> Path:
     """The jars of Apache Kafka's tools, Streams, Connect and MirrorMaker. Raises Missing."""
-    parts = ("kafka-tools", "kafka-streams", "connect-runtime", "connect-mirror", "connect-file")
+    # The tool for configs lies in the broker's own.
+    parts = ("kafka_2.13", "kafka-tools", "kafka-streams", "connect-runtime", "connect-mirror", "connect-file")
     return _jars("kafka-tools", [*(f"org.apache.kafka:{one}:{version}" for one in parts), "org.slf4j:slf4j-nop:1.7.36"])
 
 

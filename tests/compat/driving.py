@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 __all__ = ["Driver", "Heard", "Lacks", "Member", "Refused"]
 
-_ANSWER_S: Final = 40.0
+_ANSWER_S: Final = 180.0
 _TAIL: Final = 2000
 
 

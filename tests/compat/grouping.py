@@ -28,9 +28,15 @@ def _both(one: Member, other: Member) -> None:
 
 
 def _share(stage: Stage, options: Mapping[str, Any]) -> tuple[str, Member, Driver, Member]:
+    """Two members that share a topic; what was in it before is read and committed, and not in their `records`."""
     topic, group = stage.topic(_PARTITIONS), stage.name("group")
     first = stage.driver.join(f"{group}-a", group, topic, **options)
     first.until(lambda: first.holds == _ALL, "the only member has not all partitions")
+    # It has a position in every partition: librdkafka 2.0.2 goes back to the start of one that it is given again, when
+    # it was taken away while the client still asked where it starts.
+    first.until_read(*_fill(stage, topic, "before"))
+    first.commit()
+    first.records.clear()
     driver = stage.second()
     second = driver.join(f"{group}-b", group, topic, **options)
     _both(first, second)

@@ -8,9 +8,6 @@ __all__ = ["KNOWN", "NOTES", "OPEN", "ORDER"]
 KNOWN: Final[Mapping[tuple[str, str], str]] = {
     ("confluent-kafka-javascript", "keys"): "it hands an empty key over as null",
     ("confluent-kafka-javascript", "values"): "it hands an empty value over as null",
-    ("MirrorMaker 2", "from Apache Kafka 4.4.0 into Duramen and back: values, keys, headers, times"): (
-        "the copies did not come in time on a busy machine; why is not known yet"
-    ),
     ("franz-go", "topic re-created, consumer"): "it keeps to a topic's first id until its program purges the topic",
 }
 """What clients cannot do although they have a call for it, by client and behaviour. One that passes is an error."""
@@ -35,6 +32,10 @@ NOTES: Final[Sequence[str]] = (
         "records by time, and their retention."
     ),
     "- kafkajs writes a wrong one where times differ in their number of digits: these records are not found by time.",
+    "- A node's settings are read when it starts: kafka-configs shows them and alters only its loggers.",
+    "- There are no ACLs; MirrorMaker 2 says that it cannot copy them, unless `sync.topic.acls.enabled=false`.",
+    "- There are no SCRAM users: `kafka-configs --entity-type users` shows quotas, then says so.",
+    "- ListConfigResources came with Kafka 4.1: the tools of 4.1 cannot list the configs of groups and client metrics.",
     "- A client that writes to Kafka's internal topics is refused, whatever it calls itself.",
 )
 """What the page says at its end, in lines of Markdown."""

@@ -20,13 +20,13 @@ from tests.untyped import untyped
 from duramen.base.errors import DependencyMissing
 from duramen.bench.peers.kafka import ApacheKafka
 from duramen.bench.peers.ports import free_ports
-from duramen.client import Cluster
+from duramen.client import Admin, Cluster
 from duramen.node.process import NodeProcess
 
 pytestmark = pytest.mark.long
 
 _VERSION: Final = "4.1.1"
-_WAIT_S: Final = 180.0
+_WAIT_S: Final = 480.0
 _EPOCH: Final = 1_600_000_000_000
 _FILE: Final = "org.apache.kafka.connect.file."
 
@@ -61,6 +61,9 @@ offset.storage.replication.factor=1
 status.storage.replication.factor=1
 config.storage.replication.factor=1
 refresh.topics.interval.seconds=2
+plugin.discovery=service_load
+kafka.plugin.discovery=service_load
+duramen.plugin.discovery=service_load
 kafka.consumer.auto.offset.reset=earliest
 duramen.consumer.auto.offset.reset=earliest
 """
@@ -173,11 +176,14 @@ def test_connect_copies_files(java: Java) -> None:
 
 
 def _mirror(java: Java, node: NodeProcess, kafka: ApacheKafka) -> None:
-    there, back = unique("there"), made(node)
+    # The records' times are years ago: with Kafka's usual retention they are gone before they are copied.
+    kept = {"retention.ms": "-1"}
+    there, back = unique("there"), made(node, config=kept)
     records = [
         Record(f"value {number}".encode(), b"key", (("h", b"1"),), _EPOCH + number, 0) for number in range(300)
     ]  # fmt: skip
-    kafka.topic(there, "lazy")
+    with Cluster(kafka.address) as cluster:
+        Admin(cluster).create_stream(there, 1, kept)
     CONFLUENT.produce(kafka.address, there, records)
     CONFLUENT.produce(node.kafka, back, records)
     java.start(
@@ -190,6 +196,8 @@ def _mirror(java: Java, node: NodeProcess, kafka: ApacheKafka) -> None:
         assert [(one.value, one.key, one.headers, one.timestamp_ms) for one in found] == [
             (one.value, one.key, one.headers, one.timestamp_ms) for one in records
         ]
+        with Cluster(address) as cluster:
+            assert kept.items() <= Admin(cluster).stream_configs(topic).items()
 
 
 def test_mirror_maker_copies_both_ways(java: Java) -> None:
@@ -199,7 +207,7 @@ def test_mirror_maker_copies_both_ways(java: Java) -> None:
             ApacheKafka(java.directory / "kafka") as kafka,
             NodeProcess(java.directory / "data", settings() | {"group.min.session.timeout.ms": 6000}) as node,
         ):
-            name = "from Apache Kafka 4.4.0 into Duramen and back: values, keys, headers, times"
+            name = "from Apache Kafka 4.4.0 into Duramen and back: values, keys, headers, times, topic configs"
             results.show(name, lambda: _mirror(java, node, kafka), node)
     except DependencyMissing as missing:
         pytest.skip(str(missing))

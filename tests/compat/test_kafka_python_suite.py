@@ -16,7 +16,7 @@ from duramen.node.process import NodeProcess
 pytestmark = pytest.mark.long
 
 _VERSION: Final = "3.0.12"
-_RUN_S: Final = 900.0
+_RUN_S: Final = 2400.0
 _OUTCOME: Final = re.compile(r"::(test_\w+(?:\[[^\]]*\])?) (PASSED|FAILED|ERROR|SKIPPED)(?: \((.*)\))?")
 
 LEFT_OUT: Final = {

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import pytest
+from tests.clients import until
 from tests.consistency.checker import faults
 from tests.consistency.clients import TOPIC, Assigned, Client, PlainSender, Subscribed, Transactions, everything
 from tests.consistency.history import Op, Recorder
@@ -72,15 +73,16 @@ def _run(broker: Broker, seed: int, seconds: float, most_s: float) -> list[Op]:
     ]
     for client in clients:
         client.start()
-    until = time.monotonic() + seconds
+    end_s = time.monotonic() + seconds
     done: list[str] = []
     try:
         names = list(_NEMESES)
-        while time.monotonic() < until:
+        while time.monotonic() < end_s:
             threading.Event().wait(chance.uniform(0.3, most_s))
             name = names[len(done) % len(names)] if len(done) < len(names) else chance.choice(names)
             _NEMESES[name](broker, chance)
             done.append(name)
+        until(lambda: not _idle(recorder.history()) or not all(client.is_alive() for client in clients), _END_S)
     finally:
         for client in clients:
             client.stopping.set()
@@ -97,12 +99,16 @@ def _run(broker: Broker, seed: int, seconds: float, most_s: float) -> list[Op]:
     return history
 
 
+def _idle(history: Sequence[Op]) -> list[str]:
+    """The processes that were never told that something was done."""
+    done = {op.process for op in history if op.outcome == "ok" and op.parts}
+    return [f"{make.__name__} {process}" for process, make in enumerate(_PROCESSES) if process not in done]
+
+
 def _judge(history: Sequence[Op]) -> None:
     found = faults(history)
     assert not found, {kind: said[:10] for kind, said in found.items()}
-    for process, make in enumerate(_PROCESSES):
-        done = [op for op in history if op.process == process and op.outcome == "ok" and op.parts]
-        assert done, f"{make.__name__} {process} did nothing"
+    assert _idle(history) == []
 
 
 def test_a_short_history_is_sound(duramen_broker_factory: Callable[..., Broker]) -> None:

@@ -16,7 +16,7 @@ from duramen.codec.batch import HEADER_BYTES, batches, header
 from duramen.codec.kafka.header import encode_request, response_body_start
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["CLOSED", "Peer", "Symbol"]
+__all__ = ["CLOSED", "Beside", "Peer", "Symbol"]
 
 _WAIT_S: Final = 60.0
 CLOSED: Final = {"connection": "closed"}
@@ -27,11 +27,13 @@ _OWN: Final = frozenset(
         "throttle_time_ms", "host", "port", "cluster_id", "error_message", "client_host", "documentation",
         "node_endpoints",
         "leader_epoch", "current_leader_epoch", "committed_leader_epoch", "finalized_features_epoch", "current_leader",
-        "batch_index_error_message", "last_timestamp", "coordinator_epoch", "diverging_epoch",
+        "batch_index_error_message", "acknowledge_error_message", "last_timestamp",
+        "coordinator_epoch", "diverging_epoch", "log_dir",
+        "total_bytes", "usable_bytes",
     }
 )  # fmt: skip
 """Fields that are each broker's own affair: where it is, its words for people, how often it led."""
-_TIMES: Final = frozenset({"timestamp", "log_append_time_ms"})
+_TIMES: Final = frozenset({"timestamp", "log_append_time_ms", "transaction_start_time_ms"})
 
 
 class Symbol(NamedTuple):
@@ -39,6 +41,21 @@ class Symbol(NamedTuple):
 
     kind: str
     name: str
+
+
+class Beside(NamedTuple):
+    """A number that is `by` more than what a symbol stands for."""
+
+    symbol: Symbol
+    by: int
+
+
+_MISSING: Final = {
+    "topic_id": uuid.UUID(int=77), "producer_id": 987_654_321, "epoch": 0, "leader_epoch": 0, "member_epoch": 0,
+    "share_epoch": 0,
+    "owned": [],
+}  # fmt: skip
+_NAMED_BACK: Final = frozenset({"topic_id", "producer_id", "member_id"})
 
 
 class Peer:
@@ -55,13 +72,12 @@ class Peer:
     def learn(self, symbol: Symbol, value: Any) -> None:
         """From here on `symbol` is this value here."""
         self._ids[symbol] = value
-        if symbol.kind != "epoch":
+        if symbol.kind in _NAMED_BACK:
             self._symbols[value] = symbol
 
     def known(self, symbol: Symbol) -> Any:
         """What a symbol is here; where it is not known yet, something that is nowhere."""
-        missing: dict[str, Any] = {"topic_id": uuid.UUID(int=77), "producer_id": 987_654_321, "epoch": 0}
-        return self._ids.get(symbol, missing.get(symbol.kind, f"no-{symbol.name}"))
+        return self._ids.get(symbol, _MISSING.get(symbol.kind, f"no-{symbol.name}"))
 
     def ask(self, api: ApiKey, version: int, message: Mapping[str, Any]) -> dict[str, Any]:
         """The answer as it is; `CLOSED` where there is none."""
@@ -71,6 +87,8 @@ class Peer:
         except (ConnectionError, EOFError):
             self.close()
             return dict(CLOSED)
+        except TimeoutError:
+            raise AssertionError(f"{self._address} does not answer {api.name} {version} {message!s:.500}") from None
         if api is ApiKey.API_VERSIONS:
             version = version if frame[4:6] != b"\0\x23" else 0
         return ANSWERS[api].decode(version, frame, response_body_start(api, version, frame))
@@ -102,6 +120,8 @@ class Peer:
     def _with_ids(self, value: Any) -> Any:
         if isinstance(value, Symbol):
             return self.known(value)
+        if isinstance(value, Beside):
+            return self.known(value.symbol) + value.by
         if isinstance(value, Mapping):
             return {name: self._with_ids(inner) for name, inner in value.items()}
         if isinstance(value, list):
@@ -111,7 +131,10 @@ class Peer:
     def normal(self, value: Any, name: str = "") -> Any:
         """An answer without what is each broker's own."""
         if isinstance(value, dict):
-            return {key: self.normal(inner, key) for key, inner in value.items() if key not in _OWN}
+            named = {key: self.normal(inner, key) for key, inner in value.items() if key not in _OWN}
+            if value.get("error_code") and "producer_id" in value:
+                named["producer_id"] = value["producer_id"]  # only looks like somebody's id
+            return named
         if name == "configs" and value:
             return {config["name"]: self.normal(config) for config in value}
         if isinstance(value, list | tuple):
@@ -137,6 +160,14 @@ def _ordered(name: str, values: list[Any]) -> list[Any]:
         "resources",
         "results",
         "members",
+        "entity",
+        "entries",
+        "values",
+        "topic_partitions",
+        "subscribed_topic_names",
+        "active_producers",
+        "transaction_states",
+        "unknown_state_filters",
     ):
         return sorted(values, key=_sorting)
     return values
@@ -146,7 +177,7 @@ def _sorting(value: Any) -> str:
     if isinstance(value, dict):
         names = (
             "name", "topic", "topic_id", "resource_name", "group_id", "partition_index", "index", "partition",
-            "member_id",
+            "member_id", "topic_name", "entity_type", "entity_name", "key", "producer_id", "transactional_id", "entity",
         )  # fmt: skip
         return "/".join(f"{value[name]!s:>9}" for name in names if name in value)
     return str(value)

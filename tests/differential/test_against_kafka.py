@@ -7,12 +7,14 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, Final
 
 import pytest
 from tests.differential.comparing import Difference, differences, is_deliberate
+from tests.differential.drawing import Step
 from tests.differential.peer import CLOSED, Peer, Symbol
-from tests.differential.script import Script, Step
+from tests.differential.script import Script
 
 from duramen.bench.peers.kafka import ApacheKafka
 from duramen.codec.kafka.errors import ErrorCode
@@ -38,14 +40,31 @@ _BRIEF_S: Final = 1.0
 """One that older clients are told in their place; it may also be meant."""
 
 
+# Nothing is to run out while a sequence runs.
+_LONG_MS: Final = 1_800_000
+_BOTH: Final = {
+    "group.consumer.session.timeout.ms": _LONG_MS, "group.share.session.timeout.ms": _LONG_MS,
+    "group.share.max.session.timeout.ms": _LONG_MS, "group.share.record.lock.duration.ms": _LONG_MS,
+    "group.share.max.record.lock.duration.ms": _LONG_MS,
+}  # fmt: skip
+# Apache Kafka assigns in the background, and some time after it has been asked; here every answer is to be final.
+_KAFKA: Final = {
+    "group.consumer.max.session.timeout.ms": _LONG_MS, "group.consumer.assignor.offload.enable": "false",
+    "group.consumer.min.assignment.interval.ms": 0, "group.consumer.assignment.interval.ms": 0,
+    "group.share.assignor.offload.enable": "false", "group.share.min.assignment.interval.ms": 0,
+    "group.share.assignment.interval.ms": 0, "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """The addresses of both."""
     directory = tmp_path_factory.mktemp("differential")
-    settings = {"group.initial.rebalance.delay.ms": 0}
     with (
-        ApacheKafka(directory / "kafka", heap_mb=512) as kafka, NodeProcess(directory / "data", settings) as node,
-    ):  # fmt: skip
+        ApacheKafka(directory / "kafka", 512, {**_BOTH, **_KAFKA}) as kafka,
+        NodeProcess(directory / "data", {**_BOTH, "group.initial.rebalance.delay.ms": 0}) as node,
+    ):
         yield node.kafka, kafka.address
         assert "Traceback" not in node.log_path.read_text()
 
@@ -71,6 +90,9 @@ def _ask(peer: Peer, step: Step) -> dict[str, Any]:
     while True:
         answer = peer.ask(step.api, step.version, message)
         codes, waited_s = set(_codes(answer)), time.monotonic() - began
+        if step.until is not None and waited_s < _SETTLE_S and not step.until(answer):
+            time.sleep(_PAUSE_S)
+            continue
         if not (_PASSING & codes and waited_s < _SETTLE_S) and not (_BRIEF & codes and waited_s < _BRIEF_S):
             break
         time.sleep(_PAUSE_S)
@@ -100,6 +122,9 @@ def _settle(peer: Peer) -> None:
         if answer["topics"] == before and codes <= {0}:
             for topic in answer["topics"]:
                 peer.learn(Symbol("topic_id", topic["name"]), topic["topic_id"])
+                for partition in topic["partitions"]:
+                    name = f"{topic['name']}/{partition['partition_index']}"
+                    peer.learn(Symbol("leader_epoch", name), partition["leader_epoch"])
             return
         before = answer["topics"]
         time.sleep(_PAUSE_S)
@@ -113,23 +138,21 @@ def _kind(found: Difference) -> tuple[str, ...]:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "seed",
-    [int(os.environ.get("DIFFERENTIAL_SEED", "0"))] if "DIFFERENTIAL_SEED" in os.environ else _SEEDS,
+    _SEEDS,
 )
 def test_the_answers_are_the_same(peers: tuple[str, str], seed: int, record_property: Any) -> None:
     now_ms = time.time_ns() // 1_000_000
-    ours, theirs = (Peer(address, now_ms) for address in peers)
     script = Script(seed, now_ms - _BEFORE_MS)
     found: dict[tuple[str, ...], tuple[int, Step, Difference]] = {}
     deliberate = 0
-    for number, step in enumerate([*script.begin(), *(script.next() for _ in range(_STEPS))]):
-        answers = [peer.normal(_ask(peer, step)) for peer in (ours, theirs)]
-        for difference in differences(api_name(step.api), *answers):
-            if is_deliberate(difference):
-                deliberate += 1
-            else:
-                found.setdefault(_kind(difference), (number, step, difference))
-    ours.close()
-    theirs.close()
+    with closing(Peer(peers[0], now_ms)) as ours, closing(Peer(peers[1], now_ms)) as theirs:
+        for number, step in enumerate([*script.begin(), *(script.next() for _ in range(_STEPS))]):
+            answers = [peer.normal(_ask(peer, step)) for peer in (ours, theirs)]
+            for difference in differences(api_name(step.api), *answers):
+                if is_deliberate(difference):
+                    deliberate += 1
+                else:
+                    found.setdefault(_kind(difference), (number, step, difference))
     record_property("deliberate", deliberate)
     report = [
         f"{number}: {one.api} {step.version} {one.path}: duramen {one.duramen!s:.300}, kafka {one.kafka!s:.300}\n"

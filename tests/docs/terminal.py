@@ -28,7 +28,7 @@ _PGREP: Final = re.compile(r"\$\(pgrep -f 'duramen serve'\)")
 _BASH: Final = shutil.which("bash") or "bash"
 _READY: Final = "is ready."
 _TIMEOUT_S: Final = 300
-_STOP_S: Final = 30
+_STOP_S: Final = 60
 
 
 def programs(directory: Path) -> str:

@@ -14,7 +14,7 @@ from duramen.client.cluster import Cluster
 from duramen.codec.kafka.versions import ApiKey
 from duramen.testing import Broker
 
-_WAIT_S: Final = 30.0
+_WAIT_S: Final = 60.0
 _MEANS: Final = "records are in bounded memory only; nothing survives a restart"
 
 

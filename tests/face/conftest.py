@@ -95,7 +95,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def face(kind: str, duramen_broker: Broker) -> Iterator[Face]:
-    face = Face(kind, duramen_broker.http_url, timeout_s=20)
+    face = Face(kind, duramen_broker.http_url, timeout_s=60)
     yield face
     face.end()
 

@@ -40,7 +40,7 @@ async def threads_end(prefix: str = "duramen-") -> None:
     """Wait until the client's threads of that name have ended."""
     for thread in threading.enumerate():
         if thread.name.startswith(prefix):
-            await asyncio.to_thread(thread.join, 5)
+            await asyncio.to_thread(thread.join, 60)
             assert not thread.is_alive()
 
 
@@ -112,7 +112,7 @@ class TestCancelling:
         self, loop: asyncio.Runner, frozen: NodeProcess, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def run() -> None:
-            client = await duramen.aio.connect(frozen.http)
+            client = await duramen.aio.connect(frozen.http, timeout_s=600)
             await client.streams.create("s")
             await client.produce("s", ["a"])
             reading = asyncio.create_task(first(client.consume("s", offset="end", until=None)))
@@ -123,7 +123,7 @@ class TestCancelling:
             await sent.wait()
             for task in tasks:
                 task.cancel()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 results = await asyncio.gather(*tasks, return_exceptions=True)
             assert [type(result) for result in results] == [asyncio.CancelledError] * 3
             frozen.signal(signal.SIGCONT)
@@ -140,7 +140,7 @@ class TestCancelling:
         self, loop: asyncio.Runner, frozen: NodeProcess, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def run() -> None:
-            async with await duramen.aio.connect(frozen.http) as client:
+            async with await duramen.aio.connect(frozen.http, timeout_s=600) as client:
                 await client.streams.create("s")
                 await client.produce("s", ["a"])
                 frozen.signal(signal.SIGSTOP)
@@ -166,7 +166,7 @@ class TestClosing:
         self, loop: asyncio.Runner, frozen: NodeProcess, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def run() -> None:
-            client = await duramen.aio.connect(frozen.http)
+            client = await duramen.aio.connect(frozen.http, timeout_s=600)
             await client.streams.create("s")
             await client.produce("s", ["a"])
             reading = asyncio.create_task(first(client.consume("s", offset="end", until=None)))
@@ -177,7 +177,7 @@ class TestClosing:
             await sent.wait()
             waiting = asyncio.create_task(client.produce("s", ["c"]))
             await asyncio.sleep(0)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await client.close()
                 results = await asyncio.gather(reading, writing, waiting, return_exceptions=True)
             assert [type(result) for result in results] == [errors.ClientClosed] * 3

@@ -242,7 +242,7 @@ class TestWhatIsSafe:
         self, kind: str, duramen_broker_factory: Callable[..., Broker]
     ) -> None:
         broker = duramen_broker_factory()
-        face = Face(kind, broker.http_url, timeout_s=20)
+        face = Face(kind, broker.http_url, timeout_s=60)
         face.streams("create", "s")
         assert face.produce("s", ["a"]) == [(0, 0)]
         broker.crash()
@@ -253,7 +253,7 @@ class TestWhatIsSafe:
 
     def test_a_node_that_is_gone(self, kind: str, duramen_broker_factory: Callable[..., Broker]) -> None:
         broker = duramen_broker_factory()
-        face = Face(kind, broker.http_url, timeout_s=0.5)
+        face = Face(kind, broker.http_url, timeout_s=3)
         face.streams("create", "s")
         face.produce("s", ["a"])
         broker.crash()

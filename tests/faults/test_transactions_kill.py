@@ -34,7 +34,7 @@ class Transferring:
             {
                 "bootstrap.servers": node.kafka, "transactional.id": name, "linger.ms": 0, "log_level": 0,
                 "metadata.recovery.strategy": "none", "retry.backoff.ms": 10, "retry.backoff.max.ms": 50,
-                "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "message.timeout.ms": 30_000,
+                "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "message.timeout.ms": 60_000,
             }
         )  # fmt: skip
         self._group = Consumer({"bootstrap.servers": node.kafka, "group.id": name, "log_level": 0})

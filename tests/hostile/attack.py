@@ -18,7 +18,7 @@ from duramen.codec.kafka.versions import ApiKey
 __all__ = ["attack", "case_of", "drain", "send_case"]
 
 _CONNECTIONS: Final = 8
-_ANSWER_S: Final = 30.0
+_ANSWER_S: Final = 60.0
 _PATIENCE_S: Final = 0.03
 _WAITING: Final = frozenset(
     key

@@ -35,7 +35,7 @@ def test_the_oldest_generation_is_collected_when_the_node_is_idle(monkeypatch: p
         gone = asyncio.Event()
         weakref.finalize(cycle, gone.set)
         del cycle
-        await asyncio.wait_for(gone.wait(), 30)
+        await asyncio.wait_for(gone.wait(), 60)
         running.stop()
 
     before = gc.get_threshold()

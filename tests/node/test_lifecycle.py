@@ -115,7 +115,7 @@ def test_started_alone_with_nothing_but_a_directory(tmp_path: Path) -> None:
     assert process.stdout is not None
     banner = [process.stdout.readline() for _ in range(5)]
     process.terminate()
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert banner[0].startswith("Duramen ")
     assert banner[0].endswith(" is ready.\n")

@@ -33,7 +33,7 @@ def _server_of(node: NodeProcess) -> Any:
 
 async def _publish(client: Client) -> None:
     """Publish to `a` until it is acknowledged."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await client.request("a", b"x", timeout=5)
@@ -97,14 +97,15 @@ def test_a_server_that_dies_is_started_again_and_the_gap_is_kept(node: NodeProce
     server = _server_of(node)
 
     async def test(client: Client) -> None:
-        await client.request("a", b"1")
+        await client.request("a", b"1", timeout=60)
         before_ms = _now_ms()
         server.kill()
-
+        after_ms = _now_ms()
         await _publish(client)
         (gap,) = api.gaps("s")["recent"]
         assert gap["cause"] == "server restart"
-        assert created_ms <= gap["start_ms"] <= before_ms <= gap["end_ms"] <= _now_ms()
+        assert created_ms <= gap["start_ms"] <= after_ms
+        assert before_ms <= gap["end_ms"] <= _now_ms()
 
     run(test, node.nats, max_reconnect_attempts=-1, reconnect_time_wait=0.05)
     assert _server_of(node).pid != server.pid
@@ -162,8 +163,8 @@ def test_after_kill_9_the_gap_begins_at_the_last_moment_known(node: NodeProcess)
     api.create("s", "a")
     noted = node.data_dir / "nats" / "listened-until"
     until(lambda: int(noted.read_text()) > api.describe("s")["created_at_ms"])
-    killed_ms = _now_ms()
     node.kill()
+    killed_ms = _now_ms()
     known_ms = int(noted.read_text())
     node.restart()
     (gap,) = api.gaps("s")["recent"]
@@ -184,9 +185,10 @@ def test_ids_are_known_and_acknowledged_messages_are_there_after_kill_9(node: No
                 return
             acks.setdefault(number, json.loads(answer.data))
 
+        await one(0)
         killer = threading.Timer(0.3, node.kill)
         killer.start()
-        for start in range(0, 100_000, 200):
+        for start in range(1, 100_000, 200):
             await asyncio.gather(*(one(number) for number in range(start, start + 200)))
             if not node.running:
                 break
@@ -200,7 +202,7 @@ def test_ids_are_known_and_acknowledged_messages_are_there_after_kill_9(node: No
         numbers = list(acks)[-500:]
         for number in numbers:
             headers = {"Nats-Msg-Id": f"id-{number}"}
-            answer = await client.request(f"a.{number % 7}", b"%d" % number, timeout=5, headers=headers)
+            answer = await client.request(f"a.{number % 7}", b"%d" % number, timeout=60, headers=headers)
             assert json.loads(answer.data) == acks[number] | {"duplicate": True}
 
     run(repeat, node.nats)
@@ -219,7 +221,7 @@ def test_sigterm_drains_what_was_taken(node: NodeProcess) -> None:
     async def publish(client: Client) -> None:
         async def one(number: int) -> None:
             try:
-                answer = await client.request("a", b"%d" % number, timeout=6, headers={"Duramen-Key": f"{number}"})
+                answer = await client.request("a", b"%d" % number, timeout=20, headers={"Duramen-Key": f"{number}"})
             except (nats.errors.Error, ConnectionError) as error:
                 outcomes[number] = type(error).__name__
                 return
@@ -232,15 +234,16 @@ def test_sigterm_drains_what_was_taken(node: NodeProcess) -> None:
                 if not node.running:
                     break
 
+        await one(0)
         stopper = threading.Timer(0.4, node.signal, [signal.SIGTERM])
         stopper.start()
-        await asyncio.gather(*map(publisher, range(50)))
+        await asyncio.gather(*map(publisher, range(1, 51)))
         stopper.join()
 
     started = time.monotonic()
     run(publish, node.nats, allow_reconnect=False)
     assert node.wait() == 0
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
     assert "not drained" not in node.log_path.read_text()
     node.restart()
     messages = kafka_records(node, "s", api.ends("s"))
@@ -265,7 +268,7 @@ def test_a_server_elsewhere_with_a_password(new_server: Callable[[str], Server],
     api.create("s", "a")
 
     async def test(client: Client) -> None:
-        assert json.loads((await client.request("a", b"x")).data)["seq"] == 1
+        assert json.loads((await client.request("a", b"x", timeout=60)).data)["seq"] == 1
 
     run(test, server.address, user="me", password="s3cret/@")
     server.stop()
@@ -282,7 +285,7 @@ def test_a_server_elsewhere_with_a_password(new_server: Callable[[str], Server],
 
 
 async def _publish_again(client: Client) -> None:
-    assert json.loads((await client.request("a", b"x")).data)["seq"] == 2
+    assert json.loads((await client.request("a", b"x", timeout=60)).data)["seq"] == 2
 
 
 def test_a_token(new_server: Callable[[str], Server], new_node: NewNode) -> None:
@@ -326,17 +329,19 @@ def test_who_reads_too_slowly_is_cut_off_and_knows_it(new_server: Callable[[str]
     async def test(client: Client) -> None:
         before_ms = _now_ms()
         node.signal(signal.SIGSTOP)
+        after_ms = _now_ms()
         published = 0
         stopped = time.monotonic()
         while published < 300 or time.monotonic() < stopped + 3:
             await client.publish("a", bytes(100_000))
-            await client.flush()
+            await client.flush(60)
             published += 1
         node.signal(signal.SIGCONT)
         (gap,) = until(lambda: [gap for gap in api.gaps("s")["recent"] if gap["end_ms"]])
         assert gap["cause"] == "slow consumer"
-        assert gap["start_ms"] <= before_ms < gap["end_ms"]
-        assert json.loads((await client.request("a", b"x")).data)["seq"] < published
+        assert gap["start_ms"] <= after_ms
+        assert before_ms < gap["end_ms"]
+        assert json.loads((await client.request("a", b"x", timeout=60)).data)["seq"] < published
 
     run(test, server.address)
 
@@ -366,14 +371,14 @@ def test_whatever_answers_in_place_of_a_server_harms_nothing(
         ],
     )
     impostor.start()
-    impostor.join(30)
+    impostor.join(60)
     assert not impostor.is_alive()
     assert psutil.Process(node.pid).memory_info().rss < 128 << 20
     server.start()
     until(lambda: api.ready()[0] == 200)
 
     async def test(client: Client) -> None:
-        assert json.loads((await client.request("a", b"x")).data)["seq"] == 1
+        assert json.loads((await client.request("a", b"x", timeout=60)).data)["seq"] == 1
 
     run(test, server.address)
     assert "Traceback" not in node.log_path.read_text()
@@ -394,26 +399,26 @@ def test_memory_stays_bounded_under_a_flood(new_node: NewNode) -> None:
     async def test(client: Client) -> None:
         nonlocal most, held
         going_on = True
+        published = 0
 
-        async def flood() -> int:
-            published = 0
+        async def flood() -> None:
+            nonlocal published
             while going_on:
                 for _ in range(20):
                     await client.publish("a", bytes(200_000))
                     published += 1
-                await client.flush(30)
-            return published
+                await client.flush(60)
 
         flooding = asyncio.create_task(flood())
         until_s = time.monotonic() + 4
-        while time.monotonic() < until_s:
+        while time.monotonic() < until_s or published <= 100 or not held:
+            assert time.monotonic() < until_s + 60, (published, held)
             most = max(most, process.memory_info().rss)
             held = max(held, await asyncio.to_thread(api.metric, "duramen_nats_inflight_bytes"))
         going_on = False
-        published = await flooding
-        assert published > 100
+        await flooding
         await _publish(client)  # the server may have cut us off as slow; then we come again
 
     run(test, node.nats)
     assert most < 128 << 20
-    assert 0 < held < 20 << 20
+    assert held < 20 << 20

@@ -187,7 +187,7 @@ def _commit(address: str, group: str, offset: int) -> None:
 
 def _read_committed(address: str, group: str) -> int:
     consumer = Consumer({"bootstrap.servers": address, "group.id": group})
-    (found,) = consumer.committed([TopicPartition("viewed", 0)], timeout=30)
+    (found,) = consumer.committed([TopicPartition("viewed", 0)], timeout=60)
     consumer.close()
     return int(found.offset)
 

@@ -146,3 +146,22 @@ def test_a_crash_comes_in_the_call_it_is_ordered_for() -> None:
     with pytest.raises(Crashed):
         disk.open("d/f").write([b"two"], 3)
     assert disk.content("d/f") == b"onetwo"
+
+
+def test_a_file_that_another_makes_while_the_call_waits_is_the_same_file() -> None:
+    disk = MemoryFileSystem()
+    waiting = [True]
+
+    def interfere(call: str, path: str, size: int) -> int:
+        if call == "create" and waiting:
+            waiting.clear()
+            disk.open(path, create=True).write([b"first"], 0)
+        if call == "unlink" and not waiting:
+            waiting.append(True)
+            disk.unlink(path)
+        return size
+
+    disk.interfere = interfere
+    assert disk.open("file", create=True).read(0, 5) == b"first"
+    disk.unlink("file")
+    assert disk.paths() == []

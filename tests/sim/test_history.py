@@ -2,7 +2,7 @@
 
 import pytest
 
-from duramen.sim.history import History, LogFacts
+from duramen.sim.history import End, History, LogFacts, Sent
 from duramen.sim.trace import BrokenPromise
 
 
@@ -48,3 +48,29 @@ def test_a_last_stable_offset_is_not_before_the_start_that_is_durable() -> None:
         restarted(history, 22, 17)
     with pytest.raises(BrokenPromise, match="its start was 22"):
         restarted(history, 0, 17)
+
+
+@pytest.mark.parametrize("end", ["power loss", "kill"])
+def test_a_batch_that_the_start_lies_within_goes_whole_with_a_cut_there(end: End) -> None:
+    history = History("stream", 0, 1)
+    batch = Sent(1, bytes(100), 4)
+    history.send(batch, 1)
+    history.acknowledged(batch, 10, "sync")
+    history.start_asked = 11
+    history.started(2, end, LogFacts(11, 14, "sync"))
+    assert history.knows(11)
+    history.cut_begins(11)
+    history.cut(LogFacts(10, 10, "sync"))
+    assert not history.knows(11)
+
+
+def test_a_batch_that_was_let_go_whole_may_be_stored_anew() -> None:
+    history = History("stream", 0, 1)
+    batch = Sent(1, bytes(100), 4)
+    history.send(batch, 1)
+    history.acknowledged(batch, 10, "os")
+    history.start_asked = 14
+    history.started(2, "power loss", LogFacts(14, 14, "os"))
+    history.send(batch, 2)
+    history.acknowledged(batch, 14, "os")
+    assert batch.base_offset == 14

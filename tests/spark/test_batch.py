@@ -191,7 +191,7 @@ def test_an_unreachable_broker_is_named_within_the_timeout(read: Read) -> None:
     began = time.monotonic()
     with pytest.raises(AnalysisException, match=r"no broker answered within 1 s: 127\.0\.0\.1:1 cannot be reached"):
         read(kafka__bootstrap__servers="127.0.0.1:1", kafka__request__timeout__ms=1000).count()
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("again", [False, True])

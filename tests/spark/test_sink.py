@@ -22,7 +22,7 @@ def consume(node: NodeProcess, stream: str, partitions: int, count: int) -> list
     consumer.assign([TopicPartition(stream, index, 0) for index in range(partitions)])
     found: list[Message] = []
     while len(found) < count:
-        found += consumer.consume(count, timeout=10)
+        found += consumer.consume(count, timeout=60)
     assert consumer.poll(0.2) is None
     consumer.close()
     return found

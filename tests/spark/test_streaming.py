@@ -88,7 +88,7 @@ def test_new_partitions_and_new_streams_begin_at_their_beginning(
     copying.run(subscribePattern=f"{stream_name}-.", startingOffsets="latest")
     assert copying.values() == []
     admin = AdminClient({"bootstrap.servers": node.kafka})
-    admin.create_partitions([NewPartitions(f"{stream_name}-1", 4)])[f"{stream_name}-1"].result(10)
+    admin.create_partitions([NewPartitions(f"{stream_name}-1", 4)])[f"{stream_name}-1"].result(60)
     cluster.forget_all()
     produce(cluster, f"{stream_name}-1", 100, 200, 4)
     Admin(cluster).create_stream(f"{stream_name}-2", 1)
@@ -176,7 +176,7 @@ def test_what_retention_took_is_noticed(
 
 
 def wait_until_gone(cluster: Cluster, at: TopicPartition, offset: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while Consumer(cluster).offsets({at: EARLIEST})[at] <= offset:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -188,7 +188,7 @@ def test_what_is_processed_is_committed_to_a_group_that_was_named(
     produce(cluster, stream, 0, 400)
     copying.run(subscribe=stream, maxOffsetsPerTrigger=100, kafka__group__id=f"{stream}-lag")
     consumer = Librdkafka({"bootstrap.servers": node.kafka, "group.id": f"{stream}-lag"})
-    committed = consumer.committed([LibrdkafkaPartition(stream, index) for index in range(4)], timeout=10)
+    committed = consumer.committed([LibrdkafkaPartition(stream, index) for index in range(4)], timeout=60)
     consumer.close()
     # Spark tells of a micro-batch when it plans the next one: of the last one it never does.
     assert [one.offset for one in committed] == [75, 75, 75, 75]

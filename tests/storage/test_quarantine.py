@@ -213,6 +213,22 @@ def test_a_file_that_is_missing_costs_its_segment() -> None:
     assert [one.cause for one in log.segments[1].damage] == [Cause.MISSING_FILE]
 
 
+def test_a_missing_file_of_a_segment_that_is_closed_by_what_is_replayed_costs_that_segment() -> None:
+    doubles, log = log_of([900] * 3, segment_bytes=3000)
+    doubles.restart()
+    log = doubles.log(0, log.config)
+    path = log.active.path
+    for _ in range(4):
+        doubles.append(log, b"behind" * 100)
+    doubles.settle()
+    doubles.files.crash()
+    doubles.files.lose(path + ".log")
+    doubles.boot()
+    assert [finding for finding in doubles.findings if path in finding] == doubles.findings != []
+    good, bad = readable(doubles, doubles.log())
+    assert (sorted(good), bad) == ([3, 4, 5, 6], [0, 1, 2])
+
+
 def test_an_index_of_another_segment_harms_nothing() -> None:
     doubles, log = log_of([1000] * 200, 100_000)
     sound, _ = readable(doubles, log)

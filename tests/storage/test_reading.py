@@ -60,6 +60,37 @@ def test_memory_need_not_keep_what_came_from_the_disk_far_behind_the_tail(
     assert forgotten == expected  # and nothing of the active segment
 
 
+def test_who_had_to_wait_for_the_disk_asks_for_every_piece_until_the_rest_is_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    doubles = filled([50_000] * 40)
+    log = doubles.log()
+    copied = log.active.copied
+    assert 8 * BLOCK_BYTES < copied < log.active.size - BLOCK_BYTES
+    slice_ = doubles.plan(log, 0, 10**8)
+    assert slice_ is not None
+    ahead: list[tuple[int, int]] = []
+    monkeypatch.setattr(MemoryFile, "read_ahead", lambda _, position, size: ahead.append((position, position + size)))
+    doubles.files.cold = True
+    waited = []
+    while slice_.position < copied:
+        start = slice_.position
+        piece = slice_.piece(2 * BLOCK_BYTES)
+        doubles.files.cold = False  # from here on the page cache has everything
+        waited.append(isinstance(piece, Blocked))
+        assert slice_.cold
+        if isinstance(piece, Blocked):
+            piece.apply(piece.job())
+            slice_.piece(2 * BLOCK_BYTES)
+        assert slice_.position > start
+    assert waited == [True] * len(waited)
+    # With each, what is read next; nothing that is in memory only.
+    pieces = range(0, copied, 2 * BLOCK_BYTES)
+    assert ahead == [(low, min(low + 4 * BLOCK_BYTES, copied)) for low in pieces]
+    assert not isinstance(slice_.piece(1), Blocked)
+    assert not slice_.cold
+
+
 SIZES = st.lists(st.one_of(st.integers(0, 300), st.integers(20_000, 90_000)), min_size=1, max_size=25)
 
 

@@ -13,7 +13,7 @@ import duramen
 from duramen import errors
 from duramen.testing import Broker
 
-_WAIT_S: Final = 30.0
+_WAIT_S: Final = 60.0
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
@@ -69,8 +69,8 @@ def test_a_late_acknowledgement_is_a_timeout_and_the_record_is_there(broker: Bro
     broker.faults.delay("Produce", 60_000)
     kafka = untyped("kafka")
     producer = kafka.KafkaProducer(
-        bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=500, delivery_timeout_ms=500, linger_ms=0,
-        retries=0, enable_idempotence=False, max_block_ms=10_000,
+        bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=5000, delivery_timeout_ms=5000, linger_ms=0,
+        retries=0, enable_idempotence=False, max_block_ms=60_000,
     )  # fmt: skip
     future = producer.send(stream, b"late")
     with pytest.raises(untyped("kafka.errors").KafkaError):

@@ -114,8 +114,8 @@ def test_in_a_coroutine() -> None:
 
 def test_nats_only_when_asked_for(broker: Broker) -> None:
     async def publish(url: str) -> None:
-        connection = await nats.connect(url)
-        await connection.request("orders.1", b"one", timeout=5)
+        connection = await nats.connect(url, connect_timeout=60)
+        await connection.request("orders.1", b"one", timeout=60)
         await connection.close()
 
     with pytest.raises(errors.RequestInvalid, match="make it with nats=True"):

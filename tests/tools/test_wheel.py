@@ -67,11 +67,11 @@ def test_it_runs_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
             until(lambda: place.exists() or node.poll() is not None)
             assert node.poll() is None, (tmp_path / "log").read_text()
             server = json.loads(place.read_text())["http"]
-            with urllib.request.urlopen(f"http://{server}/readyz", timeout=30) as answer:
+            with urllib.request.urlopen(f"http://{server}/readyz", timeout=60) as answer:
                 assert answer.status == 200
             duramen(environment, "stream", "create", "s", server=server)
             duramen(environment, "produce", "s", server=server, stdin="hello\n")
             assert duramen(environment, "consume", "s", server=server) == "hello\n"
         finally:
             node.terminate()
-        assert node.wait(30) == 0
+        assert node.wait(60) == 0

@@ -33,6 +33,9 @@ class File(Protocol):
     def read(self, position: int, size: int) -> Buffer:
         """Blocking: the bytes at `position`; short only at the end of the file."""
 
+    def read_ahead(self, position: int, size: int) -> None:
+        """Begin to read these bytes from the disk; a hint. From then on of this file nothing else is read ahead."""
+
     def forget(self, position: int, size: int) -> None:
         """Plain: memory need not keep these bytes for reading them again; a hint. Nothing is lost."""
 

@@ -134,7 +134,7 @@ def read_for(contender: Contender, duration_s: float) -> int:
             for message in consumer.consume(_CALL_MESSAGES, _POLL_S):
                 error = message.error()
                 if error is None:
-                    size += len(message.value() or b"")
+                    size += len(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
                     consumer.assign(start)
                 else:

@@ -34,6 +34,9 @@ class _SlowFile:
     def read(self, position: int, size: int) -> Buffer:
         return self._file.read(position, size)
 
+    def read_ahead(self, position: int, size: int) -> None:
+        self._file.read_ahead(position, size)
+
     def forget(self, position: int, size: int) -> None:
         self._file.forget(position, size)
 

@@ -104,8 +104,9 @@ class GroupConfigs:
         if setting.name in own:
             synonyms.append((setting.name, check(setting, own[setting.name]), "stream"))
         if setting.broker_default:
-            source: ConfigSource = "default" if self._settings.source(setting.broker_default) == "default" else "broker"
-            synonyms.append((setting.broker_default, self._settings[setting.broker_default], source))
+            if self._settings.source(setting.broker_default) != "default":
+                synonyms.append((setting.broker_default, self._settings[setting.broker_default], "broker"))
+            synonyms.append((setting.broker_default, self._settings.setting(setting.broker_default).default, "default"))
         elif setting.name not in own:
             synonyms.append((setting.name, setting.default, "default"))
         return ConfigEntry(setting, synonyms[0][1], synonyms[0][2], tuple(synonyms))

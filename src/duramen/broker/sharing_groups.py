@@ -215,9 +215,11 @@ class ShareGroups:
         return found
 
     def alter_offsets(self, group_id: str, starts: Sequence[tuple[Partition, int]], done: Done) -> None:
-        """Have a group without members begin anew at these offsets."""
+        """Have a group without members begin anew at these offsets; as in Apache Kafka, one that is new is made."""
         try:
-            self.check_empty(group_id)
+            self._kinds.check(group_id, self.kind)
+            if self.has(group_id):
+                self.check_empty(group_id)
             for partition, start in starts:
                 if start < 0:
                     raise RequestInvalid(f"partition {partition.index} cannot begin at offset {start}")

@@ -232,7 +232,8 @@ class SharePartition:
         deadline_ms = self._clock.monotonic_ms() + self._config().lock_ms
         spoken = [piece for batch in batches_ for piece in _pieces(batch)]
         try:
-            if spoken and spoken[-1][1] >= window.end:
+            # As in Apache Kafka, where nothing is on its way at all it is the records' state that is wrong.
+            if spoken and window.in_flight and spoken[-1][1] >= window.end:
                 raise RequestInvalid(f"nothing was acquired from offset {window.end} on")
             for first, last, type_ in spoken:
                 if type_ == RENEW:

@@ -90,7 +90,7 @@ class Stream:
         self.kept = ""
         if state.internal:
             self.kept = f"{self.name} is the broker's own"
-        elif "delete" not in config.text("cleanup.policy"):
+        elif self.compacted and "delete" not in config.text("cleanup.policy"):
             self.kept = f"the cleanup.policy of {self.name} is compact: records are deleted by tombstones"
 
     @property

@@ -38,8 +38,11 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     result = shift = 0
     try:
         byte = buffer[position]
-        if byte < 0x80:  # nearly always
+        if byte < 0x80:  # one byte, or two: nearly always
             return byte, position + 1
+        high = buffer[position + 1]
+        if high < 0x80:
+            return byte & 0x7F | high << 7, position + 2
         while True:
             byte = buffer[position]
             position += 1

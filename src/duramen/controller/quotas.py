@@ -8,7 +8,7 @@ from duramen.base.errors import RequestInvalid, UnsupportedFeature
 from duramen.controller.events import QuotasChanged
 from duramen.controller.state import ControllerState, Entity
 
-__all__ = ["CONSUMER_RATE", "PRODUCER_RATE", "Component", "alter_quotas", "entity_of", "find_quotas"]
+__all__ = ["CONSUMER_RATE", "PRODUCER_RATE", "Component", "alter_quotas", "check_type", "entity_of", "find_quotas"]
 
 PRODUCER_RATE: Final = "producer_byte_rate"
 CONSUMER_RATE: Final = "consumer_byte_rate"
@@ -74,6 +74,16 @@ def _checked(name: str, value: float) -> float:
     return value
 
 
+def check_type(kind: str, before: Sequence[str]) -> None:
+    """Raise RequestInvalid or UnsupportedFeature unless a filter may ask for this type of entity after those before."""
+    if not kind:
+        raise RequestInvalid("a component of the filter has no entity type")
+    if kind in before:
+        raise RequestInvalid(f"the entity type {kind} is in the filter more than once")
+    if kind not in (*_ENTITY_TYPES, "ip"):
+        raise UnsupportedFeature(f"there is no entity type {kind}")
+
+
 def find_quotas(
     state: ControllerState, components: Sequence[Component], *, strict: bool
 ) -> list[tuple[Entity, Mapping[str, float]]]:
@@ -81,14 +91,10 @@ def find_quotas(
 
     Raises RequestInvalid, or UnsupportedFeature for a type of entity that there is not.
     """
-    types = [component.type for component in components]
-    for kind in types:
-        if not kind:
-            raise RequestInvalid("a component of the filter has no entity type")
-        if types.count(kind) > 1:
-            raise RequestInvalid(f"the entity type {kind} is in the filter more than once")
-        if kind not in (*_ENTITY_TYPES, "ip"):
-            raise UnsupportedFeature(f"there is no entity type {kind}")
+    types: list[str] = []
+    for component in components:
+        check_type(component.type, types)
+        types.append(component.type)
     if "ip" in types and len(types) > 1:
         raise RequestInvalid("the entity type ip stands alone in a filter")
     return [

@@ -92,13 +92,11 @@ class ConsumerGroup:
 
     @property
     def assignor(self) -> str:
-        """The assignor that most members ask for, of those there are; else the default."""
+        """The assignor that most members ask for, of those there are; of several, and of none, the first."""
         asked = Counter(
             member.assignor for member in self.table.members.values() if member.assignor in self.config.assignors
         )
-        if not asked:
-            return next(iter(self.config.assignors))
-        return max(sorted(name for name in asked if name is not None), key=lambda name: asked[name])
+        return max(self.config.assignors, key=lambda name: asked[name])
 
     def take_records(self) -> list[Record]:
         """The records of what has changed; once."""

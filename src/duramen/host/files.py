@@ -76,6 +76,12 @@ class HostFile:
             parts.append(data)
         return b"".join(parts)
 
+    def read_ahead(self, position: int, size: int) -> None:
+        # RANDOM: else the system reads as far ahead as the disk's settings say, 8 MiB here, and syncs wait behind it.
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
+            os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_WILLNEED)
+
     def forget(self, position: int, size: int) -> None:
         # Pages that are not on disk yet stay: posix_fadvise(2).
         if hasattr(os, "posix_fadvise"):

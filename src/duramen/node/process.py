@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
@@ -16,7 +18,10 @@ from duramen.base.settings import config_text
 __all__ = ["NodeProcess"]
 
 _READY: Final = "is ready."
-_STOP_S: Final = 10.0
+_ANY_PORT: Final = "127.0.0.1:0"
+# A shared machine is slow at times; a node that ends instead is noticed at once.
+_START_S: Final = 120.0
+_STOP_S: Final = 60.0
 
 
 class NodeProcess:
@@ -32,9 +37,9 @@ class NodeProcess:
         self.data_dir = data_dir
         self.log_path = data_dir.parent / f"{data_dir.name}.log"
         self._settings: dict[str, object] = {
-            "kafka.listen": "127.0.0.1:0",
-            "http.listen": "127.0.0.1:0",
-            "nats.listen": "127.0.0.1:0",
+            "kafka.listen": _ANY_PORT,
+            "http.listen": _ANY_PORT,
+            "nats.listen": _ANY_PORT,
             "nats.server": "off",
             **(settings or {}),
         }
@@ -43,8 +48,10 @@ class NodeProcess:
         self._reader: threading.Thread | None = None
         self.addresses: dict[str, str] = {}
 
-    def start(self, timeout_s: float = 30.0) -> Self:
+    def start(self, timeout_s: float = _START_S) -> Self:
         """Start it and wait until every door takes requests. Raises ServerUnreachable with the end of its log."""
+        if sys.platform == "linux":
+            self._hold_ports()
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as where pip has installed it: nothing is compiled anew
         for name, value in self._settings.items():
@@ -64,6 +71,19 @@ class NodeProcess:
         # The same ports after a restart: clients go on where they were.
         self._settings |= {f"{door}.listen": address for door, address in self.addresses.items()}
         return self
+
+    def _hold_ports(self) -> None:
+        """Choose the free ports here and keep them: while the node is away, nobody else is given one of them.
+
+        Linux lets another socket listen on a port that one is bound to that does not listen, where both allow it.
+        """
+        for name in ("kafka.listen", "http.listen", "nats.listen"):
+            if self._settings[name] == _ANY_PORT:
+                held = socket.socket()
+                weakref.finalize(self, held.close)
+                held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                held.bind(("127.0.0.1", 0))
+                self._settings[name] = f"127.0.0.1:{held.getsockname()[1]}"
 
     def _wait_ready(self, process: "subprocess.Popen[str]", timeout_s: float) -> bool:
         ready = threading.Event()

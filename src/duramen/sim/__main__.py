@@ -27,7 +27,7 @@ def main(seeds: str, seed: int | None, trace: str | None, jobs: int | None) -> N
     """Run the storage, the broker and its groups on a disk that lies, and check what they promise."""
     if seed is not None:
         sys.exit(_run_again(seed, trace))
-    sys.exit(1 if run_all(_seeds(seeds), jobs or os.cpu_count() or 1) is not None else 0)
+    sys.exit(0 if run_all(_seeds(seeds), jobs or os.cpu_count() or 1).well else 1)
 
 
 def _run_again(seed: int, trace: str | None) -> int:

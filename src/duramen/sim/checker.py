@@ -152,6 +152,11 @@ class Checker:
         stream = broker.streams.find(OFFSETS_STREAM)
         return [partition.log for partition in stream.partitions] if stream is not None else []
 
+    @property
+    def offsets_lost(self) -> bool:
+        """Whether damage has taken records of groups."""
+        return self._offsets_damaged
+
     def offsets_damaged(self) -> None:
         """Records of groups' offsets are lost: where one was the last, an older one is there, or none."""
         self._offsets_damaged = True

@@ -8,10 +8,12 @@ from duramen.broker.coordinator import CommitMember
 from duramen.groups.records import OffsetKey
 from duramen.sim.checker import CommittedModel
 from duramen.sim.clients import Clients
+from duramen.sim.members import MEMBERS_GROUP
 
 __all__ = ["Committers"]
 
 _GROUPS: Final = ("g", "h")
+_LOOKED_AT: Final = (*_GROUPS, MEMBERS_GROUP)
 _NOBODY: Final = CommitMember("", None, -1)
 
 
@@ -45,7 +47,7 @@ class Committers:
     def look(self) -> None:
         """At every offset that was committed, and of which no commit is under way."""
         for key, model in list(self._clients.checker.committed.items()):
-            if not model.asked and key.group in _GROUPS:
+            if not model.asked and key.group in _LOOKED_AT:
                 looked = partial(self._looked, key, model, model.asks)
                 self._clients.access.committed(key, self._clients.answer(looked))
 

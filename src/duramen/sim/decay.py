@@ -6,21 +6,21 @@ its index: of a batch's offset and epoch only the index has a CRC.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from duramen.codec.batch import batches
+from duramen.sim.aims import INDEX
 from duramen.sim.disk import MemoryFileSystem
+from duramen.sim.stages import DAMAGES
 from duramen.storage.checkpoint import checkpoint_name, checkpoint_numbers, read_checkpoint
 from duramen.storage.index import BLOCK_BYTES
 from duramen.storage.log import Log, LogState
 from duramen.storage.segment import Segment
 
-__all__ = ["DAMAGES", "Decay", "Decayed"]
-
-DAMAGES: Final = ("bit flip", "cut", "older copy")
+__all__ = ["Decay", "Decayed"]
 
 _KINDS: Final = ("segment", "segment", "segment", "index", "checkpoint")
 _IDENTITY_BYTES: Final = 16  # of a batch: offset, length and epoch, which its own CRC does not cover
@@ -78,25 +78,50 @@ class Decay:
             return self._checkpoints() if whole and self._chance.random() < 0.5 else self._checkpoint()
         return self._index([path for path in self._disk.paths() if path.endswith(".index")])
 
-    def at_work(self, logs: Iterable[Log]) -> Decayed | None:
-        """A process runs: damage a segment of these logs that nothing is written to any more, or its index."""
-        if self._chance.random() < 0.8:
-            return self._segment(logs, cold=True)
-        segments = [segment for log in logs for segment in log.segments if self._is_cold(segment)]
-        return self._index([segment.path + ".index" for segment in segments])
+    def at_work(self, logs: Iterable[Log], what: str = "") -> Decayed | None:
+        """A process runs: damage a segment of these logs that nothing is written to any more, or its index.
+
+        `what` is the kind of damage, or `INDEX`, where that is wanted.
+        """
+        logs = list(logs)
+        damage = "cut" if what == INDEX else what
+        if what != INDEX and self._chance.random() < 0.8:
+            found = self._segment(logs, cold=True, damage=damage)
+        else:
+            segments = [segment for log in logs for segment in log.segments if self._is_cold(segment)]
+            found = self._index([segment.path + ".index" for segment in segments], damage)
+        if found is None and damage == "older copy":
+            self._remember_growing(logs)
+        return found
+
+    def _remember_growing(self, logs: Iterable[Log]) -> None:
+        """What is appended to still will have been another once it is cold."""
+        for path in [segment.path + ".log" for log in logs for segment in log.segments if not segment.closed]:
+            if path not in self._older and self._disk.exists(path):
+                self._older[path] = self._disk.content(path)
+
+    def no_indexes(self) -> Iterator[Decayed]:
+        """No process runs: the indexes of most segments that are appended to are gone."""
+        newest = {path.rpartition("/")[0]: path for path in self._disk.paths() if path.endswith(".index")}
+        for path in newest.values():
+            if path.removesuffix(".index") not in self._damaged and self._chance.random() < 0.8:
+                self._damaged.add(path.removesuffix(".index"))
+                self._disk.lose(path)
+                yield Decayed("cut", path, 0)
 
     # -- segments -----------------------------------------------------------------------------------
 
     def _is_cold(self, segment: Segment) -> bool:
         return segment.closed and segment.synced == segment.size and not segment.suspect
 
-    def _segment(self, logs: Iterable[Log], *, cold: bool) -> Decayed | None:
+    def _segment(self, logs: Iterable[Log], *, cold: bool, damage: str = "") -> Decayed | None:
         found = [
             (log, segment)
             for log in logs
             for segment in log.segments
             if segment.synced and not segment.volatile and (self._is_cold(segment) or not cold)
             and segment.path not in self._damaged and self._disk.exists(segment.path + ".log")
+            and (damage != "older copy" or self._was_other(segment.path + ".log"))
         ]  # fmt: skip
         if not found:
             return None
@@ -107,7 +132,7 @@ class Decay:
         sound = _batches(content, segment)
         if not sound or sound[-1].end < len(content):
             return None
-        damage, start, end = self._change(path, content, self._place(sound))
+        damage, start, end = self._change(path, content, self._place(sound), damage)
         if start < 0:
             return None
         self._damaged.add(segment.path)
@@ -131,10 +156,18 @@ class Decay:
         bytes_ = _IDENTITY_BYTES if self._chance.random() < 0.3 else batch.end - batch.start
         return batch.start + self._chance.randrange(bytes_)
 
-    def _change(self, path: str, content: bytes, place: int) -> tuple[str, int, int]:
-        """What was done to a file, and from which byte to which it is another now; from -1: to none."""
+    def _was_other(self, path: str) -> bool:
+        """Whether an older copy is kept of a file that is more than a longer one of the same."""
+        older = self._older.get(path)
+        return older is not None and not older.startswith(self._disk.content(path))
+
+    def _change(self, path: str, content: bytes, place: int, damage: str = "") -> tuple[str, int, int]:
+        """What was done to a file, and from which byte to which it is another now; from -1: to none.
+
+        `damage` where a kind of it is wanted.
+        """
         older = self._older.get(path, content)
-        damage = self._chance.choice(DAMAGES)
+        damage = damage or self._chance.choice(DAMAGES)
         if damage == "bit flip":
             self._disk.corrupt(path, place, 1 << self._chance.randrange(8))
             return damage, place, place + 1
@@ -150,13 +183,13 @@ class Decay:
 
     # -- what is beside them ------------------------------------------------------------------------
 
-    def _index(self, paths: list[str]) -> Decayed | None:
+    def _index(self, paths: list[str], damage: str = "") -> Decayed | None:
         whole = [path for path in paths if path.removesuffix(".index") not in self._damaged]
         path = self._chance.choice(whole) if whole else ""
         content = self._disk.content(path) if path and self._disk.exists(path) else b""
         if not content:
             return None
-        damage, place, _ = self._change(path, content, self._chance.randrange(len(content)))
+        damage, place, _ = self._change(path, content, self._chance.randrange(len(content)), damage)
         self._damaged.add(path.removesuffix(".index"))
         return Decayed(damage, path, place) if place >= 0 else None
 

@@ -67,6 +67,9 @@ class MemoryFile:
         self._system.called("read", self._path, size)
         return bytes(self._inode.data[position : position + size])
 
+    def read_ahead(self, position: int, size: int) -> None:
+        pass
+
     def forget(self, position: int, size: int) -> None:
         pass
 
@@ -174,8 +177,10 @@ class MemoryFileSystem:
             if path.rpartition("/")[0] not in self._directories:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             self.called("create", path, 0)
-            inode = self._files[path] = Inode()
-            self._changed(_NameChange("file", path, inode))
+            inode = self._files.get(path)  # another may have made it while this call waited
+            if inode is None:
+                inode = self._files[path] = Inode()
+                self._changed(_NameChange("file", path, inode))
             self.after("create", path)
         return MemoryFile(self, inode, path, read_only=read_only)
 
@@ -214,9 +219,10 @@ class MemoryFileSystem:
     def unlink(self, path: str) -> None:
         if path in self._files:
             self.called("unlink", path, 0)
-            inode = self._files.pop(path)
-            self._changed(_NameChange("no file", path))
-            self.free_bytes += len(inode.data)
+            inode = self._files.pop(path, None)
+            if inode is not None:
+                self._changed(_NameChange("no file", path))
+                self.free_bytes += len(inode.data)
             self.after("unlink", path)
 
     def remove_directory(self, path: str) -> None:
@@ -310,6 +316,13 @@ class MemoryFileSystem:
         inode = self._files[path]
         inode.data, inode.disk = bytearray(content), bytearray(content)
         inode.dirty.clear()
+
+    def lose(self, path: str) -> None:
+        """A file is not there any more, in memory or on disk."""
+        self._files.pop(path, None)
+        self._disk_files.pop(path, None)
+        changes = self._changes.get(path.rpartition("/")[0], [])
+        changes[:] = [change for change in changes if change.path != path]
 
     def paths(self) -> list[str]:
         """Every file there is."""

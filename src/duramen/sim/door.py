@@ -59,9 +59,10 @@ class AtTheDoor:
         self._stopping = stopping
         self._door = KafkaDoor(broker, clock, worker.deadlines, cluster_id="simulated", advertise="")
         self._context = self._door.context("node.example", 9092)
-        self._connection = self._connect()
+        self._connection = self.connect()
 
-    def _connect(self, *, slow: bool = False) -> Connection:
+    def connect(self, *, slow: bool = False) -> Connection:
+        """A connection more."""
         return Connection(self._door, self._context, self._worker, self._chance, slow=slow)
 
     def _error(self, code: int) -> BaseException | None:
@@ -85,13 +86,16 @@ class AtTheDoor:
         """Whether the node is."""
         return self._stopping()
 
-    def ask(self, api: ApiKey, version: int, message: Mapping[str, Any], done: Callable[[Message], None]) -> None:
-        """A request that is a message."""
+    def ask(
+        self, api: ApiKey, version: int, message: Mapping[str, Any], done: Callable[[Message], None],
+        connection: Connection | None = None,
+    ) -> None:  # fmt: skip
+        """A request that is a message, over a connection of its own or that of all."""
 
         def replied(frame: memoryview | None, start: int) -> None:
             done(RESPONSES[api].decode(version, _sure(frame), start))
 
-        self._connection.ask(api, version, [REQUESTS[api].encode(version, message)], replied)
+        (connection or self._connection).ask(api, version, [REQUESTS[api].encode(version, message)], replied)
 
     # -- producing ----------------------------------------------------------------------------------
 
@@ -135,7 +139,7 @@ class AtTheDoor:
         request = fetch.FetchRequest(
             -1, wait_ms, 1, max_bytes, int(committed), 0, -1, [fetch.FetchTopic(stream.id, [wanted])], rack_id=""
         )
-        connection = self._connect(slow=self._chance.random() < 0.3)
+        connection = self.connect(slow=self._chance.random() < 0.3)
         connection.ask(
             ApiKey.FETCH, version, [fetch.encode_request(version, request)],
             partial(self._fetched, connection, version, offset, done),

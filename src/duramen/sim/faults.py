@@ -12,43 +12,18 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
+from duramen.sim.aims import INDEX, NO_INDEXES, Aim, draw
 from duramen.sim.damage import DamagedBatch, flip_bit
 from duramen.sim.decay import Decayed
 from duramen.sim.disk import Crashed, MemoryFileSystem
 from duramen.sim.scheduler import SeededWorker
-from duramen.sim.trace import Trace
+from duramen.sim.stages import CALLS, DAMAGES, STAGES, fits, stage_of
+from duramen.sim.trace import BrokenPromise, Trace
 
-__all__ = ["FAULTS", "STAGES", "UPKEEP", "FaultPlan", "Profile"]
-
-STAGES: Final = (
-    "append", "sync", "copy", "roll", "checkpoint", "rewrite", "compaction", "delete", "truncate", "scrub", "read",
-    "recovery",
-)  # fmt: skip
-
-UPKEEP: Final = ("roll", "checkpoint", "rewrite", "compaction", "delete", "truncate", "scrub", "read")
-
-FAULTS: Final = (
-    "power loss", "kill", "torn write", "short write", "read error", "write error", "sync error", "disk full", "slow",
-    "bit flip", "cut", "older copy",
-)  # fmt: skip
-
-_STAGE_OF_JOB: Final = (
-    ("duramen.storage.wal.Wal._sync_job", "sync"),
-    ("duramen.storage.flushing.", "sync"),
-    ("duramen.storage.walpool.", "roll"),
-    ("duramen.storage.copier.", "copy"),
-    ("duramen.storage.checkpointer.", "checkpoint"),
-    ("duramen.storage.rewriting.", "rewrite"),
-    ("duramen.storage.compacting.", "compaction"),
-    ("duramen.storage.cleaning.", "compaction"),
-    ("duramen.storage.rewritten.", "compaction"),
-    ("duramen.storage.removal.", "delete"),
-    ("duramen.sim.disk.MemoryFileSystem.remove_directory", "delete"),
-    ("duramen.storage.cutting.", "truncate"),
-    ("duramen.storage.scrubbing.", "scrub"),
-)
+__all__ = ["FaultPlan", "Profile"]
 
 _PATIENCE: Final = 150
+_LED: Final = 0.2
 
 End = Literal["power loss", "kill"]
 
@@ -65,6 +40,7 @@ class Profile(NamedTuple):
     flips: float = 0.0  # how likely a bit flips in the write-ahead log while no process runs
     decays: float = 0.0  # how likely a file at rest is damaged while no process runs
     decays_at_work: float = 0.0  # the same for a cold segment, per call to the disk
+    aims: tuple[str, ...] = ()  # the kinds of fault of which a process is struck by one, in a stage of its own
 
 
 class FaultPlan:
@@ -72,7 +48,6 @@ class FaultPlan:
 
     def __init__(self, chance: random.Random, profile: Profile, disk: MemoryFileSystem, trace: Trace) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.calls: Counter[str] = Counter()
         self.end: End | None = None  # how the process ends, once it does
         self.failed_reads = 0
         self.failed_syncs = 0  # since the process began
@@ -90,7 +65,9 @@ class FaultPlan:
         self._dead: dict[tuple[str, str], str] = {}  # calls that fail for ever, and by which fault
         self._full_calls = 0
         self._taken_bytes = 0
-        self.decay: Callable[[str], None] | None = None  # damages something at rest in the middle of a stage
+        self.decay: Callable[[str, str], bool] | None = None  # damages what is at rest in a stage, as it is told
+        self._aim: Aim | None = None
+        self._led = False  # whether what has to come first has come
         self._flipped = False  # since the last process; the next one is let be: one thing after another
 
     # -- arming -------------------------------------------------------------------------------------
@@ -107,9 +84,12 @@ class FaultPlan:
         self._calls_left = 1 + int(chance.expovariate(1 / mean)) if profile.ends and chance.random() < 0.8 else -1
         self._patience = _PATIENCE
         self._faulty = bool(profile.faults) and chance.random() < 0.8
+        self._aim, self._led = None, False
+        if profile.aims:
+            self._take_aim(draw(chance, profile.aims))
         if self._flipped:
-            self._calls_left, self._faulty, self._flipped = -1, False, False
-        self._disk.cold = chance.random() < 0.5
+            self._calls_left, self._faulty, self._flipped, self._aim = -1, False, False, None
+        self._disk.cold = chance.random() < 0.5 or self.aimed_at == "read"
         self._disk.interfere = self._called
         self._disk.happened = self._happened
         self._disk.found_full = self.found_full
@@ -122,8 +102,53 @@ class FaultPlan:
     def calm(self) -> None:
         """Nothing fails any more in this process, but its end may still come."""
         self._faulty = False
+        self._aim = None
         self._dead.clear()
         self._space_again()
+
+    # -- aims ---------------------------------------------------------------------------------------
+
+    @property
+    def aimed_at(self) -> str:
+        """The stage that this process is to be struck in; empty where it is none in particular."""
+        return self._aim.stage if self._aim is not None else ""
+
+    @property
+    def without_indexes(self) -> bool:
+        """Whether this process is to find no indexes of the segments that it appends to."""
+        return self._aim is not None and self._aim.first == NO_INDEXES
+
+    def _take_aim(self, aim: Aim) -> None:
+        self._aim = aim
+        if aim.fault not in DAMAGES:
+            self._calls_left = -1
+        self._trace("aimed: %s in %s", aim.fault, aim.stage)
+
+    def _is_struck(self, aim: Aim, call: str, size: int, stage: str) -> bool:
+        if stage != aim.stage or not fits(aim.fault, call, size):
+            return False
+        self._led = True
+        return self._chance.random() < aim.rate
+
+    def _lead(self, aim: Aim, call: str, path: str, size: int, stage: str) -> None:
+        """What has to come first may come in this call."""
+        if aim.first == INDEX:
+            self._led = self.decay is not None and self._chance.random() < _LED and self.decay(stage, INDEX)
+        elif stage == aim.first_in and fits(aim.first, call, size) and self._chance.random() < _LED:
+            self._come(aim.first, call, path, size, stage)
+
+    def _strike(self, aim: Aim, call: str, path: str, size: int, stage: str) -> int:
+        match aim.fault:
+            case "power loss" | "kill":
+                return self._end_now(call, path, size, stage, aim.fault)
+            case "torn write":
+                return self._end_now(call, path, size, stage, self._chance.choice(self._profile.ends), torn=True)
+            case "bit flip" | "cut" | "older copy":
+                if self.decay is not None and self.decay(stage, aim.fault):
+                    self._aim = None  # one thing after another
+                return size
+            case _:
+                return self._come(aim.fault, call, path, size, stage)
 
     # -- stages -------------------------------------------------------------------------------------
 
@@ -133,7 +158,7 @@ class FaultPlan:
         if worker is None or worker.on_own_side or not worker.jobs:
             own = "recovery" if self.starting else "append"
             return "roll" if own == "append" and call in ("create", "make_directory") else own
-        stage = stage_of(worker.jobs[-1])
+        stage = stage_of(_function(worker.jobs[-1]))
         return "roll" if stage == "copy" and call in ("create", "make_directory") and path else stage
 
     # -- calls --------------------------------------------------------------------------------------
@@ -143,12 +168,18 @@ class FaultPlan:
         if worker is not None:
             worker.interrupt()
         stage = self.stage(call, path)
-        self.calls[stage] += 1
+        if call not in CALLS[stage]:
+            raise BrokenPromise(f"{call} {path}: no such call is known of the stage {stage}")
         decay = self.decay if stage in self._profile.of else None
         if decay is not None and self._chance.random() < self._profile.decays_at_work:
-            decay(stage)
+            decay(stage, "")
+        if self._aim is not None and not self._ends_after:
+            if self._is_struck(self._aim, call, size, stage):
+                return self._strike(self._aim, call, path, size, stage)
+            if self._aim.first and not self._led:
+                self._lead(self._aim, call, path, size, stage)
         if self._calls_left == 0 and not self._ends_after and self._may_end(stage):
-            return self._end_now(call, path, size, stage)
+            return self._end_now(call, path, size, stage, self._chance.choice(self._profile.ends))
         if self._calls_left > 0:
             self._calls_left -= 1
         if self._full_calls:
@@ -164,11 +195,10 @@ class FaultPlan:
         self._patience -= 1
         return stage in self._profile.of or self._patience < 0
 
-    def _end_now(self, call: str, path: str, size: int, stage: str) -> int:
-        end: End = self._chance.choice(self._profile.ends)
+    def _end_now(self, call: str, path: str, size: int, stage: str, end: End, *, torn: bool = False) -> int:
         self.end = end
         self._count(end, stage, call, path)
-        if call == "write" and size > 1 and self._chance.random() < 0.5:
+        if torn or (call == "write" and size > 1 and self._chance.random() < 0.5):
             self._count("torn write", stage, call, path)
             self._ends_after = True
             return self._chance.randint(1, size - 1)
@@ -210,10 +240,12 @@ class FaultPlan:
     # -- faults -------------------------------------------------------------------------------------
 
     def _fault(self, call: str, path: str, size: int, stage: str) -> int:
-        fitting = [fault for fault in self._profile.faults if _fits(fault, call, size)]
+        fitting = [fault for fault in self._profile.faults if fits(fault, call, size)]
         if not fitting:
             return size
-        fault = self._chance.choice(fitting)
+        return self._come(self._chance.choice(fitting), call, path, size, stage)
+
+    def _come(self, fault: str, call: str, path: str, size: int, stage: str) -> int:
         if fault == "slow":
             self._count(fault, stage, call, path)
             if self._worker is not None:
@@ -244,7 +276,7 @@ class FaultPlan:
         if self._full_calls:
             return
         self._full_calls = self._chance.randint(1, 60)
-        left = self._chance.choice((0, self._chance.randint(0, 20_000)))
+        left = 0 if self._aim is not None else self._chance.choice((0, self._chance.randint(0, 20_000)))
         self._taken_bytes = self._disk.free_bytes - left
         self._disk.free_bytes = left
         self._trace("the disk has %d bytes left", left)
@@ -267,24 +299,6 @@ class FaultPlan:
         self._count("disk full", self.stage(call, path), call, path)
 
 
-def stage_of(job: Callable[[], Any]) -> str:
-    """The stage that a job belongs to."""
+def _function(job: Callable[[], Any]) -> str:
     function = job.func if isinstance(job, partial) else job
-    name = f"{function.__module__}.{function.__qualname__}"
-    return next((stage for prefix, stage in _STAGE_OF_JOB if name.startswith(prefix)), "read")
-
-
-def _fits(fault: str, call: str, size: int) -> bool:
-    match fault:
-        case "short write":
-            return call == "write" and size > 1
-        case "read error":
-            return call == "read"
-        case "write error":
-            return call in ("write", "truncate", "allocate", "create", "rename")
-        case "sync error":
-            return call in ("sync", "sync_directory")
-        case "disk full":
-            return call in ("write", "allocate", "create", "rename", "make_directory")
-        case _:
-            return fault == "slow"
+    return f"{function.__module__}.{function.__qualname__}"

@@ -268,7 +268,7 @@ class History:
             raise self._broken(f"it starts at {facts.start_offset}; nothing was let go from {self.start_asked} on")
         self._forget_from(high_watermark)
         if end == "power loss":
-            self._forget_let_go(bound, facts.start_offset)
+            self._forget_let_go(bound, facts)
         self.must_outlive = dict.fromkeys(self.must_outlive, high_watermark)
         self._ends = [(number, min(at, high_watermark)) for number, at in self._ends] + [(boot, high_watermark)]
         self.start_bound = self.start_asked = facts.start_offset
@@ -293,9 +293,14 @@ class History:
             comes = sent.under_way and boot in sent.boots
             sent.fate, sent.base_offset, sent.epoch = "open" if comes else "gone", None, -1
 
-    def _forget_let_go(self, durable: int, start_offset: int) -> None:
-        """What was let go, and was perhaps only in the system's memory: a repetition may find it, or be stored."""
-        for base_offset in [at for at in self._at if durable <= at < start_offset]:
+    def _forget_let_go(self, durable: int, facts: LogFacts) -> None:
+        """What was let go, and was perhaps only in the system's memory: a repetition may find it, or be stored.
+
+        A batch that the log's start lies within is there still.
+        """
+        for base_offset in [at for at in self._at if durable <= at < facts.start_offset]:
+            if facts.start_offset < self._at[base_offset].next_offset <= facts.high_watermark:
+                continue
             sent = self._at.pop(base_offset)
             sent.fate, sent.base_offset, sent.epoch = "open", None, -1
 
@@ -306,6 +311,10 @@ class History:
             return None
         base_offset = chance.choice(sorted(known))
         return chance.randrange(base_offset, self._at[base_offset].next_offset)
+
+    def knows(self, offset: int) -> bool:
+        """Whether a batch is known that has this offset."""
+        return any(at <= offset < sent.next_offset for at, sent in self._at.items())
 
     def unchecked(self) -> None:
         """No checkpoint says any more where it starts, nor how far the offsets are that memory alone had."""
@@ -325,7 +334,7 @@ class History:
         if facts.high_watermark != self.cut_to:
             raise self._broken(f"it was cut to {self.cut_to} and ends at {facts.high_watermark}")
         self._forget_from(facts.high_watermark, self._ends[-1][0])
-        self._forget_let_go(0, facts.start_offset)  # producers are known from the batches that are left
+        self._forget_let_go(0, facts)  # producers are known from the batches that are left
         for end, bound in self.must_outlive.items():
             self.must_outlive[end] = min(bound, facts.high_watermark)
         self._ends = [(number, min(at, facts.high_watermark)) for number, at in self._ends]

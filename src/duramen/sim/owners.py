@@ -15,7 +15,8 @@ from duramen.sim.writers import Writers
 __all__ = ["Owners"]
 
 _STREAMS: Final = ("a", "b", "c", "d")
-_DURABILITIES: Final = ("sync", "sync", "sync", "os", "memory")
+_SAFE: Final = ("sync", "sync", "sync", "os", "memory")
+_DURABILITIES: Final = (_SAFE, _SAFE, _SAFE, ("os", "os", "sync"))  # a run has one of these
 
 
 class Owners:
@@ -24,6 +25,7 @@ class Owners:
     def __init__(self, clients: Clients, writers: Writers) -> None:
         self._clients = clients
         self._writers = writers
+        self._durabilities = clients.chance.choice(_DURABILITIES)
 
     # -- streams ------------------------------------------------------------------------------------
 
@@ -38,7 +40,7 @@ class Owners:
         clients.checker.streams[model.name] = model
         delete_retention_ms = chance.choice((0, 300, 100_000))
         config = {
-            "durability": chance.choice(_DURABILITIES),
+            "durability": chance.choice(self._durabilities),
             "segment.bytes": str(chance.choice((600, 3000, 10_000) if clients.small else (10_000, 100_000, 1 << 20))),
             "segment.ms": str(chance.choice((500, 100_000))),
             "retention.records": str(chance.choice((-1, -1, 5, 30))),
@@ -101,7 +103,7 @@ class Owners:
         if history is not None:
             if any(one.transactional for one in clients.checker.streams[history.name].histories):
                 return  # a loss of power would take parts of transactions
-            durability = clients.chance.choice(_DURABILITIES)
+            durability = clients.chance.choice(self._durabilities)
             clients.trace("stream %s gets the durability %s", history.name, durability)
             clients.broker.configure_stream(
                 history.name, {"durability": durability}, clients.answer(partial(self._configured, history))
@@ -124,7 +126,7 @@ class Owners:
         bound = min(log.high_watermark, next(waiting, log.high_watermark))
         if bound <= log.start_offset:
             return
-        offset = clients.chance.randint(log.start_offset, bound)
+        offset = bound if clients.chance.random() < 0.3 else clients.chance.randint(log.start_offset, bound)
         before = store.wal_end
         clients.trace("%s: everything before %d goes", history, offset)
         store.move_start(log, offset)
@@ -140,21 +142,31 @@ class Owners:
     def cut(self) -> None:
         """The end of a log, as a follower does whose leader has another."""
         clients = self._clients
-        history, partition = clients.any()
-        if history is None or partition is None or history.cutting or history.reading or history.damaged:
+        found = [one for one in clients.histories() if self._may_be_cut(*one)]
+        if not found:
             return
-        if clients.access.later and history.is_sent_to(clients.checker.boot):
-            return  # an answer from before the cut may come after it
-        if isinstance(history, CompactedHistory) or history.transactional:
-            return  # nothing is compacted because of what may be cut off still
+        history, partition = clients.chance.choice(found)
         log, store = partition.log, clients.broker.store
-        end_offset = history.some_offset(clients.chance, log.start_offset)
-        if log.durability != "sync" or log.config.durability != "sync" or end_offset is None:
+        start_offset = log.start_offset
+        # Nothing of it is left; where it starts within a batch that nobody knows, nobody knows where it ends then.
+        whole = clients.chance.random() < 0.2 and (start_offset == 0 or history.knows(start_offset))
+        end_offset = start_offset if whole else history.some_offset(clients.chance, start_offset)
+        if end_offset is None:
             return
         self._writers.forget(history)
         history.cut_begins(end_offset)
         clients.trace("%s is cut to %d", history, end_offset)
         store.truncate(log, end_offset, store.node_epoch, clients.answer(partial(self._was_cut, history, partition)))
+
+    def _may_be_cut(self, history: History, partition: Partition) -> bool:
+        log, clients = partition.log, self._clients
+        if history.cutting or history.reading or history.damaged:
+            return False
+        if clients.access.later and history.is_sent_to(clients.checker.boot):
+            return False  # an answer from before the cut may come after it
+        if isinstance(history, CompactedHistory) or history.transactional:
+            return False  # nothing is compacted because of what may be cut off still
+        return log.durability == log.config.durability == "sync"
 
     def _was_cut(self, history: History, partition: Partition, error: DuramenError | None) -> None:
         if error is None:

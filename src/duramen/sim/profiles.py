@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from duramen.sim.faults import UPKEEP, Profile
+from duramen.sim.faults import Profile
+from duramen.sim.stages import DAMAGES, FAULTS, UPKEEP
 from duramen.storage.store import StoreLimits
 
 __all__ = ["LIMITS", "PROFILES"]
@@ -12,7 +13,15 @@ _FAULTS: Final = Profile(
     ("read error", "write error", "sync error", "disk full", "short write", "slow"), 0.02,
 )  # fmt: skip
 
+_AIMED: Final = Profile(
+    "aimed", ("power loss", "kill"), aims=tuple(fault for fault in FAULTS if fault not in DAMAGES)
+)  # fmt: skip
+
 PROFILES: Final = (
+    _AIMED,
+    _AIMED,
+    _AIMED,
+    Profile("aimed", ("power loss", "kill"), 300, decays=0.3, aims=DAMAGES),
     Profile("kill", ("kill",)),
     Profile("power", ("power loss", "kill")),
     Profile("power", ("power loss",)),

@@ -6,15 +6,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Final, NamedTuple, TextIO
 
-from duramen.sim.faults import FAULTS, STAGES
-from duramen.sim.stages import cannot_fire
+from duramen.sim.stages import FAULTS, POSSIBLE, STAGES, cannot_fire
 from duramen.sim.world import Outcome, World
 
-__all__ = ["Totals", "explain", "fault_table", "run_all", "run_one"]
+__all__ = ["ENOUGH", "Ran", "Totals", "coverage", "explain", "fault_table", "run_all", "run_one", "what_never_came"]
 
-_SHARE = 8  # runs that a process is handed at once
+ENOUGH: Final = 1000
+"""Runs after which every fault has come in every stage in which it can."""
+
+_SHARE: Final = 8  # runs that a process is handed at once
 
 
 class Totals:
@@ -32,6 +34,18 @@ class Totals:
         self.counts.update(outcome.counts)
 
 
+class Ran(NamedTuple):
+    """What came of many runs: the first that broke a promise, and what they came to."""
+
+    broken: Outcome | None
+    totals: Totals
+
+    @property
+    def well(self) -> bool:
+        """Whether every promise was kept, and what had to come has come."""
+        return self.broken is None and (self.totals.runs < ENOUGH or not what_never_came(self.totals.counts))
+
+
 def run_one(seed: int, write: Callable[[str], object] | None = None) -> Outcome:
     """The run of one seed."""
     return World(seed, write).run()
@@ -46,8 +60,11 @@ def _outcomes(seeds: Iterable[int], processes: int) -> Iterator[Iterator[Outcome
         yield pool.imap(run_one, seeds, _SHARE)
 
 
-def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Outcome | None:
-    """Run every seed, show how far it is, and say what came of it; returns the first run that failed."""
+def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Ran:
+    """Run every seed or up to the first that breaks a promise, show how far it is, and say what came of it.
+
+    From `ENOUGH` runs on, a fault that never came where it can is told as loudly as a broken promise.
+    """
     out = sys.stdout if out is None else out
     totals, began_s, shown_s = Totals(), time.monotonic(), 0.0
     broken: Outcome | None = None
@@ -70,16 +87,32 @@ def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Outcome 
         file=out,
     )
     print(fault_table(totals.counts), file=out)
+    print(coverage(totals), file=out)
     if broken is not None:
         print(explain(broken), file=out)
-    return broken
+    return Ran(broken, totals)
+
+
+def what_never_came(counts: Counter[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The kinds of fault, and the stages, in which they can come and have not."""
+    return tuple(cell for cell in POSSIBLE if not counts[cell])
+
+
+def coverage(totals: Totals) -> str:
+    """Whether every fault came in every stage in which it can; aloud where enough runs have missed one."""
+    never = ", ".join(f"{fault} in {stage}" for fault, stage in what_never_came(totals.counts))
+    if not never:
+        return "None is zero: every fault came in every stage in which it can."
+    if totals.runs < ENOUGH:
+        return f"Not yet in {totals.runs:,} runs: {never}."
+    return f"NEVER CAME in {totals.runs:,} runs: {never}. The runs do not reach it any more."
 
 
 def fault_table(counts: Counter[tuple[str, str]]) -> str:
     """How often each kind of fault came in each stage; `-` where it cannot."""
 
     def cell(fault: str, stage: str) -> str:
-        return "-" if cannot_fire(fault, stage) and not counts[fault, stage] else str(counts[fault, stage])
+        return "-" if cannot_fire(fault, stage) else str(counts[fault, stage])
 
     lines = [f"{'':12}" + "".join(f"{stage:>11}" for stage in STAGES)]
     lines += [f"{fault:12}" + "".join(f"{cell(fault, stage):>11}" for stage in STAGES) for fault in FAULTS]

@@ -7,9 +7,11 @@ from duramen.broker.broker import Broker
 from duramen.sim.access import Access
 from duramen.sim.clients import Clients
 from duramen.sim.committers import Committers
+from duramen.sim.members import Members
 from duramen.sim.owners import Owners
 from duramen.sim.readers import Readers
 from duramen.sim.scheduler import SeededWorker
+from duramen.sim.stages import UPKEEP
 from duramen.sim.trace import BrokenPromise
 from duramen.sim.transactors import Transactors
 from duramen.sim.writers import Writers
@@ -17,6 +19,8 @@ from duramen.sim.writers import Writers
 __all__ = ["Workload"]
 
 _PATIENCE_US: Final = 900_000_000
+_LEADING: Final = 0.3
+_UPKEEP_IDLE: Final = 0.15  # how likely time goes by for what is done in the background
 
 
 class Workload:
@@ -28,14 +32,23 @@ class Workload:
         self._readers = readers = Readers(clients)
         self._committers = committers = Committers(clients)
         self._transactors = transactors = Transactors(clients)
+        self._members = members = Members(clients)
         owners = Owners(clients, writers)
         ops: tuple[tuple[Callable[[], None], int], ...] = (
             (writers.produce, 30), (writers.produce_idempotent, 25), (writers.repeat, 10), (readers.read, 15),
             (committers.commit, 8), (committers.look, 4), (owners.create, 6), (owners.let_go, 3), (owners.cut, 2),
-            (owners.delete, 2), (owners.configure, 2), (transactors.act, 24),
+            (owners.delete, 2), (owners.configure, 2), (transactors.act, 24), (members.act, 20),
         )  # fmt: skip
         self._actions = [op for op, _ in ops]
         self._weights = [weight for _, weight in ops]
+        self._leading: dict[str, tuple[Callable[[], None], ...]] = {
+            "sync": (writers.produce, writers.produce, owners.configure),
+            "roll": (writers.produce, owners.create),
+            "compaction": (writers.produce_idempotent,),
+            "delete": (owners.let_go, owners.let_go, owners.delete),
+            "truncate": (owners.cut,),
+            "read": (readers.read,),
+        }
 
     def begin(
         self, broker: Broker, worker: SeededWorker, access: Access, *, quiet: bool = False, scrubbed: bool = False
@@ -44,13 +57,15 @@ class Workload:
         chance = self._clients.chance
         self._clients.begin(broker, worker, access)
         self._worker = worker
-        self._left = 0 if quiet else chance.choice((3, 10, 30, 60))
+        lengths = (30, 60) if self._clients.faults.aimed_at else (3, 10, 30, 60)
+        self._left = 0 if quiet else chance.choice(lengths)
         self._drains = quiet or chance.random() < 0.4
         self._patience_us = 0
         self._readers.begin(scrubbed=scrubbed)
         self._committers.look()
         self._writers.begin()
         self._transactors.begin()
+        self._members.begin()
         worker.after(1, self._act)
 
     @property
@@ -73,7 +88,15 @@ class Workload:
         for _ in range(chance.choice((1, 1, 1, 3))):
             if self._left:
                 self._left -= 1
-                chance.choices(self._actions, self._weights)[0]()
+                self._next()()
         if self._left:
-            idle = chance.random() < 0.04
+            idle = chance.random() < (_UPKEEP_IDLE if self._clients.faults.aimed_at in UPKEEP else 0.04)
             self._worker.after(chance.randint(100_000, 3_000_000) if idle else chance.randint(50, 3000), self._act)
+
+    def _next(self) -> Callable[[], None]:
+        """What a client does next: more of what leads to a stage where the process is to be struck in it."""
+        chance = self._clients.chance
+        leading = self._leading.get(self._clients.faults.aimed_at)
+        if leading is not None and chance.random() < _LEADING:
+            return chance.choice(leading)
+        return chance.choices(self._actions, self._weights)[0]

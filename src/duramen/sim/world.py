@@ -42,6 +42,7 @@ _SETTINGS: Final = Settings(
     BROKER,
     options={
         "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 500,
         "offsets.topic.num.partitions": 2,
         "transaction.state.log.num.partitions": 2,
         "log.retention.check.interval.ms": 250,
@@ -113,6 +114,8 @@ class World:
         """From one start to its end, whatever that is."""
         self.worker = SeededWorker(self.clock, self._schedule, self._unexpected, self._began)
         self.faults.arm(self.worker)
+        for found in self._decay.no_indexes() if self.faults.without_indexes else ():
+            self.faults.decayed(found, "recovery")
         known: Broker | None = None
         broker: Broker | None = None
         try:
@@ -175,9 +178,12 @@ class World:
             self._decayed(found, logs, "recovery")
         self._decay.remember()
 
-    def _decay_at_work(self, broker: Broker, stage: str) -> None:
+    def _decay_at_work(self, broker: Broker, stage: str, what: str) -> bool:
+        """Damage something in the middle of a stage, that or of that kind where it is said; False where nothing was."""
         logs = self.checker.at_rest(broker)
-        self._decayed(self._decay.at_work(logs), logs, stage)
+        found = self._decay.at_work(logs, what)
+        self._decayed(found, logs, stage)
+        return found is not None
 
     def _decayed(self, found: Decayed | None, logs: Mapping[Log, History], stage: str) -> None:
         if found is None:

@@ -56,6 +56,8 @@ class Writers:
             self._new_producer()
             return
         producer = clients.chance.choice(producers)
+        if not clients.is_there(producer.history):
+            return  # it would be sent after those that follow it, should the stream stay
         batch = new_batch(
             clients.chance, clients.number(), clients.clock.wall_ms(), clients.size(),
             (producer.id, 0, producer.next_sequence), tombstones=isinstance(producer.history, CompactedHistory),

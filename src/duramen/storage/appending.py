@@ -4,10 +4,9 @@ One that does not fit (the WAL at its bound, memory at its limit, a log that is 
 it; it is refused only when the disk is full or has failed.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import (
@@ -31,40 +30,13 @@ from duramen.storage.reserving import is_reserved, reserve
 from duramen.storage.switching import Switching
 from duramen.storage.takeovers import Takeover
 from duramen.storage.upkeep import StoreLimits, Upkeep, segment_failed
+from duramen.storage.waiting import Append, AppendDone, Together, TogetherDone, Turn, Waiting, Work
 from duramen.storage.wal import Wal
 
-__all__ = ["AppendDone", "Appends", "TogetherDone"]
-
-AppendDone = Callable[[int, DuramenError | None], None]
-"""Called with (base offset, None) once acknowledged as the log's durability says, or with (-1, error)."""
-
-TogetherDone = Callable[[list[int], DuramenError | None], None]
-"""Called with (base offsets, None) once everything of it is durable, or with ([], error) where nothing was taken."""
+__all__ = ["Appends"]
 
 _MEMORY_SEGMENTS: Final = 8
 _KEPT_AS_BYTES: Final = 16 * 1024
-
-
-class _Append(NamedTuple):
-    log: Log
-    batch: bytearray | memoryview
-    head: Header
-    epoch: int
-    done: AppendDone | None
-
-
-class _Together(NamedTuple):
-    """Batches for several logs that go into the WAL in one step. `done` gets their base offsets, -1 of deleted logs."""
-
-    appends: tuple[_Append, ...]
-    done: TogetherDone
-
-
-class _Turn(NamedTuple):
-    """Something else that a log is held for, among the batches that wait for it."""
-
-    log: Log
-    begin: Callable[[DuramenError | None], None]
 
 
 class Appends:
@@ -94,8 +66,7 @@ class Appends:
         self._switching = Switching(upkeep, self.notes, self.release)
         self._node_id = node_id
         self._limits = limits
-        self._queue: deque[_Append | _Together] = deque()
-        self._held: dict[Log, deque[_Append | _Together | _Turn]] = {}
+        self._waiting = Waiting()
         self._flush_due = False
         self._waiting_gauge = metrics.counter("duramen_append_waiting")
         self._full_gauge = metrics.counter("duramen_storage_full")
@@ -104,33 +75,38 @@ class Appends:
     @property
     def waiting(self) -> bool:
         """Whether any wait for room."""
-        return bool(self._queue)
+        return bool(self._waiting.queue)
 
     # -- logs that are held -------------------------------------------------------------------------
 
     def holds(self, log: Log) -> bool:
         """Whether appends to the log wait until it is released."""
-        return log in self._held
+        return self._waiting.holds(log)
 
     def hold(self, log: Log, begin: Callable[[DuramenError | None], None]) -> None:
         """Have appends to the log wait, and call `begin(None)`: where it is held already, in its turn.
 
         `begin(error)` where that never comes, because the log is deleted or the node stops.
         """
-        self._take(_Turn(log, begin))
+        self._take(Turn(log, begin))
 
     def release(self, log: Log, error: DuramenError | None) -> None:
         """Go on with appends to a log that was held, or refuse them with `error`."""
-        for append in self._held.pop(log, ()):
-            if error is not None and not isinstance(append, _Turn):
-                self._refuse(append, error)
-            else:
-                self._take(append)
+        waited, held = self.waiting, self._waiting.release(log)
+        # Behind what waits for room, so that what comes while they go on (of those that are answered) waits for them.
+        self._waiting.queue.extend(append for append in held if error is None or isinstance(append, Turn))
+        if error is not None:
+            for append in held:
+                if not isinstance(append, Turn):
+                    self._refuse(append, error)
+        self.drain()
+        if self.waiting and not waited:
+            self._worker.soon(self._upkeep.make_room)
 
     def forget(self, log: Log) -> None:
         """The log is deleted: what waits for it is refused."""
-        for append in self._held.pop(log, ()):
-            if isinstance(append, _Together):
+        for append in self._waiting.release(log):
+            if isinstance(append, Together):
                 self._take(append)  # the others go on
             else:
                 self._refuse(append, _deleted(log))
@@ -144,13 +120,11 @@ class Appends:
 
         Base offset and epoch are stamped in place. A repetition of an idempotent producer gets its first offset.
         """
-        append = _Append(log, batch, head, epoch, done)
-        if log in self._held:
-            self._held[log].append(append)
-        elif self._queue or not self._admits(append):
-            self._wait(append)
-        else:
+        append = Append(log, batch, head, epoch, done)
+        if self._waiting.is_empty and self._admits(append):
             self._append(append)
+        else:
+            self._take(append)
 
     def append_together(self, batches: Iterable[tuple[Log, bytearray, Header]], epoch: int, done: TogetherDone) -> None:
         """Append checked batches to logs with durability=sync in one step, in this order, with nothing in between.
@@ -158,54 +132,54 @@ class Appends:
         After a crash the first of them are there, up to any one, and all those before it; readers see none or all.
         What is for a log that is deleted by then is left out.
         """
-        self._take(_Together(tuple(_Append(*batch, epoch, None) for batch in batches), done))
+        self._take(Together(tuple(Append(*batch, epoch, None) for batch in batches), done))
 
-    def _take(self, append: _Append | _Together | _Turn) -> None:
-        log = self._held_log(append)
-        if log is not None:
-            self._held[log].append(append)
-        elif isinstance(append, _Turn):
-            self._begin(append)
-        elif self._queue or not self._has_room(append):
+    def _take(self, append: Work) -> None:
+        if self._waiting.held_back(append):
+            return
+        if self._waiting.goes_behind(append) or not self._has_room(append):
             self._wait(append)
         else:
             self._go(append)
 
-    def _begin(self, turn: _Turn) -> None:
+    def _begin(self, turn: Turn) -> None:
         if self.stopping:
             turn.begin(NodeStopping("this node is stopping"))
-            return
-        self._held[turn.log] = deque()
-        turn.begin(None)
+        elif turn.log.deleted:
+            turn.begin(_deleted(turn.log))
+        else:
+            self._hold(turn.log)
+            turn.begin(None)
 
-    def _wait(self, append: _Append | _Together) -> None:
-        if not self._queue:
+    def _hold(self, log: Log, *first: Append | Together) -> None:
+        self._waiting.hold(log, *first)
+        self._waiting_gauge.value = len(self._waiting.queue)
+
+    def _wait(self, append: Work) -> None:
+        if not self.waiting:
             self._worker.soon(self._upkeep.make_room)
-        self._queue.append(append)
-        self._waiting_gauge.value = len(self._queue)
+        self._waiting.queue.append(append)
+        self._waiting_gauge.value = len(self._waiting.queue)
         self._wal_full.value += 1
         if self._upkeep.trouble is not None or self._wal.full is not None:
             self._worker.soon(self.drain)
 
-    def _has_room(self, append: _Append | _Together) -> bool:
-        if isinstance(append, _Append):
+    def _has_room(self, append: Work) -> bool:
+        if isinstance(append, Append):
             return self._admits(append)
+        if isinstance(append, Turn):
+            return True
         return self.stopping or self._wal.failed is not None or self._wal_has_room(_room(append))
 
-    def _go(self, append: _Append | _Together) -> None:
-        if isinstance(append, _Append):
+    def _go(self, append: Work) -> None:
+        if isinstance(append, Append):
             self._append(append)
+        elif isinstance(append, Turn):
+            self._begin(append)
         else:
             self._append_together(append)
 
-    def _held_log(self, append: _Append | _Together | _Turn) -> Log | None:
-        """A log that has to be released before this can go on."""
-        if not self._held:
-            return None
-        logs = (one.log for one in append.appends) if isinstance(append, _Together) else (append.log,)
-        return next((log for log in logs if log in self._held), None)
-
-    def _admits(self, append: _Append) -> bool:
+    def _admits(self, append: Append) -> bool:
         log, size = append.log, len(append.batch)
         if self.stopping or self._wal.failed is not None or size > self._wal.largest():
             return True  # to be refused
@@ -227,15 +201,15 @@ class Appends:
             self._upkeep.checkpoint()
         return False
 
-    def _refuse(self, append: _Append | _Together | _Turn, error: DuramenError) -> None:
-        if isinstance(append, _Together):
+    def _refuse(self, append: Work, error: DuramenError) -> None:
+        if isinstance(append, Together):
             append.done([], error)
-        elif isinstance(append, _Turn):
+        elif isinstance(append, Turn):
             append.begin(error)
         elif append.done is not None:
             append.done(-1, error)
 
-    def _refusal(self, append: _Append) -> DuramenError | None:
+    def _refusal(self, append: Append) -> DuramenError | None:
         log = append.log
         if self.stopping:
             return NodeStopping("this node is stopping")
@@ -249,14 +223,14 @@ class Appends:
             return BatchTooLarge(f"a batch of {len(append.batch)} bytes does not fit into wal.max.bytes")
         return None
 
-    def _append_together(self, together: _Together) -> None:
+    def _append_together(self, together: Together) -> None:
         appends = [one for one in together.appends if not one.log.deleted]
         if self.stopping or self._wal.failed is not None:
             self._refuse(together, self._wal.failed or NodeStopping("this node is stopping"))
             return
         for one in appends:
             if one.log.config.durability != one.log.durability:
-                self._held[one.log] = deque([together])
+                self._hold(one.log, together)
                 self._switching.switch(one.log)
                 return
         self._wal.keep_together(_room(together))
@@ -267,14 +241,14 @@ class Appends:
         self._wal.wait(self._wal.end, partial(_together_done, together.done, offsets))
         self.flush_soon()
 
-    def _append(self, append: _Append) -> None:
+    def _append(self, append: Append) -> None:
         log, batch, head, epoch, done = append
         error = self._refusal(append)
         if error is not None:
             self._refuse(append, error)
             return
         if log.switches:
-            self._held[log] = deque([append])
+            self._hold(log, append)
             self._switching.switch(log)
             return
         if head.producer_id >= 0:
@@ -308,7 +282,7 @@ class Appends:
             self._appended_unlogged(log, base_offset, next_offset, done)
         self.flush_soon()
 
-    def _append_unlogged(self, append: _Append, base_offset: int, next_offset: int) -> bool:
+    def _append_unlogged(self, append: Append, base_offset: int, next_offset: int) -> bool:
         log, batch, head, _, _ = append
         if log.durability == "memory":
             if not is_reserved(log, next_offset):
@@ -403,21 +377,19 @@ class Appends:
     def drain(self) -> None:
         """Go on with what waits, as far as there is room now."""
         refusal = self._wal.failed or self._upkeep.trouble or self._wal.full
-        while self._queue:
-            append = self._queue[0]
+        waiting = self._waiting
+        while waiting.queue:
+            append = waiting.queue[0]
             if self._has_room(append):
-                self._queue.popleft()
-                log = self._held_log(append)
-                if log is not None:
-                    self._held[log].append(append)
-                else:
+                waiting.queue.popleft()
+                if not waiting.held_back(append):
                     self._go(append)
             elif refusal is not None:
-                self._queue.popleft()
+                waiting.queue.popleft()
                 self._refuse(append, refusal)
             else:
                 break
-        self._waiting_gauge.value = len(self._queue)
+        self._waiting_gauge.value = len(waiting.queue)
         self._full_gauge.value = 0 if self._upkeep.trouble is None and self._wal.full is None else 1
         if self._wal.full is not None:
             self._upkeep.retry_later()
@@ -443,7 +415,7 @@ def _together_done(done: TogetherDone, offsets: list[int], error: DuramenError |
     done(offsets if error is None else [], error)
 
 
-def _room(together: _Together) -> int:
+def _room(together: Together) -> int:
     return sum(len(one.batch) + FRAME_ROOM for one in together.appends)
 
 

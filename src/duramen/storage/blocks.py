@@ -47,11 +47,18 @@ def are_sound(segment: Segment, index: SegmentIndex, low: int, data: Buffer) -> 
 
 
 def read_blocks(
-    segment: Segment, file: File, index: SegmentIndex, low: int, high: int, put: Callable[[Buffer], None]
+    segment: Segment,
+    file: File,
+    index: SegmentIndex,
+    low: int,
+    high: int,
+    put: Callable[[Buffer], None],
+    ahead_bytes: int = 0,
 ) -> Blocked:
     """Read whole blocks, from `low` to `high` or what is copied; what is damaged in them is noted, then they are `put`.
 
-    The bytes are short where the file ends. `index` begins at or before `low`.
+    The bytes are short where the file ends. `index` begins at or before `low`. With `ahead_bytes` the disk is asked for
+    as many more, which are read next.
     """
     expected = Expected(
         segment.copied, segment.base_offset, segment.copied_offset(), ANY_OFFSET, epoch_at=segment.epoch_at
@@ -67,12 +74,15 @@ def read_blocks(
             segment.add_damage(read.damage)
         put(read.data)
 
-    return Blocked(partial(_read, file, low, high, looks, known, expected), apply)
+    ahead = min(high + ahead_bytes, segment.copied) if ahead_bytes else low
+    return Blocked(partial(_read, file, low, high, ahead, looks, known, expected), apply)
 
 
 def _read(
-    file: File, low: int, high: int, looks: Sequence[BlockLook], known: dict[int, int], expected: Expected
+    file: File, low: int, high: int, ahead: int, looks: Sequence[BlockLook], known: dict[int, int], expected: Expected
 ) -> _Read:
+    if ahead > low:
+        file.read_ahead(low, ahead - low)
     data = file.read(low, high - low)
     view = memoryview(data)
     damage: list[Damage] = []

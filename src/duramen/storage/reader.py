@@ -193,7 +193,11 @@ def _walk_end(segment: Segment, walk: Walk, start: int, limit: int, target: int)
 
 
 class Trail:
-    """One reader's way through a log, from slice to slice: `cold` once it had to wait for the disk."""
+    """One reader's way through a log, from slice to slice: `cold` from where it had to wait for the disk.
+
+    Until it comes to what is in memory only. In between it asks nobody whether the page cache has something: reading
+    ahead the system puts much of it there, and then its reads would come as fast as they are sent.
+    """
 
     __slots__ = ("cold",)
 
@@ -246,6 +250,7 @@ class Slice:
             end = min(self.end, start + max_bytes)
             buffers = segment.pending_buffers(start, end)
             self.position = end
+            self._trail.cold = False
             return buffers
         low = start & ~(BLOCK_BYTES - 1)
         end = min(self.end, segment.copied, max(start + max_bytes & ~(BLOCK_BYTES - 1), low + BLOCK_BYTES))
@@ -265,11 +270,12 @@ class Slice:
             return open_index(segment, file)
         high = min((end + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1), segment.copied)
         data = self._supplied_for(low, high)
-        if data is None:
+        if data is None and not self._trail.cold:
             data = file.read_cached(low, high - low)
-            self._trail.cold = self._trail.cold or data is None
+            self._trail.cold = data is None
         if data is None or len(data) < end - low or not are_sound(segment, index, low, data):
-            return read_blocks(segment, file, index, low, high, partial(self._supply, low, high))
+            ahead_bytes = max_bytes if self._trail.cold else 0
+            return read_blocks(segment, file, index, low, high, partial(self._supply, low, high), ahead_bytes)
         self.position = end
         self._leave(file, low, end)
         return [memoryview(data)[start - low : end - low]]

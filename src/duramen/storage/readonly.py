@@ -50,6 +50,9 @@ class _ReadOnlyFile:
     def allocate(self, *_: object, **__: object) -> None:
         raise _refused()
 
+    def read_ahead(self, position: int, size: int) -> None:
+        self._file.read_ahead(position, size)
+
     def forget(self, position: int, size: int) -> None:
         self._file.forget(position, size)
 

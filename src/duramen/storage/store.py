@@ -15,7 +15,7 @@ from duramen.base.ids import LogId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.codec.batch import Header
-from duramen.storage.appending import AppendDone, Appends, TogetherDone
+from duramen.storage.appending import Appends
 from duramen.storage.checkpoint import write_checkpoint
 from duramen.storage.compacting import Compactor
 from duramen.storage.directory import Directory
@@ -28,6 +28,7 @@ from duramen.storage.removal import Removal
 from duramen.storage.reserving import give_back
 from duramen.storage.scrubbing import Scrubber
 from duramen.storage.upkeep import StoreLimits, Upkeep
+from duramen.storage.waiting import AppendDone, TogetherDone
 from duramen.storage.wal import Wal
 
 __all__ = ["AppendDone", "Store", "StoreLimits", "TogetherDone"]

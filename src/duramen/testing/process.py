@@ -16,9 +16,9 @@ from duramen.base.errors import DuramenError, ServerUnreachable, SettingInvalid
 
 __all__ = ["ChildProcess"]
 
-_START_S: Final = 60.0
-_ANSWER_S: Final = 30.0
-_STOP_S: Final = 10.0
+_START_S: Final = 120.0
+_ANSWER_S: Final = 60.0
+_STOP_S: Final = 30.0
 _PROGRAM: Final = "from duramen.testing.child import main; main()"
 _PIECE_BYTES: Final = 65536
 

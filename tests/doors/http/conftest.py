@@ -18,7 +18,7 @@ def asking(address: str) -> Ask:
     """Sends a request to a node; gives the status and the JSON of the answer."""
 
     def send(method: str, path: str, body: object = None, raw: bytes | None = None) -> tuple[int, Any]:
-        connection = HTTPConnection(address, timeout=30)
+        connection = HTTPConnection(address, timeout=60)
         content = raw if raw is not None else None if body is None else json.dumps(body)
         connection.request(method, path, content, {"Content-Type": "application/json"})
         answer = connection.getresponse()

@@ -98,7 +98,7 @@ def test_origins(host: str | None, origin: str, expected: type[DuramenError] | N
     ],
 )
 def test_at_the_door(node: NodeProcess, path: str, headers: dict[str, str], status: int, type_: str) -> None:
-    connection = HTTPConnection(node.http, timeout=30)
+    connection = HTTPConnection(node.http, timeout=60)
     connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     assert (answer.status, answer.headers["Content-Type"]) == (status, "application/problem+json")
@@ -108,7 +108,7 @@ def test_at_the_door(node: NodeProcess, path: str, headers: dict[str, str], stat
 
 @pytest.mark.parametrize("type_", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_what_a_form_can_send_is_no_request(node: NodeProcess, stream_name: str, type_: str) -> None:
-    connection = HTTPConnection(node.http, timeout=30)
+    connection = HTTPConnection(node.http, timeout=60)
     body = f'{{"name": "{stream_name}"}}'
     connection.request("POST", "/v1/streams", body, {"Content-Type": type_} if type_ else {})
     answer = connection.getresponse()

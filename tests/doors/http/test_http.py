@@ -121,7 +121,7 @@ def test_problems(ask: Ask, method: str, path: str, raw: bytes | None, status: i
 
 
 def test_metrics_are_in_the_catalogue_and_well_formed(node: NodeProcess) -> None:
-    connection = HTTPConnection(node.http, timeout=30)
+    connection = HTTPConnection(node.http, timeout=60)
     connection.request("GET", "/metrics")
     answer = connection.getresponse()
     assert answer.headers["Content-Type"].startswith("text/plain")
@@ -147,7 +147,7 @@ def test_metrics_are_in_the_catalogue_and_well_formed(node: NodeProcess) -> None
 )
 def test_hostile_bytes(node: NodeProcess, ask: Ask, sent: bytes) -> None:
     host, port = node.http.split(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(sent.replace(b"PORT", port.encode()))
         connection.shutdown(socket.SHUT_WR)
         answered = b""
@@ -169,7 +169,7 @@ class TestWhatIsNeverFinished:
 
     def _connect(self, node: NodeProcess, sent: bytes) -> socket.socket:
         host, port = node.http.split(":")
-        connection = socket.create_connection((host, int(port)), timeout=30)
+        connection = socket.create_connection((host, int(port)), timeout=60)
         with contextlib.suppress(OSError):  # a server that closes at once leaves no time to send everything
             connection.sendall(sent.replace(b"PORT", port.encode()))
         return connection

@@ -33,7 +33,7 @@ def _parsed(text: str) -> Series:
 
 
 def _scrape(node: NodeProcess) -> Series:
-    connection = HTTPConnection(node.http, timeout=30)
+    connection = HTTPConnection(node.http, timeout=60)
     connection.request("GET", "/metrics")
     answer = connection.getresponse()
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -103,7 +103,7 @@ def test_errors_by_api_and_code(node: NodeProcess, ask: Ask, stream_name: str) -
         name = "duramen_kafka_request_errors_total"
         return _value(_scrape(node), name, **labels) - _value(before, name, **labels)
 
-    producer = Producer({"bootstrap.servers": node.kafka, "message.timeout.ms": 30_000})
+    producer = Producer({"bootstrap.servers": node.kafka, "message.timeout.ms": 60_000})
     failed: list[Any] = []
     producer.produce(stream_name, b"x" * 5000, on_delivery=lambda error, _: failed.append(error))
     producer.flush(30)
@@ -120,7 +120,7 @@ def test_a_node_with_many_series_shows_some_and_counts_the_others(new_node: Call
     node = new_node({"metrics.partitions.max": 30})
     node.start()
     names = [f"s{at}" for at in range(4)]
-    connection = HTTPConnection(node.http, timeout=30)
+    connection = HTTPConnection(node.http, timeout=60)
     for name in names:
         connection.request("POST", "/v1/streams", f'{{"name": "{name}", "partitions": 10}}', _JSON)
         assert connection.getresponse().read()

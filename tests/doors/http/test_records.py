@@ -221,7 +221,7 @@ def test_who_waits_is_told_that_the_node_stops(new_node: Callable[..., NodeProce
 
 
 def test_a_head_has_no_body(node: NodeProcess, records: str) -> None:
-    connection = HTTPConnection(node.http, timeout=30)
+    connection = HTTPConnection(node.http, timeout=60)
     connection.request("HEAD", records)
     answer = connection.getresponse()
     assert (answer.status, answer.read()) == (200, b"")
@@ -239,7 +239,7 @@ def test_bodies_together_take_bounded_memory(new_node: Callable[..., NodeProcess
     )
     host, port = node.http.split(":")
     refused = 0
-    connections = [socket.create_connection((host, int(port)), timeout=30) for _ in range(20)]
+    connections = [socket.create_connection((host, int(port)), timeout=60) for _ in range(20)]
     for connection in connections:
         with contextlib.suppress(OSError):
             connection.sendall(head.encode() + b" " * (4 * MIB))

@@ -14,7 +14,7 @@ from duramen.node.process import NodeProcess
 
 __all__ = ["Asking", "codes"]
 
-_WAIT_S: Final = 30.0
+_WAIT_S: Final = 60.0
 
 
 class Asking:

@@ -57,6 +57,6 @@ def admin(node: NodeProcess) -> AdminClient:
 def raw(node: NodeProcess) -> Iterator[Connection]:
     """A connection below every client, for what they do not let through."""
     host, _, port = node.kafka.rpartition(":")
-    connection = Connection(host, int(port), client_id="raw", timeout_s=30)
+    connection = Connection(host, int(port), client_id="raw", timeout_s=60)
     yield connection
     connection.close()

@@ -14,12 +14,13 @@ from tests.untyped import untyped
 __all__ = ["MEMBERS", "Member"]
 
 _POLL_S: Final = 0.1
+_LONG_POLL_S: Final = 1.0
 _END_S: Final = 60.0
 _REBALANCING: Final = ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "_NO_OFFSET")
 
 
 class Member:
-    """One consumer in a group. `seen` is every record it was given, in order; `assigned` what it has now."""
+    """One consumer in a group. `seen` is every record it was given, in order."""
 
     def __init__(self, address: str, stream: str, group: str, **options: object) -> None:
         """`options` are settings by Kafka's names with `_` for `.`; offsets are committed after each poll."""
@@ -28,10 +29,17 @@ class Member:
         self.group = group
         self.options = options
         self.seen: list[tuple[Place, bytes]] = []
-        self.assigned: frozenset[int] = frozenset()
         self.leaving = threading.Event()
         self._threads = ThreadPoolExecutor(1)
         self._reading: Future[None] = Future()
+        self._assigned: frozenset[int] = frozenset()
+
+    @property
+    def assigned(self) -> frozenset[int]:
+        """What it has now. Raises what went wrong where it has ended for that."""
+        if self._reading.done():
+            self._reading.result()
+        return self._assigned
 
     def start(self) -> Self:
         """Begin to read."""
@@ -43,7 +51,7 @@ class Member:
         self.leaving.set()
         self._reading.result(_END_S)
         self._threads.shutdown()
-        self.assigned = frozenset()
+        self._assigned = frozenset()
 
     def read(self) -> None:
         """Join, and read until `leaving`."""
@@ -54,7 +62,7 @@ class _Confluent(Member):
     def read(self) -> None:
         settings: dict[str, Any] = {
             "bootstrap.servers": self.address, "group.id": self.group, "auto.offset.reset": "earliest",
-            "enable.auto.commit": False, "partition.assignment.strategy": "range", "session.timeout.ms": 10_000,
+            "enable.auto.commit": False, "partition.assignment.strategy": "range", "session.timeout.ms": 60_000,
             "heartbeat.interval.ms": 200,
         }  # fmt: skip
         consumer = Consumer(settings | {name.replace("_", "."): value for name, value in self.options.items()})
@@ -62,7 +70,7 @@ class _Confluent(Member):
         try:
             while not self.leaving.is_set():
                 messages = consumer.consume(500, timeout=_POLL_S)
-                self.assigned = frozenset(one.partition for one in consumer.assignment())
+                self._assigned = frozenset(one.partition for one in consumer.assignment())
                 for message in messages:
                     assert message.error() is None, message.error()
                     self.seen.append((Place(message.partition() or 0, message.offset() or 0), message.value() or b""))
@@ -86,17 +94,18 @@ class _KafkaPython(Member):
         assignor = untyped("kafka.coordinator.assignors.range").RangePartitionAssignor
         settings: dict[str, Any] = {
             "bootstrap_servers": self.address, "group_id": self.group, "auto_offset_reset": "earliest",
-            "enable_auto_commit": False, "partition_assignment_strategy": (assignor,), "session_timeout_ms": 10_000,
+            "enable_auto_commit": False, "partition_assignment_strategy": (assignor,), "session_timeout_ms": 60_000,
             "heartbeat_interval_ms": 200,
         }  # fmt: skip
         consumer = untyped("kafka").KafkaConsumer(self.stream, **settings | self.options)
         try:
+            # A join that ends between two polls is begun anew by the next one: polls are long, so that few do.
             # It loses a rebalance of its own that fresh metadata caused and that outlives a poll, so the first poll
             # waits until it knows the partitions.
             until(lambda: consumer.partitions_for_topic(self.stream))
             while not self.leaving.is_set():
-                batches = consumer.poll(_POLL_S * 1000)
-                self.assigned = frozenset(one.partition for one in consumer.assignment())
+                batches = consumer.poll(_LONG_POLL_S * 1000)
+                self._assigned = frozenset(one.partition for one in consumer.assignment())
                 self.seen += _seen(batches)
                 if batches:
                     with suppress(errors.CommitFailedError, errors.RebalanceInProgressError):
@@ -114,7 +123,7 @@ class _Aiokafka(Member):
         assignor = untyped("aiokafka.coordinator.assignors.range").RangePartitionAssignor
         settings: dict[str, Any] = {
             "bootstrap_servers": self.address, "group_id": self.group, "auto_offset_reset": "earliest",
-            "enable_auto_commit": False, "partition_assignment_strategy": (assignor,), "session_timeout_ms": 10_000,
+            "enable_auto_commit": False, "partition_assignment_strategy": (assignor,), "session_timeout_ms": 60_000,
             "heartbeat_interval_ms": 200,
         }  # fmt: skip
         consumer = untyped("aiokafka").AIOKafkaConsumer(self.stream, **settings | self.options)
@@ -122,7 +131,7 @@ class _Aiokafka(Member):
         try:
             while not self.leaving.is_set():
                 batches = await consumer.getmany(timeout_ms=int(_POLL_S * 1000))
-                self.assigned = frozenset(one.partition for one in consumer.assignment())
+                self._assigned = frozenset(one.partition for one in consumer.assignment())
                 self.seen += _seen(batches)
                 if batches:
                     with suppress(errors.CommitFailedError, errors.RebalanceInProgressError):

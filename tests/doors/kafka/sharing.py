@@ -14,7 +14,7 @@ from duramen.node.process import NodeProcess
 
 __all__ = ["ACCEPT", "GAP", "REJECT", "RELEASE", "RENEW", "Given", "Got", "RawShareConsumer"]
 
-_WAIT_S: Final = 30.0
+_WAIT_S: Final = 60.0
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 

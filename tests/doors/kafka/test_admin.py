@@ -16,7 +16,7 @@ from tests.untyped import untyped
 from duramen.base.catalogue import BROKER, STREAM
 from duramen.node.process import NodeProcess
 
-_S = 30
+_S = 60
 
 
 def _done(futures: dict[Any, Any]) -> Any:

@@ -14,7 +14,7 @@ from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -326,6 +326,15 @@ def test_changes_that_cannot_be_change_nothing(
         assert found["error_code"] == code
         assert found["error_message"]
     assert all(one["config_source"] == 5 for one in _configs(asking, stream_name)["configs"])
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TOPIC, "retention.ms"), (GROUP, "share.record.lock.duration.ms")])
+def test_what_is_not_there_can_be_deleted(asking: Asking, stream_name: str, kind: int, name: str) -> None:
+    """As in Apache Kafka: MirrorMaker 2 does so with every config of the other cluster's topic that is a default."""
+    _create(asking, _new(stream_name))
+    changes = (("no.such", DELETE, None), (name, SET, "20000"), ("remote.storage.enable", DELETE, None))
+    assert _incremental(asking, *changes, name=stream_name, kind=kind)["error_code"] == 0
+    assert [one["value"] for one in _configs(asking, stream_name, kind)["configs"] if one["name"] == name] == ["20000"]
 
 
 def test_each_resource_has_its_own_answer(asking: Asking, stream_name: str) -> None:

@@ -41,7 +41,7 @@ def compacted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]
     directory = tmp_path_factory.mktemp("compacted") / "data"
     with NodeProcess(directory, _SETTINGS) as node:
         admin = AdminClient({"bootstrap.servers": node.kafka})
-        admin.create_topics([NewTopic("keyed", 1, 1, config=_CONFIG)])["keyed"].result(30)
+        admin.create_topics([NewTopic("keyed", 1, 1, config=_CONFIG)])["keyed"].result(60)
         for first in range(0, _COUNT, 5):
             records = [_record(at) for at in range(first, first + 5)]
             CONFLUENT.produce(node.kafka, "keyed", records, compression=("none", "gzip")[first // 5 % 2])
@@ -104,7 +104,7 @@ def test_kafka_python_and_aiokafka_seek_into_a_gap(compacted: NodeProcess) -> No
             for offset in range(0, _COUNT, 11):
                 first = next(one[0] for one in kept if one[0] >= offset)
                 other.seek(there, offset)
-                assert (await asyncio.wait_for(other.getone(), 30)).offset == first
+                assert (await asyncio.wait_for(other.getone(), 60)).offset == first
                 consumer.seek(place, offset)
                 assert next(consumer).offset == first
         finally:
@@ -130,7 +130,7 @@ def test_offsets_by_time_are_those_of_records_that_are_there(compacted: NodeProc
 
 def test_epochs_end_where_they_did(compacted: NodeProcess) -> None:
     host, _, port = compacted.kafka.rpartition(":")
-    connection = Connection(host, int(port), client_id="raw", timeout_s=30)
+    connection = Connection(host, int(port), client_id="raw", timeout_s=60)
     asked = {
         "replica_id": -1,
         "topics": [{"topic": "keyed", "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 1}]}],
@@ -160,7 +160,7 @@ def test_kills_in_the_middle_of_compaction_lose_no_key(new_node: Callable[..., N
     ).start()
     admin = AdminClient({"bootstrap.servers": node.kafka})
     config = _CONFIG | {"segment.bytes": "100000"}
-    admin.create_topics([NewTopic("keyed", 1, 1, config=config)])["keyed"].result(30)
+    admin.create_topics([NewTopic("keyed", 1, 1, config=config)])["keyed"].result(60)
     acknowledged: dict[bytes | None, bytes | None] = {}
     for generation in range(3):
         for first in range(0, 3000, 500):
@@ -184,7 +184,7 @@ def test_the_python_client_and_http_read_the_same(compacted: NodeProcess) -> Non
     found: list[tuple[Any, ...]] = []
     offset = 0
     while offset < _COUNT:
-        connection = HTTPConnection(compacted.http, timeout=30)
+        connection = HTTPConnection(compacted.http, timeout=60)
         connection.request("GET", f"/v1/streams/keyed/records?partition=0&offset={offset}&limit=7")
         page = json.loads(connection.getresponse().read())
         connection.close()

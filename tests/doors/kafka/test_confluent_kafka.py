@@ -9,11 +9,11 @@ def test_produces_and_consumes(node: NodeProcess, stream_name: str) -> None:
     producer = Producer({"bootstrap.servers": node.kafka})
     for number in range(100):
         producer.produce(stream_name, value=b"%d" % number)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": stream_name, "auto.offset.reset": "earliest"})
     consumer.subscribe([stream_name])
     values: list[bytes | None] = []
     while len(values) < 100:
-        values += [message.value() for message in consumer.consume(100, timeout=10)]
+        values += [message.value() for message in consumer.consume(100, timeout=60)]
     consumer.close()
     assert values == [b"%d" % number for number in range(100)]

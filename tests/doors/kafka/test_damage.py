@@ -66,7 +66,7 @@ def test_confluent_reads_up_to_it_gets_the_error_and_reads_on_behind(damaged: No
 def test_kafka_python_does_too(damaged: NodeProcess) -> None:
     kafka = untyped("kafka")
     consumer = kafka.KafkaConsumer(
-        bootstrap_servers=damaged.kafka, enable_auto_commit=False, consumer_timeout_ms=30_000
+        bootstrap_servers=damaged.kafka, enable_auto_commit=False, consumer_timeout_ms=60_000
     )
     partition = kafka.TopicPartition("s", 0)
     try:

@@ -19,7 +19,7 @@ from duramen.node.process import NodeProcess
 
 def _fill(node: NodeProcess, admin: AdminClient, name: str, **config: str) -> None:
     topic = NewTopic(name, 2, 1, config={key.replace("_", "."): value for key, value in config.items()})
-    admin.create_topics([topic])[name].result(30)
+    admin.create_topics([topic])[name].result(60)
     for partition in range(2):
         AIOKAFKA.produce(
             node.kafka, name, [Record(b"%d" % at * 100, b"k", partition=partition) for at in range(20)]
@@ -41,13 +41,13 @@ def test_confluent_deletes_up_to_an_offset_and_up_to_the_end(
 ) -> None:
     _fill(node, admin, stream_name, segment_bytes="1000")
     wanted = [TopicPartition(stream_name, 0, 7), TopicPartition(stream_name, 1, -1)]
-    lows = {place.partition: future.result(30).low_watermark for place, future in admin.delete_records(wanted).items()}
+    lows = {place.partition: future.result(60).low_watermark for place, future in admin.delete_records(wanted).items()}
     assert lows == {0: 7, 1: 20}
     assert _low(node, stream_name) == [7, 20]
     found = CONFLUENT.consume(node.kafka, stream_name, 2, 13)
     assert [read.place for read in found] == [Place(0, offset) for offset in range(7, 20)]
     (again,) = admin.delete_records([TopicPartition(stream_name, 0, 3)]).values()
-    assert again.result(30).low_watermark == 7, "what is gone stays gone"
+    assert again.result(60).low_watermark == 7, "what is gone stays gone"
     assert AIOKAFKA.produce(node.kafka, stream_name, [Record(b"more", partition=1)]) == [Place(1, 20)]
 
 
@@ -67,7 +67,7 @@ def test_what_was_deleted_stays_deleted_over_a_kill(new_node: Callable[..., Node
     admin = AdminClient({"bootstrap.servers": node.kafka})
     _fill(node, admin, "s", segment_bytes="1000")
     wanted = [TopicPartition("s", 0, 15), TopicPartition("s", 1, 20)]
-    assert [future.result(30).low_watermark for future in admin.delete_records(wanted).values()] == [15, 20]
+    assert [future.result(60).low_watermark for future in admin.delete_records(wanted).values()] == [15, 20]
     node.kill()
     node.start()
     assert _low(node, "s") == [15, 20]
@@ -88,10 +88,10 @@ def test_what_is_refused(node: NodeProcess, admin: AdminClient, raw: Connection,
     ):
         (future,) = admin.delete_records([TopicPartition(name, 0, offset)]).values()
         with pytest.raises(KafkaException) as refused:
-            future.result(30)
+            future.result(60)
         assert refused.value.args[0].code() == code
     (fine,) = admin.delete_records([TopicPartition(stream_name + "-both", 0, 5)]).values()
-    assert fine.result(30).low_watermark == 5
+    assert fine.result(60).low_watermark == 5
     wanted = (stream_name, 0, 2), (stream_name, 9, 0), (stream_name + "-nowhere", 0, 0), ("__consumer_offsets", 0, 0)
     asked = [
         {"name": name, "partitions": [{"partition_index": partition, "offset": offset}]}
@@ -104,7 +104,7 @@ def test_what_is_refused(node: NodeProcess, admin: AdminClient, raw: Connection,
 
 
 def _post(node: NodeProcess, name: str, body: object) -> tuple[int, dict[str, object]]:
-    connection = HTTPConnection(node.http, timeout=30)
+    connection = HTTPConnection(node.http, timeout=60)
     try:
         connection.request(
             "POST", f"/v1/streams/{name}/records/delete", json.dumps(body), {"Content-Type": "application/json"}

@@ -22,7 +22,7 @@ from tests.untyped import untyped
 
 from duramen.node.process import NodeProcess
 
-_S = 30
+_S = 60
 
 
 @pytest.fixture

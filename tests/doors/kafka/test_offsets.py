@@ -26,9 +26,9 @@ def test_confluent_finds_offsets(node: NodeProcess, admin: AdminClient, stream_n
     _produce_at_times(node, stream_name)
     consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": stream_name})
     for time_ms, expected in _FIRST_AT.items():
-        (found,) = consumer.offsets_for_times([TopicPartition(stream_name, 0, time_ms)], timeout=30)
+        (found,) = consumer.offsets_for_times([TopicPartition(stream_name, 0, time_ms)], timeout=60)
         assert found.offset == (OFFSET_END if expected is None else expected)
-    assert consumer.get_watermark_offsets(TopicPartition(stream_name, 0), timeout=30) == (0, 6)
+    assert consumer.get_watermark_offsets(TopicPartition(stream_name, 0), timeout=60) == (0, 6)
     consumer.close()
     spec = untyped("confluent_kafka.admin").OffsetSpec
     wanted = {
@@ -37,7 +37,7 @@ def test_confluent_finds_offsets(node: NodeProcess, admin: AdminClient, stream_n
     }  # fmt: skip
     for place, (offset, timestamp) in wanted.items():
         (future,) = admin.list_offsets({TopicPartition(stream_name, 0): place}).values()
-        result = future.result(30)
+        result = future.result(60)
         assert (result.offset, result.timestamp) == (offset, timestamp)
 
 
@@ -76,7 +76,7 @@ def test_a_time_inside_a_compressed_batch(node: NodeProcess, stream_name: str) -
     CONFLUENT.produce(node.kafka, stream_name, records, compression="zstd")
     consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": stream_name})
     for at in (0, 1, 499, 998, 999):
-        (found,) = consumer.offsets_for_times([TopicPartition(stream_name, 0, 1000 + at)], timeout=30)
+        (found,) = consumer.offsets_for_times([TopicPartition(stream_name, 0, 1000 + at)], timeout=60)
         assert found.offset == at
     consumer.close()
 
@@ -85,10 +85,10 @@ def test_from_the_end_and_from_an_offset(node: NodeProcess, stream_name: str) ->
     CONFLUENT.produce(node.kafka, stream_name, [Record(b"%d" % number) for number in range(10)])
     consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": stream_name, "enable.auto.commit": False})
     consumer.assign([TopicPartition(stream_name, 0, 7)])
-    assert [message.value() for message in consumer.consume(3, timeout=30)] == [b"7", b"8", b"9"]
+    assert [message.value() for message in consumer.consume(3, timeout=60)] == [b"7", b"8", b"9"]
     # That there is nothing behind the end shows by what comes next.
     CONFLUENT.produce(node.kafka, stream_name, [Record(b"next")])
-    assert [message.value() for message in consumer.consume(1, timeout=30)] == [b"next"]
+    assert [message.value() for message in consumer.consume(1, timeout=60)] == [b"next"]
     consumer.close()
 
 
@@ -97,7 +97,7 @@ def test_an_offset_that_is_gone_is_reset_as_the_client_says(node: NodeProcess, s
     settings = {"bootstrap.servers": node.kafka, "group.id": stream_name, "auto.offset.reset": "earliest"}
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(stream_name, 0, 1_000_000)])
-    assert [message.value() for message in consumer.consume(2, timeout=30)][:1] == [b"0"]
+    assert [message.value() for message in consumer.consume(2, timeout=60)][:1] == [b"0"]
     consumer.close()
 
 
@@ -108,12 +108,12 @@ def test_a_stream_made_anew_under_its_old_name_is_another_one(
     ids = []
     for value in (b"old", b"new"):
         for future in admin.create_topics([NewTopic(stream_name, 1, 1)]).values():
-            future.result(30)
+            future.result(60)
         ids.append(stream_id(connection, stream_name))
         assert produce_bytes(connection, stream_name, batch_of(value)).base_offset == 0
         if value == b"old":
             for future in admin.delete_topics([stream_name]).values():
-                future.result(30)
+                future.result(60)
     assert ids[0] != ids[1]
     assert [read.value for read in CONFLUENT.consume(node.kafka, stream_name, 1, 1)] == [b"new"]
     old: Any = connection.request(ApiKey.METADATA, {"topics": [{"topic_id": ids[0], "name": None}]})

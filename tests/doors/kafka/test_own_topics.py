@@ -18,7 +18,7 @@ def test_nobody_writes_to_the_stream_of_offsets(node: NodeProcess, stream_name: 
     consumer.commit(offsets=[TopicPartition(stream_name, 0, 1)], asynchronous=False)
     consumer.close()
     host, _, port = node.kafka.rpartition(":")
-    connection = Connection(host, int(port), client_id=client_id, timeout_s=30)
+    connection = Connection(host, int(port), client_id=client_id, timeout_s=60)
     answer = produce_bytes(connection, OFFSETS_STREAM, batch_of(b"v"))
     assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert answer.base_offset == -1

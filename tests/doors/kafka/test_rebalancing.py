@@ -48,7 +48,7 @@ def _shared(*members: Member) -> bool:
 def test_three_libraries_in_one_group_see_every_record(node: NodeProcess, stream_name: str) -> None:
     admin = AdminClient({"bootstrap.servers": node.kafka})
     for future in admin.create_topics([NewTopic(stream_name, _PARTITIONS, 1)]).values():
-        future.result(30)
+        future.result(60)
     flow = _Flow(node.kafka, stream_name)
     everyone: list[Member] = []
 
@@ -89,6 +89,6 @@ def test_three_libraries_in_one_group_see_every_record(node: NodeProcess, stream
         assert offsets == list(range(len(offsets)))
     # What was committed is the end of everything.
     consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": stream_name})
-    committed = consumer.committed([TopicPartition(stream_name, index) for index in range(_PARTITIONS)], timeout=30)
+    committed = consumer.committed([TopicPartition(stream_name, index) for index in range(_PARTITIONS)], timeout=60)
     consumer.close()
     assert sum(one.offset for one in committed) == count

@@ -28,7 +28,7 @@ _EVERY_KIND: Sequence[Record] = (
 def _create(admin: AdminClient, name: str, partitions: int = 1, **config: str) -> None:
     settings = {key.replace("_", "."): value for key, value in config.items()}
     for future in admin.create_topics([NewTopic(name, partitions, 1, config=settings)]).values():
-        future.result(30)
+        future.result(60)
 
 
 @pytest.mark.parametrize("reader", LIBRARIES, ids=lambda reader: reader.name)

@@ -9,7 +9,7 @@ from tests.untyped import untyped
 
 from duramen.node.process import NodeProcess
 
-_MAKING_S = 30.0
+_MAKING_S = 60.0
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def connection(node: NodeProcess) -> Iterator[Connection]:
 def _create(admin: AdminClient, name: str, **config: object) -> None:
     texts = {key.replace("_", "."): str(value) for key, value in config.items()}
     (future,) = admin.create_topics([NewTopic(name, 1, 1, config=texts)]).values()
-    future.result(30)
+    future.result(60)
 
 
 @pytest.mark.parametrize("wanted", TYPES)

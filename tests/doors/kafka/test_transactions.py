@@ -20,7 +20,7 @@ from duramen.codec.kafka.produce import encode_request as encode_produce
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
-_S = 30.0
+_S = 60.0
 _GROUPS = itertools.count()
 
 

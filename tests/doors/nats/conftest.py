@@ -19,7 +19,7 @@ from duramen.node.process import NodeProcess
 __all__ = ["Api", "kafka_records", "run", "until"]
 
 
-until = partial(clients.until, timeout_s=20.0)
+until = partial(clients.until, timeout_s=60)
 
 
 class Api:
@@ -29,7 +29,7 @@ class Api:
         self.node = node
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, str]:
-        connection = HTTPConnection(self.node.http, timeout=20)
+        connection = HTTPConnection(self.node.http, timeout=60)
         try:
             content = None if body is None else json.dumps(body)
             connection.request(method, path, content, {"Content-Type": "application/json"})
@@ -80,7 +80,7 @@ def run(test: Callable[[Client], Awaitable[None]], address: str, **options: Any)
         pass
 
     async def main() -> None:
-        client = await nats.connect(f"nats://{address}", error_cb=quiet, **options)
+        client = await nats.connect(f"nats://{address}", error_cb=quiet, connect_timeout=60, **options)
         try:
             await test(client)
         finally:
@@ -96,7 +96,7 @@ def kafka_records(node: NodeProcess, stream: str, ends: list[int]) -> list[Messa
         consumer.assign([TopicPartition(stream, index, OFFSET_BEGINNING) for index in range(len(ends))])
         found: list[Message] = []
         while len(found) < sum(ends):
-            messages = consumer.consume(min(1000, sum(ends) - len(found)), timeout=20)
+            messages = consumer.consume(min(1000, sum(ends) - len(found)), timeout=60)
             assert messages, "records are missing"
             found += messages
         return found

@@ -87,7 +87,7 @@ def test_a_server_gone_mad(new_node: Callable[..., NodeProcess], tmp_path: Path)
         until(lambda: api.ready()[0] == 200)
 
         async def test(client: Client) -> None:
-            assert json.loads((await client.request("a", b"x", timeout=10)).data)["stream"] == "s"
+            assert json.loads((await client.request("a", b"x", timeout=60)).data)["stream"] == "s"
 
         run(test, server.address)
         assert "Traceback" not in node.log_path.read_text()
@@ -154,7 +154,7 @@ def test_publishers_that_mean_no_good_harm_no_other(nats_node: NodeProcess, api:
         offsets: list[int] = []
         while not harming.done() or len(offsets) < 100:
             headers = {"Duramen-Key": "k", "Good": f"{len(offsets)}"}
-            ack = json.loads((await client.request(f"{prefix}.good", b"good", timeout=10, headers=headers)).data)
+            ack = json.loads((await client.request(f"{prefix}.good", b"good", timeout=60, headers=headers)).data)
             offsets.append(ack["offset"])
         await harming
         assert offsets == sorted(set(offsets))
@@ -182,7 +182,7 @@ def test_a_subject_that_is_too_long_for_the_server_is_given_up_and_the_others_go
             api.create(f"bad{number}", f"bad{number}." + "x" * (800 + number))
 
         async def publish(client: Client) -> None:
-            answered = json.loads((await client.request("good.x", b"x", timeout=20)).data)
+            answered = json.loads((await client.request("good.x", b"x", timeout=60)).data)
             assert answered["stream"] == "good"
 
         def taken() -> bool:

@@ -21,7 +21,7 @@ def test_a_request_is_a_publish_with_acknowledgement(nats_node: NodeProcess, api
 
     async def test(client: Client) -> None:
         for offset in range(3):
-            ack = await client.request(f"{prefix}.a", b"%d" % offset)
+            ack = await client.request(f"{prefix}.a", b"%d" % offset, timeout=60)
             assert json.loads(ack.data) == {"stream": prefix, "seq": offset + 1, "partition": 0, "offset": offset}
 
     run(test, nats_node.nats)
@@ -32,7 +32,7 @@ def test_jetstreams_publish_works(nats_node: NodeProcess, api: Api, prefix: str)
     api.create(prefix, prefix)
 
     async def test(client: Client) -> None:
-        js = client.jetstream()
+        js = client.jetstream(timeout=60)
         first = await js.publish(prefix, b"1", stream=prefix, headers={"Nats-Msg-Id": "i"})
         again = await js.publish(prefix, b"2", headers={"Nats-Msg-Id": "i"})
         assert (first.stream, first.seq, first.duplicate) == (prefix, 1, None)
@@ -59,7 +59,7 @@ def test_what_is_published_is_what_a_kafka_consumer_gets(nats_node: NodeProcess,
             await client.publish(f"{prefix}.keyed", b"%d" % number, headers=headers)
             await client.publish(f"{prefix}.deep.{number}", b"%d" % number)
         await client.publish(f"{prefix}.no.match", b"not captured")
-        await client.flush()
+        await client.flush(60)
 
     run(test, nats_node.nats)
     until(lambda: sum(api.ends(prefix)) == 60)
@@ -98,10 +98,10 @@ def test_overlapping_bindings_store_once_in_each_stream(nats_node: NodeProcess, 
         await client.subscribe("acks.>", cb=keep)
         for number in range(200):
             await client.publish(f"{prefix}.a.b", b"%d" % number, reply=f"acks.{number}")
-        await client.flush()
+        await client.flush(60)
         await complete.wait()
         # One acknowledgement of each stream that acknowledges, and nothing more comes.
-        await client.request(f"{prefix}.last", b"")
+        await client.request(f"{prefix}.last", b"", timeout=60)
         assert len(acks) == 600
         assert set(Counter(ack.subject for ack in acks).values()) == {3}
 
@@ -128,7 +128,7 @@ def test_nothing_is_lost_or_doubled_while_other_bindings_come_and_go(
                 for _ in range(50):
                     await client.publish(f"{prefix}.a.b", b"%d" % published)
                     published += 1
-                await client.flush()
+                await client.flush(60)
 
         publishing = asyncio.create_task(publish())
         for _ in range(5):
@@ -138,7 +138,7 @@ def test_nothing_is_lost_or_doubled_while_other_bindings_come_and_go(
                 await asyncio.to_thread(api.delete, f"{prefix}-{number}")
         going_on = False
         await publishing
-        last = json.loads((await client.request(f"{prefix}.a.b", b"last", timeout=10)).data)
+        last = json.loads((await client.request(f"{prefix}.a.b", b"last", timeout=60)).data)
         assert last["offset"] == published
 
     run(test, nats_node.nats)
@@ -158,11 +158,11 @@ def test_what_belongs_to_others_is_never_captured(nats_node: NodeProcess, api: A
         await client.publish("$X", b"x")
         await client.publish("_INBOX.some.thing", b"x")
         await client.publish("_INBOX.thing", b"x")
-        await client.request("_INBOX.named.one", b"captured by name")
+        await client.request("_INBOX.named.one", b"captured by name", timeout=60)
         # Its acknowledgement goes to an inbox, and to a subject that `>` matches.
-        await client.request(f"{prefix}.request", b"captured")
+        await client.request(f"{prefix}.request", b"captured", timeout=60)
         await client.publish(f"{prefix}.publish", b"captured", reply=f"replies.{prefix}")
-        await client.request(f"{prefix}.last", b"captured")
+        await client.request(f"{prefix}.last", b"captured", timeout=60)
 
     try:
         run(test, nats_node.nats)
@@ -190,7 +190,7 @@ def test_a_service_answers_for_itself_where_we_are_told_to_be_silent(
 
         await client.subscribe(prefix, cb=serve)
         for _ in range(20):
-            assert (await client.request(prefix, b"question")).data == b"the service's answer"
+            assert (await client.request(prefix, b"question", timeout=60)).data == b"the service's answer"
 
     run(test, nats_node.nats)
     until(lambda: api.ends(prefix) == [20])
@@ -201,11 +201,11 @@ def test_a_stream_listens_when_its_creation_returns(nats_node: NodeProcess, api:
         for number in range(30):
             name = f"{prefix}-{number}"
             await asyncio.to_thread(api.create, name, name)
-            ack = json.loads((await client.request(name, b"x")).data)
+            ack = json.loads((await client.request(name, b"x", timeout=60)).data)
             assert (ack["stream"], ack["seq"]) == (name, 1)
             await asyncio.to_thread(api.delete, name)
             with pytest.raises(NoRespondersError):
-                await client.request(name, b"x")
+                await client.request(name, b"x", timeout=60)
 
     run(test, nats_node.nats)
 
@@ -214,14 +214,14 @@ def test_too_large_a_message_is_refused_with_an_error(nats_node: NodeProcess, ap
     api.create(prefix, prefix)
 
     async def test(client: Client) -> None:
-        js = client.jetstream()
+        js = client.jetstream(timeout=60)
         for size in (1_048_576, 2_000_000, 8_000_000):
             with pytest.raises(BadRequestError) as raised:
-                await js.publish(prefix, bytes(size), timeout=20)
+                await js.publish(prefix, bytes(size), timeout=60)
             assert raised.value.err_code == 10054
-        assert (await js.publish(prefix, bytes(1_048_000), timeout=20)).seq == 1
+        assert (await js.publish(prefix, bytes(1_048_000), timeout=60)).seq == 1
         await asyncio.to_thread(api.configure, prefix, {"max.message.bytes": 5_000_000})
-        assert (await js.publish(prefix, bytes(4_900_000), timeout=20)).seq == 2
+        assert (await js.publish(prefix, bytes(4_900_000), timeout=60)).seq == 2
 
     run(test, nats_node.nats)
     assert api.metric("duramen_nats_refused_total", stream=prefix, cause="batch-too-large") == 3
@@ -241,8 +241,8 @@ def test_many_publishers_with_ids_that_repeat_everything(nats_node: NodeProcess,
             places = []
             for number in range(100):
                 subject, headers = f"{prefix}.{number}", {"Nats-Msg-Id": f"{publisher}-{number}"}
-                ack = json.loads((await client.request(subject, b"x", headers=headers, timeout=10)).data)
-                again = json.loads((await client.request(subject, b"x", headers=headers, timeout=10)).data)
+                ack = json.loads((await client.request(subject, b"x", headers=headers, timeout=60)).data)
+                again = json.loads((await client.request(subject, b"x", headers=headers, timeout=60)).data)
                 assert again == ack | {"duplicate": True}
                 places.append((ack["partition"], ack["offset"]))
             return places

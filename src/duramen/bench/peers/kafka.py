@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -87,11 +88,12 @@ def fetch_jars() -> Path:
 
 
 class ApacheKafka:
-    """One node in `directory`, with a heap of `heap_mb`, which is Kafka's own default."""
+    """One node in `directory`, with a heap of `heap_mb`, which is Kafka's own default; `settings` by Kafka's names."""
 
-    def __init__(self, directory: Path, heap_mb: int = 1024) -> None:
+    def __init__(self, directory: Path, heap_mb: int = 1024, settings: Mapping[str, object] | None = None) -> None:
         self._directory = directory
         self._heap_mb = heap_mb
+        self._settings = settings or {}
         self._process: subprocess.Popen[bytes] | None = None
         self.address = ""
 
@@ -107,7 +109,8 @@ class ApacheKafka:
         self.address = f"127.0.0.1:{broker}"
         properties = self._directory / "server.properties"
         logs = self._directory / "logs"
-        properties.write_text(_PROPERTIES.format(broker=broker, controller=controller, logs=logs))
+        own = "".join(f"{name}={value}\n" for name, value in self._settings.items())
+        properties.write_text(_PROPERTIES.format(broker=broker, controller=controller, logs=logs) + own)
         command = [java, f"-Xms{self._heap_mb}m", f"-Xmx{self._heap_mb}m", "-cp", str(jars / "*")]
         log = self._directory / "kafka.log"
         with log.open("ab") as output:

@@ -31,6 +31,7 @@ def handle_consumer_group_heartbeat(context: Context, exchange: Exchange) -> Non
     """A member joins, lives or leaves, and learns what it may read."""
     request = exchange.message()
     broker = context.broker
+    leaves = request["member_epoch"] < JOIN_EPOCH
 
     def done(result: HeartbeatResult | DuramenError) -> None:
         if isinstance(result, DuramenError):
@@ -41,7 +42,7 @@ def handle_consumer_group_heartbeat(context: Context, exchange: Exchange) -> Non
             {
                 "member_id": result.member_id,
                 "member_epoch": result.epoch,
-                "heartbeat_interval_ms": broker.groups.consumer.config.heartbeat_interval_ms,
+                "heartbeat_interval_ms": 0 if leaves else broker.groups.consumer.config.heartbeat_interval_ms,
                 "assignment": None if assigned is None else {"topic_partitions": by_topic(assigned)},
             }
         )
@@ -160,7 +161,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: StreamTopics) 
         "client_host": member.client_host,
         "subscribed_topic_names": sorted(member.topics),
         "subscribed_topic_regex": member.pattern or "",
-        "assignment": {"topic_partitions": _named(member.assigned, topics)},
+        "assignment": {"topic_partitions": _named(member.assigned | member.revoking, topics)},
         "target_assignment": {"topic_partitions": _named(group.table.target_of(member.id), topics)},
         "member_type": _CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     }

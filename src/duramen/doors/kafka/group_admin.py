@@ -77,7 +77,7 @@ def _described(described: GroupDescription) -> Message:
 
 def handle_delete_groups(context: Context, exchange: Exchange) -> None:
     """Remove groups without members, with their offsets."""
-    names = exchange.message()["groups_names"]
+    names = list(dict.fromkeys(exchange.message()["groups_names"]))
     results: dict[int, Message] = {}
 
     def put(at: int) -> Callable[[DuramenError | None], None]:

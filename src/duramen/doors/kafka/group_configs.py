@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
+from duramen.base.catalogue import GROUP
 from duramen.base.errors import ConfigInvalid, RequestInvalid
 from duramen.broker.broker import Broker
 from duramen.broker.configs import ConfigEntry
 from duramen.doors.kafka.context import Context
-from duramen.doors.kafka.resources import Alteration, Change, Described, Done, Resource, described
+from duramen.doors.kafka.resources import Alteration, Change, Described, Done, Resource, described, meant
 
 __all__ = ["GroupResource"]
 
@@ -29,7 +30,7 @@ class GroupResource(Resource):
         changes: dict[str, str | None] = {}
         if wish.whole:
             changes = dict.fromkeys(broker.group_configs.get(wish.name))
-        changes |= {change.name: _value(change) for change in wish.changes}
+        changes |= {change.name: _value(change) for change in meant(wish.changes, GROUP)}
         broker.group_configs.check(changes)
         if wish.only_check:
             done(None)

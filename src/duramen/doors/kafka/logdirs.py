@@ -23,10 +23,13 @@ def handle_describe_log_dirs(context: Context, exchange: Exchange) -> None:
     if asked is None:
         topics = [_topic(stream, stream.partitions) for stream in streams]
     else:
+        wanted: dict[str, list[int]] = {}
         for topic in asked:
-            stream = streams.find(topic["topic"])
+            wanted.setdefault(topic["topic"], []).extend(topic["partitions"])
+        for name, partitions in wanted.items():
+            stream = streams.find(name)
             if stream is not None:
-                indexes = (index for index in topic["partitions"] if 0 <= index < len(stream.partitions))
+                indexes = (index for index in partitions if 0 <= index < len(stream.partitions))
                 topics.append(_topic(stream, [stream.partitions[index] for index in dict.fromkeys(indexes)]))
     directory = Path(context.broker.settings.text("data.dir")).absolute()
     total_bytes, usable_bytes = _room(directory)

@@ -41,6 +41,7 @@ def _page(context: Context, names: Sequence[str], first: int, left: int) -> tupl
         stream = context.broker.streams.find(name)
         if stream is None:
             topics.append({"error_code": absent(name), "name": name, "topic_authorized_operations": TOPIC_OPERATIONS})
+            first = 0
             continue
         shown = list(_partitions(context, stream, first, left))
         topics.append(

@@ -33,6 +33,8 @@ _ACKS: Final = (0, 1, _ALL)
 _FIRST_OF_THIS_FORMAT: Final = 3
 _FIRST_WITH_ZSTD: Final = 7
 _ZSTD: Final = 4
+_MAGIC_AT: Final = 16
+_MAGIC: Final = 2
 _ATTRIBUTES_END: Final = 23
 _KNOWS_ABORTABLE: Final = 11
 _JOINS: Final = 12  # from here on partitions join a transaction by being written to (KIP-890)
@@ -123,7 +125,8 @@ def _refusal(
         return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the broker's own"
     if records is None or len(records) < HEADER_BYTES:
         return _NO_RECORDS
-    if version < _FIRST_WITH_ZSTD and records[_ATTRIBUTES_END - 1] & CODEC_MASK == _ZSTD:
+    zstd = records[_MAGIC_AT] == _MAGIC and records[_ATTRIBUTES_END - 1] & CODEC_MASK == _ZSTD
+    if zstd and version < _FIRST_WITH_ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd comes with Produce 7 and newer"
     return None
 

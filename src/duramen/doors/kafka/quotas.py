@@ -7,7 +7,7 @@ from typing import Final
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
-from duramen.controller.quotas import Component, Match, alter_quotas, entity_of, find_quotas
+from duramen.controller.quotas import Component, Match, alter_quotas, check_type, entity_of, find_quotas
 from duramen.controller.state import Entity
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
@@ -23,7 +23,11 @@ def handle_describe_client_quotas(context: Context, exchange: Exchange) -> None:
     """The quotas that a filter finds."""
     request = exchange.message()
     try:
-        components = [_component(one) for one in request["components"]]
+        components: list[Component] = []
+        for one in request["components"]:
+            # As in Apache Kafka, component by component: its type before how it is to match.
+            check_type(one["entity_type"], [component.type for component in components])
+            components.append(_component(one))
         found = find_quotas(context.broker.metadata_state, components, strict=request["strict"])
     except DuramenError as error:
         unsupported = not isinstance(error, RequestInvalid)
@@ -59,7 +63,10 @@ def handle_alter_client_quotas(context: Context, exchange: Exchange) -> None:
 
     def finish(at: int, error: DuramenError | None) -> None:
         message = None if error is None else str(error)
-        put(at, {"error_code": error_code(error), "error_message": message, "entity": entries[at]["entity"]})
+        # As in Apache Kafka, the answer names each type once, with the last of its names.
+        named = {part["entity_type"]: part["entity_name"] for part in entries[at]["entity"]}
+        entity = [{"entity_type": kind, "entity_name": name} for kind, name in named.items()]
+        put(at, {"error_code": error_code(error), "error_message": message, "entity": entity})
 
     seen: set[Entity] = set()
     for at, entry in enumerate(entries):

@@ -10,7 +10,7 @@ from duramen.base.settings import Setting, config_text, nearest
 from duramen.broker.broker import Broker
 from duramen.broker.configs import ConfigEntry, ConfigSource
 from duramen.broker.streams import Stream
-from duramen.controller.decisions import check_name, configure_stream
+from duramen.controller.decisions import check_config, check_name, configure_stream
 from duramen.doors.kafka.context import Context
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "changed_list",
     "check_node",
     "described",
+    "meant",
 ]
 
 Done = Callable[[DuramenError | None], None]
@@ -115,9 +116,12 @@ class TopicConfigs(Resource):
         """Raises RequestInvalid, StreamNotFound, ConfigInvalid."""
         if not wish.name:
             raise RequestInvalid("there are no configs for all topics at once: name one")
+        # In Apache Kafka's order: what cannot be a config of any topic is refused before the name of the topic.
+        found = broker.streams.find(wish.name)
+        values = {change.name: _value(found, change) for change in meant(wish.changes, STREAM)}
         check_name(wish.name)
-        stream = broker.streams.get(wish.name)
-        values = {change.name: _value(stream, change) for change in wish.changes}
+        check_config({name: value for name, value in values.items() if value is not None})
+        broker.streams.get(wish.name)
         configure_stream(broker.metadata_state, wish.name, values, whole=wish.whole)
         if wish.only_check:
             done(None)
@@ -125,11 +129,19 @@ class TopicConfigs(Resource):
             broker.configure_stream(wish.name, values, done, whole=wish.whole)
 
 
-def _value(stream: Stream, change: Change) -> str | None:
+def meant(changes: Sequence[Change], settings: Mapping[str, Setting]) -> list[Change]:
+    """The changes without those that delete a config that there is not: Apache Kafka takes them, and does nothing.
+
+    MirrorMaker 2 sends one for every config that the other cluster has at its default.
+    """
+    return [change for change in changes if change.operation != "delete" or change.name in settings]
+
+
+def _value(stream: Stream | None, change: Change) -> str | None:
     name = change.name
     if change.operation in ("append", "subtract") and name not in STREAM:
         raise ConfigInvalid(f"{name} is not a config of streams{nearest(name, STREAM)}")
-    return changed_list(change, STREAM, stream.config.text)
+    return changed_list(change, STREAM, lambda name: "" if stream is None else stream.config.text(name))
 
 
 def changed_list(change: Change, catalogue: Mapping[str, Setting], present: Callable[[str], str]) -> str | None:

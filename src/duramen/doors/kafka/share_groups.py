@@ -39,6 +39,7 @@ def handle_share_group_heartbeat(context: Context, exchange: Exchange) -> None:
     request = exchange.message()
     broker, group_id = context.broker, request["group_id"]
     topics = request["subscribed_topic_names"]
+    leaves = request["member_epoch"] == LEAVING
     heartbeat = ShareHeartbeat(
         request["member_id"], request["member_epoch"], request["rack_id"], topics,
         exchange.header.client_id or "", exchange.client_host,
@@ -53,7 +54,7 @@ def handle_share_group_heartbeat(context: Context, exchange: Exchange) -> None:
             {
                 "member_id": result.member_id,
                 "member_epoch": result.epoch,
-                "heartbeat_interval_ms": broker.sharing.config(group_id).heartbeat_ms,
+                "heartbeat_interval_ms": 0 if leaves else broker.sharing.config(group_id).heartbeat_ms,
                 "assignment": assignment,
             }
         )
@@ -160,13 +161,12 @@ def _offsets(context: Context, group_id: str, topic: str, indexes: Sequence[int]
     partitions = []
     for index in indexes:
         answer: dict[str, Any] = {"partition_index": index, "start_offset": -1, "leader_epoch": 0}
-        try:
-            partition = _partition(stream, topic, index)
+        # As in Apache Kafka, a group has no offset in a partition that is not there: no error.
+        if stream is not None and 0 <= index < len(stream.partitions):
             sharing = context.broker.sharing
-            found = sharing.offset(sharing.key(group_id, partition)) or ShareOffset(-1, 0, -1)
+            key = sharing.key(group_id, stream.partitions[index])
+            found = sharing.offset(key) or ShareOffset(-1, 0, -1)
             answer |= {"start_offset": found.start_offset, "leader_epoch": found.leader_epoch, "lag": found.lag}
-        except DuramenError as error:
-            answer |= _failure(error)
         partitions.append(answer)
     return {"topic_name": topic, "topic_id": _NULL_ID if stream is None else stream.id, "partitions": partitions}
 
@@ -200,7 +200,18 @@ def handle_alter_share_group_offsets(context: Context, exchange: Exchange) -> No
     def done(error: DuramenError | None) -> None:
         exchange.reply({"responses": topics} if error is None else _failure(error))
 
-    context.broker.share_groups.alter_offsets(request["group_id"], starts, done)
+    def ready(error: DuramenError | None) -> None:
+        if error is not None:
+            done(error)
+        else:
+            context.broker.share_groups.alter_offsets(request["group_id"], starts, done)
+
+    try:
+        context.broker.groups.check(request["group_id"])
+    except DuramenError as error:
+        done(error)
+    else:
+        context.broker.ensure_share_stream(ready)
 
 
 def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> None:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, RequestInvalid, ShareSessionEpochInvalid, StreamNotFound
+from duramen.base.errors import DuramenError, RequestInvalid, ShareSessionEpochInvalid
 from duramen.broker.sharing_fetch import ShareFetched, ShareLimits
 from duramen.broker.sharing_partition import Acknowledged
 from duramen.codec.kafka.errors import ErrorCode
@@ -31,7 +31,7 @@ def handle_share_fetch(context: Context, exchange: Exchange) -> None:
     try:
         _check(request)
         spoken, invalid = _spoken(context, request)
-        if spoken and request["share_session_epoch"] == OPENING:
+        if (spoken or invalid) and request["share_session_epoch"] == OPENING:
             raise RequestInvalid("a share session does not begin with acknowledgements")
         session = _take(context, exchange, request)
     except DuramenError as error:
@@ -254,7 +254,7 @@ class _ShareFetch:
 
 
 def _code(context: Context, key: ShareKey, error: DuramenError | None) -> ErrorCode:
-    if isinstance(error, StreamNotFound) and context.broker.streams.find_id(key.topic_id) is None:
+    if error is not None and context.broker.streams.find_id(key.topic_id) is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     return error_code(error)
 

@@ -3,11 +3,19 @@
 from collections.abc import Sequence
 from typing import Final
 
-from duramen.base.errors import DuramenError, ProducerFenced, RequestInvalid, StreamNotFound, TransactionAbortable
+from duramen.base.errors import (
+    DuramenError,
+    NameInvalid,
+    ProducerFenced,
+    RequestInvalid,
+    StreamNotFound,
+    TransactionAbortable,
+)
 from duramen.broker.coordinator import CommitMember
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
+from duramen.controller.decisions import check_name
 from duramen.doors.kafka.committing import Commits
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code, group_error_code
@@ -208,9 +216,10 @@ def handle_describe_producers(context: Context, exchange: Exchange) -> None:
         for index in topic["partition_indexes"]:
             try:
                 room.check()
+                check_name(topic["name"])
                 writers = context.broker.streams.get(topic["name"]).partition(index).producers()
                 room.take(writers)
-            except (StreamNotFound, RequestInvalid) as error:
+            except (NameInvalid, StreamNotFound, RequestInvalid) as error:
                 answers.append({"partition_index": index, "error_code": error_code(error), "error_message": str(error)})
                 continue
             active = [

@@ -96,7 +96,10 @@ class LogsFound:
         """Sync every segment that may not be synced, and its index. Raises OSError."""
         for log in self.logs.values():
             for segment in log.segments:
-                if segment.closed and segment.index is not None and segment.index.written < segment.index.entries:
+                index = segment.index
+                if not (segment.closed and index is not None and index.written < index.entries):
+                    continue
+                if self.files.exists(segment.path + ".log"):  # where it is gone that is damage, and was named
                     self.unsynced[segment] = log  # closed by what was replayed: its index has an entry more
         syncs = [plan_sync(log, segment) for segment, log in self.unsynced.items() if segment.size]
         for sync in syncs:

@@ -322,8 +322,10 @@ const calls = {
   },
 
   async delete_records({ topic, partition, before }) {
-    await administer((admin) => {
+    await administer(async (admin) => {
       has(admin, "deleteTopicRecords");
+      // kafkajs looks for the leader in what it knows already, and does not ask.
+      await admin.fetchTopicOffsets(topic);
       return admin.deleteTopicRecords({ topic, partitions: [{ partition, offset: String(before) }] });
     });
     return null;

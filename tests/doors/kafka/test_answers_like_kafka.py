@@ -1,0 +1,143 @@
+"""Answers that were not Apache Kafka's until the same requests were sent to both (tests/differential)."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.doors.kafka.asking import Asking
+
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.versions import ApiKey
+from duramen.node.process import NodeProcess
+
+TOPIC, GROUP = 2, 32
+
+
+@pytest.fixture
+def asking(node: NodeProcess) -> Iterator[Asking]:
+    """A raw connection."""
+    with Asking(node) as connection:
+        yield connection
+
+
+def _create(asking: Asking, name: str, **configs: str) -> None:
+    entries = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+    topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "configs": entries}
+    (made,) = asking.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic]})["topics"]
+    assert made["error_code"] == 0
+
+
+def _quota(asking: Asking, entity: list[tuple[str, str | None]], key: str = "producer_byte_rate") -> Any:
+    parts = [{"entity_type": kind, "entity_name": name} for kind, name in entity]
+    entry = {"entity": parts, "ops": [{"key": key, "value": 1e9, "remove": False}]}
+    (answer,) = asking.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, {"entries": [entry], "validate_only": True})["entries"]
+    return answer
+
+
+def test_an_entity_is_answered_with_each_type_once_and_its_last_name(asking: Asking) -> None:
+    answer = _quota(asking, [("user", "a"), ("user", "b")])
+    assert (answer["error_code"], answer["entity"]) == (0, [{"entity_type": "user", "entity_name": "b"}])
+
+
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([("group", -1, None)], ErrorCode.UNSUPPORTED_VERSION),
+        ([("user", -1, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", -1, None), ("group", 0, "x")], ErrorCode.INVALID_REQUEST),
+        ([("user", 2, None), ("user", -1, None)], ErrorCode.INVALID_REQUEST),
+        ([("", 2, None)], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_filter_of_quotas_is_judged_component_by_component(asking: Asking, components: Any, code: ErrorCode) -> None:
+    asked = [{"entity_type": kind, "match_type": match, "match": name} for kind, match, name in components]
+    answer = asking.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, {"components": asked, "strict": False})
+    assert answer["error_code"] == code
+
+
+def test_what_is_named_twice_is_answered_once(asking: Asking, stream_name: str) -> None:
+    _create(asking, stream_name)
+    gone = asking.ask(ApiKey.DELETE_GROUPS, 2, {"groups_names": ["no-such", "no-such"]})["results"]
+    assert [one["group_id"] for one in gone] == ["no-such"]
+    topics = [{"topic": stream_name, "partitions": [0]}, {"topic": stream_name, "partitions": [0, 5]}]
+    (directory,) = asking.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": topics})["results"]
+    (topic,) = directory["topics"]
+    assert [one["partition_index"] for one in topic["partitions"]] == [0]
+
+
+@pytest.mark.parametrize("api", [ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS])
+@pytest.mark.parametrize(
+    ("topic", "config", "code"),
+    [
+        ("there-is-none", "no.such.config", ErrorCode.INVALID_CONFIG),
+        ("there-is-none", "retention.ms", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("a/b", "no.such.config", ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+def test_a_wrong_config_is_told_before_a_topic_that_is_not_there(
+    asking: Asking, api: ApiKey, topic: str, config: str, code: ErrorCode
+) -> None:
+    entry = {"name": config, "value": "1", "config_operation": 0}
+    wish = {"resources": [{"resource_type": TOPIC, "resource_name": topic, "configs": [entry]}]}
+    (answer,) = asking.ask(api, 1, wish)["responses"]
+    assert answer["error_code"] == code
+
+
+def test_records_are_deleted_where_no_policy_forbids_it(asking: Asking, stream_name: str) -> None:
+    _create(asking, stream_name, cleanup_policy="")
+    partition = {"partition_index": 0, "offset": 1}
+    wish = {"topics": [{"name": stream_name, "partitions": [partition]}], "timeout_ms": 1000}
+    (topic,) = asking.ask(ApiKey.DELETE_RECORDS, 2, wish)["topics"]
+    assert topic["partitions"][0]["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_who_leaves_is_told_no_interval(asking: Asking, stream_name: str) -> None:
+    _create(asking, stream_name)
+    for api, more in (
+        (ApiKey.CONSUMER_GROUP_HEARTBEAT, {"rebalance_timeout_ms": 1000, "topic_partitions": []}),
+        (ApiKey.SHARE_GROUP_HEARTBEAT, {}),
+    ):
+        group = f"{stream_name}-{api.name}"
+        asking.ask(ApiKey.FIND_COORDINATOR, 3, {"key": group, "key_type": 0})
+        asking.ask(ApiKey.FIND_COORDINATOR, 3, {"key": group, "key_type": 2})
+        beat = {"group_id": group, "member_id": "m", "member_epoch": 0, "subscribed_topic_names": [stream_name], **more}
+        assert asking.ask(api, 1, beat)["heartbeat_interval_ms"] > 0
+        gone = asking.ask(api, 1, {"group_id": group, "member_id": "m", "member_epoch": -1})
+        assert (gone["error_code"], gone["heartbeat_interval_ms"]) == (0, 0)
+        asking.ask(ApiKey.DELETE_GROUPS, 2, {"groups_names": [group]})
+
+
+def test_a_share_session_does_not_begin_with_acknowledgements_of_any_kind(asking: Asking) -> None:
+    unknown = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [9]}
+    said = {"partition_index": 0, "acknowledgement_batches": [unknown]}
+    wish = {
+        "group_id": "g", "member_id": "m", "share_session_epoch": 0, "max_records": 1,
+        "topics": [{"topic_id": UUID(int=1), "partitions": [said]}],
+    }  # fmt: skip
+    assert asking.ask(ApiKey.SHARE_FETCH, 1, wish)["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+def test_a_group_s_config_goes_back_to_the_node_s_and_that_to_the_default(new_node: Any) -> None:
+    node = new_node({"group.share.session.timeout.ms": 50_000}).start()
+    with Asking(node) as asking:
+        asked = {"resource_type": GROUP, "resource_name": "g", "configuration_keys": ["share.session.timeout.ms"]}
+        (found,) = asking.ask(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [asked], "include_synonyms": True})["results"]
+    name = "group.share.session.timeout.ms"
+    assert [(one["name"], one["value"]) for one in found["configs"][0]["synonyms"]] == [
+        (name, "50000"),
+        (name, "45000"),
+    ]
+
+
+def test_a_page_that_begins_in_an_absent_topic_has_the_next_one_whole(asking: Asking, stream_name: str) -> None:
+    _create(asking, stream_name)
+    wish = {"topics": [{"name": ".."}, {"name": stream_name}], "cursor": {"topic_name": "..", "partition_index": 1}}
+    topics = asking.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, wish)["topics"]
+    assert [len(topic["partitions"]) for topic in topics] == [0, 1]
+
+
+def test_producers_are_not_looked_for_under_a_name_that_no_topic_can_have(asking: Asking) -> None:
+    wish = {"topics": [{"name": "a/b", "partition_indexes": [0]}]}
+    (topic,) = asking.ask(ApiKey.DESCRIBE_PRODUCERS, 0, wish)["topics"]
+    assert topic["partitions"][0]["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
