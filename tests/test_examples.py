@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 def example(name: str, address: str) -> list[str]:
     """The lines that an example prints."""
     words = [sys.executable, str(EXAMPLES / name), address]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -44,5 +44,5 @@ def test_the_python_client(new_node: Callable[..., NodeProcess]) -> None:
 
 def test_a_broker_in_tests() -> None:
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "test_with_broker.py")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stdout

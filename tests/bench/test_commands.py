@@ -13,7 +13,7 @@ import pytest
 def _bench(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "duramen", "bench", *arguments],
-        cwd=directory, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120, check=False,
+        cwd=directory, env={**os.environ, **environment}, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ def test_every_record_of_a_hoard_can_be_read_and_the_next_follows(tmp_path: Path
             offsets: dict[tuple[str | None, int | None], list[int | None]] = {}
             ended = 0
             while ended < len(partitions):
-                message = consumer.poll(30)
+                message = consumer.poll(60)
                 assert message is not None
                 error = message.error()
                 if error is None:

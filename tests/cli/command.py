@@ -38,7 +38,7 @@ def run(
     environment = command_environment(server, also)
     done = subprocess.run(
         [sys.executable, "-m", "duramen", *words],
-        input=stdin, capture_output=True, env=environment, cwd=cwd, check=False, timeout=60,
+        input=stdin, capture_output=True, env=environment, cwd=cwd, check=False, timeout=120,
     )  # fmt: skip
     ended = Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
     assert "Traceback" not in ended.err

@@ -73,7 +73,7 @@ def consumed(node: NodeProcess, stream: str, start: int, stop: int) -> Values:
     try:
         consumer.assign([TopicPartition(stream, 0, start)])
         while not read or read[-1][0] < stop - 1:
-            message = consumer.poll(30)
+            message = consumer.poll(60)
             assert message is not None
             assert message.error() is None, message.error()
             read.append((message.offset() or 0, message.value() or b""))
@@ -137,7 +137,7 @@ def test_a_flipped_bit(stored: tuple[Path, Values], duramen_alone: Run, saved: S
     # Nobody is led over the gap without hearing of it.
     consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": "other", "check.crcs": True})
     consumer.assign([TopicPartition("s", 0, first)])
-    message = consumer.poll(30)
+    message = consumer.poll(60)
     consumer.close()
     assert message is None or message.error() is not None
 

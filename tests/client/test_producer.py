@@ -54,7 +54,7 @@ def test_keys_go_where_librdkafka_sends_them(node: NodeProcess, cluster: Cluster
         for key in keys:
             theirs.produce(stream, key, key)
             ours.produce(stream, key, key=key)
-        assert theirs.flush(10) == 0
+        assert theirs.flush(60) == 0
     for partition in range(3):
         values = read(cluster, stream, partition)
         assert values

@@ -123,7 +123,8 @@ def _offsets(stage: Stage) -> None:
 
 def _through_restart(stage: Stage) -> None:
     topic, group = stage.topic(_PARTITIONS), stage.name("group")
-    member = stage.driver.join(f"{group}-a", group, topic)
+    # A session that outlasts any restart: who is thrown out reads again what it had not committed.
+    member = stage.driver.join(f"{group}-a", group, topic, session_ms=60_000)
     member.until_read(*_fill(stage, topic, "before"))
     member.commit()
     stage.restart()

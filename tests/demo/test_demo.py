@@ -34,7 +34,7 @@ class Started:
             env={**os.environ, "COLUMNS": "80", **environment, MARK: self._mark},
         )  # fmt: skip
 
-    def end(self, timeout_s: float = 120) -> tuple[int, str, str]:
+    def end(self, timeout_s: float = 600) -> tuple[int, str, str]:
         """Its exit code, output and errors."""
         said, complained = self.process.communicate(timeout=timeout_s)
         return self.process.returncode, said, complained

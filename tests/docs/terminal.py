@@ -27,7 +27,7 @@ _PORTS: Final = {"kafka": 9092, "http": 9644, "nats": 4222}
 _PGREP: Final = re.compile(r"\$\(pgrep -f 'duramen serve'\)")
 _BASH: Final = shutil.which("bash") or "bash"
 _READY: Final = "is ready."
-_TIMEOUT_S: Final = 300
+_TIMEOUT_S: Final = 900
 _STOP_S: Final = 60
 
 

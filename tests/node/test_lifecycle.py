@@ -22,7 +22,7 @@ def _produce(node: NodeProcess, count: int) -> None:
     producer = Producer({"bootstrap.servers": node.kafka})
     for number in range(count):
         producer.produce("s", str(number).encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def _values(node: NodeProcess, count: int) -> list[int]:

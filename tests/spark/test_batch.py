@@ -42,7 +42,7 @@ class TestRecords:
             headers = every[: number % 4]
             producer.produce(stream, value, key, number % 4, timestamp=NOW_MS + number, headers=headers)
             expected.append((number % 4, number // 4, key, value, NOW_MS + number, headers or None))
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         rows = read(includeHeaders="true").select(
             "*", sf.unix_millis("timestamp").alias("ms")
         ).orderBy("offset", "partition").collect()  # fmt: skip

@@ -31,7 +31,7 @@ def run_until_under_way(node: NodeProcess, directory: Path, streams: list[str]) 
     with (directory / "driver.log").open("wb") as log:
         # The JVM, which is the driver, and what started it are one process group.
         driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
-    guard = threading.Timer(120, os.killpg, (driver.pid, signal.SIGKILL))
+    guard = threading.Timer(600, os.killpg, (driver.pid, signal.SIGKILL))
     guard.start()
     try:
         assert driver.stdout is not None

@@ -38,7 +38,7 @@ def test_a_plain_session_knows_the_format(node: NodeProcess, cluster: Cluster, s
     }
     finished = subprocess.run(
         [sys.executable, "-c", PLAIN, node.kafka, stream],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120,
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.splitlines() == ["100", "100", "False"]

@@ -60,8 +60,9 @@ def test_memory_need_not_keep_what_came_from_the_disk_far_behind_the_tail(
     assert forgotten == expected  # and nothing of the active segment
 
 
+@pytest.mark.parametrize(("alone", "pieces_ahead"), [(False, 1), (True, 8)])
 def test_who_had_to_wait_for_the_disk_asks_for_every_piece_until_the_rest_is_in_memory(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, *, alone: bool, pieces_ahead: int
 ) -> None:
     doubles = filled([50_000] * 40)
     log = doubles.log()
@@ -75,18 +76,18 @@ def test_who_had_to_wait_for_the_disk_asks_for_every_piece_until_the_rest_is_in_
     waited = []
     while slice_.position < copied:
         start = slice_.position
-        piece = slice_.piece(2 * BLOCK_BYTES)
+        piece = slice_.piece(2 * BLOCK_BYTES, alone=alone)
         doubles.files.cold = False  # from here on the page cache has everything
         waited.append(isinstance(piece, Blocked))
         assert slice_.cold
         if isinstance(piece, Blocked):
             piece.apply(piece.job())
-            slice_.piece(2 * BLOCK_BYTES)
+            slice_.piece(2 * BLOCK_BYTES, alone=alone)
         assert slice_.position > start
-    assert waited == [True] * len(waited)
+    assert waited == [True] + [not alone] * (len(waited) - 1)  # where nobody writes it takes what is there
     # With each, what is read next; nothing that is in memory only.
-    pieces = range(0, copied, 2 * BLOCK_BYTES)
-    assert ahead == [(low, min(low + 4 * BLOCK_BYTES, copied)) for low in pieces]
+    pieces = range(0, 1 if alone else copied, 2 * BLOCK_BYTES)
+    assert ahead == [(low, min(low + 2 * BLOCK_BYTES * (1 + pieces_ahead), copied)) for low in pieces]
     assert not isinstance(slice_.piece(1), Blocked)
     assert not slice_.cold
 

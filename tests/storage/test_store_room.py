@@ -1,8 +1,11 @@
 """Appends that wait for room in the write-ahead log always get it, with nobody's help but the clock's."""
 
+import errno
+import os
 from random import Random
 from typing import Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,20 +27,45 @@ _FILE_BYTES: Final = 100_000
 _APPENDS: Final = 60
 
 
-@given(st.randoms(use_true_random=False), st.integers(5_000, 150_000))
-@settings(max_examples=50)
-def test_whoever_waits_for_the_write_ahead_log_gets_in(random: Random, size: int) -> None:
-    files, worker, clock, deadlines = MemoryFileSystem(), ManualWorker(), ManualClock(), Deadlines()
-    randomness, metrics = SeededRandomness(), Metrics()
+def _open(
+    files: MemoryFileSystem, worker: ManualWorker, clock: ManualClock, deadlines: Deadlines,
+    randomness: SeededRandomness,
+) -> Store:  # fmt: skip
     directory = open_directory(files, randomness, "memory")
     handles = Handles(files, 100)
-    store = Store(
-        files, worker, clock, deadlines, metrics, directory, recover(files, directory.id, handles, print), handles,
+    return Store(
+        files, worker, clock, deadlines, Metrics(), directory, recover(files, directory.id, handles, print), handles,
         node_id=1,
         limits=StoreLimits(
             wal_file_bytes=_FILE_BYTES, wal_max_bytes=8 * _FILE_BYTES, pending_bytes=1 << 20, copy_bytes=10_000
         ),
     )  # fmt: skip
+
+
+def test_a_start_that_fails_leaves_nothing_that_fails_later() -> None:
+    """Its checkpoint finds no space while the next file of the write-ahead log is being made."""
+    files, worker = MemoryFileSystem(), ManualWorker()
+    logging = False
+
+    def interfere(call: str, path: str, size: int) -> int:
+        nonlocal logging
+        logging = logging or path.startswith("wal/")
+        if logging and (call, path) == ("write", "checkpoint.new"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return size
+
+    files.interfere = interfere
+    with pytest.raises(OSError, match="No space left"):
+        _open(files, worker, ManualClock(), Deadlines(), SeededRandomness())
+    worker.settle()
+
+
+@given(st.randoms(use_true_random=False), st.integers(5_000, 150_000))
+@settings(max_examples=50)
+def test_whoever_waits_for_the_write_ahead_log_gets_in(random: Random, size: int) -> None:
+    files, worker, clock, deadlines = MemoryFileSystem(), ManualWorker(), ManualClock(), Deadlines()
+    randomness = SeededRandomness()
+    store = _open(files, worker, clock, deadlines, randomness)
     log = store.ensure(LogKey(new_stream_id(randomness.token(16)), 0), LogConfig())
     ended: list[DuramenError | None] = []
     lanes: list[Lane] = ["sync", "disk", "read"]

@@ -18,7 +18,7 @@ def run(directory: Path, tests: str, *options: str) -> tuple[int, str]:
     (directory / "pytest.ini").write_text("[pytest]\n")
     (directory / "test_it.py").write_text(tests)
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "error", *options]
-    done = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False, timeout=600)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -159,7 +159,7 @@ def test_it(duramen_broker):
     (tmp_path / "test_it.py").write_text(tests)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", "test_it.py"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120, start_new_session=True,
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600, start_new_session=True,
     )  # fmt: skip
     assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
     pid = int(done.stdout.split("PID ")[1].split()[0])

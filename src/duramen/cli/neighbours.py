@@ -15,8 +15,8 @@ from duramen.cli.findings import Finding
 
 __all__ = ["Neighbour", "door_ports", "who_answers"]
 
-_ANSWER_S: Final = 1.0
-_GREETING_S: Final = 0.5
+_ANSWER_S: Final = 5.0
+_GREETING_S: Final = 1.5
 _API_VERSIONS: Final = 18
 _LARGEST_FRAME_BYTES: Final = 1 << 20
 

@@ -42,6 +42,7 @@ __all__ = [
 
 _WINDOWS: Final = 4
 _PIECE_BYTES: Final = 4 * 1024 * 1024  # Linux reads ahead into folios of up to 2 MiB
+_PIECES_ALONE: Final = 8  # to be read ahead where nobody writes
 _STEP_BYTES: Final = 1024 * 1024
 _TAIL_BYTES: Final = 64 * 1024 * 1024  # of the active segment: stays in memory, for whoever follows closely
 
@@ -195,8 +196,8 @@ def _walk_end(segment: Segment, walk: Walk, start: int, limit: int, target: int)
 class Trail:
     """One reader's way through a log, from slice to slice: `cold` from where it had to wait for the disk.
 
-    Until it comes to what is in memory only. In between it asks nobody whether the page cache has something: reading
-    ahead the system puts much of it there, and then its reads would come as fast as they are sent.
+    Until it comes to what is in memory only. In between, while somebody writes, it does not look whether the page cache
+    has something: what is read ahead is there, and then its reads would come as fast as they are sent.
     """
 
     __slots__ = ("cold",)
@@ -243,8 +244,11 @@ class Slice:
         """Whether its reader had to wait for the disk already."""
         return self._trail.cold
 
-    def piece(self, max_bytes: int) -> list[Buffer] | Blocked:
-        """The next bytes, about `max_bytes` of them. Raises LogDamaged where no sound batch lies."""
+    def piece(self, max_bytes: int, *, alone: bool = False) -> list[Buffer] | Blocked:
+        """The next bytes, about `max_bytes` of them. Raises LogDamaged where no sound batch lies.
+
+        `alone`: nobody writes, so that reading need not leave time or disk to others.
+        """
         segment, start = self._segment, self.position
         if start >= segment.copied:
             end = min(self.end, start + max_bytes)
@@ -270,11 +274,11 @@ class Slice:
             return open_index(segment, file)
         high = min((end + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1), segment.copied)
         data = self._supplied_for(low, high)
-        if data is None and not self._trail.cold:
+        if data is None and (alone or not self._trail.cold):
             data = file.read_cached(low, high - low)
-            self._trail.cold = data is None
+            self._trail.cold = self._trail.cold or data is None
         if data is None or len(data) < end - low or not are_sound(segment, index, low, data):
-            ahead_bytes = max_bytes if self._trail.cold else 0
+            ahead_bytes = max_bytes * (_PIECES_ALONE if alone else 1) if self._trail.cold else 0
             return read_blocks(segment, file, index, low, high, partial(self._supply, low, high), ahead_bytes)
         self.position = end
         self._leave(file, low, end)

@@ -71,9 +71,6 @@ class Store:
             file_bytes=limits.wal_file_bytes, max_bytes=limits.wal_max_bytes, on_room=self._go_on,
         )  # fmt: skip
         self._wal.start(recovered.wal_files, recovered.wal_generation)
-        # From here on a WAL without a file of this generation has lost it.
-        begun = msgspec.structs.replace(recovered.checkpoint, replay=self._wal.end)
-        write_checkpoint(files, recovered.checkpoint_number + 1, begun)
         self._upkeep = Upkeep(
             files, worker, clock, deadlines, handles, metrics, self._wal, self,
             checkpoint_number=recovered.checkpoint_number + 1, limits=limits,
@@ -82,6 +79,9 @@ class Store:
         self._appends = Appends(
             files, worker, clock, deadlines, metrics, self._wal, self._upkeep, node_id=node_id, limits=limits
         )
+        # From here on a WAL without a file of this generation has lost it.
+        begun = msgspec.structs.replace(recovered.checkpoint, replay=self._wal.end)
+        write_checkpoint(files, recovered.checkpoint_number + 1, begun)
         self._removal = Removal(files, worker, handles, self._upkeep, self._appends.notes)
         self.compactor = Compactor(files, worker, clock, deadlines, handles, metrics, self._upkeep, limits.compaction)
         self._logs_gauge = metrics.counter("duramen_logs")

@@ -219,8 +219,12 @@ def _member(settings: dict[str, Any], topic: str, talk: Talk) -> None:
         name: staticmethod(function) for name, function in names.items()
     })()  # fmt: skip
     consumer.subscribe([topic], listener=listener)
+    # Where it learns of the partitions after it has joined, it joins again; short polls on a slow machine never see
+    # the end of that (kafka-python 3.0.12).
+    while not consumer.partitions_for_topic(topic):
+        pass
     while True:
-        batches = consumer.poll(100)
+        batches = consumer.poll(500)
         talk.holds({one.partition for one in consumer.assignment()})
         for batch in batches.values():
             for one in batch:

@@ -106,7 +106,7 @@ def test_errors_by_api_and_code(node: NodeProcess, ask: Ask, stream_name: str) -
     producer = Producer({"bootstrap.servers": node.kafka, "message.timeout.ms": 60_000})
     failed: list[Any] = []
     producer.produce(stream_name, b"x" * 5000, on_delivery=lambda error, _: failed.append(error))
-    producer.flush(30)
+    producer.flush(60)
     assert len(failed) == 1
     assert failed[0] is not None
     assert grown(api="produce", error="message_too_large") > 0

@@ -59,7 +59,7 @@ def _read_to_end(node: NodeProcess, offset: int) -> list[tuple[Any, ...]]:
     consumer.assign([TopicPartition("keyed", 0, offset)])
     found: list[tuple[Any, ...]] = []
     while True:
-        message = consumer.poll(30)
+        message = consumer.poll(60)
         assert message is not None, "neither a record nor the end came"
         error = message.error()
         if error is not None:
@@ -144,7 +144,7 @@ def test_a_record_without_a_key_is_refused(compacted: NodeProcess) -> None:
     errors: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": compacted.kafka})
     producer.produce("keyed", b"no key", on_delivery=lambda error, _: errors.append(error))
-    producer.flush(30)
+    producer.flush(60)
     assert errors[0] is not None
     assert errors[0].code() == KafkaError.INVALID_RECORD
 

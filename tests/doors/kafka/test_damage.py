@@ -45,7 +45,7 @@ def test_confluent_reads_up_to_it_gets_the_error_and_reads_on_behind(damaged: No
     consumer.assign([TopicPartition("s", 0, 0)])
     read: list[bytes] = []
     try:
-        while (message := consumer.poll(30)) is not None and (error := message.error()) is None:
+        while (message := consumer.poll(60)) is not None and (error := message.error()) is None:
             read.append(message.value() or b"")
         assert message is not None
         assert error is not None
@@ -54,7 +54,7 @@ def test_confluent_reads_up_to_it_gets_the_error_and_reads_on_behind(damaged: No
         consumer.seek(TopicPartition("s", 0, VICTIM + 1))
         read.clear()
         while len(read) < COUNT - VICTIM - 1:
-            message = consumer.poll(30)
+            message = consumer.poll(60)
             assert message is not None
             if message.error() is None:
                 read.append(message.value() or b"")

@@ -1,9 +1,9 @@
 """Share groups with Java's KafkaShareConsumer, as it is: `java/ShareDriver.java` runs it by lines on a pipe."""
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -19,10 +19,8 @@ pytestmark = pytest.mark.long
 
 _DRIVER: Final = Path(__file__).parent / "java" / "ShareDriver.java"
 _MAKING_S: Final = 60.0
-_SETTINGS: Final = {"group.share.delivery.count.limit": 3}
-# Where a test does not wait for it, no lock may run out, however busy the machine is.
-_LONG_LOCK_MS: Final = 60_000
-_LOCK_MS: Final = 5000
+_LOCK_MS: Final = 10_000
+_LIMIT: Final = {"group.share.delivery.count.limit": 3}
 
 
 class Polled(NamedTuple):
@@ -88,6 +86,10 @@ class JavaConsumer:
         """Close it as a program does."""
         self._ask("close")
 
+    def freeze(self) -> None:
+        """Let it do nothing any more; it is there."""
+        self._process.send_signal(signal.SIGSTOP)
+
     def kill(self) -> None:
         """End the process without a word to the broker."""
         self._process.kill()
@@ -103,27 +105,14 @@ def jars() -> Path:
     return fetch_jars()
 
 
-@contextmanager
-def _sharing(new_node: Callable[..., NodeProcess], lock_ms: int) -> Iterator[NodeProcess]:
-    with new_node(_SETTINGS | {"group.share.record.lock.duration.ms": lock_ms}) as node:
+@pytest.fixture
+def sharing(new_node: Callable[..., NodeProcess], request: pytest.FixtureRequest) -> Iterator[NodeProcess]:
+    """A node on which group `g` begins at the start of stream `s`; its settings may be a test's parameter."""
+    with new_node(_LIMIT | getattr(request, "param", {})) as node:
         write(node, b"first")
         member = RawShareConsumer(node, "g", "s", "operator")
         member.configure(share_auto_offset_reset="earliest")
         member.connection.close()
-        yield node
-
-
-@pytest.fixture
-def sharing(new_node: Callable[..., NodeProcess]) -> Iterator[NodeProcess]:
-    """A node on which group `g` begins at the start of stream `s`."""
-    with _sharing(new_node, _LONG_LOCK_MS) as node:
-        yield node
-
-
-@pytest.fixture
-def sharing_briefly(new_node: Callable[..., NodeProcess]) -> Iterator[NodeProcess]:
-    """Such a node, with locks that soon run out."""
-    with _sharing(new_node, _LOCK_MS) as node:
         yield node
 
 
@@ -184,12 +173,13 @@ def test_a_consumer_that_dies_gives_back_what_it_had(sharing: NodeProcess, jars:
         two.close()
 
 
-def test_a_lock_runs_out_and_a_poisoned_record_is_given_up(sharing_briefly: NodeProcess, jars: Path) -> None:
-    with JavaConsumer(sharing_briefly, jars) as one, JavaConsumer(sharing_briefly, jars) as two:
+@pytest.mark.parametrize("sharing", [{"group.share.record.lock.duration.ms": _LOCK_MS}], indirect=True, ids=["short"])
+def test_a_lock_runs_out_and_a_poisoned_record_is_given_up(sharing: NodeProcess, jars: Path) -> None:
+    with JavaConsumer(sharing, jars) as one, JavaConsumer(sharing, jars) as two:
         assert [polled.deliveries for polled in one.poll()] == [1]
+        one.freeze()  # it would take its turn again
         late = two.poll()
         assert [(polled.offset, polled.deliveries) for polled in late] == [(0, 2)]
-        # It would take its turn again.
         one.kill()
         two.say(late, "RELEASE")
         two.commit()
@@ -197,7 +187,7 @@ def test_a_lock_runs_out_and_a_poisoned_record_is_given_up(sharing_briefly: Node
         assert [polled.deliveries for polled in third] == [3]
         two.say(third, "RELEASE")
         two.commit()
-        write(sharing_briefly, b"next")
+        write(sharing, b"next")
         after = two.poll()
         assert [polled.offset for polled in after] == [1]
         two.say(after, "ACCEPT")

@@ -280,7 +280,7 @@ def test_only_what_was_committed(node: NodeProcess, member: Member) -> None:
     for value, committed in ((b"aborted", False), (b"committed", True), (b"also aborted", False)):
         producer.begin_transaction()
         producer.produce(one.stream, value)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         assert [got.value for got in one.fetch()] == []
         if committed:
             producer.commit_transaction(30)

@@ -163,7 +163,7 @@ def test_librdkafka_is_throttled_and_says_so(node: NodeProcess, stream_name: str
             }
         )  # fmt: skip
         producer.produce(stream_name, bytes(220_000))
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         until(lambda: producer.poll(0.1) is not None and any(heard))
         assert 0 < max(heard) < 60
         wish = _quota(client_id, producer_byte_rate=None)

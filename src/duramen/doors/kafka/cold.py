@@ -49,7 +49,7 @@ class ColdReads:
     def read(self, blocked: Blocked, done: _Done) -> None:
         """Do what a read waits for, now or when its turn comes; then `done(None)`, or `done(error)`."""
         now_s = self._clock.seconds()
-        turn_s = max(now_s, self._next_s) if self._share < 1 and self._is_written(now_s) else now_s
+        turn_s = now_s if self.alone else max(now_s, self._next_s)
         self._next_s = turn_s + self._usual_s / self._share
         delay_ms = int((turn_s - now_s) * 1000)
         if delay_ms:
@@ -58,11 +58,14 @@ class ColdReads:
         else:
             self._begin(blocked, done)
 
-    def _is_written(self, now_s: float) -> bool:
+    @property
+    def alone(self) -> bool:
+        """Whether nobody writes to whom time was to be left."""
+        now_s = self._clock.seconds()
         wal_end = self._store.wal_end
         if wal_end != self._wal_end:
             self._wal_end, self._written_s = wal_end, now_s
-        return now_s - self._written_s < _WRITING_S
+        return self._share >= 1 or now_s - self._written_s >= _WRITING_S
 
     def _begin(self, blocked: Blocked, done: _Done) -> None:
         began_s = self._clock.seconds()

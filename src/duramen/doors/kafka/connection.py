@@ -449,7 +449,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _piece(self, slice_: Slice) -> list[Buffer] | None:
         try:
-            piece = slice_.piece(self._door.piece_bytes(cold=slice_.cold))
+            cold = slice_.cold
+            piece = slice_.piece(self._door.piece_bytes(cold=cold), alone=cold and self._door.cold_reads.alone)
         except DuramenError as error:
             # The answer's size has been sent: all that is left is to end it. The next fetch gets the error.
             _log.info("a fetch of %s ends: %s", self.peer_host, error)

@@ -141,7 +141,7 @@ def _value(stream: Stream | None, change: Change) -> str | None:
     name = change.name
     if change.operation in ("append", "subtract") and name not in STREAM:
         raise ConfigInvalid(f"{name} is not a config of streams{nearest(name, STREAM)}")
-    return changed_list(change, STREAM, lambda name: "" if stream is None else stream.config.text(name))
+    return changed_list(change, STREAM, (lambda _: "") if stream is None else stream.config.text)
 
 
 def changed_list(change: Change, catalogue: Mapping[str, Setting], present: Callable[[str], str]) -> str | None:
