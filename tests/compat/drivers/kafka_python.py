@@ -205,6 +205,17 @@ def _read(one: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _poll(consumer: Any, talk: Talk) -> None:
+    try:
+        batches = consumer.poll(500)
+    except errors.KafkaConnectionError:
+        batches = {}  # The node is away: an application polls again.
+    talk.holds({one.partition for one in consumer.assignment()})
+    for batch in batches.values():
+        for one in batch:
+            talk.record(one.partition, one.offset, one.value)
+
+
 def _member(settings: dict[str, Any], topic: str, talk: Talk) -> None:
     consumer = kafka.KafkaConsumer(**settings)
 
@@ -224,14 +235,7 @@ def _member(settings: dict[str, Any], topic: str, talk: Talk) -> None:
     while not consumer.partitions_for_topic(topic):
         pass
     while True:
-        try:
-            batches = consumer.poll(500)
-        except errors.KafkaConnectionError:
-            batches = {}  # The node is away: an application polls again.
-        talk.holds({one.partition for one in consumer.assignment()})
-        for batch in batches.values():
-            for one in batch:
-                talk.record(one.partition, one.offset, one.value)
+        _poll(consumer, talk)
         call = talk.next_call()
         if call is None:
             continue
