@@ -290,6 +290,34 @@ def test_a_log_is_not_cut_by_what_a_file_that_was_not_synced_says() -> None:
     assert doubles.values(doubles.log()) == [b"%d" % number * 900 for number in range(15)]
 
 
+def test_a_file_that_is_gone_is_damage_and_keeps_no_checkpoint_from_being_written() -> None:
+    doubles = StoreOnDoubles(WIDE)
+    log = doubles.log(0, LogConfig(segment_bytes=5000))
+    for number in range(4):
+        doubles.append(log, b"%d" % number * 900)
+    doubles.settle()
+    checkpoint(doubles)
+    for number in range(4, 8):
+        doubles.append(log, b"%d" % number * 900)
+    doubles.settle()
+    doubles.advance(1100)
+    segment = log.segments[0]
+    assert 0 < segment.synced < segment.copied == segment.size
+    doubles.files.unlink(segment.path + ".log")
+    segment.file = None
+    written = doubles.metrics.counter("duramen_checkpoints_total").value
+    checkpoint(doubles)
+    assert doubles.metrics.counter("duramen_checkpoints_total").value == written + 1
+    for restart in (doubles.kill, doubles.crash):
+        for lost in range(4):
+            with pytest.raises(LogDamaged):
+                doubles.bytes_of(doubles.plan(doubles.log(), lost, 1) or pytest.fail("nothing to read"))
+        for kept in range(4, 8):
+            found = doubles.bytes_of(doubles.plan(doubles.log(), kept, 1) or pytest.fail("nothing to read"))
+            assert b"%d" % kept * 900 in found
+        restart()
+
+
 class TestReaders:
     def written(self) -> tuple[StoreOnDoubles, BadDisk, list[bytes]]:
         doubles = StoreOnDoubles(WIDE)

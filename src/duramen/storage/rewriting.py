@@ -2,7 +2,8 @@
 
 The system may have given up the bytes that it could not write, and a second sync that succeeds proves nothing. So
 new files are made, synced, and renamed over the old ones. Every block is compared with the CRC that was made of
-it when it was in memory. What the WAL never had (durability os and memory) comes from the old file, by those CRCs.
+it when it was in memory. What the WAL never had (durability os and memory) comes from the old file, by those CRCs. Where that
+is gone its part is zeros, which are found to be damaged when they are read; the rest is there.
 """
 
 import errno
@@ -174,15 +175,17 @@ def _rewrite(files: FileSystem, rewrite: _Rewrite, batches: list[Batch]) -> _Rew
 def _write_log(files: FileSystem, rewrite: _Rewrite, batches: list[Batch], new: File) -> None:
     known = _known_crcs(files, rewrite)
     path = rewrite.sync.segment.path
+    old = _old_log(files, rewrite)
+    lost = 0 if old is not None else _from_old(rewrite) + BLOCK_BYTES - 1 >> BLOCK_SHIFT
 
     def check(block: int, crc: int) -> None:
         # A reader has named the damage of a synced block: it is kept as it is, and so is what says so.
-        damaged = block < rewrite.synced >> BLOCK_SHIFT and block in rewrite.examined
+        damaged = block < lost or (block < rewrite.synced >> BLOCK_SHIFT and block in rewrite.examined)
         if known.get(block, crc) != crc and not damaged:
             raise OSError(errno.EIO, f"{path}.log cannot be written again: block {block} is not what it was")
 
     position = tail_crc = 0
-    for piece in _joined(_pieces(files, rewrite, batches)):
+    for piece in _joined(_pieces(old, rewrite, batches)):
         write_all(new, [piece], position)
         whole, tail_crc = cover(tail_crc, position, [piece])
         for at, crc in enumerate(whole, position >> BLOCK_SHIFT):
@@ -218,19 +221,29 @@ def _write_index(files: FileSystem, rewrite: _Rewrite, new: File) -> None:
         write_all(new, [rewrite.sync.index_bytes], rewrite.sync.index_position)
 
 
-def _pieces(files: FileSystem, rewrite: _Rewrite, batches: list[Batch]) -> Iterator[Buffer]:
+def _from_old(rewrite: _Rewrite) -> int:
+    """Where what comes from the old file ends."""
+    return rewrite.synced if rewrite.logged else rewrite.sync.size
+
+
+def _old_log(files: FileSystem, rewrite: _Rewrite) -> File | None:
+    """The old file; None where it is gone."""
+    try:
+        return rewrite.sync.file or files.open(rewrite.sync.segment.path + ".log")
+    except FileNotFoundError:
+        return None
+
+
+def _pieces(old: File | None, rewrite: _Rewrite, batches: list[Batch]) -> Iterator[Buffer]:
     """The segment's bytes in order, up to what was copied. Raises OSError where some are missing."""
-    sync, start = rewrite.sync, rewrite.synced
+    sync, start, end = rewrite.sync, rewrite.synced, _from_old(rewrite)
     path = sync.segment.path + ".log"
-    end = start if rewrite.logged else sync.size
-    if end:
-        old = sync.file or files.open(path)
-        for position in range(0, end, _PIECE_BYTES):
-            size = min(_PIECE_BYTES, end - position)
-            piece = old.read(position, size)
-            if len(piece) < size:
-                raise OSError(errno.EIO, f"{path} cannot be written again: it ends before byte {position + size}")
-            yield piece
+    for position in range(0, end, _PIECE_BYTES):
+        size = min(_PIECE_BYTES, end - position)
+        piece = bytes(size) if old is None else old.read(position, size)
+        if len(piece) < size:
+            raise OSError(errno.EIO, f"{path} cannot be written again: it ends before byte {position + size}")
+        yield piece
     found = placed(batches, rewrite.end_offset, rewrite.size, start) if rewrite.logged else []
     if found is None:
         raise OSError(errno.EIO, f"{path} cannot be written again: the write-ahead log does not have all of it")
