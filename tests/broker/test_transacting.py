@@ -9,6 +9,7 @@ from tests.broker.transacting import Writer, broker_for, committed_values
 
 from duramen.base.errors import (
     DuramenError,
+    OutOfOrderSequence,
     ProducerFenced,
     ProducerIdUnknown,
     TransactionAbortable,
@@ -159,6 +160,19 @@ def test_a_batch_is_checked_before_it_is_appended(hand: ManualBroker, version: i
     partition.append(late, answer, hand.broker.transactions.admission("t", joins=False))
     assert isinstance(answer.error, DuramenError)
     assert committed_values(hand, "a", 0) == [b"v"]
+
+
+def test_a_producer_that_is_not_known_begins_a_partition_with_sequence_0(hand: ManualBroker) -> None:
+    """With KIP-890's second part, as Apache Kafka has it."""
+    writer = Writer(hand, "t", 2)
+    writer._sequences["a", 0] = 3
+    assert isinstance(writer.write("a", 0, b"lost the first").error, OutOfOrderSequence)
+    writer._sequences.clear()
+    written = [writer.write("a", 0, b"first"), writer.write("a", 0, b"second")]
+    hand.settle()
+    assert [answer.error for answer in written] == [None, None]
+    writer.settle_end(commit=True)
+    assert committed_values(hand, "a", 0) == [b"first", b"second"]
 
 
 @VERSIONS

@@ -8,6 +8,7 @@ from duramen.base.errors import (
     ConcurrentTransactions,
     DuramenError,
     NodeStopping,
+    OutOfOrderSequence,
     RequestInvalid,
     TransactionalIdNotFound,
     TransactionTimeoutInvalid,
@@ -203,9 +204,15 @@ class Transactions:
         return partial(self._admit, id_, joins)
 
     def _admit(self, id_: str, joins: bool, partition: Partition, head: Header) -> None:
-        self._admit_to(
-            id_, Identity(head.producer_id, head.producer_epoch), partition.stream.name, partition.index, joins
-        )
+        topic, index = partition.stream.name, partition.index
+        begins = joins and not machine.is_written_to(self._known.get(id_), TopicPartition(topic, index))
+        self._admit_to(id_, Identity(head.producer_id, head.producer_epoch), topic, index, joins)
+        # What the producer wrote there before may be forgotten: then nothing vouches for what lies in between.
+        if begins and head.base_sequence > 0 and not partition.log.producers.has_written(head.producer_id):
+            raise OutOfOrderSequence(
+                f"producer {head.producer_id} begins in partition {index} of {topic} with sequence"
+                f" {head.base_sequence}, not 0"
+            )
 
     def _admit_to(self, id_: str, identity: Identity, topic: str, index: int, joins: bool) -> None:
         self._check(id_)

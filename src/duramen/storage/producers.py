@@ -84,6 +84,11 @@ class ProducerTable:
         if len(producer.batches) > _REMEMBERED:
             del producer.batches[0]
 
+    def has_written(self, producer_id: int) -> bool:
+        """Whether batches of the producer are known; markers are none."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and bool(producer.batches)
+
     def epoch(self, producer_id: int) -> int:
         """The newest epoch that the producer has written in; 0 where it is not known."""
         producer = self._producers.get(producer_id)

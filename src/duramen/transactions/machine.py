@@ -34,6 +34,7 @@ __all__ = [
     "expired",
     "fence",
     "initialise",
+    "is_written_to",
     "timed_out",
     "verify",
     "wants_producer_id",
@@ -155,10 +156,15 @@ def verify(current: Transaction | None, id_: str, identity: Identity, partition:
     ProducerIdUnknown, ProducerFenced, ConcurrentTransactions, or TransactionAbortable where it is not in it.
     """
     found = _check_identity(current, id_, identity)
-    if found.state is not _ONGOING or partition not in found.partitions:
+    if not is_written_to(found, partition):
         raise TransactionAbortable(
             f"partition {partition.partition} of {partition.topic} is not in an ongoing transaction of {id_}"
         )
+
+
+def is_written_to(current: Transaction | None, partition: TopicPartition) -> bool:
+    """Whether a transaction is ongoing that the partition is in."""
+    return current is not None and current.state is _ONGOING and partition in current.partitions
 
 
 # -- how it ends --------------------------------------------------------------------------------------
