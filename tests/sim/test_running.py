@@ -143,10 +143,10 @@ def test_what_never_came_is_told_aloud() -> None:
     assert coverage(everything) == "None is zero: every fault came in every stage in which it can."
     del everything.counts["torn write", "rewrite"]
     assert what_never_came(everything.counts) == (("torn write", "rewrite"),)
-    assert coverage(everything).startswith("NEVER CAME in 1,000 runs: torn write in rewrite")
+    assert coverage(everything).startswith("NEVER CAME in 10,000 runs: torn write in rewrite")
     assert not Ran(None, everything).well
     everything.runs = ENOUGH - 1
-    assert coverage(everything) == "Not yet in 999 runs: torn write in rewrite."
+    assert coverage(everything) == "Not yet in 9,999 runs: torn write in rewrite."
     assert Ran(None, everything).well
 
 

@@ -15,7 +15,8 @@ INDEX: Final = "a cut index"
 NO_INDEXES: Final = "no indexes"
 
 _RATES: Final = (1.0, 0.4, 0.1)
-_WEIGHTS: Final = {"sync": 2, "compaction": 3, "delete": 2, "truncate": 5, "scrub": 2}
+_WEIGHTS: Final = {"sync": 2, "compaction": 3, "delete": 2, "truncate": 5, "scrub": 4}
+_RARE: Final = {("older copy", "append"): 4}
 _WRITES: Final = 3  # times as often: few of the stages that are seldom write much
 
 
@@ -49,5 +50,5 @@ def draw(chance: random.Random, faults: Collection[str]) -> Aim:
 
 def _weight(fault: str, stage: str) -> int:
     """How often a cell is drawn: the more often the rarer it is."""
-    rare = _WEIGHTS.get(stage, 1)
+    rare = _RARE.get((fault, stage), _WEIGHTS.get(stage, 1))
     return rare * _WRITES if rare > 1 and "write" in FITTING.get(fault, ()) else rare

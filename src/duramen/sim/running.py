@@ -13,7 +13,7 @@ from duramen.sim.world import Outcome, World
 
 __all__ = ["ENOUGH", "Ran", "Totals", "coverage", "explain", "fault_table", "run_all", "run_one", "what_never_came"]
 
-ENOUGH: Final = 1000
+ENOUGH: Final = 10_000
 """Runs after which every fault has come in every stage in which it can."""
 
 _SHARE: Final = 8  # runs that a process is handed at once

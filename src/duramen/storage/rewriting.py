@@ -2,8 +2,8 @@
 
 The system may have given up the bytes that it could not write, and a second sync that succeeds proves nothing. So
 new files are made, synced, and renamed over the old ones. Every block is compared with the CRC that was made of
-it when it was in memory. What the WAL never had (durability os and memory) comes from the old file, by those CRCs. Where that
-is gone its part is zeros, which are found to be damaged when they are read; the rest is there.
+it when it was in memory. What the WAL never had (durability os and memory) comes from the old file, by those CRCs.
+Where that is gone its part is zeros, which are found to be damaged when they are read; the rest is there.
 """
 
 import errno
