@@ -239,8 +239,7 @@ def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> N
     def removed(answer: dict[str, Any]) -> Callable[[DuramenError | None], None]:
         return lambda error: finish(answer, error)
 
-    for topic in request["topics"]:
-        name = topic["topic_name"]
+    for name in dict.fromkeys(topic["topic_name"] for topic in request["topics"]):
         stream = context.broker.streams.find(name)
         answer: dict[str, Any] = {"topic_name": name, "topic_id": _NULL_ID if stream is None else stream.id}
         answers.append(answer)
