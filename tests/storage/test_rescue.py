@@ -11,6 +11,7 @@ from duramen.sim.disk import Crashed
 from duramen.sim.store import Appended, StoreOnDoubles, expected_values
 from duramen.storage.frames import find_generation
 from duramen.storage.log import LogConfig, LogKey
+from duramen.storage.placeholding import hold_place
 from duramen.storage.recovery import wal_salt
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=4000)
@@ -112,6 +113,31 @@ def test_a_log_without_records_goes_on_where_it_ended_without_checkpoints(durabi
     doubles.boot() if end == "stop" else doubles.kill()
     assert any("no checkpoint is there" in finding for finding in doubles.findings)
     assert not any("whose log" in finding for finding in doubles.findings)
+    goes_on_at(doubles, 2)
+
+
+@pytest.mark.parametrize("header", ["is on disk", "is lost"])
+def test_a_log_whose_last_records_were_lost_with_the_power_goes_on_without_checkpoints(header: str) -> None:
+    """Of the file that they were in the name is left, and what says whose it is, at the latest after the next start."""
+    doubles = emptied("os")
+    doubles.settle()
+    doubles.advance(1000)
+    last = doubles.log().active.path
+    doubles.files.unlink(last + ".index")
+    doubles.restart()
+    doubles.append(doubles.log(), b"lost")
+    doubles.settle()
+    if header == "is on disk":
+        hold_place(doubles.files, doubles.log(), doubles.log().active)
+    else:
+        doubles.files.sync_directory(doubles.log().directory)
+    doubles.crash()
+    assert doubles.files.open(last + ".index").size()
+    assert doubles.files.open(last + ".log").size() == 0
+    doubles.crash()
+    doubles.stop()
+    lose(doubles, "checkpoint-", "wal/")
+    doubles.boot()
     goes_on_at(doubles, 2)
 
 

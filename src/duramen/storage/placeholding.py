@@ -9,7 +9,7 @@ from duramen.storage.io import write_all
 from duramen.storage.log import LOGS_DIRECTORY, Log
 from duramen.storage.segment import Segment
 
-__all__ = ["hold_place", "placeholder"]
+__all__ = ["hold_place", "is_held", "placeholder"]
 
 
 def placeholder(log: Log) -> Segment | None:
@@ -18,6 +18,17 @@ def placeholder(log: Log) -> Segment | None:
     if segment.volatile or not log.end_offset or any(each.size for each in log.segments):
         return None
     return segment
+
+
+def is_held(files: FileSystem, segment: Segment) -> bool:
+    """Whether the files of `segment` are there and say something, as far as is known without reading them."""
+    index = segment.path + ".index"
+    if not files.exists(segment.path + ".log") or not files.exists(index):
+        return False
+    file = files.open(index, read_only=True)
+    size = file.size()
+    file.close()
+    return size > 0
 
 
 def hold_place(files: FileSystem, log: Log, segment: Segment) -> None:
@@ -30,7 +41,7 @@ def hold_place(files: FileSystem, log: Log, segment: Segment) -> None:
     if not index.size():
         head = IndexHeader(log.id, segment.base_offset, log.key.stream_id, log.key.partition)
         write_all(index, [head.encode()], 0)
-        index.sync()
+    index.sync()
     index.close()
     files.open(segment.path + ".log", create=True).close()
     files.sync_directory(log.directory)

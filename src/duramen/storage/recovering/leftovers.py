@@ -1,7 +1,7 @@
 """Files that no log has any more, or never had: found, and removed once nothing else needs them. Blocking."""
 
 from duramen.storage.log import Log, log_directory
-from duramen.storage.placeholding import hold_place, placeholder
+from duramen.storage.placeholding import hold_place, is_held, placeholder
 from duramen.storage.recovering.logs import LogsFound
 from duramen.storage.rescue import is_unclaimed, log_ids
 from duramen.storage.rewriting import NEW_ENDING
@@ -50,9 +50,11 @@ def remove_let_go(found: LogsFound) -> None:
 
 def hold_places(found: LogsFound) -> None:
     """Have the files that say where logs without records end: those that said it before may be let go now."""
+    losing = {path.rpartition("/")[0] for path in found.let_go_files}
     for log in found.logs.values():
         last = placeholder(log)
-        if last is not None and not found.files.exists(last.path + ".log"):
+        # A loss of power may have left the names without what was written; a kill, what the next loss of power takes.
+        if last is not None and (log.directory in losing or not is_held(found.files, last)):
             hold_place(found.files, log, last)
 
 
