@@ -94,6 +94,26 @@ def test_back_on_disk_its_offsets_are_its_own() -> None:
     assert len(doubles.values(doubles.log(0, LogConfig()))) == 10
 
 
+@pytest.mark.parametrize("end", ["kill", "crash", "restart"])
+def test_emptied_on_its_way_to_disk_it_goes_on_where_it_was(end: str) -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, MEMORY)
+    doubles.append(log, b"in memory")
+    doubles.settle()
+    log.config = LogConfig()
+    appends = [doubles.append(log, b"first")]
+    doubles.store.delete_before(log, 1, lambda _: None)
+    doubles.settle()
+    appends.append(doubles.append(log, b"second"))
+    doubles.settle()
+    assert [append.base_offset for append in appends] == [1, 2]
+    getattr(doubles, end)()
+    log = doubles.log(0, LogConfig())
+    assert doubles.values(log) == [b"first", b"second"]
+    assert (log.start_offset, log.end_offset) == (1, 3)
+    assert doubles.findings == []
+
+
 @pytest.mark.parametrize("size", [100, 5000, 60_000])
 def test_it_holds_no_more_than_its_bound(size: int) -> None:
     doubles = StoreOnDoubles()

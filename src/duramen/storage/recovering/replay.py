@@ -6,12 +6,13 @@ from duramen.storage.cutting import Cut, apply_cut, cut_files
 from duramen.storage.frames import Bad, Frame, FrameType, position, scan
 from duramen.storage.log import Log, LogConfig
 from duramen.storage.planning.recovery import Verdict
+from duramen.storage.producers import ProducerTable
 from duramen.storage.progress import RecoveryProgress
 from duramen.storage.records import LogChange, decode_change, decode_created, decode_takeover, decode_truncate
 from duramen.storage.recovering.logs import LogsFound
 from duramen.storage.segment import LARGEST_SEGMENT_BYTES, Segment, segment_name
 from duramen.storage.takeovers import Takeover
-from duramen.storage.transactions import enter
+from duramen.storage.transactions import TransactionTable, enter
 from duramen.storage.walfiles import FoundFile
 
 __all__ = ["Replay"]
@@ -166,6 +167,9 @@ class Replay:
             self._found.write()
             for segment in log.segments:
                 segment.volatile = False  # what a recovery knows of a log that was in memory had been copied for this
+            nothing = not any(segment.size for segment in log.segments)
+            if log.durability == "memory" and nothing and change.end_offset < log.end_offset:
+                self._begin_at(log, change.end_offset)
             log.set_durability(change.durability)
         if log.durability == "os":
             # What lies before the new start may be in its files only: looked at when they are read on.
@@ -178,6 +182,11 @@ class Replay:
             self._found.write()
             log.roll()
         self._found.drop(log, change.start_offset)
+
+    def _begin_at(self, log: Log, offset: int) -> None:
+        """A log that was in memory goes on at `offset`: the checkpoint knew only how far its offsets were reserved."""
+        active = Segment(f"{log.directory}/{segment_name(offset)}", offset)
+        apply_cut(log, Cut([active], offset, ProducerTable(), TransactionTable(), offset))
 
     def name_gaps(self) -> None:
         """Name the offsets that are lost in the end: once all is replayed, since logs may have been cut or deleted."""
