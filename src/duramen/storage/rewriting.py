@@ -175,7 +175,7 @@ def _rewrite(files: FileSystem, rewrite: _Rewrite, batches: list[Batch]) -> _Rew
 def _write_log(files: FileSystem, rewrite: _Rewrite, batches: list[Batch], new: File) -> None:
     known = _known_crcs(files, rewrite)
     path = rewrite.sync.segment.path
-    old = _old_log(files, rewrite)
+    old = _old_log(files, rewrite) if _from_old(rewrite) else None
     lost = 0 if old is not None else _from_old(rewrite) + BLOCK_BYTES - 1 >> BLOCK_SHIFT
 
     def check(block: int, crc: int) -> None:

@@ -134,8 +134,7 @@ class Replay:
         """The log goes on at `offset`: where its last cut could not say so itself, it ended there."""
         cut = self._open_ends.pop(log, None)
         if cut is not None and cut.least_offset <= offset < cut.end_offset:
-            active = Segment(f"{log.directory}/{segment_name(offset)}", offset)
-            apply_cut(log, cut._replace(segments=[*log.segments[:-1], active], end_offset=offset))
+            apply_cut(log, cut._replace(segments=[*log.segments[:-1], _empty(log, offset)], end_offset=offset))
 
     def _append(self, log: Log, payload: memoryview) -> None:
         batch = bytes(payload)
@@ -185,8 +184,7 @@ class Replay:
 
     def _begin_at(self, log: Log, offset: int) -> None:
         """A log that was in memory goes on at `offset`: the checkpoint knew only how far its offsets were reserved."""
-        active = Segment(f"{log.directory}/{segment_name(offset)}", offset)
-        apply_cut(log, Cut([active], offset, ProducerTable(), TransactionTable(), offset))
+        apply_cut(log, Cut([_empty(log, offset)], offset, ProducerTable(), TransactionTable(), offset))
 
     def name_gaps(self) -> None:
         """Name the offsets that are lost in the end: once all is replayed, since logs may have been cut or deleted."""
@@ -194,3 +192,8 @@ class Replay:
             for first, last in () if log.deleted else log.damage:
                 if first in starts and last >= log.start_offset:
                     self._found.find(f"log {log.id}: offsets {first} to {last} are lost to damage")
+
+
+def _empty(log: Log, offset: int) -> Segment:
+    """A segment of the log for what comes from `offset` on."""
+    return Segment(f"{log.directory}/{segment_name(offset)}", offset)
