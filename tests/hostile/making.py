@@ -238,7 +238,9 @@ class Maker:
 
     def _repeat(self, parts: list[Part], at: int, _: bool) -> list[Part]:
         run = parts[at : at + self._chance.randrange(1, 8)]
-        return parts[:at] + run * self._chance.choice((2, 3, 50)) + parts[at:]
+        # What a node holds is measured beside this: a request of many megabytes would rightly be held whole.
+        most = max(1, _SWOLLEN_BYTES // max(1, sum(len(part.data) for part in run)))
+        return parts[:at] + run * min(self._chance.choice((2, 3, 50)), most) + parts[at:]
 
     def _swap(self, parts: list[Part], at: int, _: bool) -> list[Part]:
         other = self._chance.randrange(len(parts))
