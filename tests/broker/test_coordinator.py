@@ -19,6 +19,7 @@ from duramen.base.errors import (
 )
 from duramen.broker.coordinator import CommitMember, Leaving
 from duramen.broker.offsets import OFFSETS_STREAM
+from duramen.broker.transaction_log import TRANSACTIONS_STREAM
 from duramen.codec.batch import NewRecord, encode
 from duramen.groups.records import (
     CommittedOffset,
@@ -31,6 +32,7 @@ from duramen.groups.records import (
 from duramen.groups.values import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
 from duramen.sim.broker import Answer, ManualBroker
 from duramen.storage.log import Log
+from duramen.transactions.values import Identity
 
 SIMPLE = CommitMember("", None, -1)
 MINUTE_MS = 60_000
@@ -337,6 +339,33 @@ def test_a_session_lapses_by_the_clock(groups: ManualBroker) -> None:
         assert heartbeat(groups, "g", who) is None
     groups.advance(10_000)
     assert groups.broker.groups.describe("g").state is GroupState.EMPTY
+
+
+def test_a_session_begins_once_a_start_that_takes_long_is_over(groups: ManualBroker) -> None:
+    who = member(groups, "g")
+    ready: Answer[None] = Answer()
+    groups.broker.ensure_transactions_stream(ready)
+    groups.settle()
+    known: Answer[Identity] = Answer()
+    groups.broker.transactions.initialise("t", MINUTE_MS, None, known)
+    groups.settle()
+    assert known.error is None
+    partitions = groups.broker.streams.get(TRANSACTIONS_STREAM).partitions
+    (read_last,) = (partition.log.directory for partition in partitions if partition.log.end_offset)
+
+    def interfere(call: str, path: str, size: int) -> int:
+        if call == "read" and path.startswith(f"{read_last}/"):
+            groups.clock.advance(9000)
+        return size
+
+    groups.stop()
+    groups.files.cold, groups.files.interfere = True, interfere
+    began_ms = groups.clock.monotonic_ms()
+    groups.start()
+    groups.files.interfere = None
+    assert groups.clock.monotonic_ms() >= began_ms + 9000
+    groups.advance(9999)
+    assert heartbeat(groups, "g", who) is None
 
 
 def test_a_name_that_nobody_joined_leaves_nothing_behind(groups: ManualBroker) -> None:

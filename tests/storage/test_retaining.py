@@ -130,6 +130,33 @@ def test_a_change_of_durability_takes_effect_at_a_roll_after_all_before_it_is_sy
         assert doubles.values(doubles.log())[: len(kept)] == kept
 
 
+@pytest.mark.parametrize(("before", "after"), [("os", "sync"), ("memory", "sync"), ("sync", "os"), ("memory", "os")])
+@pytest.mark.parametrize("end", ["kill", "crash"])
+def test_what_is_let_go_while_the_durability_changes_does_not_take_the_change_back(
+    before: str, after: str, end: str
+) -> None:
+    """The frame that moves the start lies behind the one of the change, which is not synced yet."""
+    doubles = StoreOnDoubles()
+    doubles.append(doubles.log(0, LogConfig(durability=before)), b"first", b"second")
+    doubles.settle()
+    appends = [doubles.append(doubles.log(0, LogConfig(durability=after)), b"third")]
+    noted_from = doubles.store.wal_end
+    doubles.worker.run_soon()
+    while doubles.store.wal_end == noted_from:
+        assert doubles.worker.step("disk") or doubles.worker.step("sync")
+    doubles.store.delete_before(doubles.log(), 1, lambda _: None)
+    doubles.settle()
+    assert doubles.log().durability == after
+    appends.append(doubles.append(doubles.log(), b"fourth"))
+    doubles.settle()
+    assert all(append.acknowledged for append in appends)
+    getattr(doubles, end)()
+    assert doubles.log().durability == after
+    kept = [b"second"] if (after, end) == ("os", "crash") else [b"second", b"third", b"fourth"]
+    assert doubles.values(doubles.log()) == kept
+    assert doubles.findings == []
+
+
 def test_segments_roll_by_size_and_by_age() -> None:
     doubles = StoreOnDoubles()
     log = doubles.log(0, LogConfig(segment_bytes=3000, segment_ms=5000))

@@ -198,13 +198,14 @@ class Broker:
             done(_storage_error("the stream of share groups cannot be read", error))
             return
         self.sharing.forget_deleted()
-        self.groups.restore(lambda name: self.streams.find(name) is not None)
         self.transactions.restore(lambda failure: self._transactions_ready(failure, done))
 
     def _transactions_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
         if error is not None:
             done(_storage_error("the stream of transactions cannot be read", error))
             return
+        # As late as can be: members have a whole session from here on, and no requests of theirs may come before.
+        self.groups.restore(lambda name: self.streams.find(name) is not None)
         self._every("log.retention.check.interval.ms", self._enforce_retention)
         self._every("log.cleaner.backoff.ms", self.store.compact)
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)

@@ -97,6 +97,7 @@ class Log(ReadableLog):
         "producers",
         "reserved_offset",
         "saved",
+        "switching_to",
         "takeovers",
         "version",
         "written",
@@ -109,6 +110,7 @@ class Log(ReadableLog):
         self.key = key
         self.config = config
         self.durability = config.durability
+        self.switching_to: str | None = None  # the durability that the WAL says from its last frames on, once synced
         self.takeovers = self.segments[0].takeovers = TakeoverTable()
         self.producers = ProducerTable()
         self.segments[0].volatile = config.durability == "memory"

@@ -135,7 +135,7 @@ class Removal:
             else:
                 unlink()
 
-        change = LogChange(log.start_offset, log.end_offset, log.durability)
+        change = LogChange(log.start_offset, log.end_offset, log.switching_to or log.durability)
         self._notes.write(FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable)
 
     def _unlink(self, log: Log, last: Segment | None, paths: list[str]) -> None:

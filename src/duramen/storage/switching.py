@@ -48,11 +48,13 @@ class Switching:
         def durable(error: DuramenError | None) -> None:
             for let_go in holds:
                 let_go()
+            log.switching_to = None
             if error is None and not log.deleted:
                 self._upkeep.copier.finish(log, log.active)
                 log.set_durability(change.durability)
             self._release(log, error)
 
+        log.switching_to = change.durability  # what is noted of the log meanwhile comes after this
         hold = self._upkeep.checkpointer.hold
         self._notes.write(
             FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable, staged=lambda: holds.append(hold())
