@@ -68,6 +68,20 @@ def test_a_batch_that_the_start_lies_within_goes_whole_with_a_cut_there(end: End
     assert not history.knows(11)
 
 
+def test_a_start_within_a_batch_goes_back_with_a_cut_there_that_nobody_was_told_of() -> None:
+    history = History("stream", 0, 1)
+    batch = Sent(1, bytes(100), 4)
+    history.send(batch, 1)
+    history.acknowledged(batch, 10, "sync")
+    history.start_asked = history.start_bound = 13
+    with pytest.raises(BrokenPromise, match="its start was 13"):
+        history.started(2, "kill", LogFacts(10, 14, "sync"))
+    history.cut_begins(13)
+    history.started(2, "kill", LogFacts(10, 10, "sync"))
+    assert not history.knows(13)
+    assert history.start_bound == 10
+
+
 def test_a_batch_that_was_let_go_whole_may_be_stored_anew() -> None:
     history = History("stream", 0, 1)
     batch = Sent(1, bytes(100), 4)

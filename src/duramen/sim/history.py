@@ -283,6 +283,7 @@ class History:
             return bound
         self._forget_from(cut_to, self._ends[-1][0])
         self._ends = [(number, min(at, cut_to)) for number, at in self._ends]
+        self.start_bound = min(self.start_bound, cut_to)
         return min(bound, cut_to)
 
     def _forget_from(self, offset: int, boot: int = -1) -> None:
