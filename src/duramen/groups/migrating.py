@@ -65,7 +65,9 @@ def downgraded(
 ) -> tuple[Group, GroupSnapshot]:
     """The classic group of members that are all of the classic protocol, which rebalances; and what is stored of it.
 
-    Its generation is the table's epoch. It is stored without a leader: so it rebalances after a restart too.
+    Its generation is the epoch that its members are in, or are led to: whoever has got there is only called to join
+    again, and may commit what it has read until then. (The table's own epoch may be ahead: who has just left moved it
+    on, and nobody was told of it.) It is stored without a leader: so it rebalances after a restart too.
     """
     sides = {member.id: member.classic for member in table.members.values() if member.classic is not None}
     protocol = _common(list(sides.values()))
@@ -77,7 +79,7 @@ def downgraded(
         )
         for member in table.members.values()
     )  # fmt: skip
-    snapshot = GroupSnapshot(table.epoch, CONSUMERS, protocol, None, members)
+    snapshot = GroupSnapshot(table.target_epoch, CONSUMERS, protocol, None, members)
     group = Group.restore(table.group_id, snapshot, now_ms, initial_delay_ms=initial_delay_ms, max_size=max_size)
     for restored in group.members:
         restored.protocols = list(sides[restored.id].protocols)
