@@ -146,3 +146,23 @@ def test_producers_are_not_looked_for_under_a_name_that_no_topic_can_have(asking
 def test_offsets_of_a_share_group_without_a_name_are_not_deleted(asking: Asking) -> None:
     answer = asking.ask(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, {"group_id": "", "topics": [{"topic_name": "x"}]})
     assert answer["error_code"] == ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_group_of_the_consumer_protocol_is_told_its_own_interval(asking: Asking, stream_name: str) -> None:
+    _create(asking, stream_name)
+    name = "consumer.heartbeat.interval.ms"
+    for value, code in (("4999", ErrorCode.INVALID_CONFIG), ("9000", 0)):
+        entry = {"name": name, "config_operation": 0, "value": value}
+        wish = {"resources": [{"resource_type": GROUP, "resource_name": stream_name, "configs": [entry]}]}
+        (altered,) = asking.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, wish)["responses"]
+        assert altered["error_code"] == code, altered["error_message"]
+    asked = {"resource_type": GROUP, "resource_name": stream_name, "configuration_keys": [name]}
+    (found,) = asking.ask(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [asked]})["results"]
+    assert [(one["value"], one["config_source"]) for one in found["configs"]] == [("9000", 8)]
+    asking.ask(ApiKey.FIND_COORDINATOR, 3, {"key": stream_name, "key_type": 0})
+    beat = {
+        "group_id": stream_name, "member_id": "m", "member_epoch": 0, "subscribed_topic_names": [stream_name],
+        "rebalance_timeout_ms": 1000, "topic_partitions": [],
+    }  # fmt: skip
+    assert asking.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat)["heartbeat_interval_ms"] == 9000
+    asking.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {"group_id": stream_name, "member_id": "m", "member_epoch": -1})
