@@ -372,10 +372,10 @@ STREAM = _by_name(
             "reply subject to the application.",
             scope="stream", dynamic=True, choices=("publish", "never")),
     Setting("min.insync.replicas", "integer", 1,
-            "How many replicas must have a record before acks=all is answered. A single node has one: with more than "
-            "1, Kafka clients that write with acks=all are refused with NOT_ENOUGH_REPLICAS.",
+            "How many replicas must have a record before acks=all is answered, and, as in Apache Kafka 4, never more "
+            "than the stream has.",
             scope="stream", kafka=True, dynamic=True, minimum=1, maximum=_INT32_MAX,
-            broker_default="min.insync.replicas"),
+            broker_default="min.insync.replicas", without_effect="on a single node a stream has one replica"),
     Setting("delete.retention.ms", "integer", _DAY_MS,
             "How long compaction keeps a tombstone, a record without a value, after it has seen it first.",
             scope="stream", kafka=True, dynamic=True, unit="ms", minimum=0,
