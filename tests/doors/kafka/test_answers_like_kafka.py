@@ -166,3 +166,20 @@ def test_a_group_of_the_consumer_protocol_is_told_its_own_interval(asking: Askin
     }  # fmt: skip
     assert asking.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat)["heartbeat_interval_ms"] == 9000
     asking.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {"group_id": stream_name, "member_id": "m", "member_epoch": -1})
+
+
+def test_an_entity_that_is_named_again_is_answered_once_and_keeps_what_was_said_first(
+    asking: Asking, stream_name: str
+) -> None:
+    entity = [{"entity_type": "client-id", "entity_name": stream_name}]
+    entries: list[dict[str, Any]] = [
+        {"entity": entity, "ops": [{"key": "producer_byte_rate", "value": value, "remove": False}]}
+        for value in (1e9, 2e9)
+    ]
+    answers = asking.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, {"entries": entries, "validate_only": False})["entries"]
+    assert [(one["error_code"], one["entity"]) for one in answers] == [(ErrorCode.INVALID_REQUEST, entity)]
+    component = {"entity_type": "client-id", "match_type": 0, "match": stream_name}
+    found = asking.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, {"components": [component], "strict": True})["entries"]
+    assert [one["values"] for one in found] == [[{"key": "producer_byte_rate", "value": 1e9}]]
+    entries[0]["ops"][0]["remove"] = True
+    asking.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, {"entries": entries[:1], "validate_only": False})
