@@ -183,3 +183,20 @@ def test_an_entity_that_is_named_again_is_answered_once_and_keeps_what_was_said_
     assert [one["values"] for one in found] == [[{"key": "producer_byte_rate", "value": 1e9}]]
     entries[0]["ops"][0]["remove"] = True
     asking.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, {"entries": entries[:1], "validate_only": False})
+
+
+def _policy(asking: Asking, name: str, operation: int, value: str) -> int:
+    entry = {"name": "cleanup.policy", "value": value, "config_operation": operation}
+    wish = {"resources": [{"resource_type": TOPIC, "resource_name": name, "configs": [entry]}]}
+    (answer,) = asking.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, wish)["responses"]
+    code: int = answer["error_code"]
+    return code
+
+
+def test_an_empty_value_is_none_of_a_list_s(asking: Asking, stream_name: str) -> None:
+    _create(asking, stream_name)
+    put, append = 0, 2
+    wrong = [(append, ""), (put, "delete,"), (put, "delete,,compact"), (put, ",")]
+    assert {_policy(asking, stream_name, *change) for change in wrong} == {ErrorCode.INVALID_CONFIG}
+    right = [(append, "compact,"), (put, "compact, delete"), (put, " "), (put, "")]
+    assert {_policy(asking, stream_name, *change) for change in right} == {0}
