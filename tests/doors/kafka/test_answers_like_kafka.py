@@ -200,3 +200,12 @@ def test_an_empty_value_is_none_of_a_list_s(asking: Asking, stream_name: str) ->
     assert {_policy(asking, stream_name, *change) for change in wrong} == {ErrorCode.INVALID_CONFIG}
     right = [(append, "compact,"), (put, "compact, delete"), (put, " "), (put, "")]
     assert {_policy(asking, stream_name, *change) for change in right} == {0}
+
+
+def test_a_config_without_a_setting_of_the_node_still_has_its_default(asking: Asking, stream_name: str) -> None:
+    name = "unclean.leader.election.enable"
+    _create(asking, stream_name, unclean_leader_election_enable="true")
+    asked = {"resource_type": TOPIC, "resource_name": stream_name, "configuration_keys": [name]}
+    (found,) = asking.ask(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [asked], "include_synonyms": True})["results"]
+    synonyms = [(one["name"], one["value"], one["source"]) for one in found["configs"][0]["synonyms"]]
+    assert synonyms == [(name, "true", 1), (name, "false", 5)]
