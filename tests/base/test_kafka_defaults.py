@@ -62,7 +62,11 @@ BROKER_DEFAULTS: Final[Mapping[str, Value | None]] = {
     "group.consumer.assignors": "uniform,range",
     "group.consumer.migration.policy": "bidirectional",
     "group.consumer.session.timeout.ms": 45000,
+    "group.consumer.min.session.timeout.ms": 45000,
+    "group.consumer.max.session.timeout.ms": 60000,
     "group.consumer.heartbeat.interval.ms": 5000,
+    "group.consumer.min.heartbeat.interval.ms": 5000,
+    "group.consumer.max.heartbeat.interval.ms": 15000,
     "offsets.topic.num.partitions": 50,
     "offsets.retention.minutes": 10080,
     "offsets.retention.check.interval.ms": 600000,
@@ -98,6 +102,8 @@ BROKER_DEFAULTS: Final[Mapping[str, Value | None]] = {
 
 # Apache Kafka 4.4: two of them are newer than 4.0.
 GROUP_DEFAULTS: Final[Mapping[str, Value | None]] = {
+    "consumer.session.timeout.ms": 45000,
+    "consumer.heartbeat.interval.ms": 5000,
     "share.auto.offset.reset": "latest",
     "share.isolation.level": "read_uncommitted",
     "share.record.lock.duration.ms": 30000,

@@ -7,6 +7,7 @@ import pytest
 
 from duramen.base.errors import (
     AssignorUnknown,
+    ConfigInvalid,
     DuramenError,
     GroupFull,
     GroupIdInvalid,
@@ -248,3 +249,47 @@ def test_topics_that_come_grow_and_go_reach_the_members(groups: ManualBroker) ->
     places = answer.value.assigned
     assert places == frozenset((groups.broker.streams.get("new-1").id, index) for index in range(2))
     assert all(isinstance(topic, UUID) for topic, _ in places)
+
+
+def configure(hand: ManualBroker, group: str, **configs: str | None) -> BaseException | None:
+    """Change configs of a group, their dots as underscores; what kept it from being done."""
+    answer: Answer[None] = Answer()
+    changes = {f"consumer.{name.replace('_', '.')}": value for name, value in configs.items()}
+    hand.broker.group_configs.change(group, changes, answer)
+    hand.settle()
+    return answer.error
+
+
+def test_a_group_has_its_own_session_timeout_and_heartbeat_interval(groups: ManualBroker) -> None:
+    join(groups, "g", "m")
+    join(groups, "other", "m")
+    assert configure(groups, "g", session_timeout_ms="60000", heartbeat_interval_ms="7000") is None
+    groups.crash()
+    consumer = groups.broker.groups.consumer
+    assert consumer.config_of("g").heartbeat_interval_ms == 7000
+    assert consumer.config_of("other") == consumer.config
+    groups.advance(45_000)
+    assert listed(groups) == {"g": ("Stable", GroupKind.CONSUMER), "other": ("Empty", GroupKind.CONSUMER)}
+    assert configure(groups, "g", session_timeout_ms=None) is None
+    beat(groups, "g", living("m", 2))
+    groups.settle()
+    groups.advance(45_000)
+    assert listed(groups)["g"] == ("Empty", GroupKind.CONSUMER)
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"session_timeout_ms": "44999"}, {"session_timeout_ms": "60001"}, {"heartbeat_interval_ms": "4999"},
+        {"heartbeat_interval_ms": "15001"}, {"session_timeout_ms": "x"},
+    ],
+)  # fmt: skip
+def test_a_group_s_times_are_within_the_node_s_bounds(groups: ManualBroker, configs: dict[str, str]) -> None:
+    assert isinstance(configure(groups, "g", **configs), ConfigInvalid)
+
+
+def test_a_session_is_longer_than_what_lies_between_two_heartbeats() -> None:
+    hand = ManualBroker({"group.consumer.min.session.timeout.ms": 1000})
+    assert configure(hand, "g", session_timeout_ms="6s", heartbeat_interval_ms="5s") is None
+    assert isinstance(configure(hand, "g", heartbeat_interval_ms="6s"), ConfigInvalid)
+    assert configure(hand, "g", session_timeout_ms="7s", heartbeat_interval_ms="6s") is None

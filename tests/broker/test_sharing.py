@@ -467,6 +467,16 @@ def test_lag_counts_what_is_not_done_with() -> None:
     assert shares.hand.broker.sharing.offset(shares.key()) == ShareOffset(0, 1, 2)
 
 
+def test_what_a_group_reads_is_prepared_by_the_next_heartbeat_of_any_member() -> None:
+    shares = Shares()
+    shares.beat("m", 1, "a", "b")
+    shares.hand.create("b", partitions=2)
+    offsets = shares.hand.broker.share_groups.offsets
+    assert offsets("g") == {"a": [0]}
+    shares.beat("n", 0, "there is none")
+    assert offsets("g") == {"a": [0], "b": [0, 1]}
+
+
 def test_configs_of_groups_are_durable_and_checked() -> None:
     shares = Shares()
     wrong: list[dict[str, str | None]] = [

@@ -43,14 +43,15 @@ _BRIEF_S: Final = 1.0
 # Nothing is to run out while a sequence runs.
 _LONG_MS: Final = 1_800_000
 _BOTH: Final = {
-    "group.consumer.session.timeout.ms": _LONG_MS, "group.share.session.timeout.ms": _LONG_MS,
-    "group.share.max.session.timeout.ms": _LONG_MS, "group.share.record.lock.duration.ms": _LONG_MS,
+    "group.consumer.session.timeout.ms": _LONG_MS, "group.consumer.max.session.timeout.ms": _LONG_MS,
+    "group.share.session.timeout.ms": _LONG_MS, "group.share.max.session.timeout.ms": _LONG_MS,
+    "group.share.record.lock.duration.ms": _LONG_MS,
     "group.share.max.record.lock.duration.ms": _LONG_MS,
 }  # fmt: skip
 # Apache Kafka assigns in the background, and some time after it has been asked; here every answer is to be final.
 _KAFKA: Final = {
-    "group.consumer.max.session.timeout.ms": _LONG_MS, "group.consumer.assignor.offload.enable": "false",
-    "group.consumer.min.assignment.interval.ms": 0, "group.consumer.assignment.interval.ms": 0,
+    "group.consumer.assignor.offload.enable": "false", "group.consumer.min.assignment.interval.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,
     "group.share.assignor.offload.enable": "false", "group.share.min.assignment.interval.ms": 0,
     "group.share.assignment.interval.ms": 0, "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,

@@ -26,6 +26,18 @@ def test_a_generation_is_settled_once_all_of_it_know_what_they_own() -> None:
     assert not group.is_settled(1)
 
 
+def test_a_generation_that_is_assigned_after_a_restart_is_disturbed_like_any_other() -> None:
+    group = GroupModel("g")
+    group.joined(1, "m")
+    group.led(1, ["m"])
+    group.gives(1, {"m": b""})
+    group.restarted(lost=False)
+    group.synced(1, "m", b"", [])
+    assert group.is_settled(1)
+    group.disturbed()
+    assert not group.is_settled(1)
+
+
 def test_nobody_gets_what_the_leader_did_not_give() -> None:
     group = assigned()
     with pytest.raises(BrokenPromise, match="its leader gave it another"):

@@ -6,6 +6,8 @@ Where a name is Kafka's, so are its meaning and its default. Names of ours end i
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from duramen.base.catalogue_consumers import GROUP_SETTINGS as CONSUMER_GROUP_SETTINGS
+from duramen.base.catalogue_consumers import NODE_SETTINGS as CONSUMER_NODE_SETTINGS
 from duramen.base.catalogue_shares import GROUP_SETTINGS, NODE_SETTINGS
 from duramen.base.metrics import MOST_SERIES
 from duramen.base.settings import Setting
@@ -238,24 +240,7 @@ BROKER = _by_name(
     Setting("group.max.size", "integer", _INT32_MAX,
             "The most members of one group.",
             kafka=True, minimum=1, maximum=_INT32_MAX),
-    Setting("group.consumer.session.timeout.ms", "integer", 45_000,
-            "How long a member of the consumer protocol (KIP-848) may be silent before it is taken for gone.",
-            kafka=True, unit="ms", minimum=1, maximum=_INT32_MAX),
-    Setting("group.consumer.heartbeat.interval.ms", "integer", 5000,
-            "How often members of the consumer protocol are asked to send a heartbeat; they learn what they are "
-            "assigned with its answer.",
-            kafka=True, unit="ms", minimum=1, maximum=_INT32_MAX),
-    Setting("group.consumer.max.size", "integer", _INT32_MAX,
-            "The most members of one group of the consumer protocol.",
-            kafka=True, minimum=1, maximum=_INT32_MAX),
-    Setting("group.consumer.assignors", "choice", "uniform,range",
-            "The assignors that members of the consumer protocol may ask for; the first is the default. `uniform` "
-            "balances and keeps what members have, `range` gives each a run of every stream's partitions.",
-            kafka=True, choices=("uniform,range", "range,uniform", "uniform", "range")),
-    Setting("group.consumer.migration.policy", "choice", "bidirectional",
-            "Whether a group of consumers goes over to the consumer protocol when the first member joins with it "
-            "(`upgrade`), back to the classic one when the last such member leaves (`downgrade`), both, or neither.",
-            kafka=True, choices=("bidirectional", "upgrade", "downgrade", "disabled")),
+    *CONSUMER_NODE_SETTINGS,
     Setting("metrics.partitions.max", "integer", MOST_SERIES,
             "The most series that `/metrics` shows of one metric; what is left out is counted in "
             "`duramen_series_left_out`.",
@@ -297,7 +282,7 @@ BROKER = _by_name(
     *NODE_SETTINGS,
 )
 
-GROUP = _by_name(*GROUP_SETTINGS)
+GROUP = _by_name(*CONSUMER_GROUP_SETTINGS, *GROUP_SETTINGS)
 
 STREAM = _by_name(
     Setting("durability", "choice", "sync",
@@ -387,10 +372,10 @@ STREAM = _by_name(
             "reply subject to the application.",
             scope="stream", dynamic=True, choices=("publish", "never")),
     Setting("min.insync.replicas", "integer", 1,
-            "How many replicas must have a record before acks=all is answered. A single node has one: with more than "
-            "1, Kafka clients that write with acks=all are refused with NOT_ENOUGH_REPLICAS.",
+            "How many replicas must have a record before acks=all is answered, and, as in Apache Kafka 4, never more "
+            "than the stream has.",
             scope="stream", kafka=True, dynamic=True, minimum=1, maximum=_INT32_MAX,
-            broker_default="min.insync.replicas"),
+            broker_default="min.insync.replicas", without_effect="on a single node a stream has one replica"),
     Setting("delete.retention.ms", "integer", _DAY_MS,
             "How long compaction keeps a tombstone, a record without a value, after it has seen it first.",
             scope="stream", kafka=True, dynamic=True, unit="ms", minimum=0,

@@ -173,10 +173,11 @@ def _choice(setting: Setting, value: str) -> str:
 
 def _list(setting: Setting, value: str) -> str:
     # Kafka writes lists with and without blanks, in any order: "delete, compact".
-    parts = list(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+    named = [part.strip() for part in value.split(",")] if value.strip() else []
+    parts = list(dict.fromkeys(part for part in named if part))
     if setting.choices:
         parts = sorted(part.lower() for part in parts)
-        if not set(parts).issubset(setting.choices):
+        if "" in named or not set(parts).issubset(setting.choices):
             raise ValueError(value)
     elif not all(re.fullmatch(setting.item, part) for part in parts):
         raise ValueError(value)

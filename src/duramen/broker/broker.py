@@ -18,6 +18,7 @@ from duramen.broker.coordinator import Coordinator
 from duramen.broker.ending import Places
 from duramen.broker.fetching import Fetches
 from duramen.broker.gaps import Gaps
+from duramen.broker.group_configs import GroupConfigs
 from duramen.broker.lag import Lags
 from duramen.broker.measures import Measures
 from duramen.broker.metadata import LogQuorum, Metadata
@@ -26,7 +27,6 @@ from duramen.broker.offsets import OFFSETS_CONFIG, OFFSETS_STREAM, Offsets
 from duramen.broker.quotas import Quotas
 from duramen.broker.resets import Resets
 from duramen.broker.sharing import Sharing
-from duramen.broker.sharing_configs import GroupConfigs
 from duramen.broker.sharing_groups import ShareGroups
 from duramen.broker.sharing_state import SHARE_STATE_CONFIG, SHARE_STATE_STREAM, ShareStates
 from duramen.broker.streams import Streams
@@ -112,10 +112,14 @@ class Broker:
         self.streams = Streams(store, settings, ports.clock, metrics)
         self.quotas = Quotas(settings)
         self.fetches = Fetches(store, ports.clock, deadlines, metrics)
+        quorum = LogQuorum(store, ports.clock)
+        self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
+        self.group_configs = GroupConfigs(settings, self._metadata)
         self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock)
         self.groups = Coordinator(
-            self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, metrics, report
-        )
+            self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, self.group_configs.get,
+            metrics, report,
+        )  # fmt: skip
         self.resets = Resets(self.streams, self.groups, ports.clock, self.ensure_offsets_stream)
         self._transaction_log = TransactionLog(store, ports.clock)
         self.transactions = Transactions(
@@ -127,9 +131,6 @@ class Broker:
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
         self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
         store.when_failed(lambda error: report(str(error)))
-        quorum = LogQuorum(store, ports.clock)
-        self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
-        self.group_configs = GroupConfigs(settings, self._metadata)
         self.node_configs = NodeConfigs(settings, self._metadata, self.node_id)
         share_view = View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker)
         self._shares = ShareStates(store, share_view, ports.clock)
@@ -289,6 +290,7 @@ class Broker:
                 self.streams.reconfigure(self.node_configs.changed)
             case GroupConfigured():
                 self.sharing.reconfigured(event.group)
+                self.groups.consumer.reconfigured(event.group)
             case QuotasChanged():
                 self.quotas.update(self._metadata.state.quotas)
             case _:

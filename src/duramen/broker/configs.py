@@ -114,7 +114,7 @@ class StreamConfig:
             synonyms.append((setting.name, self._overrides[setting.name], "stream"))
         if setting.broker_default:
             synonyms += _layers(self._settings, self._changed, setting.broker_default)
-        elif setting.name not in self._overrides:
+        elif setting.kafka or setting.name not in self._overrides:
             synonyms.append((setting.name, setting.default, "default"))
         without_effect = setting.without_effect or dict(setting.idle_with).get(self.text("durability"), "")
         return ConfigEntry(setting, self._values[setting.name], synonyms[0][2], tuple(synonyms), without_effect)

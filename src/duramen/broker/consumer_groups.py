@@ -4,7 +4,7 @@ A group's state in memory runs ahead of what is durable; an answer waits for eve
 storing fails, the group is forgotten and taken in again as it is stored.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -22,6 +22,7 @@ from duramen.base.errors import (
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.classic_groups import ClassicGroups, JoinDone, Leaving
+from duramen.broker.group_values import consumer_config
 from duramen.broker.kinds import CommitMember, GroupDescription, GroupKind, GroupListing
 from duramen.broker.offsets import Offsets
 from duramen.broker.room import GroupRoom
@@ -79,9 +80,13 @@ class ConsumerGroups:
 
     def __init__(
         self, offsets: Offsets, streams: Streams, classic: ClassicGroups, clock: Clock, deadlines: Deadlines,
-        settings: Settings, room: GroupRoom, report: Callable[[str], None],
+        settings: Settings, configs: Callable[[str], Mapping[str, str]], room: GroupRoom,
+        report: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """`classic` is where groups come from, and go back to; `report` is told of records that cannot be read."""
+        """`classic` is where groups come from, and go back to; `configs` gives the configs of a group's own.
+
+        `report` is told of records that cannot be read.
+        """
         self._offsets = offsets
         self._classic = classic
         self._policy = Policy.named(settings.text("group.consumer.migration.policy"))
@@ -96,8 +101,21 @@ class ConsumerGroups:
             settings.integer("group.consumer.max.size"),
             {name: ASSIGNORS[name] for name in settings.text("group.consumer.assignors").split(",")},
         )
+        self._settings = settings
+        self._configs = configs
         self._held: dict[str, _Held] = {}
         streams.listeners.append(self._stream_changed)
+
+    def config_of(self, group_id: str) -> ConsumerConfig:
+        """What is in force for a group."""
+        own = self._configs(group_id)
+        return consumer_config(self._settings, own, self.config) if own else self.config
+
+    def reconfigured(self, group_id: str) -> None:
+        """A group's configs have changed; its members' times are others from their next heartbeat on."""
+        held = self._held.get(group_id)
+        if held is not None:
+            held.group.config = self.config_of(group_id)
 
     # -- groups -------------------------------------------------------------------------------------
 
@@ -118,7 +136,9 @@ class ConsumerGroups:
                     table.replay(key, value)
                 except BatchCorrupt as error:
                     self._report(f"a record of group {group_id} is left out: {error}")
-            held = self._hold(ConsumerGroup.restore(table, self.config, self.topics, self._clock.monotonic_ms()))
+            held = self._hold(
+                ConsumerGroup.restore(table, self.config_of(group_id), self.topics, self._clock.monotonic_ms())
+            )
         if held is not None and held.broken is not None:
             raise CoordinatorLoading(f"group {group_id} is taken in again: {held.broken}")
         return held
@@ -242,12 +262,12 @@ class ConsumerGroups:
     def _make(self, group_id: str) -> tuple[_Held, Group | None]:
         classic = self._classic.find(group_id)
         if classic is None or classic.is_empty:
-            group = ConsumerGroup(ConsumerTable(group_id), self.config, self.topics)
+            group = ConsumerGroup(ConsumerTable(group_id), self.config_of(group_id), self.topics)
         elif not self._policy.upgrade:
             raise GroupNotFound(f"group {group_id} is a classic one, and group.consumer.migration.policy leaves it so")
         else:
             table = upgraded(classic, self.topics, self.config.max_size)
-            group = ConsumerGroup.restore(table, self.config, self.topics, self._clock.monotonic_ms())
+            group = ConsumerGroup.restore(table, self.config_of(group_id), self.topics, self._clock.monotonic_ms())
         return self._new(group), classic
 
     # -- members of the classic protocol --------------------------------------------------------------

@@ -61,10 +61,14 @@ class Coordinator:
         deadlines: Deadlines,
         randomness: Randomness,
         settings: Settings,
+        configs: Callable[[str], Mapping[str, str]],
         metrics: Metrics,
         report: Callable[[str], None],
     ) -> None:
-        """`report` is told, once in a while, that members are refused for want of memory."""
+        """`configs` gives the configs that a group has of its own.
+
+        `report` is told, once in a while, that members are refused for want of memory.
+        """
         self._offsets = offsets
         self._clock = clock
         self._randomness = randomness
@@ -73,7 +77,9 @@ class Coordinator:
         self.room = GroupRoom(settings.integer("memory.limit.bytes") // _MEMBERS_SHARE, clock, report)
         self.classic = ClassicGroups(offsets, clock, deadlines, settings, self.room)
         self.kinds = Registry()
-        self.consumer = ConsumerGroups(offsets, streams, self.classic, clock, deadlines, settings, self.room, report)
+        self.consumer = ConsumerGroups(
+            offsets, streams, self.classic, clock, deadlines, settings, configs, self.room, report
+        )
         self.kinds.add(self.classic)
         self.kinds.add(self.consumer)
         self._stopping = False

@@ -145,7 +145,7 @@ class Sharing:
         new = []
         for partition in wanted:
             key = self.key(group, partition)
-            if self.states.get(key) is None:
+            if not self.states.knows(key):
                 new.append((key, ShareState(leader_epoch=partition.leader_epoch)))
         self.states.write_all(new, done)
 

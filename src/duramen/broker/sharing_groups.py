@@ -73,7 +73,9 @@ class ShareGroups:
         except DuramenError as error:
             done(error)
             return
-        places = result.assignment or ()
+        group = self._groups.get(group_id)
+        # As in Apache Kafka, every member prepares what the group reads, not only its own part.
+        places = sorted(group.places) if group is not None and result.assignment is not None else ()
         partitions = [partition for place in places if (partition := self._partition(*place)) is not None]
         self._sharing.prepare(group_id, partitions, lambda error: done(result if error is None else error))
 

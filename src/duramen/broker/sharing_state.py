@@ -204,6 +204,10 @@ class ShareStates:
         updates = [decode_update(value) for _, value in self._view.scan(prefix + _UPDATE, prefix + _END)]
         return merged(decode_snapshot(snapshot[_OFFSET.size :]), updates)
 
+    def knows(self, key: ShareKey) -> bool:
+        """Whether anything is kept of a share partition."""
+        return self._view.get(_prefix(key) + _SNAPSHOT) is not None
+
     def has(self, group: str) -> bool:
         """Whether anything is kept of a group."""
         return self.ready and next(self.of_group(group), None) is not None

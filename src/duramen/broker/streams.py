@@ -40,7 +40,6 @@ class Stream:
         "id",
         "kept",
         "max_message_bytes",
-        "min_replicas",
         "name",
         "partitions",
         "recompressing",
@@ -79,7 +78,6 @@ class Stream:
         self.append_time = config.text("message.timestamp.type") == "LogAppendTime"
         self.timestamp_before_ms = config.integer("message.timestamp.before.max.ms")
         self.timestamp_after_ms = config.integer("message.timestamp.after.max.ms")
-        self.min_replicas = config.integer("min.insync.replicas")
         self.decoded_limit_bytes = min(self._decoded_limit_bytes, config.integer("max.decompressed.message.bytes"))
         form = Form.of(config.text("compression.type"), config.integer)
         if form.codec is not None and self.recompressing is None:

@@ -71,6 +71,7 @@ class GroupModel:
             if owner != member_id:
                 raise self._broken(f"{partition} is owned by {owner} and by {member_id} in generation {generation}")
         self.assigned = max(self.assigned, generation)
+        self.told = max(self.told, generation)  # it was joined in a process before this one
         self._unsynced.get(generation, set()).discard(member_id)
 
     def accepted(self, what: str, generation: int, told: int) -> None:

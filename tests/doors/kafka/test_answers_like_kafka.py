@@ -146,3 +146,66 @@ def test_producers_are_not_looked_for_under_a_name_that_no_topic_can_have(asking
 def test_offsets_of_a_share_group_without_a_name_are_not_deleted(asking: Asking) -> None:
     answer = asking.ask(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, {"group_id": "", "topics": [{"topic_name": "x"}]})
     assert answer["error_code"] == ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_group_of_the_consumer_protocol_is_told_its_own_interval(asking: Asking, stream_name: str) -> None:
+    _create(asking, stream_name)
+    name = "consumer.heartbeat.interval.ms"
+    for value, code in (("4999", ErrorCode.INVALID_CONFIG), ("9000", 0)):
+        entry = {"name": name, "config_operation": 0, "value": value}
+        wish = {"resources": [{"resource_type": GROUP, "resource_name": stream_name, "configs": [entry]}]}
+        (altered,) = asking.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, wish)["responses"]
+        assert altered["error_code"] == code, altered["error_message"]
+    asked = {"resource_type": GROUP, "resource_name": stream_name, "configuration_keys": [name]}
+    (found,) = asking.ask(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [asked]})["results"]
+    assert [(one["value"], one["config_source"]) for one in found["configs"]] == [("9000", 8)]
+    asking.ask(ApiKey.FIND_COORDINATOR, 3, {"key": stream_name, "key_type": 0})
+    beat = {
+        "group_id": stream_name, "member_id": "m", "member_epoch": 0, "subscribed_topic_names": [stream_name],
+        "rebalance_timeout_ms": 1000, "topic_partitions": [],
+    }  # fmt: skip
+    assert asking.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat)["heartbeat_interval_ms"] == 9000
+    asking.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {"group_id": stream_name, "member_id": "m", "member_epoch": -1})
+
+
+def test_an_entity_that_is_named_again_is_answered_once_and_keeps_what_was_said_first(
+    asking: Asking, stream_name: str
+) -> None:
+    entity = [{"entity_type": "client-id", "entity_name": stream_name}]
+    entries: list[dict[str, Any]] = [
+        {"entity": entity, "ops": [{"key": "producer_byte_rate", "value": value, "remove": False}]}
+        for value in (1e9, 2e9)
+    ]
+    answers = asking.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, {"entries": entries, "validate_only": False})["entries"]
+    assert [(one["error_code"], one["entity"]) for one in answers] == [(ErrorCode.INVALID_REQUEST, entity)]
+    component = {"entity_type": "client-id", "match_type": 0, "match": stream_name}
+    found = asking.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, {"components": [component], "strict": True})["entries"]
+    assert [one["values"] for one in found] == [[{"key": "producer_byte_rate", "value": 1e9}]]
+    entries[0]["ops"][0]["remove"] = True
+    asking.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, {"entries": entries[:1], "validate_only": False})
+
+
+def _policy(asking: Asking, name: str, operation: int, value: str) -> int:
+    entry = {"name": "cleanup.policy", "value": value, "config_operation": operation}
+    wish = {"resources": [{"resource_type": TOPIC, "resource_name": name, "configs": [entry]}]}
+    (answer,) = asking.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, wish)["responses"]
+    code: int = answer["error_code"]
+    return code
+
+
+def test_an_empty_value_is_none_of_a_list_s(asking: Asking, stream_name: str) -> None:
+    _create(asking, stream_name)
+    put, append = 0, 2
+    wrong = [(append, ""), (put, "delete,"), (put, "delete,,compact"), (put, ",")]
+    assert {_policy(asking, stream_name, *change) for change in wrong} == {ErrorCode.INVALID_CONFIG}
+    right = [(append, "compact,"), (put, "compact, delete"), (put, " "), (put, "")]
+    assert {_policy(asking, stream_name, *change) for change in right} == {0}
+
+
+def test_a_config_without_a_setting_of_the_node_still_has_its_default(asking: Asking, stream_name: str) -> None:
+    name = "unclean.leader.election.enable"
+    _create(asking, stream_name, unclean_leader_election_enable="true")
+    asked = {"resource_type": TOPIC, "resource_name": stream_name, "configuration_keys": [name]}
+    (found,) = asking.ask(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [asked], "include_synonyms": True})["results"]
+    synonyms = [(one["name"], one["value"], one["source"]) for one in found["configs"][0]["synonyms"]]
+    assert synonyms == [(name, "true", 1), (name, "false", 5)]

@@ -209,7 +209,7 @@ def test_quotas_are_described_and_changed(node: NodeProcess, stream_name: str, v
         assert alter(
             (user, {"producer_byte_rate": 5.0}), (both, {"consumer_byte_rate": 7.0}), (user, {}), ([], {}),
             ([("user", name + "2")], {"request_percentage": 50.0}),
-        ) == [0, 0, bad, bad, bad]  # fmt: skip
+        ) == [bad, 0, bad, bad]  # fmt: skip
         found = {
             tuple((one["entity_type"], one["entity_name"]) for one in entry["entity"]): {
                 one["key"]: one["value"] for one in entry["values"]

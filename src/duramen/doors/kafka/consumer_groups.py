@@ -37,12 +37,12 @@ def handle_consumer_group_heartbeat(context: Context, exchange: Exchange) -> Non
         if isinstance(result, DuramenError):
             exchange.reply({"error_code": group_error_code(result), "error_message": str(result)})
             return
-        assigned = result.assigned
+        assigned, config = result.assigned, broker.groups.consumer.config_of(request["group_id"])
         exchange.reply(
             {
                 "member_id": result.member_id,
                 "member_epoch": result.epoch,
-                "heartbeat_interval_ms": 0 if leaves else broker.groups.consumer.config.heartbeat_interval_ms,
+                "heartbeat_interval_ms": 0 if leaves else config.heartbeat_interval_ms,
                 "assignment": None if assigned is None else {"topic_partitions": by_topic(assigned)},
             }
         )

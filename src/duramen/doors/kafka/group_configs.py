@@ -31,7 +31,7 @@ class GroupResource(Resource):
         if wish.whole:
             changes = dict.fromkeys(broker.group_configs.get(wish.name))
         changes |= {change.name: _value(change) for change in meant(wish.changes, GROUP)}
-        broker.group_configs.check(changes)
+        broker.group_configs.check(wish.name, changes)
         if wish.only_check:
             done(None)
         else:

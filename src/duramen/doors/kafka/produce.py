@@ -28,8 +28,7 @@ from duramen.doors.kafka.exchange import Exchange
 
 __all__ = ["handle_produce"]
 
-_ALL: Final = -1
-_ACKS: Final = (0, 1, _ALL)
+_ACKS: Final = (0, 1, -1)
 _FIRST_OF_THIS_FORMAT: Final = 3
 _FIRST_WITH_ZSTD: Final = 7
 _ZSTD: Final = 4
@@ -119,8 +118,6 @@ def _refusal(
         return ErrorCode.UNSUPPORTED_VERSION, "record batches v2 come with Produce 3 and newer"
     if request.acks not in _ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1, not {request.acks}"
-    if request.acks == _ALL and stream.min_replicas > 1:
-        return ErrorCode.NOT_ENOUGH_REPLICAS, f"{name} wants {stream.min_replicas} replicas; there is one"
     if stream.internal:
         return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the broker's own"
     if records is None or len(records) < HEADER_BYTES:

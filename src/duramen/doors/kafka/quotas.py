@@ -8,7 +8,6 @@ from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.controller.quotas import Component, Match, alter_quotas, check_type, entity_of, find_quotas
-from duramen.controller.state import Entity
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
@@ -51,32 +50,34 @@ def _component(asked: Message) -> Component:
     return Component(asked["entity_type"], match, name)
 
 
-def _shown(entity: Entity) -> list[Message]:
+def _shown(entity: Sequence[tuple[str, str | None]]) -> list[Message]:
     return [{"entity_type": kind, "entity_name": name} for kind, name in entity]
 
 
 def handle_alter_client_quotas(context: Context, exchange: Exchange) -> None:
-    """Change quotas; each entity is answered once its change is durable."""
+    """Change quotas; each entity is answered once its change is durable.
+
+    As in Apache Kafka, one that is named again is answered once, with an error: what was said first is done.
+    """
     request = exchange.message()
-    entries = request["entries"]
+    entries: dict[frozenset[tuple[str, str | None]], list[Message]] = {}
+    for entry in request["entries"]:
+        # Of a type that is there twice the last name counts, also in the answer.
+        named = {part["entity_type"]: part["entity_name"] for part in entry["entity"]}
+        entries.setdefault(frozenset(named.items()), []).append(entry)
     put = gather(len(entries), lambda answers: exchange.reply({"entries": answers}))
 
-    def finish(at: int, error: DuramenError | None) -> None:
+    def finish(at: int, parts: frozenset[tuple[str, str | None]], error: DuramenError | None) -> None:
+        if error is None and len(entries[parts]) > 1:
+            error = RequestInvalid("an entity is named more than once")
         message = None if error is None else str(error)
-        # As in Apache Kafka, the answer names each type once, with the last of its names.
-        named = {part["entity_type"]: part["entity_name"] for part in entries[at]["entity"]}
-        entity = [{"entity_type": kind, "entity_name": name} for kind, name in named.items()]
-        put(at, {"error_code": error_code(error), "error_message": message, "entity": entity})
+        put(at, {"error_code": error_code(error), "error_message": message, "entity": _shown(sorted(parts, key=_type))})
 
-    seen: set[Entity] = set()
-    for at, entry in enumerate(entries):
-        done = partial(finish, at)
+    for at, (parts, same) in enumerate(entries.items()):
+        done = partial(finish, at, parts)
         try:
-            entity = entity_of((part["entity_type"], part["entity_name"]) for part in entry["entity"])
-            if entity in seen:
-                raise RequestInvalid("an entity is named more than once")
-            seen.add(entity)
-            changes = [(one["key"], None if one["remove"] else one["value"]) for one in entry["ops"]]
+            entity = entity_of(parts)
+            changes = [(one["key"], None if one["remove"] else one["value"]) for one in same[0]["ops"]]
             if len({key for key, _ in changes}) < len(changes):
                 raise RequestInvalid("a quota is named more than once")
             alter_quotas(context.broker.metadata_state, entity, changes)
@@ -87,3 +88,7 @@ def handle_alter_client_quotas(context: Context, exchange: Exchange) -> None:
             done(None)
         else:
             context.broker.alter_quotas(entity, changes, done)
+
+
+def _type(part: tuple[str, str | None]) -> str:
+    return part[0]

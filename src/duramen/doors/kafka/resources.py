@@ -156,6 +156,9 @@ def changed_list(change: Change, catalogue: Mapping[str, Setting], present: Call
         raise ConfigInvalid(f"{name} is not a list: it can be set, not appended to")
     parts = [part for part in present(name).split(",") if part]
     named = [part.strip() for part in value.split(",")]
+    # As in Apache Kafka: commas at the end are nothing, but an empty value is one, which no list of choices has.
+    while len(named) > 1 and not named[-1]:
+        named.pop()
     if change.operation == "append":
         return ",".join(dict.fromkeys([*parts, *named]))
     return ",".join(part for part in parts if part not in named)
