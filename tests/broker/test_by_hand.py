@@ -91,7 +91,7 @@ def join_and_sync(hand: ManualBroker) -> None:
 
     # Two members join a group. Its coordinator holds the first rebalance open for three seconds for more of them.
     ready: Answer[None] = Answer()
-    broker.ensure_offsets_stream(ready)
+    broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     assert ready.value is None
 

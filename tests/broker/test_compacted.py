@@ -44,7 +44,7 @@ def test_groups_are_found_again_in_a_compacted_log_of_offsets() -> None:
     hand = ManualBroker(SETTINGS)
     hand.create("topic")
     ready: Answer[None] = Answer()
-    hand.broker.ensure_offsets_stream(ready)
+    hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     log = hand.broker.streams.get(OFFSETS_STREAM).partition(0).log
     small = log.config._replace(segment_bytes=1000, compaction=log.config.compaction._replace(min_dirty_ratio=0))

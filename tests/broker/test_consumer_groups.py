@@ -35,7 +35,7 @@ SIMPLE = CommitMember("", None, -1)
 def groups(hand: ManualBroker) -> ManualBroker:
     """A broker whose stream of offsets is there."""
     ready: Answer[None] = Answer()
-    hand.broker.ensure_offsets_stream(ready)
+    hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     return hand
 

@@ -42,7 +42,7 @@ MINUTE_MS = 60_000
 def groups(hand: ManualBroker) -> ManualBroker:
     """A broker whose stream of offsets is there."""
     ready: Answer[None] = Answer()
-    hand.broker.ensure_offsets_stream(ready)
+    hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     assert ready.value is None
     return hand
@@ -275,7 +275,7 @@ def test_a_view_that_does_not_fit_its_log_is_derived_anew(groups: ManualBroker) 
     # Another directory under the same view: its logs have other histories.
     other = ManualBroker()
     ready: Answer[None] = Answer()
-    other.broker.ensure_offsets_stream(ready)
+    other.broker.internal_streams.ensure_offsets(ready)
     other.settle()
     other.stop()
     other.views = groups.views
@@ -344,7 +344,7 @@ def test_a_session_lapses_by_the_clock(groups: ManualBroker) -> None:
 def test_a_session_begins_once_a_start_that_takes_long_is_over(groups: ManualBroker) -> None:
     who = member(groups, "g")
     ready: Answer[None] = Answer()
-    groups.broker.ensure_transactions_stream(ready)
+    groups.broker.internal_streams.ensure_transactions(ready)
     groups.settle()
     known: Answer[Identity] = Answer()
     groups.broker.transactions.initialise("t", MINUTE_MS, None, known)
@@ -476,7 +476,7 @@ def retaining() -> ManualBroker:
     hand = ManualBroker({"offsets.retention.minutes": 2, "offsets.retention.check.interval.ms": MINUTE_MS // 2})
     hand.create("a", partitions=3)
     ready: Answer[None] = Answer()
-    hand.broker.ensure_offsets_stream(ready)
+    hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     return hand
 
@@ -538,7 +538,7 @@ def test_the_stream_of_offsets_is_made_when_it_is_needed_and_once(hand: ManualBr
     assert hand.broker.streams.find(OFFSETS_STREAM) is None
     answers: list[Answer[None]] = [Answer() for _ in range(3)]
     for answer in answers:
-        hand.broker.ensure_offsets_stream(answer)
+        hand.broker.internal_streams.ensure_offsets(answer)
     assert not any(answer.there for answer in answers)
     hand.settle()
     assert [answer.value for answer in answers] == [None, None, None]

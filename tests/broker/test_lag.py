@@ -18,7 +18,7 @@ _STRANGER = CommitMember("", None, -1)
 
 def _commit(hand: ManualBroker, group: str, stream: str, partition: int, offset: int) -> None:
     ensured: Answer[None] = Answer()
-    hand.broker.ensure_offsets_stream(ensured)
+    hand.broker.internal_streams.ensure_offsets(ensured)
     hand.settle()
     key = OffsetKey(group, stream, partition)
     done: Answer[object] = Answer()

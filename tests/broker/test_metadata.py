@@ -191,7 +191,7 @@ def test_producer_ids_are_never_given_twice() -> None:
     given: list[int] = []
     for number in range(PRODUCER_ID_BLOCK * 2 + 5):
         answer: Answer[int] = Answer()
-        hand.broker.new_producer_id(answer)
+        hand.broker.producer_ids.allocate(answer)
         hand.settle()
         given.append(answer.value)
         if number % 700 == 0:
@@ -204,7 +204,7 @@ def test_a_producer_id_is_durable_before_it_is_given() -> None:
     hand = ManualBroker()
     answers: list[Answer[int]] = [Answer() for _ in range(3)]
     for answer in answers:
-        hand.broker.new_producer_id(answer)
+        hand.broker.producer_ids.allocate(answer)
     assert not any(answer.there for answer in answers)
     hand.settle()
     assert len({answer.value for answer in answers}) == 3

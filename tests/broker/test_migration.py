@@ -27,7 +27,7 @@ def broker(policy: str = "bidirectional") -> ManualBroker:
     hand = ManualBroker({"group.consumer.migration.policy": policy})
     hand.create("a", partitions=3)
     ready: Answer[None] = Answer()
-    hand.broker.ensure_offsets_stream(ready)
+    hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     return hand
 

@@ -40,7 +40,7 @@ def moved(hand: ManualBroker) -> ManualBroker:
         hand.produce("a", b"%d" % at)
         hand.advance(1000)
     ensured: Answer[None] = Answer()
-    hand.broker.ensure_offsets_stream(ensured)
+    hand.broker.internal_streams.ensure_offsets(ensured)
     hand.settle()
     done: Answer[object] = Answer()
     hand.broker.groups.commit("g", _STRANGER, [(OffsetKey("g", "a", 0), CommittedOffset(4, -1, "", 0))], done)

@@ -18,7 +18,7 @@ def hand() -> ManualBroker:
     """A broker with the least memory there is, and its stream of offsets."""
     hand = ManualBroker({"memory.limit.bytes": _LIMIT})
     ready: Answer[None] = Answer()
-    hand.broker.ensure_offsets_stream(ready)
+    hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     return hand
 

@@ -37,7 +37,7 @@ class Shares:
     def __init__(self, settings: dict[str, object] | None = None, *, partitions: int = 1) -> None:
         self.hand = ManualBroker(settings)
         self.hand.create("a", partitions=partitions)
-        self.do(self.hand.broker.ensure_share_stream)
+        self.do(self.hand.broker.internal_streams.ensure_shares)
         self.configure({"share.auto.offset.reset": "earliest"})
         self.beat("m", 0, "a")
 

@@ -20,7 +20,7 @@ def broker_for(**settings: object) -> ManualBroker:
     """A broker with small streams for transactions and offsets, which are there."""
     given = {key.replace("_", "."): value for key, value in settings.items()}
     hand = ManualBroker({"transaction.state.log.num.partitions": 2, "offsets.topic.num.partitions": 2, **given})
-    for ensure in (hand.broker.ensure_transactions_stream, hand.broker.ensure_offsets_stream):
+    for ensure in (hand.broker.internal_streams.ensure_transactions, hand.broker.internal_streams.ensure_offsets):
         ready: Answer[None] = Answer()
         ensure(ready)
         hand.settle()

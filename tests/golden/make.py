@@ -59,7 +59,7 @@ def produce(hand: ManualBroker, stream: str, partition: int, *values: bytes, **b
 def commit(hand: ManualBroker, stream: str, partition: int, offset: int) -> None:
     """Commit an offset of the group."""
     made: Answer[None] = Answer()
-    hand.broker.ensure_offsets_stream(made)
+    hand.broker.internal_streams.ensure_offsets(made)
     hand.settle()
     committed = CommittedOffset(offset, 1, "golden", hand.clock.wall_ms())
     answer: Answer[Any] = Answer()

@@ -96,7 +96,7 @@ def _committing(hand: ManualBroker, last: int) -> None:
     if hand.broker.streams.find("t") is None:
         hand.create("t", 2)
     ready: Answer[None] = Answer()
-    hand.broker.ensure_offsets_stream(ready)
+    hand.broker.internal_streams.ensure_offsets(ready)
     hand.settle()
     for offset in range(1, last + 1):
         for group in ("a", "b"):

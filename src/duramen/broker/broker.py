@@ -19,23 +19,24 @@ from duramen.broker.ending import Places
 from duramen.broker.fetching import Fetches
 from duramen.broker.gaps import Gaps
 from duramen.broker.group_configs import GroupConfigs
+from duramen.broker.internal_streams import InternalStreams
 from duramen.broker.lag import Lags
 from duramen.broker.measures import Measures
 from duramen.broker.metadata import LogQuorum, Metadata
 from duramen.broker.node_configs import NodeConfigs
-from duramen.broker.offsets import OFFSETS_CONFIG, OFFSETS_STREAM, Offsets
+from duramen.broker.offsets import OFFSETS_STREAM, Offsets
+from duramen.broker.producer_ids import ProducerIds
 from duramen.broker.quotas import Quotas
 from duramen.broker.resets import Resets
 from duramen.broker.sharing import Sharing
 from duramen.broker.sharing_groups import ShareGroups
-from duramen.broker.sharing_state import SHARE_STATE_CONFIG, SHARE_STATE_STREAM, ShareStates
+from duramen.broker.sharing_state import SHARE_STATE_STREAM, ShareStates
 from duramen.broker.streams import Streams
 from duramen.broker.transacting import Transactions
 from duramen.broker.transaction_log import TRANSACTIONS_STREAM, TransactionLog
 from duramen.controller.decisions import (
     Definition,
     add_partitions,
-    allocate_producer_ids,
     configure_stream,
     create_stream,
     delete_stream,
@@ -47,7 +48,6 @@ from duramen.controller.events import (
     NodeConfigured,
     NodeRegistered,
     PartitionsAdded,
-    ProducerIdsAllocated,
     QuotasChanged,
     StreamConfigured,
     StreamCreated,
@@ -120,11 +120,16 @@ class Broker:
             self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, self.group_configs.get,
             metrics, report,
         )  # fmt: skip
-        self.resets = Resets(self.streams, self.groups, ports.clock, self.ensure_offsets_stream)
         self._transaction_log = TransactionLog(store, ports.clock)
+        self._shares = ShareStates(store, View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker), ports.clock)
+        self.internal_streams = InternalStreams(
+            self.create_stream, settings, self._offsets, self._transaction_log, self._shares
+        )
+        self.resets = Resets(self.streams, self.groups, ports.clock, self.internal_streams.ensure_offsets)
+        self.producer_ids = ProducerIds(self._metadata)
         self.transactions = Transactions(
             Places(self._transaction_log, self.streams, self._offsets, store), self.groups, ports.clock, settings,
-            self.new_producer_id, metrics, report,
+            self.producer_ids.allocate, metrics, report,
         )  # fmt: skip
         metrics.most_series = settings.integer("metrics.partitions.max")
         self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
@@ -132,8 +137,6 @@ class Broker:
         self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
         store.when_failed(lambda error: report(str(error)))
         self.node_configs = NodeConfigs(settings, self._metadata, self.node_id)
-        share_view = View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker)
-        self._shares = ShareStates(store, share_view, ports.clock)
         self.sharing = Sharing(
             self._shares, self.streams, store, ports.clock, deadlines, settings, self.group_configs.get, metrics
         )  # fmt: skip
@@ -143,7 +146,6 @@ class Broker:
         self.groups.kinds.add(self.share_groups)
         self.gaps = Gaps(self.node_id, self._metadata, self.streams, ports.clock, deadlines, metrics)
         self.when_listening: Callable[[Callable[[], None]], None] | None = None
-        self._producer_ids = (0, 0)  # the next id of the node's block, and the block's end
 
     # -- starting and stopping ----------------------------------------------------------------------
 
@@ -383,67 +385,6 @@ class Broker:
     def consumed(self, client_id: str, size: int) -> int:
         """Count bytes that a client is to be given; 0, or how many ms it is to wait without them."""
         return self.quotas.consumed(client_id, size, self._clock.monotonic_ms())
-
-    def ensure_offsets_stream(self, done: Done) -> None:
-        """See to it that groups have somewhere to be stored: the stream is made when it is first needed."""
-        if self._offsets.ready:
-            done(None)
-            return
-        wish = Definition(
-            OFFSETS_STREAM,
-            self.settings.integer("offsets.topic.num.partitions"),
-            OFFSETS_CONFIG,
-            internal=True,
-        )
-        self.create_stream(wish, done, idempotent=True)
-
-    def ensure_transactions_stream(self, done: Done) -> None:
-        """See to it that transactions have somewhere to be stored: the stream is made when it is first needed."""
-        if self._transaction_log.ready:
-            done(None)
-            return
-        config = {
-            "cleanup.policy": "compact",
-            "durability": "sync",
-            "segment.bytes": str(self.settings.integer("transaction.state.log.segment.bytes")),
-        }
-        partitions = self.settings.integer("transaction.state.log.num.partitions")
-        self.create_stream(Definition(TRANSACTIONS_STREAM, partitions, config, internal=True), done, idempotent=True)
-
-    def ensure_share_stream(self, done: Done) -> None:
-        """See to it that share groups have somewhere to be stored, as `ensure_offsets_stream`."""
-        if self._shares.ready:
-            done(None)
-            return
-        partitions = self.settings.integer("share.coordinator.state.topic.num.partitions")
-        wish = Definition(SHARE_STATE_STREAM, partitions, SHARE_STATE_CONFIG, internal=True)
-        self.create_stream(wish, done, idempotent=True)
-
-    # -- producers ----------------------------------------------------------------------------------
-
-    def new_producer_id(self, done: Callable[[int, DuramenError | None], None]) -> None:
-        """An id for an idempotent producer; the block it comes from is durable first."""
-        first, end = self._producer_ids
-        if first < end:
-            self._producer_ids = (first + 1, end)
-            done(first, None)
-            return
-        blocks: list[ProducerIdsAllocated] = []
-
-        def allocated(error: DuramenError | None) -> None:
-            if error is not None:
-                done(-1, error)
-                return
-            block = blocks[0]
-            if self._producer_ids[0] >= self._producer_ids[1]:
-                self._producer_ids = (block.first, block.first + block.count)
-            self.new_producer_id(done)
-
-        def decide(state: ControllerState) -> list[ProducerIdsAllocated]:
-            blocks.extend(allocate_producer_ids(state))
-            return blocks
-
-        self._metadata.decide(decide, allocated)
 
 
 def _storage_error(what: str, error: DuramenError | OSError) -> DuramenError:

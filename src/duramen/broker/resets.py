@@ -48,12 +48,12 @@ class Resets:
         streams: Streams,
         groups: Coordinator,
         clock: Clock,
-        ensure_offsets_stream: Callable[[Callable[[DuramenError | None], None]], None],
+        ensure_offsets: Callable[[Callable[[DuramenError | None], None]], None],
     ) -> None:
         self._streams = streams
         self._groups = groups
         self._clock = clock
-        self._ensure = ensure_offsets_stream
+        self._ensure = ensure_offsets
 
     def reset(self, wish: Reset, done: Done) -> None:
         """Move the group; `done` with every partition's move once they are durable, with `dry_run` before that.

@@ -21,6 +21,7 @@ from duramen.broker.ending import Endings, Places
 from duramen.broker.known import KnownTransactions
 from duramen.broker.offsets import OFFSETS_STREAM
 from duramen.broker.partition import Partition
+from duramen.broker.producer_ids import ProducerIdDone
 from duramen.codec.batch import Header
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.transactions import machine
@@ -53,7 +54,7 @@ class Transactions:
         groups: Coordinator,
         clock: Clock,
         settings: Settings,
-        new_producer_id: Callable[[Callable[[int, DuramenError | None], None]], None],
+        new_producer_id: Callable[[ProducerIdDone], None],
         metrics: Metrics,
         report: Callable[[str], None],
     ) -> None:

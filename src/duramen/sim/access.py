@@ -74,7 +74,7 @@ class AtTheBroker:
 
     def new_producer_id(self, done: ProducerDone) -> None:
         """An id for an idempotent producer."""
-        self._broker.new_producer_id(done)
+        self._broker.producer_ids.allocate(done)
 
     def fetch(self, partition: Partition, offset: int, max_bytes: int, done: FetchDone, *, committed: bool) -> None:
         """Whole batches from `offset` on, at once; with `committed` those that are decided."""
@@ -110,7 +110,7 @@ class AtTheBroker:
             value = CommittedOffset(offset, -1, "", self._broker.now_ms())
             self._broker.groups.commit(key.group, member, [(key, value)], committed)
 
-        self._broker.ensure_offsets_stream(ready)
+        self._broker.internal_streams.ensure_offsets(ready)
 
     def committed(self, key: OffsetKey, done: OffsetDone) -> None:
         """The offset that a group has stored."""

@@ -54,7 +54,7 @@ def handle_consumer_group_heartbeat(context: Context, exchange: Exchange) -> Non
         return
     heartbeat = _heartbeat(context, exchange, request)
     # The stream of offsets may not be there yet if the client found the coordinator before a restart.
-    broker.ensure_offsets_stream(
+    broker.internal_streams.ensure_offsets(
         lambda error: (
             done(error) if error is not None else broker.groups.consumer_heartbeat(request["group_id"], heartbeat, done)
         )

@@ -41,7 +41,7 @@ def handle_offset_commit(context: Context, exchange: Exchange) -> None:
         else:
             broker.groups.commit(request["group_id"], member, commits.offsets, done)
 
-    broker.ensure_offsets_stream(ready)
+    broker.internal_streams.ensure_offsets(ready)
 
 
 def handle_offset_fetch(context: Context, exchange: Exchange) -> None:

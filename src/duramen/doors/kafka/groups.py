@@ -42,11 +42,11 @@ def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
         exchange.reply(found | {"coordinators": [found | {"key": key} for key in keys]})
 
     if request["key_type"] == _TRANSACTION_KEY:
-        broker.ensure_transactions_stream(reply)
+        broker.internal_streams.ensure_transactions(reply)
     elif request["key_type"] == _GROUP_KEY:
-        broker.ensure_offsets_stream(reply)
+        broker.internal_streams.ensure_offsets(reply)
     elif request["key_type"] == _SHARE_KEY:
-        broker.ensure_share_stream(reply)
+        broker.internal_streams.ensure_shares(reply)
     else:
         reply(None)
 
@@ -97,7 +97,7 @@ def handle_join_group(context: Context, exchange: Exchange) -> None:
             exchange.reply(_join_error(exchange, request["member_id"], result))
 
     # The stream of offsets may not be there yet if the client found the coordinator before a restart.
-    context.broker.ensure_offsets_stream(
+    context.broker.internal_streams.ensure_offsets(
         lambda error: done(error) if error is not None else context.broker.groups.join(request["group_id"], join, done)
     )
 

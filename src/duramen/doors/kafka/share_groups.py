@@ -71,7 +71,7 @@ def handle_share_group_heartbeat(context: Context, exchange: Exchange) -> None:
     except DuramenError as error:
         done(error)
     else:
-        broker.ensure_share_stream(ready)
+        broker.internal_streams.ensure_shares(ready)
 
 
 def _check_heartbeat(request: Message) -> None:
@@ -211,7 +211,7 @@ def handle_alter_share_group_offsets(context: Context, exchange: Exchange) -> No
     except DuramenError as error:
         done(error)
     else:
-        context.broker.ensure_share_stream(ready)
+        context.broker.internal_streams.ensure_shares(ready)
 
 
 def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> None:

@@ -78,10 +78,10 @@ def handle_init_producer_id(context: Context, exchange: Exchange) -> None:
     if (producer_id == NO_PRODUCER) != (epoch == NO_EPOCH) or id_ == "":
         reply(None, RequestInvalid("a producer id comes with its epoch, and a transactional id is not empty"))
     elif id_ is None:
-        broker.new_producer_id(lambda fresh, error: reply(Identity(fresh, 0), error))
+        broker.producer_ids.allocate(lambda fresh, error: reply(Identity(fresh, 0), error))
     else:
         # The stream may not be there yet if the client found the coordinator before a restart.
-        broker.ensure_transactions_stream(ready)
+        broker.internal_streams.ensure_transactions(ready)
 
 
 # -- transactions -------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def handle_add_offsets_to_txn(context: Context, exchange: Exchange) -> None:
     if not request["group_id"]:
         exchange.reply({"error_code": ErrorCode.INVALID_GROUP_ID})
     else:
-        broker.ensure_offsets_stream(ready)
+        broker.internal_streams.ensure_offsets(ready)
 
 
 def handle_end_txn(context: Context, exchange: Exchange) -> None:
@@ -199,7 +199,7 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
         )  # fmt: skip
 
     if commits.offsets:
-        broker.ensure_offsets_stream(ready)
+        broker.internal_streams.ensure_offsets(ready)
     else:
         done([])
 
