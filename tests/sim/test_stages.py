@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from duramen.base.ports import File
-from duramen.sim.aims import INDEX, NO_INDEXES, draw
+from duramen.sim.aims import CLOSED, OPEN, draw
 from duramen.sim.disk import MemoryFileSystem
 from duramen.sim.faults import FaultPlan, Profile
 from duramen.sim.scheduler import SeededWorker, VirtualClock
@@ -74,8 +74,8 @@ def test_aims_are_at_every_cell_and_say_what_comes_first() -> None:
     drawn = [draw(chance, FAULTS) for _ in range(5000)]
     assert {(aim.fault, aim.stage) for aim in drawn} == set(POSSIBLE)
     assert {(aim.first, aim.first_in) for aim in drawn if aim.stage == "rewrite"} == {("sync error", "checkpoint")}
-    assert {aim.first for aim in drawn if aim.stage == "scrub"} == {"", INDEX}
-    assert {aim.stage for aim in drawn if aim.first == NO_INDEXES} == {"append", "copy"}
+    assert {aim.first for aim in drawn if aim.stage == "scrub"} == {"", CLOSED}
+    assert {aim.stage for aim in drawn if aim.first == OPEN} == {"append", "copy"}
     assert {draw(chance, DAMAGES).fault for _ in range(200)} == set(DAMAGES)
 
 

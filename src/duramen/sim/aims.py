@@ -7,16 +7,20 @@ import random
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from duramen.sim.stages import DAMAGES, FITTING, POSSIBLE
+from duramen.sim.stages import FITTING, POSSIBLE
 
-__all__ = ["INDEX", "NO_INDEXES", "Aim", "draw"]
+__all__ = ["CLOSED", "OPEN", "Aim", "draw"]
 
-INDEX: Final = "a cut index"
-NO_INDEXES: Final = "no indexes"
+OPEN: Final = "no indexes of open segments"
+CLOSED: Final = "no indexes of closed segments"
 
 _RATES: Final = (1.0, 0.4, 0.1)
-_WEIGHTS: Final = {"sync": 2, "compaction": 3, "delete": 2, "truncate": 5, "scrub": 4}
-_RARE: Final = {("older copy", "append"): 4}
+_WEIGHTS: Final = {"sync": 4, "rewrite": 2, "compaction": 3, "delete": 2, "truncate": 5, "scrub": 2}
+_RARE: Final = {
+    ("torn write", "sync"): 10, ("torn write", "roll"): 4, ("short write", "roll"): 4, ("disk full", "truncate"): 8,
+    ("sync error", "append"): 8, ("sync error", "copy"): 3, ("older copy", "append"): 4, ("older copy", "roll"): 2,
+    ("cut", "copy"): 2, ("bit flip", "truncate"): 8, ("cut", "truncate"): 8, ("older copy", "truncate"): 8,
+}  # fmt: skip
 _WRITES: Final = 3  # times as often: few of the stages that are seldom write much
 
 
@@ -24,7 +28,7 @@ class Aim(NamedTuple):
     """A kind of fault and the stage that it is to come in.
 
     `first` is what has to come before there is anything for the stage to do: a kind of fault in the stage `first_in`,
-    damage to an index in any, or the loss of indexes before the process begins.
+    or, before the process begins, the loss of indexes.
     """
 
     fault: str
@@ -38,13 +42,13 @@ def draw(chance: random.Random, faults: Collection[str]) -> Aim:
     """One of the cells of the report, of these kinds of fault."""
     cells = [cell for cell in POSSIBLE if cell[0] in faults]
     fault, stage = chance.choices(cells, [_weight(*cell) for cell in cells])[0]
-    aim = Aim(fault, stage, 0.1 if fault in DAMAGES else chance.choice(_RATES))
+    aim = Aim(fault, stage, 1.0 if fault == "older copy" else chance.choice(_RATES))  # few files have been others
     if stage == "rewrite":
         return aim._replace(first="sync error", first_in="checkpoint")
     if stage == "scrub" and fault in FITTING and fault != "read error":
-        return aim._replace(first=INDEX)  # it writes nothing else
+        return aim._replace(first=CLOSED, rate=max(aim.rate, 0.4))  # it writes nothing else
     if fault == "sync error" and stage in ("append", "copy"):
-        return aim._replace(first=NO_INDEXES, rate=0.5)  # it syncs nothing but the name of a file that was missing
+        return aim._replace(first=OPEN, rate=0.5)  # it syncs nothing but the name of a file that was missing
     return aim
 
 

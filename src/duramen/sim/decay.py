@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from duramen.codec.batch import batches
-from duramen.sim.aims import INDEX
+from duramen.sim.aims import CLOSED
 from duramen.sim.disk import MemoryFileSystem
 from duramen.sim.stages import DAMAGES
 from duramen.storage.checkpoint import checkpoint_name, checkpoint_numbers, read_checkpoint
@@ -78,16 +78,14 @@ class Decay:
             return self._checkpoints() if whole and self._chance.random() < 0.5 else self._checkpoint()
         return self._index([path for path in self._disk.paths() if path.endswith(".index")])
 
-    def at_work(self, logs: Iterable[Log], what: str = "") -> Decayed | None:
+    def at_work(self, logs: Iterable[Log], damage: str = "") -> Decayed | None:
         """A process runs: damage a segment of these logs that nothing is written to any more, or its index.
 
-        `what` is the kind of damage, or `INDEX`, where that is wanted.
+        `damage` is the kind of it, where one is wanted.
         """
         logs = list(logs)
-        damage = "cut" if what == INDEX else what
-        if what != INDEX and self._chance.random() < 0.8:
-            found = self._segment(logs, cold=True, damage=damage)
-        else:
+        found = self._segment(logs, cold=True, damage=damage) if self._chance.random() < 0.8 else None
+        if found is None:
             segments = [segment for log in logs for segment in log.segments if self._is_cold(segment)]
             found = self._index([segment.path + ".index" for segment in segments], damage)
         if found is None and damage == "older copy":
@@ -96,14 +94,16 @@ class Decay:
 
     def _remember_growing(self, logs: Iterable[Log]) -> None:
         """What is appended to still will have been another once it is cold."""
-        for path in [segment.path + ".log" for log in logs for segment in log.segments if not segment.closed]:
+        growing = (segment.path for log in logs for segment in log.segments if not segment.closed)
+        for path in (path + ending for path in growing for ending in (".log", ".index")):
             if path not in self._older and self._disk.exists(path):
                 self._older[path] = self._disk.content(path)
 
-    def no_indexes(self) -> Iterator[Decayed]:
-        """No process runs: the indexes of most segments that are appended to are gone."""
-        newest = {path.rpartition("/")[0]: path for path in self._disk.paths() if path.endswith(".index")}
-        for path in newest.values():
+    def no_indexes(self, of: str) -> Iterator[Decayed]:
+        """No process runs: the indexes of most segments that are appended to are gone, or of most that are `CLOSED`."""
+        paths = [path for path in self._disk.paths() if path.endswith(".index")]
+        newest = {path.rpartition("/")[0]: path for path in paths}.values()
+        for path in (path for path in paths if (path in newest) != (of == CLOSED)):
             if path.removesuffix(".index") not in self._damaged and self._chance.random() < 0.8:
                 self._damaged.add(path.removesuffix(".index"))
                 self._disk.lose(path)
@@ -185,6 +185,8 @@ class Decay:
 
     def _index(self, paths: list[str], damage: str = "") -> Decayed | None:
         whole = [path for path in paths if path.removesuffix(".index") not in self._damaged]
+        if damage == "older copy":
+            whole = [path for path in whole if self._disk.exists(path) and self._was_other(path)]
         path = self._chance.choice(whole) if whole else ""
         content = self._disk.content(path) if path and self._disk.exists(path) else b""
         if not content:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
-from duramen.sim.aims import INDEX, NO_INDEXES, Aim, draw
+from duramen.sim.aims import CLOSED, OPEN, Aim, draw
 from duramen.sim.damage import DamagedBatch, flip_bit
 from duramen.sim.decay import Decayed
 from duramen.sim.disk import Crashed, MemoryFileSystem
@@ -114,9 +114,9 @@ class FaultPlan:
         return self._aim.stage if self._aim is not None else ""
 
     @property
-    def without_indexes(self) -> bool:
-        """Whether this process is to find no indexes of the segments that it appends to."""
-        return self._aim is not None and self._aim.first == NO_INDEXES
+    def without_indexes(self) -> str:
+        """Of which segments this process is to find no indexes: `OPEN`, `CLOSED`, or empty."""
+        return self._aim.first if self._aim is not None and self._aim.first in (OPEN, CLOSED) else ""
 
     def _take_aim(self, aim: Aim) -> None:
         self._aim = aim
@@ -132,9 +132,7 @@ class FaultPlan:
 
     def _lead(self, aim: Aim, call: str, path: str, size: int, stage: str) -> None:
         """What has to come first may come in this call."""
-        if aim.first == INDEX:
-            self._led = self.decay is not None and self._chance.random() < _LED and self.decay(stage, INDEX)
-        elif stage == aim.first_in and fits(aim.first, call, size) and self._chance.random() < _LED:
+        if stage == aim.first_in and fits(aim.first, call, size) and self._chance.random() < _LED:
             self._come(aim.first, call, path, size, stage)
 
     def _strike(self, aim: Aim, call: str, path: str, size: int, stage: str) -> int:

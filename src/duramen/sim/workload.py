@@ -1,10 +1,12 @@
 """What clients do to a node in a simulated run, drawn from the seed, with every answer shown to the checker."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from duramen.broker.broker import Broker
 from duramen.sim.access import Access
+from duramen.sim.aims import CLOSED
 from duramen.sim.clients import Clients
 from duramen.sim.committers import Committers
 from duramen.sim.members import Members
@@ -19,6 +21,7 @@ from duramen.sim.writers import Writers
 __all__ = ["Workload"]
 
 _PATIENCE_US: Final = 900_000_000
+_FIRST_ROUND_US: Final = 500_000  # about so long until the scrubber has been through all there is
 _LEADING: Final = 0.3
 _UPKEEP_IDLE: Final = 0.15  # how likely time goes by for what is done in the background
 
@@ -61,12 +64,19 @@ class Workload:
         self._left = 0 if quiet else chance.choice(lengths)
         self._drains = quiet or chance.random() < 0.4
         self._patience_us = 0
-        self._readers.begin(scrubbed=scrubbed)
         self._committers.look()
         self._writers.begin()
         self._transactors.begin()
         self._members.begin()
-        worker.after(1, self._act)
+        if self._clients.faults.without_indexes == CLOSED and not quiet:
+            # Of an index that a reader has made again in memory, the scrubber does not look at the file.
+            worker.after(_FIRST_ROUND_US, partial(self._begin_reading, scrubbed=scrubbed))
+        else:
+            self._begin_reading(scrubbed=scrubbed)
+
+    def _begin_reading(self, *, scrubbed: bool) -> None:
+        self._readers.begin(scrubbed=scrubbed)
+        self._worker.after(1, self._act)
 
     @property
     def over(self) -> bool:

@@ -114,7 +114,8 @@ class World:
         """From one start to its end, whatever that is."""
         self.worker = SeededWorker(self.clock, self._schedule, self._unexpected, self._began)
         self.faults.arm(self.worker)
-        for found in self._decay.no_indexes() if self.faults.without_indexes else ():
+        lost = self.faults.without_indexes
+        for found in self._decay.no_indexes(lost) if lost else ():
             self.faults.decayed(found, "recovery")
         known: Broker | None = None
         broker: Broker | None = None
@@ -178,10 +179,10 @@ class World:
             self._decayed(found, logs, "recovery")
         self._decay.remember()
 
-    def _decay_at_work(self, broker: Broker, stage: str, what: str) -> bool:
+    def _decay_at_work(self, broker: Broker, stage: str, damage: str) -> bool:
         """Damage something in the middle of a stage, that or of that kind where it is said; False where nothing was."""
         logs = self.checker.at_rest(broker)
-        found = self._decay.at_work(logs, what)
+        found = self._decay.at_work(logs, damage)
         self._decayed(found, logs, stage)
         return found is not None
 
