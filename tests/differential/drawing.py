@@ -17,7 +17,10 @@ TRANSACTIONS: Final = ("t1", "t2")
 
 
 class Step(NamedTuple):
-    """One request; `learn` takes from a broker's answer what later steps name. `until` says which answer is final."""
+    """One request; `learn` takes from a broker's answer what later steps name. `until` says which answer is final.
+
+    `finish` makes of a broker's answer what is compared: it may ask more.
+    """
 
     api: ApiKey
     version: int
@@ -25,6 +28,7 @@ class Step(NamedTuple):
     learn: Callable[[Peer, dict[str, Any]], None] | None = None
     settle: bool = False
     until: Callable[[dict[str, Any]], bool] | None = None
+    finish: Callable[[Peer, dict[str, Any]], dict[str, Any]] | None = None
 
 
 Making = tuple[int, Callable[[], Step]]

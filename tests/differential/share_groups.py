@@ -5,6 +5,7 @@ from typing import Any, Final
 from tests.differential.configs import group_config
 from tests.differential.drawing import GROUPS, TOPICS, Drawing, Making, Step
 from tests.differential.peer import Beside, Peer, Symbol
+from tests.differential.settling import settled
 
 from duramen.codec.kafka.versions import ApiKey
 
@@ -41,7 +42,10 @@ class ShareGroupSteps:
         return str(self._draw.one(*self._groups))
 
     def _place(self) -> tuple[str, str, str]:
+        """One group has one member; which of the other's two reads a partition is not promised."""
         group, member = self._group(), self._draw.one(*_MEMBERS)
+        if group == self._groups[0]:
+            member = _MEMBERS[0]
         return group, f"{group}-{member}", f"{group}/{member}"
 
     def _beat(self, name: str, wish: dict[str, Any]) -> Step:
@@ -49,7 +53,12 @@ class ShareGroupSteps:
             if not answer["error_code"]:
                 peer.learn(Symbol("member_epoch", name), answer["member_epoch"])
 
-        return Step(ApiKey.SHARE_GROUP_HEARTBEAT, 1, {"subscribed_topic_names": None, **wish}, learn)
+        def finish(peer: Peer, answer: dict[str, Any]) -> dict[str, Any]:
+            last = settled(peer, wish["group_id"], wish["member_id"], answer)
+            learn(peer, last)
+            return last
+
+        return Step(ApiKey.SHARE_GROUP_HEARTBEAT, 1, {"subscribed_topic_names": None, **wish}, learn, finish=finish)
 
     def _topics(self) -> list[str]:
         names = self._draw.chance.sample(TOPICS, self._draw.number(1, 3))
@@ -88,7 +97,7 @@ class ShareGroupSteps:
         return self._group() if self._draw.often() else str(self._draw.one(*GROUPS, "", "nobody's"))
 
     def _describe(self) -> Step:
-        return Step(ApiKey.SHARE_GROUP_DESCRIBE, 1, {"group_ids": [self._any()]})
+        return Step(ApiKey.SHARE_GROUP_DESCRIBE, 1, {"group_ids": [self._any()]}, finish=_with_all_that_is_read)
 
     def _describe_offsets(self) -> Step:
         topics: Any = None
@@ -111,3 +120,12 @@ class ShareGroupSteps:
     def _delete(self) -> Step:
         version = self._draw.version(ApiKey.DELETE_GROUPS)
         return Step(ApiKey.DELETE_GROUPS, version, {"groups_names": [self._group()]})
+
+
+def _with_all_that_is_read(_: Peer, answer: dict[str, Any]) -> dict[str, Any]:
+    groups = []
+    for group in answer["groups"]:
+        topics = [topic for member in group["members"] for topic in member["assignment"]["topic_partitions"]]
+        read = {(topic["topic_name"], index) for topic in topics for index in topic["partitions"]}
+        groups.append({**group, "read": sorted(read)})
+    return {**answer, "groups": groups}

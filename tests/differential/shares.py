@@ -10,6 +10,7 @@ from tests.differential.batches import batch, produce_step
 from tests.differential.configs import group_config
 from tests.differential.drawing import Drawing, Making, Step
 from tests.differential.peer import Beside, Peer, Symbol
+from tests.differential.settling import settled
 
 from duramen.codec.kafka.versions import ApiKey
 
@@ -47,7 +48,9 @@ class Shares:
 
     def _join(self, group: str, member: str) -> Step:
         wish = {"group_id": group, "member_id": member, "member_epoch": 0, "subscribed_topic_names": [SHARED]}
-        return Step(ApiKey.SHARE_GROUP_HEARTBEAT, 1, wish)
+        return Step(
+            ApiKey.SHARE_GROUP_HEARTBEAT, 1, wish, finish=lambda peer, answer: settled(peer, group, member, answer)
+        )
 
     def _fetch_all(self, group: str, member: str) -> Step:
         """The first fetch, with which the partitions are begun."""
@@ -57,7 +60,7 @@ class Shares:
             "max_bytes": 1 << 24, "max_records": 1, "batch_size": 1, "forgotten_topics_data": [],
             "topics": [{"topic_id": Symbol("topic_id", SHARED), "partitions": partitions}],
         }  # fmt: skip
-        return self._step(ApiKey.SHARE_FETCH, member, wish)
+        return self._step(ApiKey.SHARE_FETCH, wish)
 
     def making(self) -> list[Making]:
         """The steps of this family."""
@@ -73,16 +76,16 @@ class Shares:
         version = self._draw.version(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
         return Step(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, version, {"groups": [{"group_id": group, "topics": topics}]})
 
-    def _epoch(self, member: str) -> Any:
+    def _epoch(self, group: str, member: str) -> Any:
         """The next one of the session, a new session's, its end's, or one out of order."""
-        session = Symbol("share_epoch", member)
+        session = Symbol("share_epoch", f"{group}/{member}")
         if self._draw.often():
             return session
         return self._draw.one(0, 0, -1, Beside(session, 1), Beside(session, -1), -2)
 
-    def _step(self, api: ApiKey, member: str, wish: dict[str, Any]) -> Step:
+    def _step(self, api: ApiKey, wish: dict[str, Any]) -> Step:
         def learn(peer: Peer, answer: dict[str, Any]) -> None:
-            session = Symbol("share_epoch", member)
+            session = Symbol("share_epoch", f"{wish['group_id']}/{wish['member_id']}")
             sent = wish["share_session_epoch"]
             if answer["error_code"] or sent == -1:
                 peer.learn(session, 0)
@@ -113,22 +116,22 @@ class Shares:
         if not self._draw.often():
             group, member = self._draw.one(("", member), (group, ""), (group, "nobody"))
         wish = {
-            "group_id": group, "member_id": member, "share_session_epoch": self._epoch(member),
+            "group_id": group, "member_id": member, "share_session_epoch": self._epoch(group, member),
             "max_wait_ms": _WAIT_MS, "min_bytes": 1, "max_bytes": 1 << 24, "max_records": self._draw.one(500, 500, 2),
             "batch_size": self._draw.one(500, 1), "forgotten_topics_data": [],
             "topics": self._topics(acknowledged=self._draw.sometimes(0.3)) if self._draw.often() else [],
         }  # fmt: skip
-        return self._step(ApiKey.SHARE_FETCH, member, wish)
+        return self._step(ApiKey.SHARE_FETCH, wish)
 
     def _acknowledge(self) -> Step:
         group, member = self._draw.one(*self._places)
         if not self._draw.often():
             group, member = self._draw.one(("", member), (group, ""), (group, "nobody"))
         wish = {
-            "group_id": group, "member_id": member, "share_session_epoch": self._epoch(member),
+            "group_id": group, "member_id": member, "share_session_epoch": self._epoch(group, member),
             "topics": self._topics(acknowledged=True),
         }  # fmt: skip
-        return self._step(ApiKey.SHARE_ACKNOWLEDGE, member, wish)
+        return self._step(ApiKey.SHARE_ACKNOWLEDGE, wish)
 
 
 def _is_prepared(answer: dict[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any, Final
 
 import pytest
-from tests.differential.comparing import Difference, differences, is_deliberate
+from tests.differential.comparing import Difference, differences
 from tests.differential.drawing import Step
 from tests.differential.peer import CLOSED, Peer, Symbol
 from tests.differential.script import Script
@@ -101,7 +101,7 @@ def _ask(peer: Peer, step: Step) -> dict[str, Any]:
         step.learn(peer, answer)
     if step.settle:
         _settle(peer)
-    return answer
+    return answer if step.finish is None else step.finish(peer, answer)
 
 
 def _stamped(peer: Peer, message: Any) -> dict[str, Any]:
@@ -149,8 +149,8 @@ def test_the_answers_are_the_same(peers: tuple[str, str], seed: int, record_prop
     with closing(Peer(peers[0], now_ms)) as ours, closing(Peer(peers[1], now_ms)) as theirs:
         for number, step in enumerate([*script.begin(), *(script.next() for _ in range(_STEPS))]):
             answers = [peer.normal(_ask(peer, step)) for peer in (ours, theirs)]
-            for difference in differences(api_name(step.api), *answers):
-                if is_deliberate(difference):
+            for difference in differences(api_name(step.api), str(step.message), *answers):
+                if difference.deliberate:
                     deliberate += 1
                 else:
                     found.setdefault(_kind(difference), (number, step, difference))

@@ -16,6 +16,9 @@ _STATES: Final = (
     ["Ongoing", "nonsense", "x"],
 )  # fmt: skip
 
+_LONG_MS: Final = 900_000
+"""No transaction is to run out while a sequence runs."""
+
 
 class Transactions:
     """Draws them."""
@@ -45,7 +48,7 @@ class Transactions:
         epoch = 0 if self._draw.often() else 1
         return produce_step(self._draw, name, partition, Stamped(batch(self._draw, count), "", epoch, sequence))
 
-    def init(self, transaction: str, version: int, timeout_ms: int = 60_000) -> Step:
+    def init(self, transaction: str, version: int, timeout_ms: int = _LONG_MS) -> Step:
         def learn(peer: Peer, answer: dict[str, Any]) -> None:
             if answer.get("error_code") == 0:
                 peer.learn(Symbol("producer_id", transaction), answer["producer_id"])
@@ -56,7 +59,7 @@ class Transactions:
         return Step(ApiKey.INIT_PRODUCER_ID, version, wish, learn)
 
     def _init_producer(self) -> Step:
-        timeout = 60_000 if self._draw.often() else self._draw.one(0, -1, 1 << 30)
+        timeout = _LONG_MS if self._draw.often() else self._draw.one(0, -1, 1 << 30)
         return self.init(self._draw.one(*TRANSACTIONS), self._draw.version(ApiKey.INIT_PRODUCER_ID), timeout)
 
     def _producer(self) -> tuple[str, dict[str, Any]]:

@@ -200,6 +200,16 @@ def test_a_group_is_described_and_listed(member: Member) -> None:
     assert described(one)["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_what_members_read_is_described_without_streams_that_are_gone(member: Member) -> None:
+    one = member("one")
+    one.join()
+    one.connection.request(
+        ApiKey.DELETE_TOPICS, {"topics": [{"name": one.stream}], "topic_names": [one.stream], "timeout_ms": 60_000}
+    )
+    assert [found["assignment"]["topic_partitions"] for found in described(one)["members"]] == [[]]
+    one.leave()
+
+
 def test_where_a_group_is_and_where_it_is_to_begin(member: Member) -> None:
     one = member("one")
     one.join()

@@ -110,9 +110,10 @@ def handle_share_group_describe(context: Context, exchange: Exchange) -> None:
 
 
 def _described(context: Context, group: ShareGroup) -> Message:
-    def named(topic: Message) -> Message:
-        stream = context.broker.streams.find_id(topic["topic_id"])
-        return topic | {"topic_name": "" if stream is None else stream.name}
+    def named(places: frozenset[Place]) -> list[Message]:
+        """Without topics that are gone, which members hear of with their next heartbeat."""
+        found = [(topic, context.broker.streams.find_id(topic["topic_id"])) for topic in _by_topic_id(places)]
+        return [topic | {"topic_name": stream.name} for topic, stream in found if stream is not None]
 
     return {
         "group_id": group.id,
@@ -128,7 +129,7 @@ def _described(context: Context, group: ShareGroup) -> Message:
                 "client_id": member.client_id,
                 "client_host": member.client_host,
                 "subscribed_topic_names": member.topics,
-                "assignment": {"topic_partitions": [named(topic) for topic in _by_topic_id(member.assignment)]},
+                "assignment": {"topic_partitions": named(member.assignment)},
             }
             for member in group
         ],
