@@ -11,20 +11,17 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Final, Protocol, cast
 
-from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.base.errors import RequestInvalid
 from duramen.base.metrics import Counter
-from duramen.base.ports import Buffer, Clock
-from duramen.broker.broker import Broker
+from duramen.base.ports import Clock
 from duramen.codec.kafka.header import FIXED_HEADER_BYTES, read_request_header
 from duramen.codec.kafka.versions import APIS, ApiKey
-from duramen.doors.kafka.cold import ColdReads
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.exchange import Exchange, StreamedAnswer
 from duramen.doors.kafka.memory import RequestMemory
-from duramen.storage.reader import Blocked, Slice
+from duramen.doors.kafka.streaming import Records, Streaming
 
 __all__ = ["Door", "KafkaConnection"]
 
@@ -36,8 +33,6 @@ _GROWING_FAST_BYTES: Final = 1024 * 1024  # until then a buffer grows fourfold, 
 _CONTROL_FRAME_BYTES: Final = 8 * 1024 * 1024
 _UNANSWERED_REQUESTS: Final = 10_000
 _WRITE_HIGH_BYTES: Final = 64 * 1024
-_TURN_BYTES: Final = 512 * 1024  # of one answer, before it is the turn of other connections
-
 
 _TURN: Final = "turn"
 _TURN_S: Final = 0.01
@@ -47,24 +42,19 @@ _NOTHING: Final = memoryview(b"")
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 
 
-class Door(Protocol):
+class Door(Records, Protocol):
     """What a connection needs of the door it came through."""
 
-    broker: Broker
     clock: Clock
     memory: RequestMemory
     bad_requests: Counter
     receive_buffer: memoryview
     largest_request: int
-    cold_reads: ColdReads
     unanswered_bytes: int
     slow_readers: int
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Have something done after a while."""
-
-    def piece_bytes(self, *, cold: bool) -> int:
-        """How much of an answer a connection may read from a log at once."""
 
     def opened(self, connection: "KafkaConnection") -> None:
         """A connection is there."""
@@ -111,9 +101,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._exchanges: deque[Exchange] = deque()
         self._unanswered_bytes = 0
         self._writable = True
-        self._streaming: StreamedAnswer | None = None
-        self._slice: Slice | None = None
-        self._blocked = False
+        self._streaming = Streaming(door)
 
     # -- asyncio ------------------------------------------------------------------------------------
 
@@ -138,7 +126,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._frame is not None:
             self._door.memory.release(len(self._frame))
             self._frame = None
-        self._streaming = self._slice = None
+        self._streaming.drop()
         if not self._writable:
             self._door.slow_readers -= 1
         self._door.closed(self)
@@ -401,10 +389,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if is_next:
             self._send_ready()
 
+    def _takes_more(self) -> bool:
+        return self._transport is not None and self._writable
+
     def _send_ready(self) -> None:
         exchanges = self._exchanges
-        while self._transport is not None and self._writable and not self._blocked:
-            if self._streaming is not None and not self._send_streamed(self._streaming):
+        while self._transport is not None and self._writable and not self._streaming.waits:
+            streaming = self._streaming
+            if streaming.under_way and not streaming.send(self._transport, self._takes_more, self._send_ready):
                 return
             if not exchanges or not exchanges[0].answered:
                 break
@@ -412,7 +404,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if exchange.header.api_key == ApiKey.PRODUCE:
                 self.last_produced_ms = self._door.clock.monotonic_ms()
             if isinstance(exchange.answer, StreamedAnswer):
-                self._streaming = exchange.answer
+                self._streaming.begin(exchange.answer)
             elif exchange.answer is not None:
                 self._transport.write(exchange.answer)
             # Last: whoever gets this memory may go on at once, this connection too.
@@ -420,53 +412,3 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._door.memory.release(exchange.size)
         if self._unanswered_bytes < self._door.unanswered_bytes // 2 and len(exchanges) < _UNANSWERED_REQUESTS // 2:
             self._resume("unanswered")
-
-    def _send_streamed(self, streaming: StreamedAnswer) -> bool:
-        """Send as much of the streamed answer as the socket takes; says whether that was all."""
-        sent = 0
-        while self._transport is not None and self._writable:
-            if sent >= _TURN_BYTES:
-                # Whoever reads as fast as it is sent does not keep the others waiting for all of its answer.
-                self._blocked = True
-                self._door.broker.store.soon(partial(self._unblocked, None))
-                return False
-            if self._slice is not None and len(self._slice):
-                piece = self._piece(self._slice)
-                if piece is None:
-                    return False
-                self._transport.writelines(piece)
-                sent += sum(map(len, piece))
-                continue
-            part = next(streaming.parts, None)
-            if part is None:
-                self._streaming = self._slice = None
-                return True
-            if isinstance(part, Slice):
-                self._slice = part
-            else:
-                self._transport.write(part)
-        return False
-
-    def _piece(self, slice_: Slice) -> list[Buffer] | None:
-        try:
-            cold = slice_.cold
-            piece = slice_.piece(self._door.piece_bytes(cold=cold), alone=cold and self._door.cold_reads.alone)
-        except DuramenError as error:
-            # The answer's size has been sent: all that is left is to end it. The next fetch gets the error.
-            _log.info("a fetch of %s ends: %s", self.peer_host, error)
-            if self._transport is not None:
-                self._transport.abort()
-            return None
-        if isinstance(piece, Blocked):
-            self._blocked = True
-            self._door.cold_reads.read(piece, self._unblocked)
-            return None
-        return piece
-
-    def _unblocked(self, error: BaseException | None) -> None:
-        self._blocked = False
-        if error is not None and self._transport is not None:
-            _log.error("reading for %s failed: %s", self.peer_host, error)
-            self._transport.abort()
-        else:
-            self._send_ready()

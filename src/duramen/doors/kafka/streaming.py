@@ -1,0 +1,108 @@
+"""The answer with records that a connection is sending: read from the log piece by piece as the socket takes it.
+
+After so much of it, it is the turn of other connections; where a piece has to come from the disk, it waits for that.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from duramen.base.errors import DuramenError
+from duramen.base.ports import Buffer
+from duramen.broker.broker import Broker
+from duramen.doors.kafka.cold import ColdReads
+from duramen.doors.kafka.exchange import StreamedAnswer
+from duramen.storage.reader import Blocked, Slice
+
+__all__ = ["Records", "Streaming"]
+
+_log = logging.getLogger("duramen.kafka")
+
+_TURN_BYTES: Final = 512 * 1024  # of one answer, before it is the turn of other connections
+
+
+class Records(Protocol):
+    """Where the records of answers come from."""
+
+    broker: Broker
+    cold_reads: ColdReads
+
+    def piece_bytes(self, *, cold: bool) -> int:
+        """How much of an answer a connection may read from a log at once."""
+
+
+class Streaming:
+    """One answer at a time, of one connection."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._answer: StreamedAnswer | None = None
+        self._slice: Slice | None = None
+        self.waits = False
+
+    @property
+    def under_way(self) -> bool:
+        """Whether there is an answer of which not everything is sent."""
+        return self._answer is not None
+
+    def begin(self, answer: StreamedAnswer) -> None:
+        """Take up an answer; those before it have been sent."""
+        self._answer = answer
+
+    def drop(self) -> None:
+        """Let go of the log: the connection is gone."""
+        self._answer = self._slice = None
+
+    def send(self, transport: asyncio.Transport, takes_more: Callable[[], bool], go_on: Callable[[], None]) -> bool:
+        """Send as much of the answer as the socket takes; says whether that was all.
+
+        `takes_more` says whether the socket takes more now; `go_on` is called once what it `waits` for is there.
+        """
+        sent = 0
+        while self._answer is not None and takes_more():
+            if sent >= _TURN_BYTES:
+                # Whoever reads as fast as it is sent does not keep the others waiting for all of its answer.
+                self.waits = True
+                self._records.broker.store.soon(partial(self._over, transport, go_on, None))
+                return False
+            if self._slice is not None and len(self._slice):
+                piece = self._piece(self._slice, transport, go_on)
+                if piece is None:
+                    return False
+                transport.writelines(piece)
+                sent += sum(map(len, piece))
+                continue
+            part = next(self._answer.parts, None)
+            if part is None:
+                self._answer = self._slice = None
+                return True
+            if isinstance(part, Slice):
+                self._slice = part
+            else:
+                transport.write(part)
+        return False
+
+    def _piece(self, slice_: Slice, transport: asyncio.Transport, go_on: Callable[[], None]) -> list[Buffer] | None:
+        try:
+            cold, reads = slice_.cold, self._records.cold_reads
+            piece = slice_.piece(self._records.piece_bytes(cold=cold), alone=cold and reads.alone)
+        except DuramenError as error:
+            # The answer's size has been sent: all that is left is to end it. The next fetch gets the error.
+            _log.info("a fetch of %s ends: %s", transport.get_extra_info("peername"), error)
+            transport.abort()
+            return None
+        if isinstance(piece, Blocked):
+            self.waits = True
+            self._records.cold_reads.read(piece, partial(self._over, transport, go_on))
+            return None
+        return piece
+
+    def _over(self, transport: asyncio.Transport, go_on: Callable[[], None], error: BaseException | None) -> None:
+        self.waits = False
+        if error is not None and self._answer is not None:
+            _log.error("reading for %s failed: %s", transport.get_extra_info("peername"), error)
+            transport.abort()
+        else:
+            go_on()
