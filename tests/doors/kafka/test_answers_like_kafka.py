@@ -166,6 +166,7 @@ def test_a_group_of_the_consumer_protocol_is_told_its_own_interval(asking: Askin
     }  # fmt: skip
     assert asking.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat)["heartbeat_interval_ms"] == 9000
     asking.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {"group_id": stream_name, "member_id": "m", "member_epoch": -1})
+    asking.ask(ApiKey.DELETE_GROUPS, 2, {"groups_names": [stream_name]})
 
 
 def test_an_entity_that_is_named_again_is_answered_once_and_keeps_what_was_said_first(
