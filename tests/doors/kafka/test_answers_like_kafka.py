@@ -166,6 +166,7 @@ def test_a_group_of_the_consumer_protocol_is_told_its_own_interval(asking: Askin
     }  # fmt: skip
     assert asking.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat)["heartbeat_interval_ms"] == 9000
     asking.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {"group_id": stream_name, "member_id": "m", "member_epoch": -1})
+    asking.ask(ApiKey.DELETE_GROUPS, 2, {"groups_names": [stream_name]})
 
 
 def test_an_entity_that_is_named_again_is_answered_once_and_keeps_what_was_said_first(
@@ -209,3 +210,17 @@ def test_a_config_without_a_setting_of_the_node_still_has_its_default(asking: As
     (found,) = asking.ask(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [asked], "include_synonyms": True})["results"]
     synonyms = [(one["name"], one["value"], one["source"]) for one in found["configs"][0]["synonyms"]]
     assert synonyms == [(name, "true", 1), (name, "false", 5)]
+
+
+def test_offsets_that_a_share_group_does_not_have_are_answered_without_the_id_of_their_topic(
+    asking: Asking, stream_name: str
+) -> None:
+    names = [stream_name, f"{stream_name}-2"]
+    for name in names:
+        _create(asking, name)
+    began = [{"topic_name": names[0], "partitions": [{"partition_index": 0, "start_offset": 0}]}]
+    asking.ask(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, {"group_id": stream_name, "topics": began})
+    wish = {"group_id": stream_name, "topics": [{"topic_name": name} for name in names]}
+    answers = asking.ask(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, wish)["responses"]
+    found = [(one["error_code"], one["topic_id"] == UUID(int=0)) for one in answers]
+    assert found == [(0, False), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)]

@@ -242,11 +242,13 @@ def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> N
 
     for name in dict.fromkeys(topic["topic_name"] for topic in request["topics"]):
         stream = context.broker.streams.find(name)
-        answer: dict[str, Any] = {"topic_name": name, "topic_id": _NULL_ID if stream is None else stream.id}
+        # As in Apache Kafka, without its id where the group has nothing of it.
+        answer: dict[str, Any] = {"topic_name": name, "topic_id": _NULL_ID}
         answers.append(answer)
         left += 1
         if stream is None or name not in known:
             finish(answer, StreamNotFound(f"share group {group_id} has nothing of a stream {name}"))
         else:
+            answer["topic_id"] = stream.id
             groups.delete_offsets(group_id, stream, removed(answer))
     finish(None, None)
