@@ -119,6 +119,8 @@ class Members:
             raise BrokenPromise(f"{one.name}: {what} is refused with {ErrorCode(code).name}")
         elif self._has_to_know(one):
             raise BrokenPromise(f"{one.name}: {what} is refused with {ErrorCode(code).name}, and nobody has rebalanced")
+        elif code == ErrorCode.UNKNOWN_MEMBER_ID and one.generation == self._group.assigned:
+            self._group.disturbed()  # its session has ended: the others are to join again
         id_ = "" if code == ErrorCode.UNKNOWN_MEMBER_ID else one.id
         one.forget()
         one.id = id_
