@@ -102,7 +102,7 @@ def test_out_of_range_is_said_or_gone_around(cluster: Cluster, stream: str) -> N
 
 
 def test_records_that_were_promised_and_do_not_come(node: NodeProcess, stream: str) -> None:
-    with Cluster(node.kafka, timeout_s=3) as cluster:
+    with Cluster(node.kafka, timeout_s=10) as cluster:
         at = fill(cluster, stream, 30)[0]
         with pytest.raises(RequestTimedOut, match=f"{stream}-0 ends at 10; records up to 20 were promised"):
             list(Consumer(cluster).read(at, 10, 20))

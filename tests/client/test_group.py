@@ -221,5 +221,5 @@ def test_what_cannot_be_joined(node: NodeProcess, cluster: Cluster, stream: str,
 
 
 def test_offsets_of_a_stream_that_is_gone(node: NodeProcess, stream: str, group: str) -> None:
-    with Cluster(node.kafka, timeout_s=3) as cluster, pytest.raises(StreamNotFound):
+    with Cluster(node.kafka, timeout_s=10) as cluster, pytest.raises(StreamNotFound):
         Consumer(cluster).commit(group, {TopicPartition(f"{stream}-gone", 0): 1})
