@@ -53,6 +53,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 
 _NO_TIMESTAMP: Final = -1
+_NOT_NAMED: Final = -1
 _SHOWN_RECORDS: Final = 1000  # of the records that are wrong in a batch, so many are named
 
 Admission = Callable[["Partition", Header], None]
@@ -134,7 +135,7 @@ class Partition:
 
     def check_epoch(self, epoch: int) -> None:
         """Raise unless a client that names the leader's epoch (-1: it does not) knows the present one."""
-        if epoch >= 0 and epoch != self.leader_epoch:
+        if epoch not in (_NOT_NAMED, self.leader_epoch):
             error = FencedLeaderEpoch if epoch < self.leader_epoch else UnknownLeaderEpoch
             raise error(f"the leader epoch is {self.leader_epoch}, not {epoch}")
 
