@@ -40,6 +40,13 @@ class Decayed(NamedTuple):
     unchecked: bool = False
 
 
+class _Copy(NamedTuple):
+    """What was in a file, and which file of its name that was."""
+
+    file: object
+    content: bytes
+
+
 class _Batch(NamedTuple):
     """Where a batch lies, and the offsets that are lost with it: with gaps beside it that compaction has left."""
 
@@ -56,14 +63,14 @@ class Decay:
         self._disk = disk
         self._chance = chance
         self._damaged: set[str] = set()  # paths, of segments without their endings
-        self._older: dict[str, bytes] = {}
+        self._copies: dict[str, _Copy] = {}
         self._checkpoint_of_old = b""
 
     def remember(self) -> None:
         """Keep copies of some files as they are: what is put in their place later on."""
         for path in self._disk.paths():
-            if path.endswith((".log", ".index")) and (path not in self._older or self._chance.random() < 0.2):
-                self._older[path] = self._disk.content(path)
+            if path.endswith((".log", ".index")) and (path not in self._copies or self._chance.random() < 0.2):
+                self._copy(path)
         numbers = checkpoint_numbers(self._disk)
         if numbers and (not self._checkpoint_of_old or self._chance.random() < 0.3):
             self._checkpoint_of_old = self._disk.content(checkpoint_name(numbers[0]))
@@ -96,8 +103,18 @@ class Decay:
         """What is appended to still will have been another once it is cold."""
         growing = (segment.path for log in logs for segment in log.segments if not segment.closed)
         for path in (path + ending for path in growing for ending in (".log", ".index")):
-            if path not in self._older and self._disk.exists(path):
-                self._older[path] = self._disk.content(path)
+            if path not in self._copies and self._disk.exists(path):
+                self._copy(path)
+
+    def _copy(self, path: str) -> None:
+        self._copies[path] = _Copy(self._disk.identity(path), self._disk.content(path))
+
+    def _older(self, path: str) -> bytes | None:
+        """The copy that is kept of a file; of an index none of another file: nothing else would tell them apart."""
+        copy = self._copies.get(path)
+        if copy is None or (path.endswith(".index") and copy.file is not self._disk.identity(path)):
+            return None
+        return copy.content
 
     def no_indexes(self, of: str) -> Iterator[Decayed]:
         """No process runs: the indexes of most segments that are appended to are gone, or of most that are `CLOSED`."""
@@ -158,7 +175,7 @@ class Decay:
 
     def _was_other(self, path: str) -> bool:
         """Whether an older copy is kept of a file that is more than a longer one of the same."""
-        older = self._older.get(path)
+        older = self._older(path)
         return older is not None and not older.startswith(self._disk.content(path))
 
     def _change(self, path: str, content: bytes, place: int, damage: str = "") -> tuple[str, int, int]:
@@ -166,7 +183,8 @@ class Decay:
 
         `damage` where a kind of it is wanted.
         """
-        older = self._older.get(path, content)
+        kept = self._older(path)
+        older = content if kept is None else kept
         damage = damage or self._chance.choice(DAMAGES)
         if damage == "bit flip":
             self._disk.corrupt(path, place, 1 << self._chance.randrange(8))
