@@ -31,6 +31,9 @@ class _Connection:
     def half_request_bytes(self) -> int:
         return self.half
 
+    def whole_request_bytes(self) -> int:
+        return self.half
+
     def keeps_us_waiting(self) -> bool:
         return bool(self.half)
 
@@ -195,6 +198,9 @@ class _Client(_Connection):
         if self._memory.acquire(self, self._wanted):
             self._grow()
 
+    def whole_request_bytes(self) -> int:
+        return self._size
+
     def _grow(self) -> None:
         self.half += self._wanted
         self._wanted = 0
@@ -238,3 +244,28 @@ def test_whatever_waits_for_whatever_everybody_comes_to_an_end(
     assert all(client.done or client.closed for client in clients)
     assert any(client.done for client in clients)
     assert memory.acquire(_Connection(), _LIMIT)
+
+
+def test_a_crowd_that_sends_half_of_its_requests_does_not_keep_one_that_sends_all_of_it_for_long() -> None:
+    clock, deadlines = ManualClock(), Deadlines()
+    memory = RequestMemory(_LIMIT, clock, deadlines, Metrics())
+    clients = [_Client(memory, 32, known=False) for _ in range(100)]
+    memory.holders.update(clients)
+    seconds, honest = 0, clients[-1]
+    while not honest.done:
+        for client in clients:
+            for _ in range(6):
+                if client is honest or client.half < 16:
+                    client.go_on()
+                    client.last_progress_ms = clock.monotonic_ms()
+        clock.advance(1000)
+        deadlines.fire(clock.monotonic_ms())
+        seconds += 1
+        for client in [client for client in clients if client.closed]:
+            clients.remove(client)
+            client.lost()
+        if honest.closed:  # it comes again
+            honest = _Client(memory, 32, known=False)
+            clients.append(honest)
+            memory.holders.add(honest)
+    assert seconds <= 30

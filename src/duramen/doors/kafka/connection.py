@@ -283,6 +283,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """What it holds for a request of which not everything has come."""
         return len(self._frame) if self._frame is not None else 0
 
+    def whole_request_bytes(self) -> int:
+        """What the request that is coming in takes in all."""
+        return self._size
+
     def keeps_us_waiting(self) -> bool:
         """Whether it is for the client that the rest of a request does not come: we would read it."""
         return self._frame is not None and self._pauses <= _OF_THE_CLIENT

@@ -21,6 +21,7 @@ __all__ = ["Holder", "RequestMemory"]
 _STALLED_MS: Final = 1000
 _SERVED_MS: Final = 3000
 _TURNS: Final = 8
+_TIE_SHARE: Final = 2  # of what those in line may hold, the most that is taken from them at a time
 _SMALL_BYTES: Final = 16 * 1024
 _SMALL_SHARE: Final = 8  # small requests may hold an eighth more
 
@@ -40,6 +41,9 @@ class Holder(Protocol):
 
     def half_request_bytes(self) -> int:
         """What it holds for a request of which not everything has come; 0: there is none."""
+
+    def whole_request_bytes(self) -> int:
+        """What the request that it waits for memory for takes once everything of it has come."""
 
     def keeps_us_waiting(self) -> bool:
         """Whether it is for the client that the rest of a request does not come."""
@@ -206,11 +210,14 @@ class RequestMemory:
             room = self._limit if proven else self._limit // 2
             held = sum(_held(holder, proven=proven) for holder, _ in self._each_waiting())
             own = _held(head, proven=proven)
+            # Not its next part alone: with that it would stand at the end of the line again, and the next one too.
+            whole = head.whole_request_bytes() - head.half_request_bytes()
+            wanted = max(size, min(whole, room // _TIE_SHARE))
             behind = [
                 holder for lower, _ in reversed(lines[at:]) for holder, _ in reversed(lower) if holder is not head
             ]
             for holder in behind:
-                if held == own or held + size <= room:
+                if held == own or held + wanted <= room:
                     break
                 freed = _held(holder, proven=proven)
                 if freed:
