@@ -101,7 +101,7 @@ BROKER = _by_name(
             "The largest request the Kafka door takes; a larger one closes its connection. No request is larger than a "
             "quarter of `memory.limit.bytes`.",
             kafka=True, unit="bytes", minimum=1024, maximum=_INT32_MAX),
-    Setting("fetch.cold.share", "number", 0.25,
+    Setting("fetch.cold.share", "number", 0.1,
             "How much of the time the reads of Kafka consumers that wait for the disk may take, together, while "
             "somebody writes; 1 lets them take what they get. Less than 0.01 is 0.01.",
             minimum=0, maximum=1),
