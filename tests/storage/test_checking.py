@@ -12,7 +12,7 @@ from duramen.base.ports import Buffer
 from duramen.codec.batch import HEADER_BYTES, NewRecord, encode
 from duramen.codec.crc import crc32c
 from duramen.sim.disk import MemoryFile
-from duramen.storage.checking import Expected, SegmentCheck
+from duramen.storage.checking import Expected, SegmentCheck, examine_block, look_at
 from duramen.storage.damage import Cause, Damage, merged
 from duramen.storage.flips import flipped_bytes
 from duramen.storage.index import BLOCK_BYTES, SegmentIndex
@@ -179,6 +179,34 @@ def test_epochs_that_are_not_those_of_the_takeovers_are_found_without_an_index()
     while looking.step(STEP):
         pass
     assert [(one.first_offset, one.last_offset, one.cause) for one in looking.damage] == [(9, 9, Cause.EPOCH)]
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("older", [[4], [1, 4], [2, 2], [4, 1], [6]])
+def test_what_another_leader_ordered_does_not_say_which_offsets_are_lost(indexed: bool, older: list[int]) -> None:
+    whole = segment_of([[b"x" * 500] * count for count in (4, 1, 2, 2, 1)], epochs=[8, 9, 9, 9, 9])
+    before = segment_of([[b"y"] * count for count in older], base_offset=4, epochs=[8] * len(older))
+    start, end = whole.starts[1], whole.starts[3]
+    assert len(before.data) < end - start
+    damaged = bytearray(whole.data)
+    damaged[start:end] = before.data + bytes(end - start - len(before.data))
+    expected = Expected(len(whole.data), 0, whole.end_offset, epoch_at=lambda offset: 8 if offset < 4 else 9)
+    looking = SegmentCheck(whole.file(damaged), expected, whole.known if indexed else None)
+    while looking.step(STEP):
+        pass
+    assert looking.damage == [Damage(start, end, 4, 6, Cause.EPOCH)]
+
+
+def test_how_far_damage_goes_behind_a_block_is_known_with_the_block() -> None:
+    whole = segment_of([[b"x" * size] * 2 for size in (100, 50_000, 50_000, 100)], epochs=[8, 9, 9, 9])
+    before = segment_of([[b"y" * 10_000] * 7], base_offset=2, epochs=[8]).data
+    start, end = whole.starts[1], whole.starts[3]
+    assert start < BLOCK_BYTES < start + len(before) < end
+    damaged = bytearray(whole.data)
+    damaged[start:end] = before + bytes(end - start - len(before))
+    expected = Expected(len(whole.data), 0, whole.end_offset, epoch_at=lambda offset: 8 if offset < 2 else 9)
+    found = examine_block(whole.file(damaged), look_at(whole.known, 0, expected), expected)
+    assert [(one.first_offset, one.last_offset) for one in found] == [(2, 3)]
 
 
 def test_ranges_known_to_be_lost_are_not_missing() -> None:

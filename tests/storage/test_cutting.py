@@ -122,6 +122,35 @@ def test_two_cuts_that_are_made_again_take_what_they_took() -> None:
     assert store.values(store.log()) == [b"h"]
 
 
+def test_a_copy_from_before_a_cut_does_not_say_which_offsets_are_lost() -> None:
+    store = StoreOnDoubles()
+    for values in ((b"a", b"b"), (b"c", b"d", b"e", b"f")):
+        store.append(store.log(), *values)
+    store.settle()
+    store.restart()
+    log = store.log()
+    path = log.active.path + ".log"
+    older = store.files.content(path)
+    _cut(store, log, 2)
+    for value in (b"g" * 200, b"h" * 200):
+        store.append(log, value)
+    store.settle()
+    store.advance(61_000)  # a checkpoint
+    assert log.active.copied == len(store.files.content(path)) > len(older)
+    for value in (b"i", b"j"):
+        store.append(log, value)
+    store.settle()
+    store.files.replace(path, older)
+    store.kill()
+    assert any(path in finding and "the rest is damaged" in finding for finding in store.findings)
+    log = store.log()
+    assert [(one.first_offset, one.last_offset) for one in log.segments[0].damage] == [(2, 3)]
+    assert store.values(log, 4) == [b"i", b"j"]
+    for offset in (2, 3):
+        with pytest.raises(LogDamaged):
+            store.read(log, offset)
+
+
 def test_what_comes_after_a_cut_waits_for_it_though_the_log_was_held_when_it_was_asked_for() -> None:
     store = StoreOnDoubles()
     log = _filled(store)

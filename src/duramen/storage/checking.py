@@ -284,7 +284,7 @@ def _examine(source: _Bytes, look: BlockLook, expected: Expected) -> list[Damage
         flipped = {low + at for at in flipped_bytes(difference, stop - low)}
         spans = [_with_flip(span, flipped) for span in spans]
     judge.show(spans, look.next_offset)
-    found = [damage for damage in judge.found if damage.end > low and damage.start < stop]
+    found = [damage for damage in merged(judge.found) if damage.end > low and damage.start < stop]
     return found or [Damage(start, resume, look.first_offset, last_offset, Cause.BLOCK_CRC)]
 
 

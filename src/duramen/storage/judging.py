@@ -55,7 +55,7 @@ class Judge:
         """
         offsets = []
         for at, span in enumerate(spans):
-            head, beyond = (_sound_head(spans, at + 1), _sound_head(spans, at + 2))
+            head, beyond = (self._sound_head(spans, at + 1), self._sound_head(spans, at + 2))
             ahead = following if at + 1 == len(spans) else head.base_offset if head is not None else -1
             cause = span.cause
             if span.head is not None and cause is None:
@@ -84,7 +84,8 @@ class Judge:
         self.next_offset, self._epoch = head.next_offset, head.leader_epoch
 
     def _damaged(self, span: Span, cause: Cause, ahead: int) -> None:
-        head = span.head
+        # What another leader ordered may be of another history: how far it goes says nothing.
+        head = span.head if cause is not Cause.EPOCH else None
         after = -1
         if ahead > self.next_offset:
             after = ahead
@@ -111,8 +112,7 @@ class Judge:
 
     def _epoch_cause(self, head: Header, following: Header | None, beyond: Header | None) -> Cause | None:
         """The same of its leader epoch; `following` and `beyond` are the sound ones behind it."""
-        epoch_at = self._expected.epoch_at
-        right = epoch_at(head.base_offset) if epoch_at is not None else -1
+        right = self._right_epoch(head)
         if right >= 0:
             return None if head.leader_epoch == right else Cause.EPOCH
         if self._covered or following is None:
@@ -124,6 +124,11 @@ class Judge:
             )  # of the first two, the wrong one is not that which the third follows
         return Cause.EPOCH if before <= after and not before <= head.leader_epoch <= after else None
 
+    def _sound_head(self, spans: Sequence[Span], at: int) -> Header | None:
+        """The header of a batch that is sound as far as it alone can say, and was ordered by its offset's leader."""
+        head = spans[at].head if at < len(spans) and spans[at].cause is None else None
+        return None if head is None or self._right_epoch(head) not in {-1, head.leader_epoch} else head
 
-def _sound_head(spans: Sequence[Span], at: int) -> Header | None:
-    return spans[at].head if at < len(spans) and spans[at].cause is None else None
+    def _right_epoch(self, head: Header) -> int:
+        epoch_at = self._expected.epoch_at
+        return epoch_at(head.base_offset) if epoch_at is not None else -1

@@ -55,7 +55,8 @@ class Trimming:
         path = segment.path + ".log"
         if not self._found.files.exists(path):
             return [Damage(0, expected.size, expected.base_offset, expected.end_offset - 1, Cause.MISSING_FILE)]
-        check = SegmentCheck(self._found.files.open(path, read_only=True), expected._replace(gaps_below=ANY_OFFSET))
+        expected = expected._replace(gaps_below=ANY_OFFSET, epoch_at=segment.epoch_at)
+        check = SegmentCheck(self._found.files.open(path, read_only=True), expected)
         while check.step(WRITE_BYTES):
             pass
         return check.damage
