@@ -38,6 +38,20 @@ def test_a_generation_that_is_assigned_after_a_restart_is_disturbed_like_any_oth
     assert not group.is_settled(1)
 
 
+def test_a_generation_that_comes_again_after_a_restart_has_the_members_of_then() -> None:
+    group = GroupModel("g")
+    group.joined(1, "m")
+    group.led(1, ["m"])
+    group.restarted(lost=False)
+    group.joined(1, "m")
+    group.led(1, ["m", "n"])
+    group.gives(1, {"m": b""})
+    group.synced(1, "m", b"", [])
+    assert not group.is_settled(1)
+    group.synced(1, "n", b"", [])
+    assert group.is_settled(1)
+
+
 def test_nobody_gets_what_the_leader_did_not_give() -> None:
     group = assigned()
     with pytest.raises(BrokenPromise, match="its leader gave it another"):

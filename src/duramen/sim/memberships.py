@@ -23,6 +23,7 @@ class GroupModel:
         self._given: dict[int, list[Mapping[str, bytes]]] = {}
         self._owners: dict[tuple[int, str], str] = {}
         self._disturbed = 0  # the newest generation in which something happened that makes the group rebalance
+        self._members: dict[int, frozenset[str]] = {}
         self._unsynced: dict[int, set[str]] = {}  # members of a generation that do not know what they own in it
 
     def _broken(self, words: str) -> BrokenPromise:
@@ -54,7 +55,10 @@ class GroupModel:
 
     def led(self, generation: int, member_ids: Iterable[str]) -> None:
         """The leader of a generation was told who is in it."""
-        self._unsynced.setdefault(generation, set(member_ids))
+        members = frozenset(member_ids)
+        if self._members.get(generation) != members:  # others where one of that number was lost with a process
+            self._members[generation] = members
+            self._unsynced[generation] = set(members)
 
     def gives(self, generation: int, assignments: Mapping[str, bytes]) -> None:
         """The leader of a generation asks for these assignments."""
