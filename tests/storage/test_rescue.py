@@ -332,3 +332,21 @@ def test_a_segment_file_made_again_outlives_a_loss_of_power() -> None:
     size = doubles.files.open(path).size()
     doubles.crash()
     assert doubles.files.open(path).size() == size
+
+
+@pytest.mark.parametrize("durability", ["sync", "os"])
+def test_an_index_made_again_says_whose_log_it_is(durability: str) -> None:
+    doubles = StoreOnDoubles()
+    config = LogConfig(durability=durability)
+    doubles.append(doubles.log(0, config), b"a")
+    doubles.settle()
+    doubles.stop()
+    index = doubles.log(0, config).active.path + ".index"
+    doubles.files.unlink(index)
+    doubles.boot()
+    doubles.append(doubles.log(0, config), b"b")
+    doubles.settle()
+    doubles.advance(1000)
+    lose(doubles, "checkpoint-", "wal/")
+    doubles.kill()
+    assert doubles.values(doubles.log(0, config)) == [b"a", b"b"]

@@ -72,6 +72,8 @@ def write_segment(files: FileSystem, write: SegmentWrite) -> Written:
             missing = not (files.exists(write.path + ".log") and files.exists(write.path + ".index"))
             file = files.open(write.path + ".log", create=True)
             index_file = files.open(write.path + ".index", create=True)
+            if not index_file.size():
+                write_all(index_file, [write.header.encode()], 0)  # it says whose log it is
             if missing:
                 files.sync_directory(write.log.directory)
                 files.sync_directory(LOGS_DIRECTORY)
