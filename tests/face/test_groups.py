@@ -87,7 +87,9 @@ def test_members_share_the_partitions(node: NodeProcess, stream_name: str) -> No
             assert (await client.groups.describe(stream_name)).members == []
 
     asyncio.run(run())
-    assert not [one for one in threading.enumerate() if one.name.startswith("duramen-consume") and not one.daemon]
+    for thread in [one for one in threading.enumerate() if one.name.startswith("duramen-consume") and not one.daemon]:
+        thread.join(60)  # it has been told to end
+        assert not thread.is_alive()
 
 
 class TestLookingAfterThem:
