@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from duramen.base.errors import ConfigInvalid
-from duramen.base.settings import Settings, Value
+from duramen.base.settings import Settings
 from duramen.broker.group_values import group_value
 
 __all__ = ["Reset", "ShareConfig", "parse_reset", "share_config"]
@@ -36,10 +37,7 @@ class ShareConfig(NamedTuple):
 
 def share_config(settings: Settings, config: Mapping[str, str]) -> ShareConfig:
     """The values in force for a group with these configs of its own."""
-
-    def value(name: str) -> Value:
-        return group_value(settings, config, name)
-
+    value = partial(group_value, settings, config)
     return ShareConfig(
         parse_reset(str(value("share.auto.offset.reset"))),
         value("share.isolation.level") == "read_committed",

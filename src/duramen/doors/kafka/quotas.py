@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Final
 
 from duramen.base.errors import DuramenError, RequestInvalid
@@ -71,7 +72,8 @@ def handle_alter_client_quotas(context: Context, exchange: Exchange) -> None:
         if error is None and len(entries[parts]) > 1:
             error = RequestInvalid("an entity is named more than once")
         message = None if error is None else str(error)
-        put(at, {"error_code": error_code(error), "error_message": message, "entity": _shown(sorted(parts, key=_type))})
+        entity = _shown(sorted(parts, key=itemgetter(0)))
+        put(at, {"error_code": error_code(error), "error_message": message, "entity": entity})
 
     for at, (parts, same) in enumerate(entries.items()):
         done = partial(finish, at, parts)
@@ -88,7 +90,3 @@ def handle_alter_client_quotas(context: Context, exchange: Exchange) -> None:
             done(None)
         else:
             context.broker.alter_quotas(entity, changes, done)
-
-
-def _type(part: tuple[str, str | None]) -> str:
-    return part[0]
