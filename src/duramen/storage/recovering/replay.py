@@ -31,7 +31,7 @@ class Replay:
         self._salt = salt
         self._progress = progress
         self._headless: set[LogId] = set()
-        self._open_ends: dict[Log, Cut] = {}  # logs of which the next frame says where their cut has ended them
+        self._cuts: dict[Log, Cut] = {}  # made again, of logs of which the next frame says where they ended
         self._was_cut: set[Log] = set()
         self._gaps: dict[Log, set[int]] = {}  # where records are missing that the WAL goes on behind
 
@@ -116,7 +116,7 @@ class Replay:
 
     def _cut(self, log: Log, end_offset: int) -> None:
         self._found.write()
-        self._open_ends.pop(log, None)
+        self._cuts.pop(log, None)
         if log in self._was_cut:
             # Its files stand at this cut or a later one: a gap that reaches up to it is what that one took.
             gaps = [first for first, last in log.damage if first in self._gaps.get(log, ()) and end_offset <= last + 1]
@@ -127,13 +127,19 @@ class Replay:
             self._found.forget(log.segments)
             apply_cut(log, cut)
             self._found.note_unsynced(log)
-            if cut.least_offset < cut.end_offset:
-                self._open_ends[log] = cut
+            self._cuts[log] = cut
 
     def _end_at(self, log: Log, offset: int) -> None:
-        """The log goes on at `offset`: where its last cut could not say so itself, it ended there."""
-        cut = self._open_ends.pop(log, None)
-        if cut is not None and cut.least_offset <= offset < cut.end_offset:
+        """The log goes on at `offset`: where its last cut could not say so itself, it ended there.
+
+        Its files may have what came after the first one, in the place of a batch that had gone whole.
+        """
+        cut = self._cuts.pop(log, None)
+        if cut is None:
+            return
+        if offset < cut.least_offset:
+            self._cut(log, offset)
+        elif offset < cut.end_offset:
             apply_cut(log, cut._replace(segments=[*log.segments[:-1], _empty(log, offset)], end_offset=offset))
 
     def _append(self, log: Log, payload: memoryview) -> None:
