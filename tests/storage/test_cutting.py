@@ -149,6 +149,48 @@ def test_what_came_after_a_cut_is_not_taken_for_what_was_before_it_when_the_cut_
         assert store.values(log) == [b"a", b"f", b"g", b"h", b"i"]
 
 
+def test_a_cut_within_a_batch_is_made_again_where_it_was_made_though_its_start_was_moved_before() -> None:
+    store = StoreOnDoubles()
+    store.append(store.log(), b"a", b"b", b"c", b"d")
+    store.append(store.log(), b"e")
+    store.restart()
+    log = store.log()
+    _cut(store, log, 4)
+    moved: list[DuramenError | None] = []
+    store.store.delete_before(log, 2, moved.append)
+    store.settle()
+    assert moved == [None]
+    answers: list[DuramenError | None] = []
+    store.store.truncate(log, 2, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None]
+    for values in ((b"f", b"g"), (b"h", b"i")):
+        store.append(log, *values)
+    store.settle()
+    store.advance_without_syncing(1000)
+    store.files.corrupt(log.active.path + ".log", _start(store, log, 1) + 16)
+    for _ in range(2):
+        store.kill()
+        log = store.log()
+        assert store.findings == []
+        assert (log.start_offset, store.values(log)) == (0, [b"f", b"g", b"h", b"i"])
+
+
+def test_a_log_is_never_longer_after_a_cut() -> None:
+    store = StoreOnDoubles()
+    log = _filled(store)
+    answers: list[DuramenError | None] = []
+    for end_offset in (2, 4):
+        store.store.truncate(log, end_offset, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None, None]
+    store.append(log, b"f")
+    store.settle()
+    for _ in range(2):
+        assert store.values(store.log()) == [b"a", b"b", b"f"]
+        store.crash()
+
+
 def test_a_copy_from_before_a_cut_does_not_say_which_offsets_are_lost() -> None:
     store = StoreOnDoubles()
     for values in ((b"a", b"b"), (b"c", b"d", b"e", b"f")):
