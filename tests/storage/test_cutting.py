@@ -1,8 +1,11 @@
 """A log with damage is cut: what is sound before the end stays, and what is damaged is not served."""
 
+import errno
+import os
+
 import pytest
 
-from duramen.base.errors import DuramenError, LogDamaged, NodeStopping, StreamNotFound
+from duramen.base.errors import DuramenError, LogDamaged, NodeStopping, StorageFull, StreamNotFound
 from duramen.codec.batch import batches
 from duramen.sim.store import StoreOnDoubles
 from duramen.storage.log import Log, LogConfig
@@ -189,6 +192,45 @@ def test_a_log_is_never_longer_after_a_cut() -> None:
     for _ in range(2):
         assert store.values(store.log()) == [b"a", b"b", b"f"]
         store.crash()
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_durability_os_a_cut_is_not_made_again_over_what_was_appended_since(older: bool) -> None:
+    store = StoreOnDoubles()
+    store.log(0, LogConfig(durability="os"))
+    log = _filled(store)
+    _cut(store, log, 3)
+    appends = [store.append(log, value) for value in (b"f", b"g")]
+    store.settle()
+    assert all(append.acknowledged for append in appends)
+    if older:
+        newest = max(path for path in store.files.paths() if path.startswith("checkpoint-"))
+        store.files.corrupt(newest, 30)
+    for _ in range(2):
+        store.kill()
+        assert store.values(store.log()) == [b"a", b"b", b"c", b"f", b"g"]
+
+
+def test_durability_os_a_log_that_was_cut_goes_on_once_a_checkpoint_says_so() -> None:
+    store = StoreOnDoubles()
+    store.log(0, LogConfig(durability="os"))
+    log = _filled(store)
+    _cut(store, log, 3)
+
+    def full(_: str, path: str, size: int) -> int:
+        if path == "checkpoint.new":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return size
+
+    store.files.interfere = full
+    refused = store.append(log, b"f")
+    store.settle()
+    assert isinstance(refused.error, StorageFull)
+    store.files.interfere = None
+    store.append(log, b"g")
+    store.settle()
+    store.kill()
+    assert store.values(store.log()) == [b"a", b"b", b"c", b"g"]
 
 
 def test_a_copy_from_before_a_cut_does_not_say_which_offsets_are_lost() -> None:

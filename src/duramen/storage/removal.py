@@ -181,6 +181,7 @@ class Removal:
                 return
             self._forget(log.segments)
             apply_cut(log, result)
+            log.cut_again = log.durability == "os"
             # What is left may have bytes that only the WAL vouches for; of the last one the index is written anew.
             for segment in log.segments:
                 if segment.size and (segment.synced < segment.size or segment is log.active):
