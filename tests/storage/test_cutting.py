@@ -47,7 +47,7 @@ def _check(store: StoreOnDoubles, damaged: int) -> None:
 
 
 @pytest.mark.parametrize("damaged", [0, 1])
-@pytest.mark.parametrize("byte", [7, 60], ids=["offset", "record"])
+@pytest.mark.parametrize("byte", [7, 15, 60], ids=["offset", "epoch", "record"])
 def test_what_is_damaged_before_the_end_costs_no_neighbour(damaged: int, byte: int) -> None:
     store = StoreOnDoubles()
     log = _filled(store)
@@ -62,7 +62,7 @@ def test_what_is_damaged_before_the_end_costs_no_neighbour(damaged: int, byte: i
     assert store.values(store.log(), 3) == [b"f"]
 
 
-@pytest.mark.parametrize("byte", [7, 60], ids=["offset", "record"])
+@pytest.mark.parametrize("byte", [7, 15, 60], ids=["offset", "epoch", "record"])
 def test_the_same_where_the_cut_is_made_by_a_recovery(byte: int) -> None:
     store = StoreOnDoubles()
     log = _filled(store)
@@ -231,6 +231,26 @@ def test_durability_os_a_log_that_was_cut_goes_on_once_a_checkpoint_says_so() ->
     store.settle()
     store.kill()
     assert store.values(store.log()) == [b"a", b"b", b"c", b"g"]
+
+
+def test_a_cut_believes_no_batch_of_another_history() -> None:
+    store = StoreOnDoubles()
+    log = _filled(store)
+    path = log.active.path + ".log"
+    older = store.files.content(path)
+    _cut(store, log, 1)
+    for value in (b"f", b"g", b"h", b"i"):
+        store.append(log, value)
+    store.settle()
+    store.restart()
+    store.files.replace(path, older)
+    answers: list[DuramenError | None] = []
+    store.store.truncate(store.log(), 3, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None]
+    for _ in range(2):
+        assert store.values(store.log()) == [b"a"]
+        store.kill()
 
 
 def test_a_copy_from_before_a_cut_does_not_say_which_offsets_are_lost() -> None:

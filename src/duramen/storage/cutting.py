@@ -55,8 +55,7 @@ def end_of_cut(files: FileSystem, log: Log, end_offset: int) -> int:
     end_offset = min(end_offset, log.end_offset)
     for segment, end in _with_ends(log):
         if segment.base_offset < end_offset < end and segment.size and files.exists(segment.path + ".log"):
-            expected = Expected(segment.size, segment.base_offset, end, ANY_OFFSET, log.damage)
-            rest = _Rest(files, segment, expected, end_offset, _nothing_seen()).segment
+            rest = _Rest(files, segment, _expected(log, segment, end), end_offset, _nothing_seen()).segment
             return end_offset if rest.size == segment.size else rest.end_offset
     return end_offset
 
@@ -81,8 +80,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
             segment.index = None
             kept.append(segment)
             continue
-        expected = Expected(segment.size, segment.base_offset, end, ANY_OFFSET, log.damage)
-        rest = _Rest(files, segment, expected, end_offset, seen).segment
+        rest = _Rest(files, segment, _expected(log, segment, end), end_offset, seen).segment
         if end <= end_offset or rest.size == segment.size:
             kept.append(segment)
         else:
@@ -114,6 +112,10 @@ def _check_synced(log: Log) -> None:
 def _with_ends(log: Log) -> Iterator[tuple[Segment, int]]:
     ends = [*(following.base_offset for following in log.segments[1:]), log.end_offset]
     return zip(log.segments, ends, strict=True)
+
+
+def _expected(log: Log, segment: Segment, end: int) -> Expected:
+    return Expected(segment.size, segment.base_offset, end, ANY_OFFSET, log.damage, segment.epoch_at)
 
 
 class _Rest:
