@@ -45,8 +45,8 @@ class Switching:
             what = "the durability cannot change now" if log.changes else "a log that was cut cannot go on now"
             self._release(log, trouble(what, failure))
             return
-        log.cut_again = False
-        if not log.changes:
+        was_cut, log.cut_again = log.cut_again, False
+        if was_cut and not log.changes:
             self._release(log, None)
             return
         change = LogChange(log.start_offset, log.end_offset, log.config.durability)
