@@ -6,7 +6,7 @@ from typing import Final
 
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
 from duramen.base.ports import FileSystem, Worker
-from duramen.storage.cutting import Cut, apply_cut, cut_files
+from duramen.storage.cutting import Cut, apply_cut, cut_files, end_of_cut
 from duramen.storage.frames import FrameType
 from duramen.storage.handles import Handles
 from duramen.storage.lingering import Lingering, set_aside
@@ -182,6 +182,23 @@ class Removal:
 
         Nobody appends to it meanwhile, and nobody is in the middle of reading what is cut.
         """
+
+        def look(failure: OSError | None) -> None:
+            if failure is not None:
+                done(trouble("a log cannot be cut", failure))
+            else:
+                self._upkeep.copier.alone(lambda: partial(end_of_cut, self._files, log, end_offset), cut)
+
+        def cut(result: int | BaseException) -> None:
+            if isinstance(result, BaseException):
+                done(StorageFailed(f"a log cannot be cut: {result}"))
+            else:
+                self._cut(log, result, epoch, done)
+
+        self._upkeep.copy_all(look)
+
+    def _cut(self, log: Log, end_offset: int, epoch: int, done: Done) -> None:
+        """Cut a log to `end_offset`, where a batch ends or the log began."""
         holds: list[Callable[[], None]] = []
 
         def finish(error: DuramenError | None) -> None:
@@ -189,18 +206,13 @@ class Removal:
                 let_go()
             done(error)
 
-        def cut(failure: OSError | None) -> None:
-            if failure is not None:
-                finish(trouble("a log cannot be cut", failure))
-            else:
-                self._upkeep.copier.alone(lambda: partial(cut_files, self._files, log, end_offset), take_over)
-
         def take_over(result: Cut | BaseException) -> None:
             if isinstance(result, BaseException):
                 finish(StorageFailed(f"a log cannot be cut: {result}"))
                 return
             self._forget(log.segments)
             apply_cut(log, result)
+            log.cut_again = log.durability == "os"
             # What is left may have bytes that only the WAL vouches for; of the last one the index is written anew.
             for segment in log.segments:
                 if segment.size and (segment.synced < segment.size or segment is log.active):
@@ -211,7 +223,7 @@ class Removal:
             if error is not None:
                 finish(error)
             else:
-                self._upkeep.copy_all(cut)
+                self._upkeep.copier.alone(lambda: partial(cut_files, self._files, log, end_offset), take_over)
 
         frame = encode_truncate(end_offset, epoch)
         hold = self._upkeep.checkpointer.hold
