@@ -52,6 +52,7 @@ class Owners:
             "cleanup.policy": chance.choice(("compact", "compact", "compact,delete")) if compacted else "delete",
             "min.cleanable.dirty.ratio": str(chance.choice((0, 0, 0.5))),
             "delete.retention.ms": str(delete_retention_ms),
+            "file.delete.delay.ms": str(chance.choice((0, 0, 200, 60_000))),
         }
         for history in model.histories:
             if isinstance(history, CompactedHistory):

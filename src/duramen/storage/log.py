@@ -46,6 +46,7 @@ class LogConfig(NamedTuple):
     compact: bool = False
     compaction: Rules = Rules()
     segment_jitter_ms: int = 0
+    file_delete_delay_ms: int = 0
 
 
 class LogState(msgspec.Struct, array_like=True, frozen=True):
