@@ -211,6 +211,25 @@ def test_durability_os_a_cut_is_not_made_again_over_what_was_appended_since(olde
         assert store.values(store.log()) == [b"a", b"b", b"c", b"f", b"g"]
 
 
+def test_durability_os_a_cut_takes_back_a_start_that_lay_within_a_batch() -> None:
+    store = StoreOnDoubles()
+    log = store.log(0, LogConfig(durability="os"))
+    for values in ((b"a", b"b"), (b"c", b"d", b"e", b"f")):
+        store.append(log, *values)
+    store.settle()
+    store.restart()
+    log = store.log()
+    answers: list[DuramenError | None] = []
+    store.store.delete_before(log, 4, answers.append)
+    store.settle()
+    store.store.truncate(log, 4, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None, None]
+    for _ in range(2):
+        assert (store.log().start_offset, store.log().end_offset) == (2, 2)
+        store.kill()
+
+
 def test_durability_os_a_log_that_was_cut_goes_on_once_a_checkpoint_says_so() -> None:
     store = StoreOnDoubles()
     store.log(0, LogConfig(durability="os"))
