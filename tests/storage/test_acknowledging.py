@@ -114,6 +114,8 @@ def test_where_syncs_are_short_the_next_begins_before_anybody_is_told_of_the_las
 def test_a_sync_leaves_files_alone_that_the_one_before_covered() -> None:
     doubles = StoreOnDoubles(StoreLimits(wal_file_bytes=8192, wal_max_bytes=1 << 20))
     appends = [doubles.append(doubles.log(), b"in the first file")]
+    doubles.settle()  # there is a second file from here on
+    appends.append(doubles.append(doubles.log(), b"next"))
     touched: list[list[str]] = []
 
     def append_meanwhile(call: str, path: str, size: int) -> int:
