@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from duramen.base.errors import DuramenError, LogDamaged, NodeStopping, StorageFull, StreamNotFound
+from duramen.base.errors import DuramenError, LogDamaged, NodeStopping, StorageFailed, StorageFull, StreamNotFound
 from duramen.codec.batch import batches
 from duramen.sim.store import StoreOnDoubles
 from duramen.storage.log import Log, LogConfig
@@ -209,6 +209,50 @@ def test_durability_os_a_cut_is_not_made_again_over_what_was_appended_since(olde
     for _ in range(2):
         store.kill()
         assert store.values(store.log()) == [b"a", b"b", b"c", b"f", b"g"]
+
+
+def test_durability_os_nothing_is_written_after_a_cut_that_failed_half_way() -> None:
+    store = StoreOnDoubles()
+    store.log(0, LogConfig(durability="os"))
+    log = _filled(store)
+
+    def failing(call: str, path: str, size: int) -> int:
+        if call == "truncate" and path.startswith(log.directory):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return size
+
+    store.files.interfere = failing
+    answers: list[DuramenError | None] = []
+    store.store.truncate(log, 3, store.store.node_epoch, answers.append)
+    refused = store.append(log, b"f")
+    store.settle()
+    store.files.interfere = None
+    assert isinstance(answers[0], StorageFailed)
+    assert isinstance(refused.error, StorageFailed)
+    store.kill()
+    store.append(store.log(), b"g")
+    store.settle()
+    store.kill()
+    assert store.values(store.log()) == [b"a", b"b", b"c", b"g"]
+
+
+def test_durability_os_a_cut_takes_back_a_start_that_lay_within_a_batch() -> None:
+    store = StoreOnDoubles()
+    log = store.log(0, LogConfig(durability="os"))
+    for values in ((b"a", b"b"), (b"c", b"d", b"e", b"f")):
+        store.append(log, *values)
+    store.settle()
+    store.restart()
+    log = store.log()
+    answers: list[DuramenError | None] = []
+    store.store.delete_before(log, 4, answers.append)
+    store.settle()
+    store.store.truncate(log, 4, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None, None]
+    for _ in range(2):
+        assert (store.log().start_offset, store.log().end_offset) == (2, 2)
+        store.kill()
 
 
 def test_durability_os_a_log_that_was_cut_goes_on_once_a_checkpoint_says_so() -> None:

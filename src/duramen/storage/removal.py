@@ -208,6 +208,8 @@ class Removal:
 
         def take_over(result: Cut | BaseException) -> None:
             if isinstance(result, BaseException):
+                if log.durability == "os":  # a recovery makes the cut, and nothing else has what came after it
+                    log.failed = f"cutting {log.directory} failed ({result}); no writes until restart"
                 finish(StorageFailed(f"a log cannot be cut: {result}"))
                 return
             self._forget(log.segments)

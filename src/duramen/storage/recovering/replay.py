@@ -119,6 +119,8 @@ class Replay:
             gaps = [first for first, last in log.damage if first in self._gaps.get(log, ()) and end_offset <= last + 1]
             end_offset = min([end_offset, *gaps])
         self._was_cut.add(log)
+        if log in self.os_starts:
+            self.os_starts[log] = min(self.os_starts[log], end_offset)
         if end_offset < log.end_offset:
             cut = cut_files(self._found.files, log, end_offset)
             self._found.forget(log.segments)
