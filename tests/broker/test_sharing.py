@@ -10,8 +10,10 @@ from duramen.base.errors import (
     ConfigInvalid,
     DuramenError,
     GroupNotEmpty,
+    GroupNotFound,
     InconsistentProtocol,
     RecordStateInvalid,
+    SessionTimeoutInvalid,
     ShareGroupUnknown,
     StorageFailed,
     StreamNotFound,
@@ -22,8 +24,10 @@ from duramen.broker.sharing_configs import parse_reset
 from duramen.broker.sharing_fetch import ShareFetched, ShareFetcher, ShareLimits
 from duramen.broker.sharing_partition import ACCEPT, REJECT, RELEASE, RENEW, Acknowledged
 from duramen.delivery.window import Acquired
+from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.share_group import HeartbeatResult, ShareHeartbeat
 from duramen.groups.share_records import ShareKey
+from duramen.groups.values import JoinRequest
 from duramen.sim.broker import Answer, ManualBroker
 
 LIMITS = ShareLimits(1, 1 << 20, 0, 500, 500)
@@ -420,11 +424,31 @@ def test_new_partitions_of_a_stream_come_to_its_members() -> None:
 
 def test_a_group_id_is_of_one_kind() -> None:
     shares = Shares()
+    groups, nobody = shares.hand.broker.groups, CommitMember("", None, -1)
+    with pytest.raises(GroupNotFound):
+        shares.do(groups.commit, "g", nobody, [])
+    with pytest.raises(GroupNotFound):
+        groups.check_transactional("g", nobody)
+    with pytest.raises(GroupNotFound):
+        shares.do(groups.delete_offsets, "g", [OffsetKey("g", "a", 0)])
+    request = JoinRequest("", None, "new", False, "c", "/h", 10_000, 60_000, "consumer", [("range", b"")])
     with pytest.raises(InconsistentProtocol):
-        shares.hand.broker.share_groups.check_commit("g", CommitMember("m", None, -1))
-    commit: Answer[Any] = Answer()
-    shares.hand.broker.groups.commit("g", CommitMember("", None, -1), [], commit)
-    assert isinstance(commit.error, InconsistentProtocol)
+        shares.do(groups.join, "g", request)
+    with pytest.raises(SessionTimeoutInvalid):
+        shares.do(groups.join, "g", request._replace(session_timeout_ms=1))
+
+
+def test_a_group_that_has_offsets_is_no_share_group() -> None:
+    shares = Shares()
+    shares.do(shares.hand.broker.internal_streams.ensure_offsets)
+    committed = [(OffsetKey("simple", "a", 0), CommittedOffset(5, -1, "", 0))]
+    shares.do(shares.hand.broker.groups.commit, "simple", CommitMember("", None, -1), committed)
+    with pytest.raises(GroupNotFound):
+        shares.beat("m", 0, "a", group="simple")
+    with pytest.raises(GroupNotFound):
+        shares.do(shares.hand.broker.share_groups.alter_offsets, "simple", [])
+    shares.do(shares.hand.broker.groups.delete, "simple")
+    assert shares.beat("m", 0, "a", group="simple").assignment
 
 
 def test_what_happens_to_records_is_counted() -> None:

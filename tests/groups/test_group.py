@@ -652,7 +652,9 @@ def test_commits_by_state() -> None:
     drive.join(second)
     assert drive.state() is GroupState.COMPLETING
     assert drive.commit(second) is RebalanceInProgress
-    assert drive.commit(second, drive.group.generation - 1) is IllegalGeneration
+    assert drive.commit(second, transactional=True) is None
+    for transactional in (False, True):
+        assert drive.commit(second, drive.group.generation - 1, transactional=transactional) is IllegalGeneration
     drive.assign()
     assert drive.commit(second) is None
 

@@ -417,14 +417,19 @@ class Group:
         if error is not None:
             raise error(f"group {self.id} is in the state {self.state}")
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
-        """Raise unless offsets may be committed by this member in this generation, or by anybody (generation < 0)."""
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, now_ms: int, *, transactional: bool = False
+    ) -> None:
+        """Raise unless offsets may be committed by this member in this generation, or by anybody (generation < 0).
+
+        In a transaction also between its join and its assignment: a producer could not make anything of the error.
+        """
         if generation < 0 and not self.members and self.state is GroupState.EMPTY:
             return
         member = self.members.known(member_id, instance_id)
         self._check_generation(generation)
         error = _COMMIT_ERROR[self.state]
-        if error is not None:
+        if error is not None and not (transactional and self.state is GroupState.COMPLETING):
             raise error(f"group {self.id} is in the state {self.state}")
         member.expires_ms = now_ms + member.session_timeout_ms
 
