@@ -328,6 +328,20 @@ def test_a_deleted_stream_takes_its_shares_along() -> None:
     assert list(shares.hand.broker.sharing.states.each()) == []
 
 
+def test_a_new_partition_of_a_stream_that_is_read_is_read_from_its_beginning() -> None:
+    shares = Shares()
+    shares.configure({"share.auto.offset.reset": None})
+    shares.write(b"before")
+    assert shares.take("m") == []
+    shares.do(shares.hand.broker.add_partitions, "a", 2)
+    shares.write(b"first", partition=1)
+    shares.beat("m", 1)
+    taken = shares.begin("m", keys=[shares.key(1)])[0].value[0].taken
+    assert taken is not None
+    assert taken.acquired == [Acquired(0, 0, 1)]
+    assert shares.take("m") == []
+
+
 def test_the_state_is_stored_as_a_whole_from_time_to_time_and_the_log_is_cut_below() -> None:
     shares = Shares({"share.coordinator.snapshot.update.records.per.snapshot": 3})
     for index in range(10):

@@ -288,11 +288,13 @@ class Group:
 
     def _prepare(self, now_ms: int) -> None:
         empty = self.state is GroupState.EMPTY
+        unassigned = self.state is GroupState.COMPLETING
         self._to(GroupState.PREPARING)
         self._storing = None
         self._unsynced.clear()
         for member in self.members:
-            member.assignment = b""
+            if unassigned:
+                member.assignment = b""  # what the leader brought may not be stored; what they had is theirs so far
             self._answer_sync(member, RebalanceInProgress("the group is rebalancing"), now_ms)
         timeout_ms = self.members.longest_rebalance_ms()
         self._rebalance_ms = now_ms + timeout_ms
