@@ -152,7 +152,7 @@ class RequestMemory:
             holder.unproven_bytes += size
 
     def _serve(self) -> None:
-        if self._serving:
+        if self._serving or not self._anybody_waits():
             return
         self._serving = True
         while self._serve_next():
