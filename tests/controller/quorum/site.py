@@ -26,7 +26,9 @@ from duramen.controller.quorum.roles import Role
 from duramen.controller.quorum.timeouts import Timeouts
 from duramen.controller.quorum.voters import ReplicaId, Voter
 
-FAST = Timeouts(election_ms=100, fetch_ms=200, retry_ms=30, wait_ms=50, desertion_ms=300)
+CALM = Timeouts(election_ms=100, fetch_ms=200, retry_ms=30, wait_ms=50, desertion_ms=300)
+HASTY = Timeouts(election_ms=20, fetch_ms=40, retry_ms=8, wait_ms=10, desertion_ms=60)
+"""So short that with slow messages elections cross each other all the time."""
 
 
 class Sent(NamedTuple):
@@ -48,17 +50,17 @@ class Site:
         self.joins = False
         self.most_batches = 4
         self.installs = 0
-        self.timeouts = FAST
+        self.timeouts = CALM
         self._chance = chance
         self._seeds = seeds
         self._queue: deque[Effect] = deque()
-        self._committed = 0
-        self.say: Callable[[str], None] | None = None
+        self.committed = 0
+        self.say: Callable[[Effect], None] | None = None
 
     def start(self, now_ms: int) -> None:
         """The process starts."""
         joins = Voter(self.me) if self.joins else None
-        self._committed = self.disk.written.snapshot.offset
+        self.committed = self.disk.written.snapshot.offset
         self.machine = Machine(
             self.me,
             self.disk.kept(),
@@ -85,6 +87,8 @@ class Site:
         effect = self._queue.popleft()
         assert isinstance(effect, Persist)
         self.disk.ballot = effect.ballot
+        if self.say is not None:
+            self.say(effect)
 
     def run(self) -> list[Sent]:
         """Carry out what may be carried out; what is to be sent."""
@@ -94,11 +98,11 @@ class Site:
         sent: list[Sent] = []
         while self._queue and not isinstance(self._queue[0], Persist):
             effect = self._queue.popleft()
-            if self.say is not None:
-                self.say(f"{self.me} {effect}")
             message = self._do(effect)
             if message is not None:
                 sent.append(message)
+            if self.say is not None:
+                self.say(effect if message is None else Send(message.to, message.message))
         return sent
 
     def begin_sync(self) -> Content:
@@ -136,9 +140,9 @@ class Site:
             case Commit(high_watermark):
                 assert self.machine is not None
                 self.witness.committed_up_to(
-                    self.me, self.machine.epoch, self.disk.written, self._committed, high_watermark
+                    self.me, self.machine.epoch, self.disk.written, self.committed, high_watermark
                 )
-                self._committed = high_watermark
+                self.committed = high_watermark
             case Became(Role.LEADER, epoch, _):
                 self.witness.led(self.me, epoch, self.disk.written)
         return None

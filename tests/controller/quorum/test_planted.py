@@ -12,24 +12,21 @@ from tests.sim.planted import Bug, planted
 MOST_SEEDS = 1_000
 
 FOUND_BY = {
-    "vote-twice": 105,
-    "vote-blank": 63,
-    "commit-earlier": 320,
-    "report-written": 274,
-    "forget-epoch": 134,
-    "forget-epoch-of-fetches": 0,
-    "vote-behind": 4,
-    "change-underway": 116,
-    "half-is-enough": 4,
-    "believe-late": 352,
+    "vote-twice": 89,
+    "vote-blank": 1,
+    "commit-earlier": 321,
+    "report-written": 345,
+    "forget-epoch": 84,
+    "forget-epoch-of-fetches": 808,
+    "vote-behind": 1,
+    "change-underway": 556,
+    "half-is-enough": 11,
+    "believe-late": 61,
 }
-
-FOUND_STUCK = {"forget-epoch-of-fetches"}
-"""A quorum with these breaks nothing that is seen, but does not go on; the others lose or contradict something."""
 
 
 def hunt(bug: Bug, seeds: range) -> int | None:
-    """The first seed that breaks a promise with the bug."""
+    """The first seed that breaks a promise with the bug; that nothing goes on any more is not enough."""
     with planted(bug):
         for seed in seeds:
             try:
@@ -37,8 +34,7 @@ def hunt(bug: Bug, seeds: range) -> int | None:
             except Broken:
                 return seed
             except Stuck:
-                if bug.name in FOUND_STUCK:
-                    return seed
+                continue
     return None
 
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.controller.quorum.simulation import Simulation, Totals
 
-SEEDS = 240
+SEEDS = 200
 SEEDS_LONG = 20_000
 
 

@@ -38,7 +38,7 @@ class Witness:
         self.votes: dict[tuple[ReplicaId, int], ReplicaId] = {}
         self.ordered: dict[End, Batch] = {}
         self.committed: list[Committed] = []
-        self._firsts: list[int] = []
+        self.firsts: list[int] = []
 
     @property
     def high_watermark(self) -> int:
@@ -75,20 +75,20 @@ class Witness:
             if batch.first >= high_watermark:
                 break
             if batch.first < self.high_watermark:
-                at = bisect_left(self._firsts, batch.first)
+                at = bisect_left(self.firsts, batch.first)
                 if self.committed[at].batch != batch:
                     raise Broken(f"{replica} has {batch} where {self.committed[at].batch} was committed")
             else:
                 before = self.committed[-1].digest if self.committed else 0
                 self.committed.append(Committed(batch, epoch, digest(before, batch)))
-                self._firsts.append(batch.first)
+                self.firsts.append(batch.first)
         if log.end.offset < high_watermark:
             raise Broken(f"{replica} takes {high_watermark} for committed and ends at {log.end}")
 
     def installed(self, replica: ReplicaId, log: Content) -> None:
         """A replica begins with a snapshot."""
         end = log.snapshot.offset
-        at = bisect_left(self._firsts, end) - 1
+        at = bisect_left(self.firsts, end) - 1
         if end > self.high_watermark or (end and self.committed[at].digest != log.digest):
             raise Broken(f"the snapshot {log.snapshot} of {replica} is not what was committed")
 

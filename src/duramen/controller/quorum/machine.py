@@ -8,7 +8,7 @@ from typing import Final
 
 from duramen.controller.quorum.ballots import Ballot
 from duramen.controller.quorum.changes import Change, Refusal
-from duramen.controller.quorum.effects import Became, Effect
+from duramen.controller.quorum.effects import Effect
 from duramen.controller.quorum.epochs import End
 from duramen.controller.quorum.following import Following
 from duramen.controller.quorum.leading import Leading
@@ -265,7 +265,7 @@ class Machine:
         if isinstance(before, Leading):
             before.close() if cause is Cause.EPOCH else before.end()
         self._part = self._part_of(role, replica)
-        replica.effects.append(Became(role, self.epoch, self.leader))
+        replica.became()
         self._part.open()
         return self._part.outcome if isinstance(self._part, Standing) else None
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from duramen.controller.quorum.ballots import Ballot
-from duramen.controller.quorum.effects import Append, Commit, Cut, Effect, Install, Persist, Send
+from duramen.controller.quorum.effects import Append, Became, Commit, Cut, Effect, Install, Persist, Send
 from duramen.controller.quorum.epochs import NOTHING, End, EpochTable
 from duramen.controller.quorum.messages import Batch, Fetch, Message, SnapshotAnswer, Told
 from duramen.controller.quorum.roles import Role
@@ -51,6 +51,7 @@ class Replica:
         """Whether the leader is this one, or has answered it in this epoch."""
         self.effects: list[Effect] = []
         self._number = 0
+        self._became = Became(self.role, self.epoch, self.leader)
 
     @property
     def epoch(self) -> int:
@@ -91,10 +92,19 @@ class Replica:
     def promise(self, ballot: Ballot) -> None:
         """Make it the ballot, on disk before anything else."""
         self.ballot = ballot
-        if self.effects and isinstance(self.effects[-1], Persist):
-            self.effects[-1] = Persist(ballot)
+        # Nobody has heard of the last one yet where only a role was taken on since: one sync does for both.
+        at = next((at for at in range(len(self.effects), 0, -1) if not isinstance(self.effects[at - 1], Became)), 0)
+        if at and isinstance(self.effects[at - 1], Persist):
+            self.effects[at - 1] = Persist(ballot)
         else:
             self.effects.append(Persist(ballot))
+
+    def became(self) -> None:
+        """Say what role it has, unless that is known."""
+        became = Became(self.role, self.epoch, self.leader)
+        if became != self._became:
+            self._became = became
+            self.effects.append(became)
 
     def append(self, batch: Batch) -> None:
         """Write a batch to the end of the log."""
