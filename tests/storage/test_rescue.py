@@ -350,3 +350,15 @@ def test_an_index_made_again_says_whose_log_it_is(durability: str) -> None:
     lose(doubles, "checkpoint-", "wal/")
     doubles.kill()
     assert doubles.values(doubles.log(0, config)) == [b"a", b"b"]
+
+
+def test_durability_os_an_index_that_a_loss_of_power_has_emptied_says_whose_log_it_is_after_the_next_start() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, LogConfig(durability="os"))
+    doubles.append(log, b"a")
+    doubles.settle()
+    doubles.files.replace(log.active.path + ".index", b"")
+    doubles.kill()
+    lose(doubles, "checkpoint-", "wal/")
+    doubles.kill()
+    assert doubles.values(doubles.log(0)) == [b"a"]

@@ -153,7 +153,7 @@ class Rescue:
             return False
         file = self._files.open(path)
         size = file.size()
-        self._name(log, segment)
+        self.name(log, segment)
         for _, found, whole in walk_batches(file, segment.size, size, log.end_offset):
             self._note_epoch(found)
             if found.leader_epoch > log.takeovers.latest_epoch:
@@ -168,8 +168,8 @@ class Rescue:
     def _note_epoch(self, found: Header) -> None:
         self.epoch = max(self.epoch, found.leader_epoch)
 
-    def _name(self, log: Log, segment: Segment) -> None:
-        """See to it that the segment's index says whose it is."""
+    def name(self, log: Log, segment: Segment) -> None:
+        """See to it that the segment's index says whose it is. Raises OSError."""
         path = segment.path + ".index"
         index = self._files.open(path, create=True)
         head = IndexHeader(log.id, segment.base_offset, log.key.stream_id, log.key.partition)

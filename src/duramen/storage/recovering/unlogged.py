@@ -50,6 +50,8 @@ def _read_on_segment(found: LogsFound, log: Log, start_offset: int) -> bool:
                 break
             adopt(log, head, whole)
         _write_again(file, known, segment.size)
+        if segment.size > known:
+            found.rescue.name(log, segment)  # a loss of power may have taken that
         if segment.size < size:
             file.truncate(segment.size)
             file.sync()  # also where nothing is left that would be synced later
