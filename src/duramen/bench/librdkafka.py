@@ -16,6 +16,7 @@ _LINGER_MS: Final = 5
 _BATCH_BYTES: Final = 1_000_000
 _QUEUE_KIB: Final = 128 * 1024
 _QUEUE_MESSAGES: Final = 500_000
+_QUEUE_FULL_MS: Final = 10  # by itself librdkafka fetches nothing for a second once records come faster than they go
 _CALL_MESSAGES: Final = 10_000
 _CALL_BYTES: Final = 16 * 1024 * 1024
 _SILENCE_S: Final = 60.0
@@ -86,6 +87,7 @@ def subscribe(contender: Contender, messages: int, partitions: int = 1) -> float
             "auto.offset.reset": "earliest",
             "queued.min.messages": 1_000_000,
             "queued.max.messages.kbytes": _QUEUE_KIB,
+            "fetch.queue.backoff.ms": _QUEUE_FULL_MS,
         }
     )
     try:
