@@ -7,6 +7,7 @@ import pytest
 
 from duramen.base.errors import DuramenError, LogDamaged, NodeStopping, StorageFailed, StorageFull, StreamNotFound
 from duramen.codec.batch import batches
+from duramen.sim.disk import Crashed
 from duramen.sim.store import StoreOnDoubles
 from duramen.storage.log import Log, LogConfig
 
@@ -209,6 +210,28 @@ def test_durability_os_a_cut_is_not_made_again_over_what_was_appended_since(olde
     for _ in range(2):
         store.kill()
         assert store.values(store.log()) == [b"a", b"b", b"c", b"f", b"g"]
+
+
+def test_durability_os_what_a_cut_has_taken_that_was_broken_off_does_not_come_back() -> None:
+    store = StoreOnDoubles()
+    log = store.log(0, LogConfig(durability="os", flush_messages=1))
+    store.append(log, b"a")
+    store.settle()
+
+    def interfere(call: str, path: str, size: int) -> int:
+        if (call, path) == ("sync_directory", log.directory):
+            raise Crashed(path)
+        return size
+
+    store.files.interfere = interfere
+    store.store.truncate(log, 0, store.store.node_epoch, lambda _: None)
+    with pytest.raises(Crashed):
+        store.settle()
+    store.files.interfere = None
+    store.kill()
+    assert store.log().end_offset == 0
+    store.crash()
+    assert store.log().end_offset == 0
 
 
 def test_durability_os_nothing_is_written_after_a_cut_that_failed_half_way() -> None:

@@ -16,7 +16,7 @@ from duramen.base.ids import METADATA_STREAM_ID, Position
 from duramen.base.ports import Clock
 from duramen.codec.batch import Header, NewRecord, check, encode, records
 from duramen.controller.events import Event, NodeRegistered, StreamDeleted, decode_event, encode_event
-from duramen.controller.quorum import Quorum
+from duramen.controller.quorum.port import Quorum
 from duramen.controller.state import ControllerState
 from duramen.storage.log import Log, LogConfig, LogKey
 from duramen.storage.scanning import scan_log

@@ -126,6 +126,9 @@ class Replay:
             self._found.forget(log.segments)
             apply_cut(log, cut)
             self._found.note_unsynced(log)
+        elif log.durability == "os" and self._found.files.exists(log.directory):
+            # Of files that nothing but it knows, a cut that was broken off may have taken the names, and not for good.
+            self._found.files.sync_directory(log.directory)
 
     def _append(self, log: Log, payload: memoryview) -> None:
         batch = bytes(payload)

@@ -1,0 +1,135 @@
+"""A follower: fetches from its leader, cuts where histories part, takes snapshots, joins the voters. Pure."""
+
+from duramen.base.errors import LogDamaged
+from duramen.controller.quorum.changes import AddVoter, RemoveVoter
+from duramen.controller.quorum.epochs import End
+from duramen.controller.quorum.messages import Batch, ChangeVoters, Fetch, FetchAnswer, FetchSnapshot, SnapshotAnswer
+from duramen.controller.quorum.replica import Replica
+from duramen.controller.quorum.roles import Cause
+from duramen.controller.quorum.voters import ReplicaId, Voter
+
+__all__ = ["Following"]
+
+
+class Following:
+    """A follower of `leader` in this epoch.
+
+    `joins` is the voter that a learner wants to become once it has caught up: in the place of one of its node that has
+    another directory, which is removed first, or as one more.
+    """
+
+    def __init__(self, replica: Replica, leader: ReplicaId, joins: Voter | None) -> None:
+        self._replica = replica
+        self._leader = leader
+        self._joins = joins
+        self._waiting: Fetch | None = None
+        self._snapshot: End | None = None
+        self._heard(replica.now_ms)
+        self._join_ms = replica.now_ms
+        self._retry_ms = replica.now_ms
+
+    def open(self) -> None:
+        """Fetch for the first time."""
+        self._fetch()
+
+    @property
+    def deadline_ms(self) -> int:
+        """When `tick` has something to do."""
+        return min(self._until_ms, self._retry_ms)
+
+    def tick(self) -> Cause | None:
+        """What the time makes of it."""
+        if self._replica.now_ms >= self._until_ms:
+            return Cause.TIMEOUT if self._replica.votes else Cause.ENDED
+        if self._replica.now_ms >= self._retry_ms:
+            self._fetch()
+        return None
+
+    def synced(self) -> None:
+        """More of the log is on disk: fetch, which reports it, unless a fetch is on its way that does."""
+        log_end = self._replica.log.end.offset
+        reported = self._waiting is not None and self._waiting.synced_offset == log_end
+        if self._replica.synced_offset == log_end and self._snapshot is None and not reported:
+            self._fetch()
+
+    def take(self, answer: FetchAnswer) -> None:
+        """The leader's answer; one that nobody waits for any more says nothing.
+
+        An answer counts only where it was asked: at the end of this log. What is at an end is the same for ever, in the
+        log of the leader of an epoch, so that an answer that comes late or twice does no harm.
+        """
+        if answer.asked != self._waiting or answer.asked.end != self._replica.log.end:
+            return
+        self._waiting = None
+        self._heard(self._replica.now_ms)
+        self._replica.confirmed = True
+        if answer.snapshot is not None:
+            self._ask_snapshot(answer.snapshot)
+            return
+        if answer.diverging is not None:
+            self._diverge(answer.diverging)
+        else:
+            self._take_batches(answer.batches)
+            self._replica.commit(min(answer.high_watermark, self._replica.log.end.offset))
+        if self._replica.synced_offset == self._replica.log.end.offset or not answer.batches:
+            self._fetch()
+        if self._replica.high_watermark == answer.high_watermark and answer.diverging is None:
+            self._join()
+
+    def take_snapshot(self, answer: SnapshotAnswer) -> None:
+        """The leader's snapshot, unless it is another or not further on."""
+        if answer.snapshot != self._snapshot or answer.snapshot.offset <= self._replica.high_watermark:
+            return
+        self._snapshot = None
+        self._heard(self._replica.now_ms)
+        self._replica.install(answer)
+
+    # -- steps --------------------------------------------------------------------------------------
+
+    def _heard(self, now_ms: int) -> None:
+        self._until_ms = now_ms + self._replica.timeouts.fetch_ms
+
+    def _fetch(self) -> None:
+        replica = self._replica
+        self._snapshot = None
+        self._retry_ms = replica.now_ms + replica.timeouts.wait_ms + replica.timeouts.retry_ms
+        self._waiting = replica.next_fetch()
+        replica.send(self._leader.node_id, self._waiting)
+
+    def _ask_snapshot(self, snapshot: End) -> None:
+        replica = self._replica
+        self._snapshot = snapshot
+        self._retry_ms = replica.now_ms + replica.timeouts.fetch_ms // 2
+        replica.send(self._leader.node_id, FetchSnapshot(replica.me, replica.epoch, snapshot))
+
+    def _diverge(self, theirs: End) -> None:
+        """Cut to where the histories can still be the same: the end of that epoch, the leader's or this log's.
+
+        Raises LogDamaged where that is committed: a majority of the voters has lost what it had synced.
+        """
+        log = self._replica.log
+        own = log.end_of(theirs.epoch)
+        place = min(own.offset, theirs.offset) if own.epoch == theirs.epoch else own.offset
+        if place < self._replica.high_watermark:
+            raise LogDamaged(
+                f"what is committed of the metadata log ends at offset {self._replica.high_watermark}, and the log of"
+                f" the leader {self._leader} parts from it at {place}"
+            )
+        self._replica.cut(place)
+
+    def _take_batches(self, batches: tuple[Batch, ...]) -> None:
+        for batch in batches:
+            end = self._replica.log.end
+            if batch.first != end.offset or not end.epoch <= batch.epoch <= self._replica.epoch:
+                return
+            self._replica.append(batch)
+
+    def _join(self) -> None:
+        """Ask to be made a voter, one step at a time, as long as it is none."""
+        replica = self._replica
+        if self._joins is None or replica.votes or replica.now_ms < self._join_ms:
+            return
+        self._join_ms = replica.now_ms + replica.timeouts.fetch_ms // 2
+        present = replica.voters.latest.of_node(replica.me.node_id)
+        change = AddVoter(self._joins) if present is None else RemoveVoter(present)
+        replica.send(self._leader.node_id, ChangeVoters(replica.me, replica.epoch, change))

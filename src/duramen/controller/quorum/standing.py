@@ -1,0 +1,71 @@
+"""Elections: who stands for leader, first asking whether it would win (KIP-996); and how a voter answers. Pure."""
+
+from duramen.controller.quorum.ballots import Ballot, Count
+from duramen.controller.quorum.messages import Vote, VoteAnswer
+from duramen.controller.quorum.replica import Replica
+from duramen.controller.quorum.roles import Cause, Role
+
+__all__ = ["Standing", "grants"]
+
+
+def grants(replica: Replica, vote: Vote) -> bool:
+    """Whether a voter grants what is asked in its own epoch.
+
+    A log that lacks what this one has is never granted anything: a majority holds whatever is committed.
+    """
+    if vote.end < replica.log.end or replica.role is Role.LEADER:
+        return False
+    if vote.pre:
+        return not replica.confirmed
+    return replica.role in (Role.UNATTACHED, Role.PROSPECTIVE) and replica.ballot.allows(vote.sender)
+
+
+class Standing:
+    """A prospective, or a candidate, which has promised its own vote to itself in a new epoch."""
+
+    def __init__(self, replica: Replica, *, pre: bool) -> None:
+        self._replica = replica
+        self._pre = pre
+        if not pre:
+            replica.promise(Ballot(replica.epoch + 1, replica.me))
+        self._count = Count(replica.voters.latest, replica.me)
+        election_ms = replica.timeouts.election_ms
+        self._until_ms = replica.now_ms + election_ms + replica.chance(election_ms)
+        self._ask_ms = replica.now_ms
+
+    def open(self) -> None:
+        """Ask the other voters."""
+        self._ask()
+
+    @property
+    def deadline_ms(self) -> int:
+        """When `tick` has something to do."""
+        return min(self._until_ms, self._ask_ms)
+
+    @property
+    def outcome(self) -> Cause | None:
+        """How it went, once that is known."""
+        if self._count.won:
+            return Cause.WON
+        return Cause.LOST if self._count.lost else None
+
+    def tick(self) -> Cause | None:
+        """What the time makes of it."""
+        if self._replica.now_ms >= self._until_ms:
+            return Cause.TIMEOUT
+        if self._replica.now_ms >= self._ask_ms:
+            self._ask()
+        return None
+
+    def take(self, answer: VoteAnswer) -> Cause | None:
+        """An answer of this epoch."""
+        if answer.pre != self._pre:
+            return None
+        self._count.take(answer.sender, answer.granted)
+        return self.outcome
+
+    def _ask(self) -> None:
+        replica = self._replica
+        self._ask_ms = replica.now_ms + replica.timeouts.retry_ms
+        for voter in self._count.unheard:
+            replica.send(voter.node_id, Vote(replica.me, replica.epoch, voter, replica.log.end, self._pre))

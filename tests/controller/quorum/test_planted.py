@@ -1,0 +1,51 @@
+"""The simulation finds each planted bug: within 1,000 seeds where the hunt is long, with the seed that did it here.
+
+Where the simulation changes, seeds do other things: the long hunt says which ones find the bugs then.
+"""
+
+import pytest
+from tests.controller.quorum.planted import BUGS
+from tests.controller.quorum.simulation import Simulation
+from tests.controller.quorum.witness import Broken, Stuck
+from tests.sim.planted import Bug, planted
+
+MOST_SEEDS = 1_000
+
+FOUND_BY = {
+    "vote-twice": 89,
+    "vote-blank": 1,
+    "commit-earlier": 321,
+    "report-written": 345,
+    "forget-epoch": 84,
+    "forget-epoch-of-fetches": 808,
+    "vote-behind": 1,
+    "change-underway": 556,
+    "half-is-enough": 11,
+    "believe-late": 61,
+}
+
+
+def hunt(bug: Bug, seeds: range) -> int | None:
+    """The first seed that breaks a promise with the bug; that nothing goes on any more is not enough."""
+    with planted(bug):
+        for seed in seeds:
+            try:
+                Simulation(seed).run()
+            except Broken:
+                return seed
+            except Stuck:
+                continue
+    return None
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_seed_that_found_it(bug: Bug) -> None:
+    seed = FOUND_BY[bug.name]
+    assert hunt(bug, range(seed, seed + 1)) == seed
+    Simulation(seed).run()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_it_is_found_within_a_thousand_seeds(bug: Bug) -> None:
+    assert hunt(bug, range(MOST_SEEDS)) is not None
