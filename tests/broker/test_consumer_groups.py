@@ -14,6 +14,7 @@ from duramen.base.errors import (
     GroupNotEmpty,
     GroupNotFound,
     GroupSubscribed,
+    IllegalGeneration,
     InconsistentProtocol,
     StaleMemberEpoch,
     StorageFailed,
@@ -160,6 +161,9 @@ def test_who_may_commit_and_read_offsets(groups: ManualBroker) -> None:
     assert isinstance(commit(groups, "g", CommitMember("m", None, 9, knows_epochs=True), 1), StaleMemberEpoch)
     assert isinstance(commit(groups, "nobody", CommitMember("m", None, 9, knows_epochs=True), 1), GroupNotFound)
     assert commit(groups, "g", CommitMember("m", None, epoch, knows_epochs=True), 1) is None
+    groups.broker.groups.check_transactional("g", CommitMember("m", None, epoch))
+    with pytest.raises(IllegalGeneration):
+        groups.broker.groups.check_transactional("g", CommitMember("m", None, 9))
     groups.broker.groups.check_fetch("g", "m", epoch)
     groups.broker.groups.check_fetch("g", None, -1)
     groups.broker.groups.check_fetch("nobody", "m", 3)

@@ -10,8 +10,10 @@ from duramen.base.errors import (
     ConfigInvalid,
     DuramenError,
     GroupNotEmpty,
+    GroupNotFound,
     InconsistentProtocol,
     RecordStateInvalid,
+    SessionTimeoutInvalid,
     ShareGroupUnknown,
     StorageFailed,
     StreamNotFound,
@@ -22,8 +24,10 @@ from duramen.broker.sharing_configs import parse_reset
 from duramen.broker.sharing_fetch import ShareFetched, ShareFetcher, ShareLimits
 from duramen.broker.sharing_partition import ACCEPT, REJECT, RELEASE, RENEW, Acknowledged
 from duramen.delivery.window import Acquired
+from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.share_group import HeartbeatResult, ShareHeartbeat
 from duramen.groups.share_records import ShareKey
+from duramen.groups.values import JoinRequest
 from duramen.sim.broker import Answer, ManualBroker
 
 LIMITS = ShareLimits(1, 1 << 20, 0, 500, 500)
@@ -324,6 +328,20 @@ def test_a_deleted_stream_takes_its_shares_along() -> None:
     assert list(shares.hand.broker.sharing.states.each()) == []
 
 
+def test_a_new_partition_of_a_stream_that_is_read_is_read_from_its_beginning() -> None:
+    shares = Shares()
+    shares.configure({"share.auto.offset.reset": None})
+    shares.write(b"before")
+    assert shares.take("m") == []
+    shares.do(shares.hand.broker.add_partitions, "a", 2)
+    shares.write(b"first", partition=1)
+    shares.beat("m", 1)
+    taken = shares.begin("m", keys=[shares.key(1)])[0].value[0].taken
+    assert taken is not None
+    assert taken.acquired == [Acquired(0, 0, 1)]
+    assert shares.take("m") == []
+
+
 def test_the_state_is_stored_as_a_whole_from_time_to_time_and_the_log_is_cut_below() -> None:
     shares = Shares({"share.coordinator.snapshot.update.records.per.snapshot": 3})
     for index in range(10):
@@ -420,11 +438,31 @@ def test_new_partitions_of_a_stream_come_to_its_members() -> None:
 
 def test_a_group_id_is_of_one_kind() -> None:
     shares = Shares()
+    groups, nobody = shares.hand.broker.groups, CommitMember("", None, -1)
+    with pytest.raises(GroupNotFound):
+        shares.do(groups.commit, "g", nobody, [])
+    with pytest.raises(GroupNotFound):
+        groups.check_transactional("g", nobody)
+    with pytest.raises(GroupNotFound):
+        shares.do(groups.delete_offsets, "g", [OffsetKey("g", "a", 0)])
+    request = JoinRequest("", None, "new", False, "c", "/h", 10_000, 60_000, "consumer", [("range", b"")])
     with pytest.raises(InconsistentProtocol):
-        shares.hand.broker.share_groups.check_commit("g", CommitMember("m", None, -1))
-    commit: Answer[Any] = Answer()
-    shares.hand.broker.groups.commit("g", CommitMember("", None, -1), [], commit)
-    assert isinstance(commit.error, InconsistentProtocol)
+        shares.do(groups.join, "g", request)
+    with pytest.raises(SessionTimeoutInvalid):
+        shares.do(groups.join, "g", request._replace(session_timeout_ms=1))
+
+
+def test_a_group_that_has_offsets_is_no_share_group() -> None:
+    shares = Shares()
+    shares.do(shares.hand.broker.internal_streams.ensure_offsets)
+    committed = [(OffsetKey("simple", "a", 0), CommittedOffset(5, -1, "", 0))]
+    shares.do(shares.hand.broker.groups.commit, "simple", CommitMember("", None, -1), committed)
+    with pytest.raises(GroupNotFound):
+        shares.beat("m", 0, "a", group="simple")
+    with pytest.raises(GroupNotFound):
+        shares.do(shares.hand.broker.share_groups.alter_offsets, "simple", [])
+    shares.do(shares.hand.broker.groups.delete, "simple")
+    assert shares.beat("m", 0, "a", group="simple").assignment
 
 
 def test_what_happens_to_records_is_counted() -> None:

@@ -31,8 +31,16 @@ NOTES: Final[Sequence[str]] = (
         "twenty times what appending their batch does; a producer that lies misleads those who look for its own "
         "records by time, and their retention."
     ),
+    (
+        "- What is compressed is not looked into when it is appended, unless for one of these reasons: where the "
+        "checksum of a batch is right and its compressed records are damaged, its readers notice. Kafka refuses such a "
+        "batch with an unknown server error; no client known makes one."
+    ),
     "- kafkajs writes a wrong one where times differ in their number of digits: these records are not found by time.",
-    "- A node's settings are read when it starts: kafka-configs shows them and alters only its loggers.",
+    (
+        "- kafka-configs alters a node's loggers and those of its settings that can change while it runs, the defaults "
+        "of streams; the others are read when it starts."
+    ),
     "- There are no ACLs; MirrorMaker 2 says that it cannot copy them, unless `sync.topic.acls.enabled=false`.",
     "- There are no SCRAM users: `kafka-configs --entity-type users` shows quotas, then says so.",
     "- ListConfigResources came with Kafka 4.1: the tools of 4.1 cannot list the configs of groups and client metrics.",

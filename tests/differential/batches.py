@@ -54,6 +54,7 @@ def batch(draw: Drawing, count: int, *, transactional: bool = False) -> bytearra
 
 def damaged(draw: Drawing, batch: bytearray) -> bytes:
     """A batch that something has happened to."""
+    unseen = False
     match draw.number(5):
         case 0:
             batch[60] ^= 1  # the count
@@ -65,7 +66,8 @@ def damaged(draw: Drawing, batch: bytearray) -> bytes:
             batch[16] = draw.one(0, 1, 3)
         case _:
             batch[-1] ^= 0xFF
-    if draw.sometimes(0.5):
+            unseen = bool(batch[22] & 7)  # Apache Kafka looks inside of what is compressed, Duramen does not
+    if draw.sometimes(0.5) and not unseen:
         batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
     return bytes(batch)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.differential.drawing import GROUPS, Drawing, Making, Step
+from tests.differential.drawing import Drawing, Making, Step
 
 from duramen.codec.kafka.versions import ApiKey
 
@@ -29,7 +29,7 @@ class Deleting:
         return [(4, self._delete_offsets)]
 
     def _delete_offsets(self) -> Step:
-        group = self._draw.one(*GROUPS) if self._draw.often() else self._draw.one("", "g3", "nobody's")
+        group = self._draw.group("", "g3", "nobody's")
         topics = [
             {"name": self._draw.name(), "partitions": [{"partition_index": self._draw.partition()} for _ in range(2)]}
             for _ in range(1 if self._draw.often() else self._draw.one(0, 2))

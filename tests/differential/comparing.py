@@ -52,7 +52,7 @@ def _parts(ours: Any, theirs: Any, path: str) -> list[tuple[str, Any, Any]] | No
     if not isinstance(ours, list) or not isinstance(theirs, list):
         return None
     mine, other = _by_identity(ours), _by_identity(theirs)
-    if mine and other and mine.keys() != other.keys():
+    if (mine or not ours) and (other or not theirs) and mine.keys() != other.keys():
         return [(f"{path}[{key}]", mine.get(key, "-"), other.get(key, "-")) for key in sorted({*mine, *other})]
     if len(ours) != len(theirs):
         return None

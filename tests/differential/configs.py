@@ -6,7 +6,7 @@ from tests.differential.drawing import Drawing, Making, Step
 
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["Configs", "draw_config", "group_config"]
+__all__ = ["Configs", "draw_config", "group_config", "note_compression"]
 
 _CONFIGS: Final = (
     ("cleanup.policy", ("compact", "delete", "compact,delete", "shred", "")),
@@ -42,6 +42,12 @@ def draw_config(draw: Drawing) -> dict[str, Any]:
     return {"name": name, "value": draw.chance.choice(values)}
 
 
+def note_compression(draw: Drawing, topic: str, configs: list[dict[str, Any]]) -> None:
+    """From here on the topic's records may be compressed anew, where its configs say so."""
+    if any(config["name"] == "compression.type" for config in configs):
+        draw.recompressed.add(topic)
+
+
 def group_config(group: str, name: str, value: str) -> Step:
     """Set one config of a group."""
     config = {"name": name, "config_operation": 0, "value": value}
@@ -64,7 +70,7 @@ class Configs:
         if kind == _BROKER:
             return kind, self._draw.one("1", "9", "x", "")
         if kind == _GROUP:
-            return kind, self._draw.one("g1", "configured", "")
+            return kind, self._draw.one(self._draw.groups[0], "configured", "")
         return kind, self._draw.name()
 
     def _entry(self, kind: int) -> dict[str, Any]:
@@ -80,7 +86,7 @@ class Configs:
         return self._describing(kind, name, _ASKED)
 
     def _describe_group(self) -> Step:
-        return self._describing(_GROUP, self._draw.one("g1", "configured", ""), _ASKED_OF_GROUPS)
+        return self._describing(_GROUP, self._draw.one(self._draw.groups[0], "configured", ""), _ASKED_OF_GROUPS)
 
     def _describing(self, kind: int, name: str, keys: list[str]) -> Step:
         wish = {
@@ -92,6 +98,7 @@ class Configs:
     def _resources(self, configs: int) -> tuple[int, list[dict[str, Any]]]:
         kind, name = self._resource()
         entries = [self._entry(kind) for _ in range(configs)]
+        note_compression(self._draw, name, entries)
         resources = [{"resource_type": kind, "resource_name": name, "configs": entries}]
         if self._draw.sometimes(0.1):
             resources.append({"resource_type": kind, "resource_name": self._draw.one(name, "alpha"), "configs": []})

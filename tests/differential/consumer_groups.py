@@ -1,9 +1,11 @@
 """Steps about groups of the consumer protocol (KIP-848)."""
 
+import time
 from typing import Any, Final
+from uuid import UUID
 
 from tests.differential.committing import offsets
-from tests.differential.drawing import GROUPS, TOPICS, Drawing, Making, Step
+from tests.differential.drawing import TOPICS, Drawing, Making, Step
 from tests.differential.peer import Beside, Peer, Symbol
 
 from duramen.codec.kafka.versions import ApiKey
@@ -12,6 +14,8 @@ __all__ = ["ConsumerGroupSteps"]
 
 _MEMBERS: Final = ("m1", "m2")
 _REBALANCE_MS: Final = 1_800_000
+_SETTLE_S: Final = 15.0
+_PAUSE_S: Final = 0.05
 
 
 class ConsumerGroupSteps:
@@ -96,7 +100,8 @@ class ConsumerGroupSteps:
             {"member_epoch": Beside(epoch, 1)}, {"member_epoch": Beside(epoch, -1)}, {"rebalance_timeout_ms": -1},
             {"topic_partitions": None}, {"subscribed_topic_names": None}, {"instance_id": ""}, {"rack_id": ""},
             {"server_assignor": "none"}, {"server_assignor": ""}, {"member_id": "nobody", "member_epoch": 3},
-            {"member_id": "nobody", "member_epoch": -1}, {"member_epoch": -2}, {"group_id": "g1", "member_epoch": 5},
+            {"member_id": "nobody", "member_epoch": -1}, {"member_epoch": -2},
+            {"group_id": self._draw.groups[0], "member_epoch": 5},
             {"subscribed_topic_names": None, "subscribed_topic_regex": "["},
             {"topic_partitions": [{"topic_id": Symbol("topic_id", "alpha"), "partitions": [0]}]},
         )  # fmt: skip
@@ -105,9 +110,19 @@ class ConsumerGroupSteps:
         return self._beat(name, wish, 1 if newer else self._draw.version(ApiKey.CONSUMER_GROUP_HEARTBEAT))
 
     def _describe(self) -> Step:
-        groups = [self._group() if self._draw.often() else self._draw.one(*GROUPS, "", "nobody's")]
+        groups = [self._group() if self._draw.often() else self._draw.one(*self._draw.groups, "", "nobody's")]
         version = self._draw.version(ApiKey.CONSUMER_GROUP_DESCRIBE)
-        return Step(ApiKey.CONSUMER_GROUP_DESCRIBE, version, {"group_ids": groups})
+        wish = {"group_ids": groups}
+
+        def finish(peer: Peer, answer: dict[str, Any]) -> dict[str, Any]:
+            """Ask until no topic is named that is gone: Apache Kafka's coordinators hear of it a little later."""
+            until = time.monotonic() + _SETTLE_S
+            while not _assigned(answer) <= _there(peer) and time.monotonic() < until:
+                time.sleep(_PAUSE_S)
+                answer = peer.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, version, wish)
+            return answer
+
+        return Step(ApiKey.CONSUMER_GROUP_DESCRIBE, version, wish, finish=finish)
 
     def _commit(self) -> Step:
         group, member, name = self._place()
@@ -144,3 +159,15 @@ class ConsumerGroupSteps:
     def _delete(self) -> Step:
         version = self._draw.version(ApiKey.DELETE_GROUPS)
         return Step(ApiKey.DELETE_GROUPS, version, {"groups_names": [self._group()]})
+
+
+def _assigned(answer: dict[str, Any]) -> set[UUID]:
+    """The topics that members have or are to have."""
+    members = [member for group in answer["groups"] for member in group["members"]]
+    assignments = [member[name] for member in members for name in ("assignment", "target_assignment")]
+    return {topic["topic_id"] for one in assignments for topic in one["topic_partitions"]}
+
+
+def _there(peer: Peer) -> set[UUID]:
+    asked = {"topics": None, "allow_auto_topic_creation": False}
+    return {topic["topic_id"] for topic in peer.ask(ApiKey.METADATA, 12, asked)["topics"]}

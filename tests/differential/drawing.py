@@ -8,11 +8,10 @@ from tests.differential.peer import Peer
 
 from duramen.codec.kafka.versions import APIS, ApiKey
 
-__all__ = ["GROUPS", "TOPICS", "TRANSACTIONS", "Drawing", "Family", "Making", "Step"]
+__all__ = ["TOPICS", "TRANSACTIONS", "Drawing", "Family", "Making", "Step"]
 
 TOPICS: Final = ("alpha", "beta", "gamma", "delta")
 _ODD_TOPICS: Final = ("", "a/b", "..", "x" * 250, "absent", "alpha")
-GROUPS: Final = ("g1", "g2")
 TRANSACTIONS: Final = ("t1", "t2")
 
 
@@ -49,8 +48,12 @@ class Drawing:
         """Records have timestamps from `began_ms` on."""
         self.chance = random.Random(seed)
         self.seed = seed
+        self.groups = (f"g1-{seed}", f"g2-{seed}")
+        """The groups of this seed: what a group becomes, of one kind or another, it stays while the brokers run."""
         self.began_ms = began_ms
         self.numbers = 0
+        self.recompressed: set[str] = set()
+        """The topics whose records may be compressed anew, each by its own library."""
 
     def one(self, *values: Any) -> Any:
         """One of the values."""
@@ -75,6 +78,10 @@ class Drawing:
     def name(self) -> str:
         """A topic's name."""
         return self.chance.choice(TOPICS if self.often() else _ODD_TOPICS)
+
+    def group(self, *odd: str) -> str:
+        """A group's id, sometimes an odd one, or a share group's."""
+        return str(self.one(*self.groups) if self.often() else self.one(f"f1-{self.seed}", *odd))
 
     def partition(self) -> int:
         """A partition's number."""

@@ -52,7 +52,7 @@ class Beside(NamedTuple):
 
 _MISSING: Final = {
     "topic_id": uuid.UUID(int=77), "producer_id": 987_654_321, "epoch": 0, "leader_epoch": 0, "member_epoch": 0,
-    "share_epoch": 0,
+    "share_epoch": 0, "generation": 0,
     "owned": [], "held": None,
 }  # fmt: skip
 _NAMED_BACK: Final = frozenset({"topic_id", "producer_id", "member_id"})

@@ -4,8 +4,9 @@ from typing import Any
 
 from tests.differential.batches import STEP_MS, batch, damaged, produce_step
 from tests.differential.drawing import Drawing, Making, Step
-from tests.differential.peer import Beside, Symbol
+from tests.differential.peer import CLOSED, Beside, Symbol
 
+from duramen.codec.batch import batches
 from duramen.codec.kafka.versions import ApiKey
 
 __all__ = ["Records"]
@@ -51,7 +52,7 @@ class Records:
             "max_bytes": self._draw.one(1, 1 << 24), "isolation_level": self._draw.number(2), "topics": [topic],
             "session_id": 0, "session_epoch": -1,
         }  # fmt: skip
-        return Step(ApiKey.FETCH, version, wish)
+        return Step(ApiKey.FETCH, version, wish, finish=lambda _, answer: _with_what_is_ahead(answer))
 
     def _list_offsets(self) -> Step:
         version = self._draw.version(ApiKey.LIST_OFFSETS)
@@ -76,7 +77,7 @@ class Records:
             "partition": index,
             "current_leader_epoch": -1
             if self._draw.often()
-            else self._draw.one(now, Beside(now, 1), Beside(now, -1), -2),
+            else self._draw.one(now, Beside(now, 1), -2),  # nothing is before Apache Kafka's first epoch, 0
             "leader_epoch": self._draw.one(now, now, Beside(now, 1), 1 << 30, -1),
         }
         wish = {"replica_id": -1, "topics": [{"topic": name, "partitions": [partition]}]}
@@ -86,3 +87,18 @@ class Records:
         partition = {"partition_index": self._draw.partition(), "offset": self._draw.one(-1, 0, 1, 2, 5, 100, -2)}
         wish = {"topics": [{"name": self._draw.name(), "partitions": [partition]}], "timeout_ms": 30_000}
         return Step(ApiKey.DELETE_RECORDS, self._draw.version(ApiKey.DELETE_RECORDS), wish)
+
+
+def _with_what_is_ahead(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer with the aborted transactions that begin behind the records sent apart: only their number."""
+    if answer == CLOSED:
+        return answer
+    for topic in answer["responses"]:
+        for partition in topic["partitions"]:
+            heads = [head for _, head in batches(partition["records"] or b"")]
+            last = max((head.base_offset + head.last_offset_delta for head in heads), default=-1)
+            aborted = partition["aborted_transactions"]
+            if aborted is not None:
+                told = [one for one in aborted if one["first_offset"] <= last]
+                partition |= {"aborted_transactions": told, "aborted_ahead": len(aborted) - len(told)}
+    return answer

@@ -4,7 +4,7 @@ from tests.differential.cluster import ClusterSteps
 from tests.differential.committing import Deleting
 from tests.differential.configs import Configs
 from tests.differential.consumer_groups import ConsumerGroupSteps
-from tests.differential.drawing import GROUPS, TOPICS, TRANSACTIONS, Drawing, Family, Step
+from tests.differential.drawing import TOPICS, TRANSACTIONS, Drawing, Family, Step
 from tests.differential.groups import Groups
 from tests.differential.quotas import Quotas
 from tests.differential.records import Records
@@ -25,6 +25,7 @@ class Script:
         """Records have timestamps from `began_ms` on."""
         draw = Drawing(seed, began_ms)
         self._chance = draw.chance
+        self._groups = draw.groups
         self._transactions = Transactions(draw)
         self._share_groups, self._shares = ShareGroupSteps(draw), Shares(draw)
         families: list[Family] = [
@@ -44,7 +45,7 @@ class Script:
             Step(ApiKey.DELETE_TOPICS, 5, emptied, settle=True),
             Step(ApiKey.CREATE_TOPICS, 7, wish, learn_topics, settle=True),
         ]
-        for kind, keys in ((0, GROUPS), (1, TRANSACTIONS)):
+        for kind, keys in ((0, self._groups), (1, TRANSACTIONS)):
             steps += [Step(ApiKey.FIND_COORDINATOR, 3, {"key": key, "key_type": kind}) for key in keys]
         steps += [*self._share_groups.begin(), *self._shares.begin()]
         return steps + [self._transactions.init(transaction, 4) for transaction in ("", *TRANSACTIONS)]

@@ -23,7 +23,7 @@ from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
 _SEED: Final = os.environ.get("DIFFERENTIAL_SEED")
-_SEEDS: Final = [int(_SEED)] if _SEED else list(range(1, 9))
+_SEEDS: Final = [int(_SEED)] if _SEED else list(range(1, 17))
 _STEPS: Final = 300
 _SETTLE_S: Final = 30.0
 _BEFORE_MS: Final = 300_000

@@ -28,6 +28,14 @@ def test_a_group_that_only_one_lists(more: dict[str, Any], deliberate: bool) -> 
     assert found == [(f"groups[{more['group_id']}]", deliberate)]
 
 
+@pytest.mark.parametrize(("more", "deliberate"), [(_SHARE, True), (_CLASSIC, False)])
+def test_a_group_that_is_all_that_one_lists(more: dict[str, Any], deliberate: bool) -> None:
+    found = [(f"groups[{more['group_id']}]", deliberate)]
+    assert _found("ListGroups", {"groups": []}, {"groups": [more]}) == found
+    assert _found("ListGroups", {"groups": [more]}, {"groups": []}) == [(found[0][0], False)]
+    assert _found("ListGroups", {"groups": []}, {"groups": [1]}) == [("groups", False)]
+
+
 def test_a_group_that_both_list_differs_by_itself() -> None:
     ours, theirs = {"groups": [_CLASSIC]}, {"groups": [_CLASSIC | {"group_state": "Empty"}, _SHARE]}
     assert _found("ListGroups", ours, theirs) == [("groups[g1].group_state", False), ("groups[s1-4]", True)]
@@ -53,7 +61,7 @@ def test_offsets_are_deleted_alike_where_the_group_is_there() -> None:
     topics = [{"name": "alpha", "partitions": [{"partition_index": 0, "error_code": 0}]}]
     kept = {"error_code": 0, "topics": topics}
     assert _found("OffsetDelete", {"error_code": 69, "topics": []}, kept, asked) == [("", True)]
-    assert _found("OffsetDelete", {"error_code": 0, "topics": []}, kept, asked) == [("topics", False)]
+    assert _found("OffsetDelete", {"error_code": 0, "topics": []}, kept, asked) == [("topics[alpha]", False)]
 
 
 def test_a_share_session_without_a_group() -> None:

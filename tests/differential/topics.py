@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.differential.configs import draw_config
+from tests.differential.configs import draw_config, note_compression
 from tests.differential.drawing import Drawing, Making, Step
 from tests.differential.peer import Peer, Symbol
 
@@ -28,12 +28,14 @@ class Topics:
         factor = 1 if self._draw.often() else self._draw.one(-1, 2, 0)
         configs = [draw_config(self._draw)] if self._draw.sometimes(0.4) else []
         topics = [topic_wish(self._draw.name(), partitions, configs, factor)]
+        note_compression(self._draw, topics[0]["name"], configs)
         if self._draw.sometimes(0.1):
             topics.append(topic_wish("alpha", 1))
         only = self._draw.sometimes(0.2)
         version = self._draw.version(ApiKey.CREATE_TOPICS, 4 if partitions == -1 or factor == -1 else 0)
         wish = {"topics": topics, "timeout_ms": 30_000, "validate_only": only}
-        return Step(ApiKey.CREATE_TOPICS, version, wish, learn_topics, settle=True)
+        # Where a request only checks, Apache Kafka names ids that nothing will have.
+        return Step(ApiKey.CREATE_TOPICS, version, wish, None if only else learn_topics, settle=True)
 
     def _delete_topics(self) -> Step:
         version = self._draw.version(ApiKey.DELETE_TOPICS)

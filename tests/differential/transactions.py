@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from tests.differential.batches import Stamped, batch, produce_step
 from tests.differential.committing import offsets
-from tests.differential.drawing import GROUPS, TRANSACTIONS, Drawing, Making, Step
+from tests.differential.drawing import TRANSACTIONS, Drawing, Making, Step
 from tests.differential.peer import Peer, Symbol
 
 from duramen.codec.kafka.versions import ApiKey
@@ -76,7 +76,7 @@ class Transactions:
 
     def _add_offsets(self) -> Step:
         _, who = self._producer()
-        wish = who | {"group_id": self._draw.one(*GROUPS)}
+        wish = who | {"group_id": self._draw.one(*self._draw.groups)}
         return Step(ApiKey.ADD_OFFSETS_TO_TXN, self._draw.version(ApiKey.ADD_OFFSETS_TO_TXN), wish)
 
     def _end(self) -> Step:
@@ -94,9 +94,12 @@ class Transactions:
 
     def _commit_in_transaction(self) -> Step:
         _, who = self._producer()
-        wish = who | {
-            "group_id": self._draw.one(*GROUPS), "generation_id": -1, "member_id": "", "topics": offsets(self._draw),
-        }  # fmt: skip
+        group = self._draw.group()
+        member: dict[str, Any] = {"generation_id": -1, "member_id": ""}
+        if self._draw.sometimes(0.4):
+            generation = Symbol("generation", group) if self._draw.often() else 99
+            member = {"generation_id": generation, "member_id": Symbol("member_id", group)}
+        wish = who | member | {"group_id": group, "topics": offsets(self._draw)}
         return Step(ApiKey.TXN_OFFSET_COMMIT, self._draw.version(ApiKey.TXN_OFFSET_COMMIT), wish)
 
     def _produce_in_transaction(self) -> Step:

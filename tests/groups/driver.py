@@ -127,11 +127,13 @@ class Driver:
             return type(error)
         return None
 
-    def commit(self, member_id: str, generation: int | None = None, instance: str | None = None) -> object:
+    def commit(
+        self, member_id: str, generation: int | None = None, instance: str | None = None, *, transactional: bool = False
+    ) -> object:
         """Ask whether offsets may be committed; the kind of error where they may not."""
         generation = self.group.generation if generation is None else generation
         try:
-            self.group.check_commit(member_id, instance, generation, self.now_ms)
+            self.group.check_commit(member_id, instance, generation, self.now_ms, transactional=transactional)
         except DuramenError as error:
             return type(error)
         return None

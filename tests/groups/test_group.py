@@ -652,9 +652,24 @@ def test_commits_by_state() -> None:
     drive.join(second)
     assert drive.state() is GroupState.COMPLETING
     assert drive.commit(second) is RebalanceInProgress
-    assert drive.commit(second, drive.group.generation - 1) is IllegalGeneration
+    assert drive.commit(second, transactional=True) is None
+    for transactional in (False, True):
+        assert drive.commit(second, drive.group.generation - 1, transactional=transactional) is IllegalGeneration
     drive.assign()
     assert drive.commit(second) is None
+
+
+def test_members_have_what_they_had_until_they_are_assigned_anew() -> None:
+    drive = Driver()
+    first, second = drive.stable(None, None)
+    had = {member.id: member.assignment for member in drive.group.members}
+    assert all(had.values())
+    drive.join(first)
+    assert {member.id: member.assignment for member in drive.group.members} == had
+    drive.join(second)
+    assert {member.id: member.assignment for member in drive.group.members} == had
+    drive.join("")
+    assert not any(member.assignment for member in drive.group.members)
 
 
 # -- after a restart, and the end ---------------------------------------------------------------------

@@ -26,7 +26,7 @@ from duramen.storage.rewritten import Target
 from duramen.storage.transactions import TransactionTable
 from duramen.storage.upkeep import Upkeep
 from duramen.storage.view import Change, View
-from duramen.storage.wal import Wal
+from duramen.storage.wal import Synced, Wal
 
 __all__ = ["BUGS", "Bug", "Place", "planted"]
 
@@ -122,16 +122,16 @@ def _acknowledge_written(right: Original) -> Original:
 
 
 def _capture_late(right: Original) -> Original:
-    def _sync_done(self: Wal, result: tuple[int, float] | BaseException) -> None:
-        right(self, result if isinstance(result, BaseException) else (self._written, result[1]))
+    def _sync_done(self: Wal, result: Synced | BaseException) -> None:
+        right(self, result if isinstance(result, BaseException) else result._replace(until=self._written))
 
     return _sync_done
 
 
 def _sync_again(right: Original) -> Original:
-    def _sync_job(self: Wal) -> tuple[int, float]:
+    def _sync_job(self: Wal) -> Synced:
         try:
-            found: tuple[int, float] = right(self)
+            found: Synced = right(self)
         except OSError:
             found = right(self)
         return found

@@ -68,6 +68,22 @@ def test_a_batch_that_the_start_lies_within_goes_whole_with_a_cut_there(end: End
     assert not history.knows(11)
 
 
+@pytest.mark.parametrize("lets_go", [False, True])
+def test_a_cut_within_a_batch_that_was_let_go_before_its_turn_came_ends_where_it_was_asked_to(lets_go: bool) -> None:
+    history = History("stream", 0, 1)
+    history.lets_go = lets_go
+    batch = Sent(1, bytes(100), 4)
+    history.send(batch, 1)
+    history.acknowledged(batch, 10, "sync")
+    history.cut_begins(12)
+    if not lets_go:
+        with pytest.raises(BrokenPromise, match="it was cut to 10 and ends at 12"):
+            history.cut(LogFacts(12, 12, "sync"))
+        return
+    history.cut(LogFacts(12, 12, "sync"))
+    assert not history.knows(12)
+
+
 def test_a_start_within_a_batch_goes_back_with_a_cut_there_that_nobody_was_told_of() -> None:
     history = History("stream", 0, 1)
     batch = Sent(1, bytes(100), 4)

@@ -48,7 +48,7 @@ def test_a_sync_does_not_cover_what_was_written_after_it_began() -> None:
     assert doubles.values(doubles.log()) == [b"first"]
 
 
-@pytest.mark.parametrize(("sync_ms", "crowd", "waits"), [(5, 2, True), (5, 1, False), (0, 2, False)])
+@pytest.mark.parametrize(("sync_ms", "crowd", "waits"), [(20, 2, True), (20, 1, False), (1, 2, False), (0, 2, False)])
 def test_a_slow_sync_waits_a_moment_for_those_who_come_again_at_once(
     sync_ms: int, crowd: int, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +77,70 @@ def test_a_slow_sync_waits_a_moment_for_those_who_come_again_at_once(
     doubles.worker.step("sync")
     assert [0 < duration_s <= 0.1 * sync_ms / 1000 for duration_s in pauses_s] == [True] * waits
     assert all(append.acknowledged for append in late)
+
+
+@pytest.mark.parametrize(("sync_ms", "at_once"), [(1, True), (5, False)])
+def test_where_syncs_are_short_the_next_begins_before_anybody_is_told_of_the_last(sync_ms: int, at_once: bool) -> None:
+    doubles = StoreOnDoubles()
+    meanwhile: list[Appended] = []
+
+    def slow(call: str, path: str, size: int) -> int:
+        if call == "sync" and "wal" in path:
+            doubles.clock.advance(sync_ms)
+            if not meanwhile:
+                meanwhile.append(doubles.append(doubles.log(), b"while the first sync runs"))
+                doubles.worker.run_soon()
+        return size
+
+    first = doubles.append(doubles.log(), b"first")
+    doubles.worker.run_soon()
+    doubles.files.interfere = slow
+    tell_of_first = doubles.worker.start("sync")
+    assert bool(doubles.worker.jobs["sync"]) is at_once
+    if at_once:
+        tell_of_second = doubles.worker.start("sync")
+        tell_of_first()
+        assert first.acknowledged
+        assert not meanwhile[0].decided
+        tell_of_second()
+    else:
+        tell_of_first()
+        doubles.settle()
+    assert meanwhile[0].acknowledged
+    doubles.crash()
+    assert doubles.values(doubles.log()) == [b"first", b"while the first sync runs"]
+
+
+def test_a_sync_leaves_files_alone_that_the_one_before_covered() -> None:
+    doubles = StoreOnDoubles(StoreLimits(wal_file_bytes=8192, wal_max_bytes=1 << 20))
+    appends = [doubles.append(doubles.log(), b"in the first file")]
+    doubles.settle()  # there is a second file from here on
+    appends.append(doubles.append(doubles.log(), b"next"))
+    touched: list[list[str]] = []
+
+    def append_meanwhile(call: str, path: str, size: int) -> int:
+        if call == "sync" and "wal" in path:
+            touched[-1].append(path)
+            if len(touched) < 8 and len(touched[-1]) == 1:
+                appends.append(doubles.append(doubles.log(), b"%d" % len(touched) * 3000))
+                doubles.worker.run_soon()
+        return size
+
+    doubles.worker.run_soon()
+    doubles.files.interfere = append_meanwhile
+    tell = []
+    while doubles.worker.jobs["sync"]:
+        touched.append([])
+        tell.append(doubles.worker.start("sync"))
+    files = sorted({path for paths in touched for path in paths})
+    assert len(files) > 1, "the write-ahead log went on in another file meanwhile"
+    assert files[0] not in touched[-1], "it may be used again by now"
+    for each in tell:
+        each()
+    doubles.settle()
+    assert all(append.acknowledged for append in appends)
+    doubles.crash()
+    assert doubles.values(doubles.log()) == expected_values(appends)
 
 
 def test_batches_that_come_during_a_sync_share_the_next() -> None:

@@ -1,9 +1,13 @@
 """A log with damage is cut: what is sound before the end stays, and what is damaged is not served."""
 
+import errno
+import os
+
 import pytest
 
-from duramen.base.errors import DuramenError, LogDamaged, NodeStopping, StreamNotFound
+from duramen.base.errors import DuramenError, LogDamaged, NodeStopping, StorageFailed, StorageFull, StreamNotFound
 from duramen.codec.batch import batches
+from duramen.sim.disk import Crashed
 from duramen.sim.store import StoreOnDoubles
 from duramen.storage.log import Log, LogConfig
 
@@ -44,7 +48,7 @@ def _check(store: StoreOnDoubles, damaged: int) -> None:
 
 
 @pytest.mark.parametrize("damaged", [0, 1])
-@pytest.mark.parametrize("byte", [7, 60], ids=["offset", "record"])
+@pytest.mark.parametrize("byte", [7, 15, 60], ids=["offset", "epoch", "record"])
 def test_what_is_damaged_before_the_end_costs_no_neighbour(damaged: int, byte: int) -> None:
     store = StoreOnDoubles()
     log = _filled(store)
@@ -59,7 +63,7 @@ def test_what_is_damaged_before_the_end_costs_no_neighbour(damaged: int, byte: i
     assert store.values(store.log(), 3) == [b"f"]
 
 
-@pytest.mark.parametrize("byte", [7, 60], ids=["offset", "record"])
+@pytest.mark.parametrize("byte", [7, 15, 60], ids=["offset", "epoch", "record"])
 def test_the_same_where_the_cut_is_made_by_a_recovery(byte: int) -> None:
     store = StoreOnDoubles()
     log = _filled(store)
@@ -120,6 +124,200 @@ def test_two_cuts_that_are_made_again_take_what_they_took() -> None:
     store.crash()
     assert store.findings == []
     assert store.values(store.log()) == [b"h"]
+
+
+@pytest.mark.parametrize("torn", [-1, 0, 1, 2])
+def test_what_came_after_a_cut_is_not_taken_for_what_was_before_it_when_the_cut_is_made_again(torn: int) -> None:
+    store = StoreOnDoubles()
+    store.append(store.log(), b"a")
+    store.append(store.log(), b"b" * 5000, b"c", b"d", b"e")
+    store.settle()
+    store.restart()
+    log = store.log()
+    answers: list[DuramenError | None] = []
+    store.store.truncate(log, 4, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None]
+    assert log.high_watermark == 1, "the second batch reaches beyond the cut"
+    appends = [store.append(log, *values) for values in ((b"f", b"g"), (b"h",), (b"i",))]
+    store.settle()
+    store.advance_without_syncing(1000)
+    assert log.active.copied == log.active.size
+    assert all(append.acknowledged for append in appends)
+    if torn >= 0:  # a loss of power keeps some of the pages that were not synced
+        store.files.corrupt(log.active.path + ".log", _start(store, log, 1 + torn) + 70)
+    for _ in range(2):
+        store.kill()
+        log = store.log()
+        assert store.findings == []
+        assert store.values(log) == [b"a", b"f", b"g", b"h", b"i"]
+
+
+def test_a_cut_within_a_batch_is_made_again_where_it_was_made_though_its_start_was_moved_before() -> None:
+    store = StoreOnDoubles()
+    store.append(store.log(), b"a", b"b", b"c", b"d")
+    store.append(store.log(), b"e")
+    store.restart()
+    log = store.log()
+    _cut(store, log, 4)
+    moved: list[DuramenError | None] = []
+    store.store.delete_before(log, 2, moved.append)
+    store.settle()
+    assert moved == [None]
+    answers: list[DuramenError | None] = []
+    store.store.truncate(log, 2, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None]
+    for values in ((b"f", b"g"), (b"h", b"i")):
+        store.append(log, *values)
+    store.settle()
+    store.advance_without_syncing(1000)
+    store.files.corrupt(log.active.path + ".log", _start(store, log, 1) + 16)
+    for _ in range(2):
+        store.kill()
+        log = store.log()
+        assert store.findings == []
+        assert (log.start_offset, store.values(log)) == (0, [b"f", b"g", b"h", b"i"])
+
+
+def test_a_log_is_never_longer_after_a_cut() -> None:
+    store = StoreOnDoubles()
+    log = _filled(store)
+    answers: list[DuramenError | None] = []
+    for end_offset in (2, 4):
+        store.store.truncate(log, end_offset, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None, None]
+    store.append(log, b"f")
+    store.settle()
+    for _ in range(2):
+        assert store.values(store.log()) == [b"a", b"b", b"f"]
+        store.crash()
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_durability_os_a_cut_is_not_made_again_over_what_was_appended_since(older: bool) -> None:
+    store = StoreOnDoubles()
+    store.log(0, LogConfig(durability="os"))
+    log = _filled(store)
+    _cut(store, log, 3)
+    appends = [store.append(log, value) for value in (b"f", b"g")]
+    store.settle()
+    assert all(append.acknowledged for append in appends)
+    if older:
+        newest = max(path for path in store.files.paths() if path.startswith("checkpoint-"))
+        store.files.corrupt(newest, 30)
+    for _ in range(2):
+        store.kill()
+        assert store.values(store.log()) == [b"a", b"b", b"c", b"f", b"g"]
+
+
+def test_durability_os_what_a_cut_has_taken_that_was_broken_off_does_not_come_back() -> None:
+    store = StoreOnDoubles()
+    log = store.log(0, LogConfig(durability="os", flush_messages=1))
+    store.append(log, b"a")
+    store.settle()
+
+    def interfere(call: str, path: str, size: int) -> int:
+        if (call, path) == ("sync_directory", log.directory):
+            raise Crashed(path)
+        return size
+
+    store.files.interfere = interfere
+    store.store.truncate(log, 0, store.store.node_epoch, lambda _: None)
+    with pytest.raises(Crashed):
+        store.settle()
+    store.files.interfere = None
+    store.kill()
+    assert store.log().end_offset == 0
+    store.crash()
+    assert store.log().end_offset == 0
+
+
+def test_durability_os_nothing_is_written_after_a_cut_that_failed_half_way() -> None:
+    store = StoreOnDoubles()
+    store.log(0, LogConfig(durability="os"))
+    log = _filled(store)
+
+    def failing(call: str, path: str, size: int) -> int:
+        if call == "truncate" and path.startswith(log.directory):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return size
+
+    store.files.interfere = failing
+    answers: list[DuramenError | None] = []
+    store.store.truncate(log, 3, store.store.node_epoch, answers.append)
+    refused = store.append(log, b"f")
+    store.settle()
+    store.files.interfere = None
+    assert isinstance(answers[0], StorageFailed)
+    assert isinstance(refused.error, StorageFailed)
+    store.kill()
+    store.append(store.log(), b"g")
+    store.settle()
+    store.kill()
+    assert store.values(store.log()) == [b"a", b"b", b"c", b"g"]
+
+
+def test_durability_os_a_cut_takes_back_a_start_that_lay_within_a_batch() -> None:
+    store = StoreOnDoubles()
+    log = store.log(0, LogConfig(durability="os"))
+    for values in ((b"a", b"b"), (b"c", b"d", b"e", b"f")):
+        store.append(log, *values)
+    store.settle()
+    store.restart()
+    log = store.log()
+    answers: list[DuramenError | None] = []
+    store.store.delete_before(log, 4, answers.append)
+    store.settle()
+    store.store.truncate(log, 4, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None, None]
+    for _ in range(2):
+        assert (store.log().start_offset, store.log().end_offset) == (2, 2)
+        store.kill()
+
+
+def test_durability_os_a_log_that_was_cut_goes_on_once_a_checkpoint_says_so() -> None:
+    store = StoreOnDoubles()
+    store.log(0, LogConfig(durability="os"))
+    log = _filled(store)
+    _cut(store, log, 3)
+
+    def full(_: str, path: str, size: int) -> int:
+        if path == "checkpoint.new":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return size
+
+    store.files.interfere = full
+    refused = store.append(log, b"f")
+    store.settle()
+    assert isinstance(refused.error, StorageFull)
+    store.files.interfere = None
+    store.append(log, b"g")
+    store.settle()
+    store.kill()
+    assert store.values(store.log()) == [b"a", b"b", b"c", b"g"]
+
+
+def test_a_cut_believes_no_batch_of_another_history() -> None:
+    store = StoreOnDoubles()
+    log = _filled(store)
+    path = log.active.path + ".log"
+    older = store.files.content(path)
+    _cut(store, log, 1)
+    for value in (b"f", b"g", b"h", b"i"):
+        store.append(log, value)
+    store.settle()
+    store.restart()
+    store.files.replace(path, older)
+    answers: list[DuramenError | None] = []
+    store.store.truncate(store.log(), 3, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None]
+    for _ in range(2):
+        assert store.values(store.log()) == [b"a"]
+        store.kill()
 
 
 def test_a_copy_from_before_a_cut_does_not_say_which_offsets_are_lost() -> None:

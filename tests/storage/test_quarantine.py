@@ -213,6 +213,31 @@ def test_a_file_that_is_missing_costs_its_segment() -> None:
     assert [one.cause for one in log.segments[1].damage] == [Cause.MISSING_FILE]
 
 
+@pytest.mark.parametrize("durability", ["sync", "os"])
+@pytest.mark.parametrize("clean", [False, True])
+def test_records_are_appended_where_the_last_file_is_missing(durability: str, clean: bool) -> None:
+    store = StoreOnDoubles()
+    log = store.log(0, LogConfig(durability=durability))
+    for value in (b"a", b"b"):
+        store.append(log, value)
+    store.settle()
+    store.advance(61_000)  # a checkpoint
+    if clean:
+        assert store.stop() is None
+    store.files.lose(log.active.path + ".log")
+    store.kill()
+    appended = store.append(store.log(), b"c")
+    store.settle()
+    store.advance(1000)  # a copy
+    assert appended.base_offset == 2
+    for _ in range(2):
+        assert store.values(store.log(), 2) == [b"c"]
+        for offset in (0, 1):
+            with pytest.raises(LogDamaged):
+                store.read(store.log(), offset)
+        store.kill()
+
+
 def test_a_missing_file_of_a_segment_that_is_closed_by_what_is_replayed_costs_that_segment() -> None:
     doubles, log = log_of([900] * 3, segment_bytes=3000)
     doubles.restart()

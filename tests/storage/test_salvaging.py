@@ -184,6 +184,57 @@ def test_a_missing_compacted_segment_is_named() -> None:
     assert [lost for lost in new.lost if lost[0] <= segment.base_offset <= lost[1] < following.base_offset]
 
 
+@pytest.mark.parametrize("wal", [False, True])
+def test_an_older_copy_from_before_a_cut_is_not_believed(wal: bool) -> None:
+    doubles = StoreOnDoubles(SMALL)
+    for value in (b"a", b"b", b"c"):
+        doubles.append(doubles.log(), value)
+    doubles.settle()
+    doubles.restart()
+    log = doubles.log()
+    path = log.active.path + ".log"
+    older = doubles.files.content(path)
+    doubles.store.truncate(log, 1, doubles.store.node_epoch, lambda _: None)
+    for value in (b"d", b"e", b"f"):
+        doubles.append(log, value)
+    doubles.settle()
+    assert doubles.stop() is None
+    for name in [name for name in doubles.files.paths() if name.startswith("wal/") and not wal]:
+        doubles.files.unlink(name)
+    doubles.files.replace(path, older)
+    left = left_of(doubles)
+    assert left.findings == [f"{path}: bytes {len(older) // 3} to {len(older)} are no sound batch"]
+    found = [
+        (record.offset, record.value)
+        for _, whole in batches_of(ReadOnlyFileSystem(doubles.files), left.logs[log.id])
+        for record in records(whole)
+    ]
+    assert found == [(0, b"a"), *([(1, b"d"), (2, b"e"), (3, b"f")] if wal else [])]
+
+
+def test_what_came_after_a_cut_that_the_checkpoint_does_not_know_is_no_damage() -> None:
+    doubles = StoreOnDoubles(SMALL)
+    for value in (b"a", b"b", b"c"):
+        doubles.append(doubles.log(), value)
+    doubles.settle()
+    doubles.restart()
+    log = doubles.log()
+    doubles.store.truncate(log, 1, doubles.store.node_epoch, lambda _: None)
+    for value in (b"d", b"e"):
+        doubles.append(log, value)
+    doubles.settle()
+    doubles.advance_without_syncing(1000)
+    assert log.active.copied == log.active.size
+    left = left_of(doubles)
+    assert left.findings == []
+    found = [
+        (record.offset, record.value)
+        for _, whole in batches_of(ReadOnlyFileSystem(doubles.files), left.logs[log.id])
+        for record in records(whole)
+    ]
+    assert found == [(0, b"a"), (1, b"d"), (2, b"e")]
+
+
 def test_pages_that_the_disk_does_not_give_are_damage() -> None:
     doubles = StoreOnDoubles(SMALL)
     log = doubles.log(0)
@@ -274,6 +325,16 @@ def test_two_damaged_batches_in_a_row_leave_those_around() -> None:
     for number in (2, 3):
         files.corrupt("segment", positions[number] + 62)
     assert sifted(files) == [0, 1, (positions[2], positions[4]), 4, 5]
+
+
+def test_a_batch_that_another_leader_ordered_is_not_believed() -> None:
+    files, positions = segment_of(*(encode([NewRecord(0, None, b"%d" % number)]) for number in range(5)))
+    size = files.open("segment").size()
+    assert sifted(files, Expected(0, epoch_at=lambda offset: 1 if offset < 2 else -1)) == [0, 1, 2, 3, 4]
+    assert sifted(files, Expected(0, epoch_at=lambda offset: 1 if offset < 2 else 2)) == [0, 1, (positions[2], size)]
+    files.corrupt("segment", positions[4] + 15, 6)  # its epoch, which its CRC does not cover
+    assert sifted(files) == [0, 1, 2, 3, 4]
+    assert sifted(files, Expected(0, epoch_at=lambda _: 1)) == [0, 1, 2, 3, (positions[4], size)]
 
 
 def test_what_lies_beyond_the_limits_is_not_believed() -> None:

@@ -321,12 +321,10 @@ STREAM = _by_name(
             "writes to, when retention is next looked at.",
             scope="stream", kafka=True, dynamic=True, unit="ms", minimum=1, broker_default="log.roll.ms"),
     Setting("file.delete.delay.ms", "integer", 60_000,
-            "How long the files of a deleted segment stay, for readers in the middle of them.",
+            "How long the files of what was deleted stay: of a segment with names that end in `.deleted`, of a stream "
+            "its directory. Nobody can read them any more; they go at once when the node stops, or after a crash.",
             scope="stream", kafka=True, dynamic=True, unit="ms", minimum=0,
-            broker_default="log.segment.delete.delay.ms",
-            without_effect="a reader in the middle of a segment keeps its file open, and the newest 16 segments that "
-            "go at once are kept open for readers that are about to begin, so files are unlinked as soon as it is "
-            "durable that their records are gone; the space is free sooner"),
+            broker_default="log.segment.delete.delay.ms"),
     Setting("max.message.bytes", "integer", 1_048_588,
             "The largest record batch, compressed.",
             scope="stream", kafka=True, dynamic=True, unit="bytes", minimum=0, maximum=_INT32_MAX,

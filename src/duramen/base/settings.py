@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from duramen.base.errors import ConfigInvalid, SettingInvalid
+from duramen.base.lists import entries
 from duramen.base.units import parse_bytes, parse_minutes, parse_ms
 
 __all__ = [
@@ -172,8 +173,8 @@ def _choice(setting: Setting, value: str) -> str:
 
 
 def _list(setting: Setting, value: str) -> str:
-    # Kafka writes lists with and without blanks, in any order: "delete, compact".
-    named = [part.strip() for part in value.split(",")] if value.strip() else []
+    # Kafka takes what lists have in any order: "delete, compact".
+    named = entries(value)
     parts = list(dict.fromkeys(part for part in named if part))
     if setting.choices:
         parts = sorted(part.lower() for part in parts)

@@ -1,7 +1,7 @@
-"""A node whose disk syncs slowly: `python -m duramen.bench.slow_node MS serve --data-dir DIRECTORY`.
+"""A node on a simulated slow disk: `python -m duramen.bench.slow_node MS serve --data-dir DIRECTORY`.
 
-What a slow disk would do, measured on a machine that has a fast one. Every sync of a file or a directory takes so many
-milliseconds longer; nothing else does. Settings come from the environment, as those of `duramen serve` may.
+What a slow disk would do, measured on a machine that has another. Every sync of a file or a directory takes so many
+milliseconds and does nothing else. Settings come from the environment, as those of `duramen serve` may.
 """
 
 import gc
@@ -41,7 +41,6 @@ class _SlowFile:
         self._file.forget(position, size)
 
     def sync(self) -> None:
-        self._file.sync()
         time.sleep(self._delay_s)
 
     def truncate(self, size: int) -> None:
@@ -58,7 +57,7 @@ class _SlowFile:
 
 
 class SlowFiles:
-    """The FileSystem port over another; each sync takes `delay_s` seconds longer."""
+    """The FileSystem port over another; each sync takes `delay_s` seconds, and nothing is synced."""
 
     def __init__(self, files: FileSystem, delay_s: float) -> None:
         self._files = files
@@ -86,7 +85,7 @@ class SlowFiles:
         self._files.remove_directory(path)
 
     def sync_directory(self, path: str) -> None:
-        self._files.sync_directory(path)
+        del path
         time.sleep(self._delay_s)
 
     def lock(self, path: str) -> Lock | None:

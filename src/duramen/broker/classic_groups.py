@@ -121,7 +121,6 @@ class ClassicGroups:
     def join(self, group_id: str, request: JoinRequest, done: JoinDone) -> None:
         """A member joins; answered when the rebalance is complete."""
         try:
-            self.check_session(request.session_timeout_ms)
             group = self.find(group_id)
             if group is None and request.member_id:
                 raise UnknownMember(f"there is no group {group_id}")
@@ -253,15 +252,22 @@ class ClassicGroups:
 
     def subscribes(self, group_id: str, topic: str) -> bool:
         """Whether a consumer of the group wants the topic; one whose wishes cannot be read may want any."""
-        group = self._get(group_id)
-        if group.protocol_type != CONSUMERS:
-            return bool(group.members)
-        return any(subscribes_to(metadata, topic) for member in group.members for _, metadata in member.protocols)
+        members = self._get(group_id).members
+        return any(subscribes_to(metadata, topic) for member in members for _, metadata in member.protocols)
 
     def check_commit(self, group_id: str, member: CommitMember) -> None:
         """Raise what keeps the member from committing offsets."""
         group = self._get(group_id)
-        group.check_commit(member.member_id, member.instance_id, member.generation, self._clock.monotonic_ms())
+        group.check_commit(
+            member.member_id, member.instance_id, member.generation, self._clock.monotonic_ms(),
+            transactional=member.transactional,
+        )  # fmt: skip
+
+    def check_delete_offsets(self, group_id: str) -> None:
+        """Raise GroupNotEmpty where there are members that are no consumers: what they read is not known."""
+        group = self._get(group_id)
+        if group.members and group.protocol_type != CONSUMERS:
+            raise GroupNotEmpty(f"group {group_id} has {len(group.members)} members")
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Nothing keeps anybody from reading the offsets of a classic group."""

@@ -102,6 +102,7 @@ class StreamConfig:
                 self.integer("delete.retention.ms"),
             ),
             min(self.integer("segment.jitter.ms"), segment_ms),
+            self.integer("file.delete.delay.ms"),
         )
 
     def entries(self) -> list[ConfigEntry]:

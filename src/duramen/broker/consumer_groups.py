@@ -275,7 +275,6 @@ class ConsumerGroups:
     def join(self, group_id: str, request: JoinRequest, done: JoinDone) -> None:
         """A member of the classic protocol joins a group with members; answered once what it is told is durable."""
         try:
-            self._classic.check_session(request.session_timeout_ms)
             if not any(self._policy):
                 raise InconsistentProtocol(f"group {group_id} uses the consumer protocol, and no other is let in")
             self._room.check(group_id, [request_bytes(request)])
@@ -382,6 +381,9 @@ class ConsumerGroups:
         self.get(group_id).check_commit(
             member.member_id, member.generation, knows_epochs=member.knows_epochs, partitions=member.partitions
         )
+
+    def check_delete_offsets(self, group_id: str) -> None:
+        """Offsets of topics that no member wants may always be deleted."""
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise what keeps a member from reading the group's offsets."""

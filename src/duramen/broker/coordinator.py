@@ -18,6 +18,7 @@ from duramen.base.errors import (
     InconsistentProtocol,
     NodeStopping,
     OffsetMetadataTooLarge,
+    StaleMemberEpoch,
     UnknownMember,
 )
 from duramen.base.metrics import Metrics
@@ -76,7 +77,7 @@ class Coordinator:
         self._retention_ms = settings.integer("offsets.retention.minutes") * 60_000
         self.room = GroupRoom(settings.integer("memory.limit.bytes") // _MEMBERS_SHARE, clock, report)
         self.classic = ClassicGroups(offsets, clock, deadlines, settings, self.room)
-        self.kinds = Registry()
+        self.kinds = Registry(self._has_offsets)
         self.consumer = ConsumerGroups(
             offsets, streams, self.classic, clock, deadlines, settings, configs, self.room, report
         )
@@ -88,6 +89,9 @@ class Coordinator:
             for kind, states in _STATES.items()
             for state in states
         }
+
+    def _has_offsets(self, group_id: str) -> bool:
+        return next(self._offsets.of_group(group_id), None) is not None
 
     def check(self, group_id: str) -> None:
         """Raise what keeps every request about the group from being answered."""
@@ -107,6 +111,7 @@ class Coordinator:
         """A member joins; answered when the rebalance is complete."""
         try:
             self.check(group_id)
+            self.classic.check_session(request.session_timeout_ms)
             kind = self._kind(group_id)
             if kind is GroupKind.CONSUMER and self.consumer.is_empty(group_id):
                 self.consumer.discard(group_id)
@@ -223,10 +228,19 @@ class Coordinator:
         ]
 
     def check_transactional(self, group_id: str, member: CommitMember) -> None:
-        """Raise unless this member may commit offsets in a transaction; who names no member at all may always."""
-        if self._stopping or member.member_id or member.instance_id is not None or member.generation >= 0:
-            there = self.kinds.of(group_id) is not None
-            self._check_commit(group_id, member._replace(knows_epochs=there))
+        """Raise unless this member may commit offsets in a transaction.
+
+        Who names no member at all may, but not to a share group. An epoch that is over is IllegalGeneration, as Kafka
+        says it: producers know no other name of it.
+        """
+        found = self.kinds.of(group_id)
+        named = member.member_id or member.instance_id is not None or member.generation >= 0
+        if not (self._stopping or named or (found is not None and found.kind is GroupKind.SHARE)):
+            return
+        try:
+            self._check_commit(group_id, member._replace(knows_epochs=found is not None, transactional=True))
+        except StaleMemberEpoch as error:
+            raise IllegalGeneration(str(error)) from None
 
     def unstable(self, key: OffsetKey) -> bool:
         """Whether a transaction that is still open commits an offset for the partition."""
@@ -256,8 +270,10 @@ class Coordinator:
         try:
             self.check(group_id)
             found = self.kinds.of(group_id)
-            if found is None and next(self._offsets.of_group(group_id), None) is None:
+            if found is None and not self._has_offsets(group_id):
                 raise GroupNotFound(f"there is no group {group_id}")
+            if found is not None:
+                found.check_delete_offsets(group_id)
             topics = {key.topic for key in keys}
             wanted = {topic for topic in topics if found is not None and found.subscribes(group_id, topic)}
         except DuramenError as error:
@@ -289,7 +305,7 @@ class Coordinator:
         found = self.kinds.of(group_id)
         if found is not None:
             return found.describe(group_id)
-        if next(self._offsets.of_group(group_id), None) is None:
+        if not self._has_offsets(group_id):
             raise GroupNotFound(f"there is no group {group_id}")
         return GroupDescription(group_id, GroupState.EMPTY, GroupSnapshot(0, "", None, None, ()))
 

@@ -5,7 +5,7 @@ others beside it. The coordinator finds them through the registry and knows what
 descriptions, deletion.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -28,6 +28,7 @@ class CommitMember(NamedTuple):
 
     `knows_epochs`: the request is of a version that knows member epochs and their errors (OffsetCommit 9).
     `partitions`: of which offsets are committed, by topic and number, where that is known.
+    `transactional`: they count once a transaction is committed.
     """
 
     member_id: str
@@ -35,6 +36,7 @@ class CommitMember(NamedTuple):
     generation: int
     knows_epochs: bool = False
     partitions: frozenset[tuple[str, int]] = frozenset()
+    transactional: bool = False
 
 
 class GroupListing(NamedTuple):
@@ -86,6 +88,9 @@ class GroupsOfKind(Protocol):
     def check_commit(self, group_id: str, member: CommitMember) -> None:
         """Raise what keeps the member from committing offsets."""
 
+    def check_delete_offsets(self, group_id: str) -> None:
+        """Raise what keeps everybody from deleting any of the group's offsets."""
+
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise what keeps a member from reading the group's offsets; one without id and epoch may always."""
 
@@ -99,8 +104,10 @@ class GroupsOfKind(Protocol):
 class Registry:
     """The kinds that plugged in, in the order in which they did."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_offsets: Callable[[str], bool]) -> None:
+        """`has_offsets` tells whether offsets are stored for a group."""
         self._kinds: list[GroupsOfKind] = []
+        self._has_offsets = has_offsets
 
     def add(self, groups: GroupsOfKind) -> None:
         """Plug a kind in."""
@@ -114,7 +121,16 @@ class Registry:
         return next((groups for groups in self._kinds if groups.has(group_id)), None)
 
     def check(self, group_id: str, kind: GroupKind) -> None:
-        """Raise GroupNotFound where the id belongs to a group of another kind, as Kafka has it."""
-        found = self.of(group_id)
-        if found is not None and found.kind is not kind:
-            raise GroupNotFound(f"group {group_id} is a {found.kind} group, not a {kind} group")
+        """Raise GroupNotFound where the id belongs to a group of another kind, as Kafka has it.
+
+        A group of which there are only offsets is a classic one.
+        """
+        groups = self.of(group_id)
+        if groups is not None:
+            found = groups.kind
+        elif self._has_offsets(group_id):
+            found = GroupKind.CLASSIC
+        else:
+            return
+        if found is not kind:
+            raise GroupNotFound(f"group {group_id} is a {found} group, not a {kind} group")

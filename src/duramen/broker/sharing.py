@@ -141,12 +141,18 @@ class Sharing:
     # -- groups -------------------------------------------------------------------------------------
 
     def prepare(self, group: str, wanted: Iterable[Partition], done: Done) -> None:
-        """See to it that a group has a share of these partitions, durably."""
+        """See to it that a group has a share of these partitions, durably.
+
+        As in Apache Kafka it begins with the first record of a partition that is new in a stream which it reads
+        already: what was written there before the group came to it is not left out.
+        """
+        read = {key.topic_id for key in self.states.of_group(group)}
         new = []
         for partition in wanted:
             key = self.key(group, partition)
             if not self.states.knows(key):
-                new.append((key, ShareState(leader_epoch=partition.leader_epoch)))
+                start = 0 if key.topic_id in read else UNKNOWN_START
+                new.append((key, ShareState(start, leader_epoch=partition.leader_epoch)))
         self.states.write_all(new, done)
 
     def key(self, group: str, partition: Partition) -> ShareKey:

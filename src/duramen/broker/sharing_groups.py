@@ -9,7 +9,7 @@ from functools import partial
 from uuid import UUID
 
 from duramen.base.deadlines import Alarm, Deadlines
-from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, InconsistentProtocol, RequestInvalid
+from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, RequestInvalid
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.kinds import CommitMember, GroupDescription, GroupKind, GroupListing, Registry
@@ -182,8 +182,12 @@ class ShareGroups:
         return group is not None and group.subscribes(topic)
 
     def check_commit(self, group_id: str, member: CommitMember) -> None:
-        """Share groups have no committed offsets: raise InconsistentProtocol."""
-        raise InconsistentProtocol(f"group {group_id} is a share group: {member.member_id} cannot commit offsets to it")
+        """Share groups have no committed offsets: raise GroupNotFound, as Kafka says it."""
+        raise GroupNotFound(f"group {group_id} is a share group: {member.member_id} cannot commit offsets to it")
+
+    def check_delete_offsets(self, group_id: str) -> None:
+        """Share groups have no committed offsets: raise GroupNotFound, as Kafka says it."""
+        raise GroupNotFound(f"group {group_id} is a share group, without offsets to delete")
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Share groups have no committed offsets: nobody is kept from reading none."""

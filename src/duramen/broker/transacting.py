@@ -246,8 +246,9 @@ class Transactions:
             done([error if result is None else result for result in results])
 
         try:
-            self._groups.check_transactional(group_id, member)
+            # As in Apache Kafka: the transaction is looked at first, also where the group refuses the offsets.
             self._admit_to(id_, identity, OFFSETS_STREAM, self._offsets.partition_of(group_id), joins)
+            self._groups.check_transactional(group_id, member)
         except DuramenError as error:
             done(error)
         else:

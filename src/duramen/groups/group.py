@@ -288,11 +288,13 @@ class Group:
 
     def _prepare(self, now_ms: int) -> None:
         empty = self.state is GroupState.EMPTY
+        unassigned = self.state is GroupState.COMPLETING
         self._to(GroupState.PREPARING)
         self._storing = None
         self._unsynced.clear()
         for member in self.members:
-            member.assignment = b""
+            if unassigned:
+                member.assignment = b""  # what the leader brought may not be stored; what they had is theirs so far
             self._answer_sync(member, RebalanceInProgress("the group is rebalancing"), now_ms)
         timeout_ms = self.members.longest_rebalance_ms()
         self._rebalance_ms = now_ms + timeout_ms
@@ -417,14 +419,19 @@ class Group:
         if error is not None:
             raise error(f"group {self.id} is in the state {self.state}")
 
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
-        """Raise unless offsets may be committed by this member in this generation, or by anybody (generation < 0)."""
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, now_ms: int, *, transactional: bool = False
+    ) -> None:
+        """Raise unless offsets may be committed by this member in this generation, or by anybody (generation < 0).
+
+        In a transaction also between its join and its assignment: a producer could not make anything of the error.
+        """
         if generation < 0 and not self.members and self.state is GroupState.EMPTY:
             return
         member = self.members.known(member_id, instance_id)
         self._check_generation(generation)
         error = _COMMIT_ERROR[self.state]
-        if error is not None:
+        if error is not None and not (transactional and self.state is GroupState.COMPLETING):
             raise error(f"group {self.id} is in the state {self.state}")
         member.expires_ms = now_ms + member.session_timeout_ms
 

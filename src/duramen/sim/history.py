@@ -81,7 +81,9 @@ class History:
         self.start_bound = 0  # a start at least here is durable
         self.start_asked = 0  # no retention has gone beyond
         self.in_memory = False  # whether records that only memory has were in it since the process began
+        self.lets_go = False  # whether retention does, whenever it is looked at
         self.cut_to: int | None = None  # a cut that was asked for and not answered
+        self._cut_asked = 0  # where it was to end, which may lie within a batch
         self.cutting = False
         self.was_cut = False  # since the process began
         self.ever_cut = False
@@ -329,12 +331,14 @@ class History:
         """A cut to `end_offset` is asked for; a batch that reaches beyond goes whole."""
         straddling = (at for at, sent in self._at.items() if at < end_offset < sent.next_offset)
         self.cut_to, self.cutting, self.ever_cut = next(straddling, end_offset), True, True
+        self._cut_asked = end_offset
 
     def cut(self, facts: LogFacts) -> None:
-        """It was cut."""
-        if facts.high_watermark != self.cut_to:
+        """It was cut; where all up to its end had been let go before its turn came, nobody knows of a batch there."""
+        bare = facts.start_offset == facts.high_watermark == self._cut_asked
+        if facts.high_watermark != self.cut_to and not (bare and self.lets_go):
             raise self._broken(f"it was cut to {self.cut_to} and ends at {facts.high_watermark}")
-        self._forget_from(facts.high_watermark, self._ends[-1][0])
+        self._forget_from(facts.high_watermark if self.cut_to is None else self.cut_to, self._ends[-1][0])
         self._forget_let_go(0, facts)  # producers are known from the batches that are left
         for end, bound in self.must_outlive.items():
             self.must_outlive[end] = min(bound, facts.high_watermark)

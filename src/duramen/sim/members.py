@@ -115,7 +115,7 @@ class Members:
         if code in _UNAVAILABLE:
             if not (self._clients.faults.failed or (self._door is not None and self._door.is_stopping)):
                 raise BrokenPromise(f"{one.name}: {what} is refused with {ErrorCode(code).name}, without a reason")
-        elif code not in _JOIN_AGAIN:
+        elif not self._joins_again(code):
             raise BrokenPromise(f"{one.name}: {what} is refused with {ErrorCode(code).name}")
         elif self._has_to_know(one):
             raise BrokenPromise(f"{one.name}: {what} is refused with {ErrorCode(code).name}, and nobody has rebalanced")
@@ -125,6 +125,10 @@ class Members:
         one.forget()
         one.id = id_
         return True
+
+    def _joins_again(self, code: int) -> bool:
+        """Whether it says that a member is to join again: a group of which damage has taken all is not there."""
+        return code in _JOIN_AGAIN or (code == ErrorCode.GROUP_ID_NOT_FOUND and self._group.lost)
 
     def _has_to_know(self, one: _Member) -> bool:
         """Whether the group has this member in its generation: nobody joined, left or was silent for too long."""
@@ -253,7 +257,7 @@ class Members:
         if code == ErrorCode.NONE:
             self._group.accepted("a commit", generation, told)
             model.acknowledged(offset)
-        elif code in _JOIN_AGAIN:
+        elif self._joins_again(code):
             model.refused(offset)
         else:
             model.failed(offset)

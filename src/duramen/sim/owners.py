@@ -52,8 +52,10 @@ class Owners:
             "cleanup.policy": chance.choice(("compact", "compact", "compact,delete")) if compacted else "delete",
             "min.cleanable.dirty.ratio": str(chance.choice((0, 0, 0.5))),
             "delete.retention.ms": str(delete_retention_ms),
+            "file.delete.delay.ms": str(chance.choice((0, 0, 200, 60_000))),
         }
         for history in model.histories:
+            history.lets_go = any(int(config[f"retention.{limit}"]) >= 0 for limit in ("records", "bytes", "ms"))
             if isinstance(history, CompactedHistory):
                 history.tombstones_expire(lambda sent_ms: sent_ms + delete_retention_ms <= clients.clock.wall_ms())
         clients.trace("stream %s is made, %s", model.name, config["durability"])

@@ -4,8 +4,10 @@ One job at a time, in the worker's `disk` lane. What was copied is not synced; t
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
+from duramen.base.errors import LogDamaged
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, File, FileSystem, Worker
 from duramen.storage.handles import Handles
@@ -285,7 +287,8 @@ class Copier:
         Raises OSError where it could not be written; nothing has changed then.
         """
         segment = log.active
-        self._handles.open(segment)
+        with suppress(LogDamaged):  # where the file is missing there is another from here on, as for a copy
+            self._handles.open(segment)
         written = write_segment(self._files, _plan_write(log, segment, [buffer]))
         segment.append(buffer, base_offset, next_offset, max_timestamp)
         self._take_over(written)

@@ -1,6 +1,7 @@
 """Cutting a log: what lies at or beyond an offset goes, as a follower does whose history parted from the leader's."""
 
 import errno
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from duramen.base.ports import FileSystem
@@ -21,28 +22,42 @@ from duramen.storage.reader import walk_batches
 from duramen.storage.segment import Segment, segment_name
 from duramen.storage.transactions import TransactionTable, Writers, enter
 
-__all__ = ["Cut", "apply_cut", "cut_files"]
+__all__ = ["Cut", "apply_cut", "cut_files", "end_of_cut"]
 
 _DAMAGED: Final = 0x5A17C0DE  # with it no CRC matches: each batch of such a block is looked at by its own
 
 
 class Cut(NamedTuple):
-    """What is left, as the batches left describe it; the last segment is the one to append to.
-
-    Where the file that the end lies in is gone the log ends somewhere from `least_offset` to `end_offset`: a batch that
-    reached beyond the cut went whole.
-    """
+    """What is left, as the batches left describe it; the last segment is the one to append to."""
 
     segments: list[Segment]
     end_offset: int
     producers: ProducerTable
     transactions: TransactionTable
-    least_offset: int
 
 
 class _Seen(NamedTuple):
     producers: ProducerTable
     transactions: TransactionTable
+
+
+def _nothing_seen() -> _Seen:
+    return _Seen(ProducerTable(), TransactionTable())
+
+
+def end_of_cut(files: FileSystem, log: Log, end_offset: int) -> int:
+    """Where `log`, which has nothing in memory, ends once it is cut to `end_offset`: a batch that reaches beyond goes.
+
+    Whoever makes the cut again may find what came after it in that batch's place. Blocking: reads what is left of the
+    segment that the end lies in. Raises OSError.
+    """
+    _check_synced(log)
+    end_offset = min(end_offset, log.end_offset)
+    for segment, end in _with_ends(log):
+        if segment.base_offset < end_offset < end and segment.size and files.exists(segment.path + ".log"):
+            rest = _Rest(files, segment, _expected(log, segment, end), end_offset, _nothing_seen()).segment
+            return end_offset if rest.size == segment.size else rest.end_offset
+    return end_offset
 
 
 def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
@@ -51,13 +66,10 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
     A batch that reaches beyond goes whole. What is damaged before it stays damaged, and what is sound around it stays.
     Blocking: reads what is left. Raises OSError.
     """
-    if any(segment.suspect for segment in log.segments):
-        raise OSError(errno.EIO, f"{log.directory} could not be synced and has not been written again yet")
-    seen = _Seen(ProducerTable(), TransactionTable())
+    _check_synced(log)
+    seen = _nothing_seen()
     kept: list[Segment] = []
-    least_offset = -1
-    ends = [*(following.base_offset for following in log.segments[1:]), log.end_offset]
-    for segment, end in zip(log.segments, ends, strict=True):
+    for segment, end in _with_ends(log):
         if segment.base_offset >= end_offset:
             files.unlink(segment.path + ".log")
             files.unlink(segment.path + ".index")
@@ -67,11 +79,8 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
             segment.closed = True
             segment.index = None
             kept.append(segment)
-            if end > end_offset:
-                least_offset = segment.base_offset
             continue
-        expected = Expected(segment.size, segment.base_offset, end, ANY_OFFSET, log.damage)
-        rest = _Rest(files, segment, expected, end_offset, seen).segment
+        rest = _Rest(files, segment, _expected(log, segment, end), end_offset, seen).segment
         if end <= end_offset or rest.size == segment.size:
             kept.append(segment)
         else:
@@ -92,7 +101,21 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
         kept.append(Segment(f"{log.directory}/{segment_name(end_offset)}", end_offset))
         if end_offset and log.durability != "memory" and not any(segment.size for segment in kept):
             hold_place(files, log, kept[-1])
-    return Cut(kept, end_offset, *seen, end_offset if least_offset < 0 else least_offset)
+    return Cut(kept, end_offset, *seen)
+
+
+def _check_synced(log: Log) -> None:
+    if any(segment.suspect for segment in log.segments):
+        raise OSError(errno.EIO, f"{log.directory} could not be synced and has not been written again yet")
+
+
+def _with_ends(log: Log) -> Iterator[tuple[Segment, int]]:
+    ends = [*(following.base_offset for following in log.segments[1:]), log.end_offset]
+    return zip(log.segments, ends, strict=True)
+
+
+def _expected(log: Log, segment: Segment, end: int) -> Expected:
+    return Expected(segment.size, segment.base_offset, end, ANY_OFFSET, log.damage, segment.epoch_at)
 
 
 class _Rest:

@@ -46,6 +46,7 @@ class LogConfig(NamedTuple):
     compact: bool = False
     compaction: Rules = Rules()
     segment_jitter_ms: int = 0
+    file_delete_delay_ms: int = 0
 
 
 class LogState(msgspec.Struct, array_like=True, frozen=True):
@@ -84,6 +85,7 @@ class Log(ReadableLog):
     __slots__ = (
         "cleaned_offset",
         "config",
+        "cut_again",
         "deleted",
         "directory",
         "dirty_offset",
@@ -119,6 +121,7 @@ class Log(ReadableLog):
         self.obsolete: list[tuple[int, int]] = []  # base offset and generation of files that nobody reads any more
         self.reserved_offset = 0  # with durability=memory: offsets before it are not given again after a crash
         self.deleted = False
+        self.cut_again = False  # by a recovery, with what was appended since: only the WAL says of its last cut
         self.failed = ""  # why this log takes no writes (durability=os after a failed sync)
         self.version = 0  # grows with every change of what `state` says
         self.saved: tuple[int, bytes] | None = None  # the version that the newest checkpoint has, encoded
@@ -201,11 +204,16 @@ class Log(ReadableLog):
 
     @property
     def switches(self) -> bool:
-        """Whether its durability has to be made its config's before it is appended to.
+        """Whether checkpoints are needed before it is appended to, and perhaps its durability made its config's.
 
         Where a change from memory failed half way the active segment is not in memory only any more: that is made good
         too, even if the config is what it was.
         """
+        return self.cut_again or self.changes
+
+    @property
+    def changes(self) -> bool:
+        """Whether its durability is to be another."""
         return self.config.durability != self.durability or self.active.volatile != (self.durability == "memory")
 
     @property

@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 from duramen.base.errors import LogDamaged, OffsetOutOfRange
 from duramen.base.ports import File
 from duramen.codec.batch import Header
-from duramen.storage.blocks import ANY_OFFSET
 from duramen.storage.handles import Handles
 from duramen.storage.reader import Blocked, End, Slice, Trail, Walk, Windows, find_end, find_start, open_index
 from duramen.storage.segment import Segment
@@ -82,12 +81,13 @@ class ReadableLog:
             raise OffsetOutOfRange(
                 f"offset {offset} is not in {self.start_offset} to {self.end_offset} of this partition"
             )
+        limit_offset = self.visible_end(committed=committed)
+        # Nobody is led over what is lost: a read ends before it, and the next one hears of it.
         for first, last in self.damage:
             if first <= offset <= last:
                 raise LogDamaged(f"offsets {first} to {last} of this partition were lost to damage on disk")
-        # Nobody is led over what is lost: a read ends before it, and the next one hears of it.
-        visible = self.visible_end(committed=committed)
-        limit_offset = min(visible, *(first for first, _ in self.damage if first > offset), ANY_OFFSET)
+            if first > offset:
+                limit_offset = min(limit_offset, first)
         if offset >= limit_offset:
             return None
         return self._planned(partial(self._plan_read, offset, limit_offset, max_bytes))
@@ -222,8 +222,10 @@ class ReadableLog:
         return max(0, bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1)
 
     def _limit(self, segment: Segment, limit_offset: int) -> End | Blocked:
-        following = self._segment_at(segment.base_offset) + 1
-        end_offset = self.segments[following].base_offset if following < len(self.segments) else self.end_offset
+        end_offset = self.end_offset
+        if segment is not self.segments[-1]:
+            following = self._segment_at(segment.base_offset) + 1
+            end_offset = self.segments[following].base_offset if following < len(self.segments) else end_offset
         if limit_offset >= end_offset:
             return End(segment.size, end_offset)
         try:

@@ -1,4 +1,4 @@
-"""Letting records go: retention, a moved start, a cut end, a deleted log. Files go once that is durable."""
+"""Letting records go: retention, a moved start, a cut end, a deleted log. Files go some time after that is durable."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -6,9 +6,10 @@ from typing import Final
 
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
 from duramen.base.ports import FileSystem, Worker
-from duramen.storage.cutting import Cut, apply_cut, cut_files
+from duramen.storage.cutting import Cut, apply_cut, cut_files, end_of_cut
 from duramen.storage.frames import FrameType
 from duramen.storage.handles import Handles
+from duramen.storage.lingering import Lingering, set_aside
 from duramen.storage.log import Log
 from duramen.storage.notes import Notes
 from duramen.storage.placeholding import hold_place, placeholder
@@ -29,12 +30,15 @@ _RETIRED: Final = 16
 class Removal:
     """Removes records and files of logs. Readers in the middle of a slice finish it: it holds its file open."""
 
-    def __init__(self, files: FileSystem, worker: Worker, handles: Handles, upkeep: Upkeep, notes: Notes) -> None:
+    def __init__(
+        self, files: FileSystem, worker: Worker, handles: Handles, upkeep: Upkeep, notes: Notes, lingering: Lingering
+    ) -> None:
         self._files = files
         self._worker = worker
         self._handles = handles
         self._upkeep = upkeep
         self._notes = notes
+        self._lingering = lingering
 
     def _forget(self, segments: Iterable[Segment]) -> None:
         for segment in segments:
@@ -58,7 +62,8 @@ class Removal:
 
     def _remove_files(self, log: Log, done: Done | None, error: DuramenError | None) -> None:
         if error is None:
-            self._worker.submit("disk", partial(self._files.remove_directory, log.directory), lambda _: None)
+            remove = partial(self._files.remove_directory, log.directory)
+            self._lingering.after(log.config.file_delete_delay_ms, lambda: self._run(remove))
         if done is not None:
             done(error)
 
@@ -120,9 +125,14 @@ class Removal:
         paths = [segment.path + ending for segment in dropped for ending in (".log", ".index")]
         last = placeholder(log)
 
-        def unlink(failure: OSError | None = None) -> None:
-            if failure is None:
-                self._worker.submit("disk", partial(self._unlink, log, last, paths), lambda _: None)
+        def let_go(failure: OSError | None = None) -> None:
+            if failure is not None:
+                return
+            delay_ms = log.config.file_delete_delay_ms
+            if delay_ms:
+                self._worker.submit("disk", partial(self._set_aside, log, last, paths), partial(self._linger, delay_ms))
+            else:
+                self._run(partial(self._unlink, log, last, paths))
 
         def durable(error: DuramenError | None) -> None:
             if done is not None:
@@ -131,18 +141,39 @@ class Removal:
                 return
             if log.durability == "os":
                 # Until a checkpoint has its producers, only the batches say what they have written.
-                self._upkeep.checkpointer.request(unlink)
+                self._upkeep.checkpointer.request(let_go)
             else:
-                unlink()
+                let_go()
 
         change = LogChange(log.start_offset, log.end_offset, log.switching_to or log.durability)
         self._notes.write(FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable)
 
+    def _run(self, job: Callable[[], None]) -> None:
+        self._worker.submit("disk", job, lambda _: None)
+
+    def _linger(self, delay_ms: int, aside: list[str] | BaseException) -> None:
+        if not isinstance(aside, BaseException):
+            self._lingering.after(delay_ms, lambda: self._run(partial(self._unlink_all, aside)))
+
+    def _set_aside(self, log: Log, last: Segment | None, paths: list[str]) -> list[str]:
+        self._hold_place(log, last)
+        return set_aside(self._files, paths)
+
     def _unlink(self, log: Log, last: Segment | None, paths: list[str]) -> None:
+        self._hold_place(log, last)
+        self._unlink_all(paths)
+
+    def _hold_place(self, log: Log, last: Segment | None) -> None:
         if last is not None and holds(log, last):
             hold_place(self._files, log, last)
+
+    def _unlink_all(self, paths: list[str]) -> None:
         for path in paths:
             self._files.unlink(path)
+
+    def end(self) -> None:
+        """Remove the files that would stay for a while yet: the node stops."""
+        self._lingering.end()
 
     # -- the newest records -------------------------------------------------------------------------
 
@@ -151,6 +182,23 @@ class Removal:
 
         Nobody appends to it meanwhile, and nobody is in the middle of reading what is cut.
         """
+
+        def look(failure: OSError | None) -> None:
+            if failure is not None:
+                done(trouble("a log cannot be cut", failure))
+            else:
+                self._upkeep.copier.alone(lambda: partial(end_of_cut, self._files, log, end_offset), cut)
+
+        def cut(result: int | BaseException) -> None:
+            if isinstance(result, BaseException):
+                done(StorageFailed(f"a log cannot be cut: {result}"))
+            else:
+                self._cut(log, result, epoch, done)
+
+        self._upkeep.copy_all(look)
+
+    def _cut(self, log: Log, end_offset: int, epoch: int, done: Done) -> None:
+        """Cut a log to `end_offset`, where a batch ends or the log began."""
         holds: list[Callable[[], None]] = []
 
         def finish(error: DuramenError | None) -> None:
@@ -158,18 +206,15 @@ class Removal:
                 let_go()
             done(error)
 
-        def cut(failure: OSError | None) -> None:
-            if failure is not None:
-                finish(trouble("a log cannot be cut", failure))
-            else:
-                self._upkeep.copier.alone(lambda: partial(cut_files, self._files, log, end_offset), take_over)
-
         def take_over(result: Cut | BaseException) -> None:
             if isinstance(result, BaseException):
+                if log.durability == "os":  # a recovery makes the cut, and nothing else has what came after it
+                    log.failed = f"cutting {log.directory} failed ({result}); no writes until restart"
                 finish(StorageFailed(f"a log cannot be cut: {result}"))
                 return
             self._forget(log.segments)
             apply_cut(log, result)
+            log.cut_again = log.durability == "os"
             # What is left may have bytes that only the WAL vouches for; of the last one the index is written anew.
             for segment in log.segments:
                 if segment.size and (segment.synced < segment.size or segment is log.active):
@@ -180,7 +225,7 @@ class Removal:
             if error is not None:
                 finish(error)
             else:
-                self._upkeep.copy_all(cut)
+                self._upkeep.copier.alone(lambda: partial(cut_files, self._files, log, end_offset), take_over)
 
         frame = encode_truncate(end_offset, epoch)
         hold = self._upkeep.checkpointer.hold

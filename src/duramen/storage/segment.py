@@ -207,10 +207,14 @@ class Segment:
 
     def damage_at(self, position: int) -> Damage | None:
         """The damage that a position lies in."""
+        if not self.damage:
+            return None
         return next((damage for damage in self.damage if damage.start <= position < damage.end), None)
 
     def damage_after(self, position: int, end: int) -> int:
         """Where the first damage behind a position begins, or `end`."""
+        if not self.damage:
+            return end
         return next((damage.start for damage in self.damage if position < damage.start < end), end)
 
     def name_damage(self, damage: Damage) -> str:

@@ -20,6 +20,7 @@ from duramen.storage.checkpoint import write_checkpoint
 from duramen.storage.compacting import Compactor
 from duramen.storage.directory import Directory
 from duramen.storage.handles import Handles
+from duramen.storage.lingering import Lingering
 from duramen.storage.log import Log, LogConfig, LogKey
 from duramen.storage.notes import FRAME_ROOM
 from duramen.storage.reader import Blocked
@@ -82,7 +83,8 @@ class Store:
         # From here on a WAL without a file of this generation has lost it.
         begun = msgspec.structs.replace(recovered.checkpoint, replay=self._wal.end)
         write_checkpoint(files, recovered.checkpoint_number + 1, begun)
-        self._removal = Removal(files, worker, handles, self._upkeep, self._appends.notes)
+        lingering = Lingering(clock, deadlines)
+        self._removal = Removal(files, worker, handles, self._upkeep, self._appends.notes, lingering)
         self.compactor = Compactor(files, worker, clock, deadlines, handles, metrics, self._upkeep, limits.compaction)
         self._logs_gauge = metrics.counter("duramen_logs")
         self._logs_gauge.value = len(self._logs)
@@ -258,6 +260,7 @@ class Store:
         if self._wal.failed is not None:
             self._worker.soon(partial(done, OSError(str(self._wal.failed))))
             return
+        self._removal.end()
         give_back(self._logs.values())
         self._wal.wait(self._wal.end, lambda _: self._upkeep.checkpointer.request(done, clean=True))
         self._appends.flush_soon()

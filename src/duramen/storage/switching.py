@@ -1,4 +1,7 @@
-"""A log's change from one durability to another, at a roll. Appends to the log are held meanwhile."""
+"""A log's change from one durability to another, at a roll; one that was cut is made ready for what comes after it.
+
+Appends to the log are held meanwhile.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +26,7 @@ class Switching:
         self._release = release
 
     def switch(self, log: Log) -> None:
-        """Change the log's durability to its config's at a roll, after everything before it is synced."""
+        """Change the log's durability to its config's at a roll, after everything before it is synced; if it is to."""
         log.version += 1  # what is volatile no more belongs into the next checkpoint
         for segment in log.segments:
             if segment.volatile:
@@ -39,7 +42,12 @@ class Switching:
         if log.deleted:
             return
         if failure is not None:
-            self._release(log, trouble("the durability cannot change now", failure))
+            what = "the durability cannot change now" if log.changes else "a log that was cut cannot go on now"
+            self._release(log, trouble(what, failure))
+            return
+        was_cut, log.cut_again = log.cut_again, False
+        if was_cut and not log.changes:
+            self._release(log, None)
             return
         change = LogChange(log.start_offset, log.end_offset, log.config.durability)
 

@@ -62,6 +62,8 @@ class TransactionTable:
     def stable_end(self, high_watermark: int) -> int:
         """The first offset that is not stable: the last stable offset. Called with a rising high watermark."""
         ending = self._ending
+        if not ending and not self._open:
+            return high_watermark
         while ending and ending[0][1] < high_watermark:
             ending.popleft()
         found = next(iter(self._open.values()), high_watermark)

@@ -4,6 +4,7 @@ Frames are staged in memory, written together, and made durable by one sync at a
 lane. Whoever waits for a WAL position is told in the order of positions. Invariants:
 
 - nothing counts as synced but what was written before the sync that covers it *began* (late capture);
+- one sync is under way at a time;
 - a failed write or sync ends all writing until restart; it is never retried;
 - a file is recycled only after `release` said that nothing in it is needed.
 """
@@ -20,11 +21,11 @@ from duramen.storage.frames import FRAME_HEADER_BYTES, FrameType, encode, positi
 from duramen.storage.io import write_all
 from duramen.storage.walpool import WAL_DIRECTORY, WalFile, WalPool, wal_path
 
-__all__ = ["FILE_PAYLOAD_BYTES", "WAL_DIRECTORY", "HeldFile", "Syncable", "Wal", "wal_path"]
+__all__ = ["FILE_PAYLOAD_BYTES", "WAL_DIRECTORY", "HeldFile", "Syncable", "Synced", "Wal", "wal_path"]
 
 FILE_PAYLOAD_BYTES: Final = 16 + 4 + 8
 
-_SLOW_S: Final = 0.0005  # of a sync: on a faster disk waiting gains nothing
+_LONG_S: Final = 0.002  # of a sync: then fewer syncs are worth more than earlier ones
 _PAUSE_SHARE: Final = 0.1
 
 
@@ -36,6 +37,14 @@ class Syncable(Protocol):
 
     def notify(self) -> None:
         """Called once after one or more `synced_to`: readers may go on."""
+
+
+class Synced(NamedTuple):
+    """What a sync did: everything up to the WAL position `until` is durable; `again`: the next is under way."""
+
+    until: int
+    seconds: float
+    again: bool
 
 
 class HeldFile(NamedTuple):
@@ -87,6 +96,7 @@ class Wal:
         self._written = 0
         self._dirty: tuple[WalFile, ...] = ()
         self._syncing = False
+        self._covered = 0  # the sync job's own: up to where the last one went
         self._usual_s = 0.0
         self._pause_s = 0.0
         self.synced = 0
@@ -112,7 +122,7 @@ class Wal:
         self._put()
         self._used[-1].file.sync()
         self._dirty = ()
-        self.synced = self._written
+        self.synced = self._covered = self._written
 
     @property
     def end(self) -> int:
@@ -224,7 +234,7 @@ class Wal:
             self._write()
         if not self._syncing and self._written > self.synced and self.failed is None:
             self._syncing = True
-            crowd = len(self._waiting) > 1 and self._usual_s > _SLOW_S
+            crowd = len(self._waiting) > 1 and self._usual_s > _LONG_S
             self._pause_s = self._usual_s * _PAUSE_SHARE if crowd else 0.0
             self._worker.submit("sync", self._sync_job, self._sync_done)
 
@@ -250,7 +260,7 @@ class Wal:
 
     # -- syncing ------------------------------------------------------------------------------------
 
-    def _sync_job(self) -> tuple[int, float]:
+    def _sync_job(self) -> Synced:
         if self._pause_s:
             # Whom the last sync answered comes again at once: not to wait for them makes two crowds that take turns.
             self._clock.pause(self._pause_s)
@@ -258,19 +268,28 @@ class Wal:
         captured = self._written
         started = self._clock.seconds()
         for file in self._dirty:
+            if file.generation < self._covered >> 32:
+                continue  # the last sync covered all of it: it may be used again by now
             file.file.sync()
             if not self._files.exists(wal_path(file.slot)):
                 raise OSError(errno.ENOENT, f"{wal_path(file.slot)} is gone: was the data directory moved or deleted?")
-        return captured, self._clock.seconds() - started
+        seconds = self._clock.seconds() - started
+        self._covered = captured
+        again = self._written > captured and seconds < _LONG_S and self.failed is None
+        if again:
+            # Here and not in `_sync_done`: those whom this sync lets go are answered while the next runs.
+            self._pause_s = 0.0
+            self._worker.submit("sync", self._sync_job, self._sync_done)
+        return Synced(captured, seconds, again)
 
-    def _sync_done(self, result: tuple[int, float] | BaseException) -> None:
-        self._syncing = False
+    def _sync_done(self, result: Synced | BaseException) -> None:
+        self._syncing = isinstance(result, Synced) and result.again
         if self.failed is not None:
             return
         if isinstance(result, BaseException):
             self._fail(f"syncing the write-ahead log failed ({result})")
             return
-        captured, seconds = result
+        captured, seconds, _ = result
         self._sync_seconds.observe(seconds)
         self._usual_s += (seconds - self._usual_s) / 8
         self.synced = captured

@@ -219,6 +219,21 @@ def _read_or_refuse(version: int, data: bytes) -> None:
             fetch.decode_response(version, memoryview(data), 0)
 
 
+@pytest.mark.parametrize("tagged", [(), (0,), (1,), (2,), (0, 2)])
+def test_partitions_may_have_tagged_fields_which_are_skipped(tagged: tuple[int, ...]) -> None:
+    partitions = [FetchPartition(index, 10 + index, 1000 + index, 3) for index in range(3)]
+    topics = [FetchTopic(UUID(int=1), partitions), FetchTopic(UUID(int=2), partitions[:1])]
+    wanted = FetchRequest(-1, 500, 1, 1 << 20, 0, 7, 8, topics, forgotten=[])
+    body = fetch.encode_request(16, wanted)
+    size = 32
+    start = body.index(UUID(int=1).bytes) + 17
+    parts = [body[start + (size + 1) * index :][: size + 1] for index in range(3)]
+    for index in tagged:
+        parts[index] = parts[index][:size] + b"\x02\x05\x03abc\x06\x00"
+    changed = body[:start] + b"".join(parts) + body[start + 3 * (size + 1) :]
+    assert fetch.decode_request(16, memoryview(b"head" + changed), 4) == wanted
+
+
 def test_many_small_arrays_together_are_bounded() -> None:
     topic = b"\0\x01t" + (600).to_bytes(4, "big") + bytes(16) * 600
     data = bytes(4 + 13) + (1000).to_bytes(4, "big") + topic * 1000

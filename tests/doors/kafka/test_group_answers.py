@@ -55,11 +55,14 @@ def commit(ask: Asking, version: int, stream: str, group: str, member: str = "",
     return [one["error_code"] for one in answer["topics"][0]["partitions"]]
 
 
-def join(ask: Asking, version: int, group: str, member: str = "", instance: str | None = None) -> dict[str, Any]:
+def join(
+    ask: Asking, version: int, group: str, member: str = "", instance: str | None = None, *,
+    session_ms: int = 30_000, protocol: str = "consumer",
+) -> dict[str, Any]:  # fmt: skip
     """Ask to join."""
     message = {
-        "group_id": group, "session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000, "member_id": member,
-        "group_instance_id": instance, "protocol_type": "consumer",
+        "group_id": group, "session_timeout_ms": session_ms, "rebalance_timeout_ms": 30_000, "member_id": member,
+        "group_instance_id": instance, "protocol_type": protocol,
         "protocols": [{"name": "range", "metadata": encode_subscription([group.split("/", maxsplit=1)[0]])}],
     }  # fmt: skip
     return ask(ApiKey.JOIN_GROUP, version, message)
@@ -124,6 +127,21 @@ def test_members_join_in_one_step_or_two(ask: Asking, stream: str, version: int)
     assert (joined["error_code"], joined["generation_id"]) == (ErrorCode.NONE, 1)
     assert joined["leader"] == joined["member_id"]
     assert join(ask, version, group, "who")["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
+def test_a_group_id_that_share_consumers_have(ask: Asking, raw: Connection, stream: str, version: int) -> None:
+    """No classic member joins, nobody commits to it, and there are no offsets to delete."""
+    assert raw.request(ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"], "key_type": 2})
+    group = f"{stream}/{version}"
+    beat = {"group_id": group, "member_id": "m", "member_epoch": 0, "subscribed_topic_names": [stream]}
+    assert ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, beat)["error_code"] == ErrorCode.NONE
+    refused = join(ask, version, group, "who")
+    assert (refused["error_code"], refused["member_id"]) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+    assert join(ask, version, group, "who", session_ms=1)["error_code"] == ErrorCode.INVALID_SESSION_TIMEOUT
+    assert commit(ask, 9, stream, group)[0] == ErrorCode.GROUP_ID_NOT_FOUND
+    deleted = ask(ApiKey.OFFSET_DELETE, 0, {"group_id": group, "topics": []})
+    assert deleted["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_a_sync_of_version_5_names_its_protocol(ask: Asking, stream: str) -> None:
@@ -209,6 +227,8 @@ def test_offsets_are_deleted_where_nobody_reads(ask: Asking, stream: str) -> Non
     ]  # fmt: skip
     assert delete("nobody", stream) == [ErrorCode.GROUP_ID_NOT_FOUND]
     assert delete("", stream) == [ErrorCode.INVALID_GROUP_ID]
+    assert join(ask, 3, f"{stream}/connect", protocol="connect")["error_code"] == ErrorCode.NONE
+    assert delete(f"{stream}/connect") == [ErrorCode.NON_EMPTY_GROUP]
     ask(ApiKey.LEAVE_GROUP, 0, {"group_id": stream, "member_id": member})
     assert delete(stream, stream) == [ErrorCode.NONE]
     found = ask(ApiKey.OFFSET_FETCH, 5, {"group_id": stream, "topics": None})

@@ -346,12 +346,15 @@ def test_what_is_refused_has_the_number_that_the_version_knows(node: NodeProcess
         "topics": [{"name": stream_name, "partitions": offsets}],
     }
     member = {"generation_id": -1, "member_id": "", "group_instance_id": None}
-    for version, expected in (
-        (3, ErrorCode.INVALID_TXN_STATE),
-        (4, ErrorCode.TRANSACTION_ABORTABLE),
-        (5, ErrorCode.NONE),
+    unknown: dict[str, Any] = {"generation_id": 3, "member_id": "m"}  # told once the transaction is seen to be one
+    for version, more, expected in (
+        (3, {}, ErrorCode.INVALID_TXN_STATE),
+        (3, unknown, ErrorCode.INVALID_TXN_STATE),
+        (4, {}, ErrorCode.TRANSACTION_ABORTABLE),
+        (5, {}, ErrorCode.NONE),
+        (5, unknown, ErrorCode.ILLEGAL_GENERATION),
     ):
-        answer = ask(connection, ApiKey.TXN_OFFSET_COMMIT, version, commit | member)
+        answer = ask(connection, ApiKey.TXN_OFFSET_COMMIT, version, {**commit, **member, **more})
         assert answer["topics"][0]["partitions"][0]["error_code"] == expected
     partitions = [{"name": stream_name, "partitions": [0]}, {"name": "nowhere", "partitions": [0]}]
     wish = {f"v3_and_below_{name}": value for name, value in stale.items()} | {"v3_and_below_topics": partitions}

@@ -40,7 +40,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
         medians = rates.medians
         outcomes.append(
             at_least(
-                f"{_ALL}, a sync takes {delay_ms:g} ms longer",
+                f"{_ALL}, a sync takes {delay_ms:g} ms",
                 rates.ratio(_ALL, _ONE),
                 _WANTED,
                 _ONE,

@@ -49,6 +49,7 @@ _PARTITION_4 = struct.Struct(">iqi")  # index, offset, max bytes
 _PARTITION_5 = struct.Struct(">iqqi")  # … log start offset
 _PARTITION_9 = struct.Struct(">iiqqi")  # … current leader epoch
 _PARTITION_12 = struct.Struct(">iiqiqi")  # … last fetched epoch
+_PARTITION_12_TAGS = struct.Struct(">iiqiqiB")  # and the number of its tagged fields, where that is small
 _ANSWER = struct.Struct(">ihqqq")
 _SHORT_ANSWER = struct.Struct(">ihqq")
 _ABORTED = struct.Struct(">qq")
@@ -208,8 +209,9 @@ def _decode_request(version: int, frame: _Frame) -> FetchRequest:
     forgotten: list[tuple[str | UUID, Sequence[int]]] = []
     for _ in range(frame.count(3)):
         topic = frame.topic(version)
-        partitions = []
-        for _ in range(frame.count(layout.size)):
+        count = frame.count(layout.size)
+        partitions = _untagged(frame, count) if count > 1 and version >= FLEXIBLE else []
+        for _ in range(count - len(partitions)):
             values = frame.unpack(layout)
             frame.tags()
             if version >= 9:
@@ -227,6 +229,18 @@ def _decode_request(version: int, frame: _Frame) -> FetchRequest:
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, rack_id,
         forgotten,
     )  # fmt: skip
+
+
+def _untagged(frame: _Frame, count: int) -> list[FetchPartition]:
+    """So many partitions, from version 12 on, where none of them has tagged fields, as is usual; else nothing."""
+    size = count * _PARTITION_12_TAGS.size
+    if size > len(frame.data) - frame.position:
+        return []
+    found = list(_PARTITION_12_TAGS.iter_unpack(frame.data[frame.position : frame.position + size]))
+    if any(values[6] for values in found):
+        return []
+    frame.position += size
+    return [FetchPartition(values[0], values[2], values[5], values[1]) for values in found]
 
 
 def _forgotten(version: int, frame: _Frame) -> list[tuple[str | UUID, Sequence[int]]]:
@@ -276,6 +290,7 @@ def encode_response(version: int, topics: Sequence[TopicAnswer], head: ResponseH
     There is one piece more than such partitions.
     """
     flexible = version >= FLEXIBLE
+    no_array, empty = (b"\0", b"\1") if flexible else (b"\xff\xff\xff\xff", b"\0\0\0\0")
     pieces: list[bytes] = []
     error_code, session_id, throttle_ms = head
     parts = [
@@ -289,10 +304,10 @@ def encode_response(version: int, topics: Sequence[TopicAnswer], head: ResponseH
                 parts.append(_ANSWER.pack(index, code, high_watermark, stable_offset, start_offset))
             else:
                 parts.append(_SHORT_ANSWER.pack(index, code, high_watermark, stable_offset))
-            if aborted is None:
-                parts.append(b"\0" if flexible else b"\xff\xff\xff\xff")
-            else:
+            if aborted:
                 parts.append(_aborted_bytes(aborted, flexible))
+            else:
+                parts.append(no_array if aborted is None else empty)
             # No preferred replica.
             if version >= 11:
                 parts.append(b"\xff\xff\xff\xff")

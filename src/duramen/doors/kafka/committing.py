@@ -1,4 +1,7 @@
-"""Offsets to commit, of OffsetCommit and TxnOffsetCommit: which can be, and the answer for each partition."""
+"""The partitions that a request about a group's offsets names: which of them there are, and the answer for each.
+
+OffsetCommit, TxnOffsetCommit and OffsetDelete name them alike.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -6,23 +9,22 @@ from duramen.base.errors import DuramenError
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
-from duramen.doors.kafka.exchange import Exchange
 from duramen.groups.records import CommittedOffset, OffsetKey
 
-__all__ = ["Commits"]
+__all__ = ["Named"]
 
 
-class Commits:
-    """What one request wants committed: `offsets` are those of partitions that there are."""
+class Named:
+    """What one request names: `there` are the partitions that there are, with what it says of each."""
 
     def __init__(self, context: Context, request: Message) -> None:
-        self.offsets: list[tuple[OffsetKey, CommittedOffset]] = []
+        self.there: list[tuple[OffsetKey, Message]] = []
+        self._now_ms = context.broker.now_ms()
         self._topics: list[Message] = []
-        self._stored: list[Message] = []
-        broker, group_id = context.broker, request["group_id"]
-        now_ms = broker.now_ms()
+        self._answers: list[Message] = []
+        streams, group_id = context.broker.streams, request["group_id"]
         for topic in request["topics"]:
-            stream = broker.streams.find(topic["name"])
+            stream = streams.find(topic["name"])
             answers = []
             for wanted in topic["partitions"]:
                 index = wanted["partition_index"]
@@ -31,23 +33,35 @@ class Commits:
                 if stream is None or not 0 <= index < len(stream.partitions):
                     answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     continue
-                committed = CommittedOffset(
-                    wanted["committed_offset"], wanted["committed_leader_epoch"], wanted["committed_metadata"] or "",
-                    now_ms,
-                )  # fmt: skip
-                self.offsets.append((OffsetKey(group_id, topic["name"], index), committed))
-                self._stored.append(answer)
+                self.there.append((OffsetKey(group_id, topic["name"], index), wanted))
+                self._answers.append(answer)
             self._topics.append({"name": topic["name"], "partitions": answers})
 
-    def answer(
-        self,
-        exchange: Exchange,
-        results: Sequence[DuramenError | None] | DuramenError,
-        code: Callable[[DuramenError | None], ErrorCode],
-    ) -> None:
-        """Reply with what became of each of `offsets`, or with what kept all of them from being stored."""
+    @property
+    def keys(self) -> list[OffsetKey]:
+        """The partitions that there are."""
+        return [key for key, _ in self.there]
+
+    @property
+    def offsets(self) -> list[tuple[OffsetKey, CommittedOffset]]:
+        """What is to be committed for each of them."""
+        return [
+            (
+                key,
+                CommittedOffset(
+                    wanted["committed_offset"], wanted["committed_leader_epoch"], wanted["committed_metadata"] or "",
+                    self._now_ms,
+                ),
+            )
+            for key, wanted in self.there
+        ]  # fmt: skip
+
+    def answered(
+        self, results: Sequence[DuramenError | None] | DuramenError, code: Callable[[DuramenError | None], ErrorCode]
+    ) -> list[Message]:
+        """Every topic that was named, with what became of each of `there`, or with what happened to all of them."""
         if isinstance(results, DuramenError):
-            results = [results] * len(self._stored)
-        for answer, result in zip(self._stored, results, strict=True):
+            results = [results] * len(self._answers)
+        for answer, result in zip(self._answers, results, strict=True):
             answer["error_code"] = code(result)
-        exchange.reply({"topics": self._topics})
+        return self._topics

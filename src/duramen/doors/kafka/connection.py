@@ -92,7 +92,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._direct = False
         self._rest: bytes = b""  # what came and is not looked at while reading pauses
         self._feeding = False
-        self._handled_s = 0.0  # when the newest request began to be handled
+        self._handled_s = 0.0  # when the newest request was whole
         self._growing_to = 0
         self._pauses: set[str] = set()
         self._reading = True
@@ -183,9 +183,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         try:
             while len(data) and not self._pauses and not transport.is_closing():
                 data = self._feed_some(data)
-                if self._handled_s - began_s > _TURN_S and len(data):
-                    self._pause(_TURN)
-                    asyncio.get_running_loop().call_soon(self._resume, _TURN)
+                if len(data):
+                    self._handled_s = self._door.clock.seconds()
+                    if self._handled_s - began_s > _TURN_S:
+                        self._pause(_TURN)
+                        asyncio.get_running_loop().call_soon(self._resume, _TURN)
         finally:
             self._feeding = False
         self._rest = bytes(data)
@@ -245,6 +247,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return self._grow(min(self._size, times * len(frame)), rest)
         self._frame = None
         self._door.memory.completed(self)
+        self._handled_s = self._door.clock.seconds()
         self._handle(frame)
         return rest
 
@@ -325,7 +328,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         except RequestInvalid:
             self._door.memory.release(size)
             raise
-        self._handled_s = self._door.clock.seconds()
         exchange = Exchange(self, header, memoryview(frame), size, self._handled_s)
         self._exchanges.append(exchange)
         self._unanswered_bytes += size

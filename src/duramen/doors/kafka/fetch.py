@@ -99,7 +99,7 @@ def _answer(
     if turn.overtaken:
         _refuse(exchange, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         return
-    size = sum(len(found.slice) for found in fetched if found.slice is not None)
+    size = sum([len(found.slice) for found in fetched if found.slice is not None])
     exchange.throttle_ms = context.broker.consumed(exchange.client_id, size) if size else 0
     if exchange.throttle_ms:
         # Nothing for now (KIP-219): the client asks again for the same.
@@ -133,7 +133,7 @@ def _topics(
                 slices.append(found.slice)
                 if source is not None:
                     source.served(found.slice, partition.offset)
-            code = _code(topic, found.error)
+            code = ErrorCode.NONE if found.error is None else _code(topic, found.error)
             answer = _partition_answer(request, partition, code, found, size)
             if code:
                 exchange.failed(code)
@@ -156,7 +156,7 @@ def _partition_answer(
     )
 
 
-def _code(topic: str | UUID, error: DuramenError | None) -> ErrorCode:
+def _code(topic: str | UUID, error: DuramenError) -> ErrorCode:
     code = error_code(error)
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and isinstance(topic, UUID) and error is not _NO_PARTITION:
         return ErrorCode.UNKNOWN_TOPIC_ID

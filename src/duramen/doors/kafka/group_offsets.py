@@ -1,14 +1,14 @@
 """What groups commit: OffsetCommit, OffsetFetch, OffsetDelete."""
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.broker.coordinator import CommitMember, Coordinator
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.answering import AnswerRoom
-from duramen.doors.kafka.committing import Commits
+from duramen.doors.kafka.committing import Named
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import group_error_code
 from duramen.doors.kafka.exchange import Exchange
@@ -25,10 +25,10 @@ def handle_offset_commit(context: Context, exchange: Exchange) -> None:
     """Store offsets; answered once they are durable."""
     request = exchange.message()
     broker = context.broker
-    commits = Commits(context, request)
+    named = Named(context, request)
 
     def done(results: Sequence[DuramenError | None] | DuramenError) -> None:
-        commits.answer(exchange, results, group_error_code)
+        exchange.reply({"topics": named.answered(results, group_error_code)})
 
     member = CommitMember(
         request["member_id"], request["group_instance_id"], request["generation_id_or_member_epoch"],
@@ -39,7 +39,7 @@ def handle_offset_commit(context: Context, exchange: Exchange) -> None:
         if error is not None:
             done(error)
         else:
-            broker.groups.commit(request["group_id"], member, commits.offsets, done)
+            broker.groups.commit(request["group_id"], member, named.offsets, done)
 
     broker.internal_streams.ensure_offsets(ready)
 
@@ -114,31 +114,12 @@ def _committed_offset(index: int, committed: CommittedOffset | None) -> Message:
 def handle_offset_delete(context: Context, exchange: Exchange) -> None:
     """Forget what a group has committed of partitions that none of its members wants."""
     request = exchange.message()
-    group_id = request["group_id"]
-    streams = context.broker.streams
-    topics: list[dict[str, Any]] = []
-    keys: list[OffsetKey] = []
-    asked: list[Message] = []
-    for topic in request["topics"]:
-        stream = streams.find(topic["name"])
-        answers = []
-        for wanted in topic["partitions"]:
-            index = wanted["partition_index"]
-            answer: Message = {"partition_index": index, "error_code": ErrorCode.NONE}
-            answers.append(answer)
-            if stream is None or not 0 <= index < len(stream.partitions):
-                answer["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            keys.append(OffsetKey(group_id, topic["name"], index))
-            asked.append(answer)
-        topics.append({"name": topic["name"], "partitions": answers})
+    named = Named(context, request)
 
     def done(results: Sequence[DuramenError | None] | DuramenError) -> None:
         if isinstance(results, DuramenError):
             exchange.reply({"error_code": group_error_code(results)})
-            return
-        for answer, result in zip(asked, results, strict=True):
-            answer["error_code"] = group_error_code(result)
-        exchange.reply({"topics": topics})
+        else:
+            exchange.reply({"topics": named.answered(results, group_error_code)})
 
-    context.broker.groups.delete_offsets(group_id, keys, done)
+    context.broker.groups.delete_offsets(request["group_id"], named.keys, done)

@@ -2,8 +2,9 @@
 
 from typing import Any, Final
 
-from duramen.base.errors import DuramenError, MemberIdRequired, UnknownMember
+from duramen.base.errors import DuramenError, GroupFull, MemberIdRequired, UnknownMember
 from duramen.broker.coordinator import CommitMember, Leaving
+from duramen.broker.kinds import GroupKind
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
@@ -94,7 +95,7 @@ def handle_join_group(context: Context, exchange: Exchange) -> None:
                 }
             )
         else:
-            exchange.reply(_join_error(exchange, request["member_id"], result))
+            exchange.reply(_join_error(context, exchange, request, result))
 
     # The stream of offsets may not be there yet if the client found the coordinator before a restart.
     context.broker.internal_streams.ensure_offsets(
@@ -102,9 +103,14 @@ def handle_join_group(context: Context, exchange: Exchange) -> None:
     )
 
 
-def _join_error(exchange: Exchange, member_id: str, error: object) -> Message:
+def _join_error(context: Context, exchange: Exchange, request: Message, error: object) -> Message:
+    found = context.broker.groups.kinds.of(request["group_id"])
     if isinstance(error, MemberIdRequired):
         member_id = error.member_id
+    elif isinstance(error, GroupFull) or (found is not None and found.kind is not GroupKind.CLASSIC):
+        member_id = ""  # as in Apache Kafka, which names the member only where it may come again
+    else:
+        member_id = request["member_id"]
     return {
         "error_code": group_error_code(error if isinstance(error, Exception) else None),
         "member_id": member_id,

@@ -117,7 +117,8 @@ class RequestMemory:
         """Give bytes back; whoever waits gets them."""
         self._used -= size
         self._gauge.value = self._used
-        self._serve()
+        if self._proven_line or self._known_line or self._new_line:
+            self._serve()
 
     def forget(self, holder: Holder) -> None:
         """The connection is gone; it does not wait any more."""
@@ -151,7 +152,7 @@ class RequestMemory:
             holder.unproven_bytes += size
 
     def _serve(self) -> None:
-        if self._serving:
+        if self._serving or not self._anybody_waits():
             return
         self._serving = True
         while self._serve_next():

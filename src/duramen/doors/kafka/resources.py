@@ -6,6 +6,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from duramen.base.catalogue import STREAM
 from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid
+from duramen.base.lists import entries, named
 from duramen.base.settings import Setting, config_text, nearest
 from duramen.broker.broker import Broker
 from duramen.broker.configs import ConfigEntry, ConfigSource
@@ -154,14 +155,10 @@ def changed_list(change: Change, catalogue: Mapping[str, Setting], present: Call
         return value
     if catalogue[name].kind != "list":
         raise ConfigInvalid(f"{name} is not a list: it can be set, not appended to")
-    parts = [part for part in present(name).split(",") if part]
-    named = [part.strip() for part in value.split(",")]
-    # As in Apache Kafka: commas at the end are nothing, but an empty value is one, which no list of choices has.
-    while len(named) > 1 and not named[-1]:
-        named.pop()
+    parts, changed = entries(present(name)), named(value)
     if change.operation == "append":
-        return ",".join(dict.fromkeys([*parts, *named]))
-    return ",".join(part for part in parts if part not in named)
+        return ",".join(dict.fromkeys([*parts, *changed]))
+    return ",".join(part for part in parts if part not in changed)
 
 
 def check_node(broker: Broker, name: str) -> None:

@@ -5,7 +5,7 @@ After so much of it, it is the turn of other connections; where a piece has to c
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol
 
@@ -21,6 +21,7 @@ __all__ = ["Records", "Streaming"]
 _log = logging.getLogger("duramen.kafka")
 
 _TURN_BYTES: Final = 512 * 1024  # of one answer, before it is the turn of other connections
+_JOINED_BYTES: Final = 16 * 1024  # until then one buffer costs less than many
 
 
 class Records(Protocol):
@@ -67,37 +68,49 @@ class Streaming:
                 self.waits = True
                 self._records.broker.store.soon(partial(self._over, transport, go_on, None))
                 return False
-            if self._slice is not None and len(self._slice):
-                piece = self._piece(self._slice, transport, go_on)
-                if piece is None:
-                    return False
-                transport.writelines(piece)
-                sent += sum(map(len, piece))
+            try:
+                buffers, blocked = self._gather(self._answer.parts)
+            except DuramenError as error:
+                # The answer's size has been sent: all that is left is to end it. The next fetch gets the error.
+                _log.info("a fetch of %s ends: %s", transport.get_extra_info("peername"), error)
+                transport.abort()
+                return False
+            if buffers:
+                sent += _write(transport, buffers)
+            if blocked is not None:
+                self.waits = True
+                self._records.cold_reads.read(blocked, partial(self._over, transport, go_on))
+                return False
+        return self._answer is None
+
+    def _gather(self, parts: Iterator[Buffer | Slice]) -> tuple[list[Buffer], Blocked | None]:
+        """What goes to the socket with one call: about a piece, and what lies between the records of partitions.
+
+        Each call costs both sides more than the bytes of a small part do. Raises LogDamaged.
+        """
+        buffers: list[Buffer] = []
+        size = 0
+        while True:
+            slice_ = self._slice
+            if slice_ is not None and len(slice_):
+                piece_bytes = self._records.piece_bytes(cold=slice_.cold)
+                if 2 * size >= piece_bytes:
+                    return buffers, None
+                piece = slice_.piece(piece_bytes, alone=slice_.cold and self._records.cold_reads.alone)
+                if isinstance(piece, Blocked):
+                    return buffers, piece
+                buffers += piece
+                size += sum(map(len, piece))
                 continue
-            part = next(self._answer.parts, None)
+            part = next(parts, None)
             if part is None:
                 self._answer = self._slice = None
-                return True
+                return buffers, None
             if isinstance(part, Slice):
                 self._slice = part
             else:
-                transport.write(part)
-        return False
-
-    def _piece(self, slice_: Slice, transport: asyncio.Transport, go_on: Callable[[], None]) -> list[Buffer] | None:
-        try:
-            cold, reads = slice_.cold, self._records.cold_reads
-            piece = slice_.piece(self._records.piece_bytes(cold=cold), alone=cold and reads.alone)
-        except DuramenError as error:
-            # The answer's size has been sent: all that is left is to end it. The next fetch gets the error.
-            _log.info("a fetch of %s ends: %s", transport.get_extra_info("peername"), error)
-            transport.abort()
-            return None
-        if isinstance(piece, Blocked):
-            self.waits = True
-            self._records.cold_reads.read(piece, partial(self._over, transport, go_on))
-            return None
-        return piece
+                buffers.append(part)
+                size += len(part)
 
     def _over(self, transport: asyncio.Transport, go_on: Callable[[], None], error: BaseException | None) -> None:
         self.waits = False
@@ -106,3 +119,15 @@ class Streaming:
             transport.abort()
         else:
             go_on()
+
+
+def _write(transport: asyncio.Transport, buffers: list[Buffer]) -> int:
+    """Hand the buffers to the socket with one call; returns how many bytes they have."""
+    size = sum(map(len, buffers))
+    if len(buffers) == 1:
+        transport.write(buffers[0])
+    elif size <= _JOINED_BYTES:
+        transport.write(b"".join(buffers))
+    else:
+        transport.writelines(buffers)
+    return size

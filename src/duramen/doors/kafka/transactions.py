@@ -16,7 +16,7 @@ from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 from duramen.controller.decisions import check_name
-from duramen.doors.kafka.committing import Commits
+from duramen.doors.kafka.committing import Named
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code, group_error_code
 from duramen.doors.kafka.exchange import Exchange
@@ -178,14 +178,14 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
     """Offsets of a group that count once the transaction is committed."""
     request = exchange.message()
     broker = context.broker
-    commits = Commits(context, request)
+    named = Named(context, request)
 
     def code(result: DuramenError | None) -> ErrorCode:
         abortable = isinstance(result, TransactionAbortable) and exchange.version < _KNOWS_ABORTABLE
         return ErrorCode.INVALID_TXN_STATE if abortable else _code(exchange, result)
 
     def done(results: Sequence[DuramenError | None] | DuramenError) -> None:
-        commits.answer(exchange, results, code)
+        exchange.reply({"topics": named.answered(results, code)})
 
     def ready(error: DuramenError | None) -> None:
         if error is not None:
@@ -194,11 +194,11 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
         identity = Identity(request["producer_id"], request["producer_epoch"])
         member = CommitMember(request["member_id"], request["group_instance_id"], request["generation_id"])
         broker.transactions.commit_offsets(
-            request["transactional_id"], identity, request["group_id"], member, commits.offsets, done,
+            request["transactional_id"], identity, request["group_id"], member, named.offsets, done,
             joins=exchange.version >= _JOINS,
         )  # fmt: skip
 
-    if commits.offsets:
+    if named.there:
         broker.internal_streams.ensure_offsets(ready)
     else:
         done([])

@@ -1,5 +1,6 @@
 """Files that no log has any more, or never had: found, and removed once nothing else needs them. Blocking."""
 
+from duramen.storage.lingering import DELETED_ENDING
 from duramen.storage.log import Log, log_directory
 from duramen.storage.placeholding import hold_place, is_held, placeholder
 from duramen.storage.recovering.logs import LogsFound
@@ -25,10 +26,13 @@ def clear_unknown(found: LogsFound) -> None:
         elif not is_unclaimed(found.files, log_id):
             found.let_go_directories.append(log_directory(log_id))
     for log in found.logs.values():
-        if found.believing or not found.files.exists(log.directory):
+        if not found.files.exists(log.directory):
+            continue
+        names = found.files.names(log.directory)
+        found.let_go_files += (f"{log.directory}/{name}" for name in names if name.endswith(DELETED_ENDING))
+        if found.believing:
             continue
         known = {path.rpartition("/")[2] for path in _used(log)}
-        names = found.files.names(log.directory)
         if any(name.endswith(NEW_ENDING) for name in names):
             found.files.sync_directory(log.directory)  # a segment's new file may have its name in memory only
         for name in names:

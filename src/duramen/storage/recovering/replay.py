@@ -31,7 +31,6 @@ class Replay:
         self._salt = salt
         self._progress = progress
         self._headless: set[LogId] = set()
-        self._open_ends: dict[Log, Cut] = {}  # logs of which the next frame says where their cut has ended them
         self._was_cut: set[Log] = set()
         self._gaps: dict[Log, set[int]] = {}  # where records are missing that the WAL goes on behind
 
@@ -101,7 +100,6 @@ class Replay:
                 self._append(log, frame.payload)
             case FrameType.TAKEOVER:
                 takeover = Takeover(*decode_takeover(frame.payload))
-                self._end_at(log, takeover.first_offset)
                 if takeover.epoch > log.takeovers.latest_epoch:
                     log.takeovers.add(takeover)
             case FrameType.TRUNCATE:
@@ -116,30 +114,25 @@ class Replay:
 
     def _cut(self, log: Log, end_offset: int) -> None:
         self._found.write()
-        self._open_ends.pop(log, None)
         if log in self._was_cut:
             # Its files stand at this cut or a later one: a gap that reaches up to it is what that one took.
             gaps = [first for first, last in log.damage if first in self._gaps.get(log, ()) and end_offset <= last + 1]
             end_offset = min([end_offset, *gaps])
         self._was_cut.add(log)
+        if log in self.os_starts:
+            self.os_starts[log] = min(self.os_starts[log], end_offset)
         if end_offset < log.end_offset:
             cut = cut_files(self._found.files, log, end_offset)
             self._found.forget(log.segments)
             apply_cut(log, cut)
             self._found.note_unsynced(log)
-            if cut.least_offset < cut.end_offset:
-                self._open_ends[log] = cut
-
-    def _end_at(self, log: Log, offset: int) -> None:
-        """The log goes on at `offset`: where its last cut could not say so itself, it ended there."""
-        cut = self._open_ends.pop(log, None)
-        if cut is not None and cut.least_offset <= offset < cut.end_offset:
-            apply_cut(log, cut._replace(segments=[*log.segments[:-1], _empty(log, offset)], end_offset=offset))
+        elif log.durability == "os" and self._found.files.exists(log.directory):
+            # Of files that nothing but it knows, a cut that was broken off may have taken the names, and not for good.
+            self._found.files.sync_directory(log.directory)
 
     def _append(self, log: Log, payload: memoryview) -> None:
         batch = bytes(payload)
         found = header(batch)
-        self._end_at(log, found.base_offset)
         if found.base_offset < log.end_offset:
             if not self._found.believing:
                 self._found.find(f"log {log.id}: a batch at offset {found.base_offset} comes again; left out")
@@ -161,7 +154,6 @@ class Replay:
         self._found.appended(log, len(batch))
 
     def _change(self, log: Log, change: LogChange) -> None:
-        self._end_at(log, change.end_offset)
         if change.durability != log.durability:
             self._found.write()
             for segment in log.segments:
@@ -184,7 +176,8 @@ class Replay:
 
     def _begin_at(self, log: Log, offset: int) -> None:
         """A log that was in memory goes on at `offset`: the checkpoint knew only how far its offsets were reserved."""
-        apply_cut(log, Cut([_empty(log, offset)], offset, ProducerTable(), TransactionTable(), offset))
+        empty = Segment(f"{log.directory}/{segment_name(offset)}", offset)
+        apply_cut(log, Cut([empty], offset, ProducerTable(), TransactionTable()))
 
     def name_gaps(self) -> None:
         """Name the offsets that are lost in the end: once all is replayed, since logs may have been cut or deleted."""
@@ -192,8 +185,3 @@ class Replay:
             for first, last in () if log.deleted else log.damage:
                 if first in starts and last >= log.start_offset:
                     self._found.find(f"log {log.id}: offsets {first} to {last} are lost to damage")
-
-
-def _empty(log: Log, offset: int) -> Segment:
-    """A segment of the log for what comes from `offset` on."""
-    return Segment(f"{log.directory}/{segment_name(offset)}", offset)

@@ -32,7 +32,8 @@ def read_on(found: LogsFound, start_offsets: Mapping[Log, int], progress: Recove
             # What a loss of power left behind the new end never becomes a part of the log again: no epoch leads there.
             found.lost_epoch = max(found.lost_epoch, log.takeovers.latest_epoch)
             log.takeovers.cut(log.end_offset + 1)
-            found.unsynced[log.active] = log
+            if found.files.exists(log.active.path + ".log"):  # else it is damage, found when it is read
+                found.unsynced[log.active] = log
             found.note_unsynced(log)
 
 

@@ -26,7 +26,7 @@ from duramen.storage.rescue import is_unclaimed, log_ids
 from duramen.storage.salvaging.left import LeftLog, Leftovers, cut_left
 from duramen.storage.salvaging.sifting import DamagedRange, Expected, sift
 from duramen.storage.segment import parse_segment_name, segment_name
-from duramen.storage.takeovers import Takeover
+from duramen.storage.takeovers import Takeover, TakeoverTable
 from duramen.storage.wal import FILE_PAYLOAD_BYTES, WAL_DIRECTORY, wal_path
 from duramen.storage.walfiles import FoundFile, scan_wal, wal_damage, wal_slots
 
@@ -52,6 +52,18 @@ def _ignore(_: object) -> None:
     return None
 
 
+class _Ordered:
+    """Who ordered the offsets of a log, as the checkpoint says: right up to `end_offset`."""
+
+    def __init__(self, takeovers: TakeoverTable, end_offset: int) -> None:
+        self.end_offset = end_offset
+        self._takeovers = takeovers
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that ordered `offset`, -1 where that is not known."""
+        return self._takeovers.epoch_at(offset) if offset < self.end_offset else -1
+
+
 class _Reading:
     def __init__(
         self,
@@ -67,6 +79,7 @@ class _Reading:
         self._believing = False
         self._newest_epoch = _LARGEST
         self._sizes: dict[tuple[LogId, int, int], int] = {}  # of segments, as the checkpoint says
+        self._ordered: dict[LogId, _Ordered] = {}
 
     def _find(self, message: str) -> None:
         self._left.findings.append(message)
@@ -86,6 +99,8 @@ class _Reading:
             replay = position(wal[0].generation, 0)
         self._judge(checkpoint, wal, replay)
         self._begin_logs(checkpoint)
+        if directory_id is not None and checkpoint is not None and not checkpoint.clean:
+            self._note_cuts(wal, replay, wal_salt(directory_id))
         for log in self._left.logs.values():
             self._read_segments(log)
         if directory_id is not None:
@@ -157,6 +172,7 @@ class _Reading:
             log = self._add(LogId(state.id), LogKey(UUID(bytes=state.stream_id), state.partition), state.durability)
             log.start_offset, log.end_offset = state.start_offset, state.end_offset
             log.takeovers = {row[0]: Takeover(*row) for row in state.takeovers}
+            self._ordered[log.id] = _Ordered(TakeoverTable(state.takeovers), state.end_offset)
             log.known_damage = list(state.damage)
             log.cleaned_offset, log.dirty_offset = state.cleaned_offset, state.dirty_offset
             for segment in state.segments:
@@ -165,6 +181,16 @@ class _Reading:
             self._left.next_log_id = max(self._left.next_log_id, log_id + 1)
             if log_id not in self._left.logs and (self._believing or is_unclaimed(self._files, log_id)):
                 self._add(log_id, self._key(log_id), "sync")
+
+    def _note_cuts(self, wal: list[FoundFile], replay: int, salt: int) -> None:
+        """Segments may have what came after a cut already, of which the checkpoint's takeovers say nothing."""
+        for file in wal:
+            for item in scan(file.file, file.generation, salt):
+                if isinstance(item, Bad) or position(item.generation, item.place) < replay:
+                    continue
+                ordered = self._ordered.get(LogId(item.log_id))
+                if item.type is FrameType.TRUNCATE and ordered is not None:
+                    ordered.end_offset = min(ordered.end_offset, decode_truncate(item.payload)[0])
 
     def _add(self, log_id: LogId, key: LogKey | None, durability: str) -> LeftLog:
         log = self._left.logs[log_id] = LeftLog(log_id, key, durability)
@@ -229,7 +255,9 @@ class _Reading:
         if not log.read_whole:
             size = min(size, self._sizes[log.id, base, generation])
         cleaned_offset = _LARGEST if generation else log.cleaned_offset
-        expected = Expected(base, end_offset, self._newest_epoch, log.known_damage, cleaned_offset)
+        ordered = self._ordered.get(log.id)
+        epoch_at = ordered.epoch_at if ordered is not None else None
+        expected = Expected(base, end_offset, self._newest_epoch, log.known_damage, cleaned_offset, epoch_at)
         found = sift(file, size, expected, sound_entries(self._index(log.id, base, generation)))
         self._advance(size)
         suspect = -1

@@ -2,12 +2,13 @@
 
 A batch's CRC covers neither its base offset nor its epoch. They are believed where the block that they lie in matches
 the CRC in the segment's index; else only where they fit what is around: offsets follow one another, epochs never fall,
-and whoever comes next agrees. Behind damage a batch is taken up again where the damaged one's header says that the next
-begins, else where sound batches lead to a start that the index knows.
+and whoever comes next agrees. Where the takeovers say who ordered an offset, no other epoch is believed. Behind damage
+a batch is taken up again where the damaged one's header says that the next begins, else where sound batches lead to a
+start that the index knows.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.ports import File
@@ -61,7 +62,7 @@ class Expected(NamedTuple):
     """What a segment's offsets and epochs may be: from `base_offset` to below `limit_offset`, epochs to `newest_epoch`.
 
     Gaps between batches are as good as none where they are among `gaps` (first and last offset) or end at or below
-    `cleaned_offset`.
+    `cleaned_offset`. `epoch_at` gives the leader epoch of an offset, -1 where it is not known.
     """
 
     base_offset: int
@@ -69,6 +70,7 @@ class Expected(NamedTuple):
     newest_epoch: int = _LARGEST
     gaps: Sequence[tuple[int, int]] = ()
     cleaned_offset: int = 0
+    epoch_at: Callable[[int], int] | None = None
 
 
 _NO_ENTRIES: Final = SoundEntries({}, [])
@@ -88,6 +90,7 @@ class _Sieve:
         self._newest_epoch = expected.newest_epoch
         self._gaps = {first: last + 1 for first, last in expected.gaps}
         self._cleaned = expected.cleaned_offset
+        self._epoch_at = expected.epoch_at
         self._starts = [start for start in entries.starts if start < window.size]
         self._crcs = entries.crcs
         self._proven: dict[int, bool] = {}
@@ -126,12 +129,17 @@ class _Sieve:
             return None
         return found
 
+    def _right_epoch(self, found: Header) -> int:
+        return self._epoch_at(found.base_offset) if self._epoch_at is not None else -1
+
     def _fits(self, found: Header, expected: int, epoch: int) -> bool:
+        right = self._right_epoch(found)
+        epochs = (epoch, self._newest_epoch) if right < 0 else (right, right)
         return (
             found.base_offset >= expected
             and found.last_offset_delta >= 0
             and found.next_offset <= self._limit
-            and epoch <= found.leader_epoch <= self._newest_epoch
+            and epochs[0] <= found.leader_epoch <= epochs[1]
         )
 
     def _sound(self, position: int, expected: int, epoch: int) -> Header | None:
@@ -148,7 +156,7 @@ class _Sieve:
         following = self._whole(position + found.size)
         if following is None:
             return found
-        if following.leader_epoch < found.leader_epoch:
+        if following.leader_epoch < found.leader_epoch and self._right_epoch(found) < 0:
             return None
         ends = (found.next_offset, self._gaps.get(found.next_offset))
         sparse = found.base_offset <= self._cleaned and following.base_offset >= found.next_offset
@@ -174,6 +182,8 @@ class _Sieve:
             following = position + found.size
             if following == self._window.size or self._sound(following, self._expected, self._epoch) is not None:
                 return following
+            if self._whole(position) is not None:
+                return following  # one of another history: what looks like a batch in it is none
         at = bisect_right(self._starts, position)
         home = self._starts[at] if at < len(self._starts) else self._window.size
         return next((start for start in self._candidates(position + 1, home) if self._leads(start, home)), home)

@@ -1,0 +1,54 @@
+"""Files that are let go but stay for a while: `file.delete.delay.ms`, as Kafka has it.
+
+Those of segments have another name meanwhile, which no start takes for a log's; a start after a crash removes them.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from duramen.base.deadlines import Deadline, Deadlines
+from duramen.base.ports import Clock, FileSystem
+
+__all__ = ["DELETED_ENDING", "Lingering", "set_aside"]
+
+DELETED_ENDING: Final = ".deleted"
+
+
+def set_aside(files: FileSystem, paths: list[str]) -> list[str]:
+    """Give the files that are there their other names, and return those. Blocking. Raises OSError."""
+    aside = []
+    for path in paths:
+        if files.exists(path):
+            files.rename(path, path + DELETED_ENDING)
+            aside.append(path + DELETED_ENDING)
+    return aside
+
+
+class Lingering:
+    """What is still to be removed, each at its time, or all of it when the node stops."""
+
+    def __init__(self, clock: Clock, deadlines: Deadlines) -> None:
+        self._clock = clock
+        self._deadlines = deadlines
+        self._waiting: dict[Deadline, Callable[[], None]] = {}
+        self._ended = False
+
+    def after(self, delay_ms: int, remove: Callable[[], None]) -> None:
+        """Have `remove` called in so many milliseconds, at once where that is none."""
+        if delay_ms <= 0 or self._ended:
+            remove()
+            return
+
+        def due() -> None:
+            self._waiting.pop(deadline)()
+
+        deadline = self._deadlines.at(self._clock.monotonic_ms() + delay_ms, due)
+        self._waiting[deadline] = remove
+
+    def end(self) -> None:
+        """Remove everything now: a clean start looks for nothing that no log has."""
+        self._ended = True
+        waiting, self._waiting = self._waiting, {}
+        for deadline, remove in waiting.items():
+            deadline.cancel()
+            remove()
