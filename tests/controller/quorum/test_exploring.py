@@ -16,6 +16,8 @@ ALL_OF_IT = [
 ALL_OF_MORE = [
     Bounds(exchanges=False, epochs=1, records=1, restarts=0),
     Bounds(exchanges=True, epochs=1, records=1, restarts=1),
+    Bounds(exchanges=True, epochs=2, records=0, restarts=0),
+    Bounds(exchanges=True, epochs=2, records=1, restarts=0),
 ]
 A_PART_OF_IT = Bounds(exchanges=True, epochs=3, records=2, restarts=2)
 
