@@ -1,7 +1,8 @@
 """Seeds of the simulated quorum: nothing that the witness sees breaks a promise, and what a seed does is its own."""
 
 import pytest
-from tests.controller.quorum.simulation import Simulation, Totals
+from tests.controller.quorum.simulation import Simulation
+from tests.controller.quorum.world import Totals
 
 SEEDS = 200
 SEEDS_LONG = 20_000
