@@ -300,6 +300,23 @@ def test_durability_os_a_log_that_was_cut_goes_on_once_a_checkpoint_says_so() ->
     assert store.values(store.log()) == [b"a", b"b", b"c", b"g"]
 
 
+def test_a_start_behind_damage_does_not_go_back_with_a_cut() -> None:
+    store = StoreOnDoubles()
+    log = _filled(store)
+    for number in (0, 1):
+        store.files.corrupt(log.segments[0].path + ".log", _start(store, log, number) + 16)
+    answers: list[DuramenError | None] = []
+    store.store.delete_before(log, 1, answers.append)
+    store.settle()
+    store.store.truncate(log, 1, store.store.node_epoch, answers.append)
+    store.settle()
+    assert answers == [None, None]
+    for _ in range(2):
+        assert store.findings == []
+        assert (store.log().start_offset, store.log().end_offset) == (1, 1)
+        store.kill()
+
+
 def test_a_cut_believes_no_batch_of_another_history() -> None:
     store = StoreOnDoubles()
     log = _filled(store)

@@ -1,6 +1,6 @@
 """What must be true of a node: its streams with the history of each log, and the offsets that groups have stored."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 from duramen.broker.broker import Broker
@@ -78,6 +78,8 @@ class Checker:
         self._ever: dict[OffsetKey, set[int]] = {}
         self._offsets_damaged = False
         self.deleted: set[UUID] = set()
+        self.deleting: dict[LogKey, str] = {}  # logs of streams that are to be deleted, and their directories
+        self._buried: set[LogKey] = set()  # those of which the directory is gone: their deletion was durable before
         self.producers_lost = False  # until they are told
         self.producer_ids: set[int] = set()
         self.epoch = -1
@@ -96,6 +98,9 @@ class Checker:
             if name not in self.streams and not name.startswith("__"):
                 raise BrokenPromise(f"the stream {name} is there, and nobody has made it or it was deleted")
         self._logs_of_deleted(broker)
+        for log_key in found:
+            if log_key in self._buried:
+                raise BrokenPromise(f"a log of the stream {log_key.stream_id} is there again, and was deleted for good")
         for key, committed in self.committed.items():
             committed.restarted()
             stored = broker.groups.committed(key)
@@ -211,6 +216,7 @@ class Checker:
         """
         self.epoch = -1
         self.producers_lost = True
+        self._buried.clear()
         for model in self.streams.values():
             for history in model.histories:
                 history.unchecked()
@@ -225,8 +231,12 @@ class Checker:
         for history, log in self._logs(broker):
             history.stopped(facts(log))
 
-    def ended(self, broker: Broker) -> None:
-        """A process has ended in any way: a restart lets nothing more go than was let go before it."""
+    def ended(self, broker: Broker, exists: Callable[[str], bool]) -> None:
+        """A process has ended in any way: a restart lets nothing more go than was let go before it.
+
+        `exists` says of a directory whether it is there.
+        """
+        self._buried.update(key for key, directory in self.deleting.items() if not exists(directory))
         for history, log in self._logs(broker):
             history.start_asked = max(history.start_asked, log.start_offset)
             history.in_memory = history.in_memory or log.durability == "memory"

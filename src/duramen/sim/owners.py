@@ -86,6 +86,10 @@ class Owners:
             model = clients.chance.choice(models)
             model.state = "deleting"
             clients.trace("stream %s is deleted", model.name)
+            partitions = [clients.partition(history) for history in model.histories]
+            logs = [partition.log for partition in partitions if partition is not None]
+            copied = [log for log in logs if any(segment.copied for segment in log.segments)]
+            clients.checker.deleting.update((log.key, log.directory) for log in copied)
             clients.broker.delete_stream(model.name, clients.answer(partial(self._deleted, model)))
 
     def _deleted(self, model: StreamModel, error: DuramenError | None) -> None:
@@ -168,7 +172,7 @@ class Owners:
             return False  # an answer from before the cut may come after it
         if isinstance(history, CompactedHistory) or history.transactional:
             return False  # nothing is compacted because of what may be cut off still
-        return log.durability == log.config.durability == "sync"
+        return log.durability == log.config.durability and log.durability != "memory"
 
     def _was_cut(self, history: History, partition: Partition, error: DuramenError | None) -> None:
         if error is None:

@@ -148,7 +148,7 @@ class World:
         self.faults.decay = None
         end = self.faults.end
         if broker is not None:
-            self.checker.ended(broker)
+            self.checker.ended(broker, self.disk.exists)
             end = end or self._chance.choice(self.profile.ends or ("kill",))
         lost = self.faults.failed_syncs > 0  # what a failed sync was to write may be gone without a loss of power
         if end is None:
@@ -296,7 +296,7 @@ class World:
         outcome: list[OSError | None] = []
         broker.stop(outcome.append)
         self._until(lambda: bool(outcome), "stop")
-        self.checker.ended(broker)
+        self.checker.ended(broker, self.disk.exists)
         if outcome[0] is not None:
             self.trace("stopping failed: %s", outcome[0])
             return broker

@@ -55,7 +55,7 @@ def end_of_cut(files: FileSystem, log: Log, end_offset: int) -> int:
     end_offset = min(end_offset, log.end_offset)
     for segment, end in _with_ends(log):
         if segment.base_offset < end_offset < end and segment.size and files.exists(segment.path + ".log"):
-            rest = _Rest(files, segment, _expected(log, segment, end), end_offset, _nothing_seen()).segment
+            rest = _Rest(files, log, segment, end, end_offset, _nothing_seen()).segment
             return end_offset if rest.size == segment.size else rest.end_offset
     return end_offset
 
@@ -80,7 +80,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
             segment.index = None
             kept.append(segment)
             continue
-        rest = _Rest(files, segment, _expected(log, segment, end), end_offset, seen).segment
+        rest = _Rest(files, log, segment, end, end_offset, seen).segment
         if end <= end_offset or rest.size == segment.size:
             kept.append(segment)
         else:
@@ -114,10 +114,6 @@ def _with_ends(log: Log) -> Iterator[tuple[Segment, int]]:
     return zip(log.segments, ends, strict=True)
 
 
-def _expected(log: Log, segment: Segment, end: int) -> Expected:
-    return Expected(segment.size, segment.base_offset, end, ANY_OFFSET, log.damage, segment.epoch_at)
-
-
 class _Rest:
     """What is left of a segment: `segment`.
 
@@ -128,12 +124,14 @@ class _Rest:
     """
 
     def __init__(
-        self, files: FileSystem, segment: Segment, expected: Expected, end_offset: int, writers: Writers
+        self, files: FileSystem, log: Log, segment: Segment, segment_end: int, end_offset: int, writers: Writers
     ) -> None:
         self.segment = Segment(segment.path, segment.base_offset, segment.generation)
         self.segment.end_offset = segment.base_offset
         self._index = self.segment.index = SegmentIndex()
-        self._expected = expected
+        lost, epoch_at = log.damage, segment.epoch_at
+        self._expected = Expected(segment.size, segment.base_offset, segment_end, ANY_OFFSET, lost, epoch_at)
+        self._start_offset = log.start_offset
         self._end_offset = end_offset
         self._writers = writers
         if segment.size:
@@ -146,7 +144,9 @@ class _Rest:
         for hole in damage_of(self._file, self._expected):
             if self._keep(hole.start) and hole.start == self.segment.size:
                 if not 0 <= hole.last_offset < self._end_offset:
-                    self.segment.end_offset = min(hole.first_offset, self._end_offset)
+                    # What would lie before the log's start was let go, and is not lost.
+                    first = hole.first_offset if self.segment.size else max(hole.first_offset, self._start_offset)
+                    self.segment.end_offset = min(first, self._end_offset)
                     break
                 self._keep_damaged(hole)
                 kept.append(hole)
