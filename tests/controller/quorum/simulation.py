@@ -44,7 +44,10 @@ class Simulation(World):
             self._run_until(TROUBLE_MS + MENDED_MS)
         except LogDamaged as error:
             raise Broken(str(error)) from error
-        self._all_is_well()
+        if self._is_hopeless():
+            self._counts["hopeless"] = 1
+        else:
+            self._all_is_well()
         self._counts["epochs"] = len(self.witness.leaders)
         self._counts["committed"] = len(self.witness.committed)
         self._counts["installs"] = sum(node.site.installs for node in self._nodes.values())
@@ -235,6 +238,12 @@ class Simulation(World):
             if node.machine is None:
                 self._start(node)
         self._at(MENDED_MS * 3 // 4, self._propose)
+
+    def _is_hopeless(self) -> bool:
+        """Whether nobody can lead any more: a learner lost its disk while it was being added to too few."""
+        machines = [node.machine for node in self._nodes.values() if node.machine is not None]
+        furthest = max(machines, key=lambda machine: machine.end)
+        return not furthest.voters.majority(self._alive())
 
     def _all_is_well(self) -> None:
         leaders = self._leaders()

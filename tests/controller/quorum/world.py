@@ -25,7 +25,7 @@ TROUBLE_MS: Final = 3_000
 
 
 class Totals(NamedTuple):
-    """What a run did."""
+    """What a run did. In a `hopeless` one more disks of voters were lost than a quorum bears."""
 
     events: int
     delivered: int
@@ -35,6 +35,7 @@ class Totals(NamedTuple):
     wipes: int
     changes: int
     installs: int
+    hopeless: int
 
 
 class World:
