@@ -27,7 +27,8 @@ Original = Callable[..., Any]
 def _promise_in_memory(right: Original) -> Original:
     def promise(self: Replica, ballot: Ballot) -> None:
         right(self, ballot)
-        self.effects[-1] = Persist(Ballot(ballot.epoch))
+        at = max(at for at, effect in enumerate(self.effects) if isinstance(effect, Persist))
+        self.effects[at] = Persist(Ballot(ballot.epoch))
 
     return promise
 

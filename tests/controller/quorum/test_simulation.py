@@ -1,7 +1,8 @@
 """Seeds of the simulated quorum: nothing that the witness sees breaks a promise, and what a seed does is its own."""
 
 import pytest
-from tests.controller.quorum.simulation import Simulation, Totals
+from tests.controller.quorum.simulation import Simulation
+from tests.controller.quorum.world import Totals
 
 SEEDS = 200
 SEEDS_LONG = 20_000
@@ -26,6 +27,7 @@ def test_no_promise_is_broken() -> None:
     # Each happens in many seeds, so that what is right was not right for want of trouble.
     assert min(totals.epochs, totals.wipes, totals.changes) > SEEDS
     assert totals.installs > SEEDS // 4
+    assert totals.hopeless <= SEEDS // 100
 
 
 @pytest.mark.long
