@@ -209,6 +209,13 @@ class Checker:
             and not history.was_cut
         }
 
+    def believing(self) -> None:
+        """The next start believes what lies in directories: a deleted one that a loss of power has brought back, too.
+
+        The broker deletes it again.
+        """
+        self._buried.clear()
+
     def unchecked(self) -> None:
         """No checkpoint is left: where logs start, and which epochs left no batch, nothing says any more.
 
@@ -216,7 +223,7 @@ class Checker:
         """
         self.epoch = -1
         self.producers_lost = True
-        self._buried.clear()
+        self.believing()
         for model in self.streams.values():
             for history in model.histories:
                 history.unchecked()

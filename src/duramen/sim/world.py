@@ -168,6 +168,7 @@ class World:
             found = self.faults.flip(logs)
             if found is not None:
                 logs[found.log_id].damage(found.base_offset, found.next_offset)
+                self.checker.believing()
 
     def _decay_at_rest(self, broker: Broker) -> None:
         """No process runs: perhaps a file of what this one has left is damaged."""
