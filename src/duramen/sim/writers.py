@@ -117,7 +117,8 @@ class Writers:
         if isinstance(error, OutOfOrderSequence) and producer is not None and not producer.sure:
             self._give_up(producer)
             return
-        if not (isinstance(error, StreamNotFound) and self._clients.partition(history) is None):
+        half_cut = history.spoiled and isinstance(error, StorageFailed)  # its files may be gone
+        if not half_cut and not (isinstance(error, StreamNotFound) and self._clients.partition(history) is None):
             self._clients.may_fail(f"{history}: sending batch {batch.number}", error)
         if producer is not None and not isinstance(error, NodeStopping):
             self._give_up(producer)
