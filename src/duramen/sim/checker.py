@@ -121,6 +121,9 @@ class Checker:
             for history in model.histories:
                 history.deleting = False
         model.state, model.id = "there", stream.id
+        for key in [key for key in self.deleting if key.stream_id == stream.id]:
+            del self.deleting[key]  # it was not deleted, and a loss of power may take a directory too
+            self._buried.discard(key)
         for history in model.histories:
             log = stream.partitions[history.partition].log
             history.started(self.boot, end, found.get(log.key, facts(log)))
