@@ -143,6 +143,24 @@ def test_a_sync_leaves_files_alone_that_the_one_before_covered() -> None:
     assert doubles.values(doubles.log()) == expected_values(appends)
 
 
+def test_a_file_whose_name_was_not_synced_before_a_kill_is_not_lost_with_the_next_loss_of_power() -> None:
+    doubles = StoreOnDoubles(StoreLimits(wal_file_bytes=8192, wal_max_bytes=1 << 20))
+    doubles.append(doubles.log(), b"before")
+    doubles.settle()
+    made = doubles.files.open("wal/000007.wal", create=True)
+    made.allocate(8192)
+    made.sync()
+    doubles.kill()
+    appends = []
+    for number in range(6):
+        appends.append(doubles.append(doubles.log(), b"%d" % number * 3000))
+        doubles.worker.run_soon()
+        doubles.worker.step("sync")  # and nothing else: the file behind it is not made yet
+    assert all(append.acknowledged for append in appends)
+    doubles.crash()
+    assert doubles.values(doubles.log())[1:] == [value for append in appends for value in append.values]
+
+
 def test_batches_that_come_during_a_sync_share_the_next() -> None:
     doubles = StoreOnDoubles()
     appends = [doubles.append(doubles.log(), b"0")]

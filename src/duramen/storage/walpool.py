@@ -78,6 +78,9 @@ class WalPool:
                 self._add(WalFile(slot, file, capacity))
         if not self._free:
             self._add(self._make(self._slots, self.file_bytes, _FIRST_ZEROED_BYTES))
+        else:
+            # One may have been made by a process that was killed before its name was on disk.
+            self._files.sync_directory(WAL_DIRECTORY)
 
     def close(self) -> None:
         """No file is made any more."""
