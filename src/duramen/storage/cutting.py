@@ -1,7 +1,6 @@
 """Cutting a log: what lies at or beyond an offset goes, as a follower does whose history parted from the leader's."""
 
 import errno
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from duramen.base.ports import FileSystem
@@ -53,7 +52,7 @@ def end_of_cut(files: FileSystem, log: Log, end_offset: int) -> int:
     """
     _check_synced(log)
     end_offset = min(end_offset, log.end_offset)
-    for segment, end in _with_ends(log):
+    for segment, end in log.with_ends():
         if segment.base_offset < end_offset < end and segment.size and files.exists(segment.path + ".log"):
             rest = _Rest(files, log, segment, end, end_offset, _nothing_seen()).segment
             return end_offset if rest.size == segment.size else rest.end_offset
@@ -69,7 +68,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
     _check_synced(log)
     seen = _nothing_seen()
     kept: list[Segment] = []
-    for segment, end in _with_ends(log):
+    for segment, end in log.with_ends():
         if segment.base_offset >= end_offset:
             files.unlink(segment.path + ".log")
             files.unlink(segment.path + ".index")
@@ -107,11 +106,6 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
 def _check_synced(log: Log) -> None:
     if any(segment.suspect for segment in log.segments):
         raise OSError(errno.EIO, f"{log.directory} could not be synced and has not been written again yet")
-
-
-def _with_ends(log: Log) -> Iterator[tuple[Segment, int]]:
-    ends = [*(following.base_offset for following in log.segments[1:]), log.end_offset]
-    return zip(log.segments, ends, strict=True)
 
 
 class _Rest:

@@ -1,7 +1,7 @@
 """One log: its offsets, segments, leaderships and producers. State and questions about it; the store acts on it."""
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
@@ -262,6 +262,11 @@ class Log(ReadableLog):
         """The high watermark has risen."""
         if self.on_advance is not None:
             self.on_advance()
+
+    def with_ends(self) -> Iterator[tuple[Segment, int]]:
+        """Each segment with the offset behind its last one."""
+        ends = [*(following.base_offset for following in self.segments[1:]), self.end_offset]
+        return zip(self.segments, ends, strict=True)
 
     def size_bytes(self) -> int:
         """Bytes of all batches held."""

@@ -72,10 +72,9 @@ class Removal:
     def enforce_retention(self, log: Log, now_ms: int) -> None:
         """Let go what the log's retention settings say."""
         config = log.config
-        ends = [segment.base_offset for segment in log.segments[1:]] + [log.end_offset]
         facts = [
             SegmentFacts(segment.base_offset, end, segment.size, _newest_ms(segment))
-            for segment, end in zip(log.segments, ends, strict=True)
+            for segment, end in log.with_ends()
         ]
         # A segment that still waits for its copy goes another time: the copy comes within a second.
         waiting = (s.base_offset for s in log.segments if s.copied < s.size and not s.volatile)
@@ -87,10 +86,8 @@ class Removal:
 
     def delete_before(self, log: Log, offset: int, done: Done) -> None:
         """Let go of everything before `offset`, which is not beyond the high watermark; `done` once that is durable."""
-        ends = [segment.base_offset for segment in log.segments[1:]] + [log.end_offset]
         waits = any(
-            segment.copied < segment.size and not segment.volatile and end <= offset
-            for segment, end in zip(log.segments, ends, strict=True)
+            segment.copied < segment.size and not segment.volatile and end <= offset for segment, end in log.with_ends()
         )
 
         def copied(failure: OSError | None) -> None:
