@@ -122,6 +122,23 @@ def test_what_is_appended_behind_a_damaged_end_is_read() -> None:
     assert len(again) == 299
 
 
+def test_what_a_copy_has_written_that_is_not_over_is_not_taken_for_damage() -> None:
+    doubles, log = log_of([30_000, 20_000])
+    doubles.append(log, bytes(5000))
+    active = log.active
+    path, copied, written = f"{active.path}.log", active.copied, active.size
+    doubles.append(log, bytes(30_000))
+    doubles.settle()
+    assert copied < written
+    doubles.files.corrupt(path, HEADER_BYTES + 100)
+    doubles.files.open(path).write(active.pending_buffers(copied, written), copied)
+    for _ in range(2):
+        found, lost = readable(doubles, log)
+        assert (sorted(found), lost) == ([1, 2, 3], [0])
+        doubles.advance(1000)
+    assert active.copied == active.size
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("size", [0, 30, 66_000, 99 * 1070])
 def test_a_file_cut_short_is_readable_up_to_there(size: int, restarted: bool) -> None:
