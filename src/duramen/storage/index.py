@@ -203,7 +203,7 @@ class SegmentIndex:
         return None if at < 0 else Entry(self._positions[at], self._offsets[at], self._timestamps[at])
 
     def start_after(self, position: int, end: int) -> int:
-        """The first position known to start a batch at or after `position`, at most `end`: the rest may be in memory."""
+        """The first position known to start a batch at or after `position`, at most `end`."""
         at = bisect_left(self._positions, position)
         return min(self._positions[at], end) if at < len(self._positions) else end
 
