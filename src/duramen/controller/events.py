@@ -121,7 +121,7 @@ class PartitionsAdded(_Event, frozen=True, tag="partitions-added"):
     partitions: int
 
 
-class PartitionChanged(_Event, frozen=True, omit_defaults=True, tag="partition-changed"):
+class PartitionChanged(_Event, frozen=True, gc=False, omit_defaults=True, tag="partition-changed"):
     """What changed of a partition's replicas, as in Kafka's PartitionChangeRecord; what is not named stays.
 
     The first about a partition names all. `id` is the stream's; a leader of None is none. `elr` are the eligible leader

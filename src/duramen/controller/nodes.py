@@ -64,13 +64,18 @@ class Node(NamedTuple):
 
 
 class Nodes:
-    """Nodes by id, in the order of their ids; `highest_epoch` is of all registrations ever."""
+    """Nodes by id, in the order of their ids; `highest_epoch` is of all registrations ever.
 
-    __slots__ = ("_nodes", "highest_epoch")
+    `live` are those that are registered and not fenced, `draining` those that are about to stop.
+    """
+
+    __slots__ = ("_nodes", "draining", "highest_epoch", "live")
 
     def __init__(self) -> None:
         self._nodes: dict[int, Node] = {}
         self.highest_epoch = 0
+        self.live: frozenset[int] = frozenset()
+        self.draining: frozenset[int] = frozenset()
 
     def __iter__(self) -> Iterator[Node]:
         return (self._nodes[node_id] for node_id in sorted(self._nodes))
@@ -95,16 +100,6 @@ class Nodes:
         """The node with that id."""
         return None if node_id is None else self._nodes.get(node_id)
 
-    def is_live(self, node_id: int) -> bool:
-        """Whether the node is registered and not fenced."""
-        node = self._nodes.get(node_id)
-        return node is not None and not node.fenced
-
-    def is_draining(self, node_id: int) -> bool:
-        """Whether the node is about to stop."""
-        node = self._nodes.get(node_id)
-        return node is not None and node.draining
-
     def of_directory(self, directory_id: str) -> Node | None:
         """The node that has this data directory."""
         return next((node for node in self if node.directory_id == directory_id), None)
@@ -114,6 +109,7 @@ class Nodes:
         other = Nodes()
         other._nodes = dict(self._nodes)
         other.highest_epoch = self.highest_epoch
+        other.live, other.draining = self.live, self.draining
         return other
 
     def after(self, *events: NodeEvent) -> "Nodes":
@@ -127,7 +123,12 @@ class Nodes:
         """Take an event in; one about a registration that is not the node's any more changes nothing."""
         if isinstance(event, NodeRegistered):
             self._register(event)
-            return
+        else:
+            self._change(event)
+        self.live = frozenset(node.id for node in self if not node.fenced)
+        self.draining = frozenset(node.id for node in self if node.draining)
+
+    def _change(self, event: NodeFenced | NodeUnfenced | NodeDraining | NodeUnregistered) -> None:
         node = self._nodes.get(event.node_id)
         if node is None or node.epoch != event.epoch:
             return

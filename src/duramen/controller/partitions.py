@@ -4,12 +4,12 @@ Two things are kept beside them because a node with ten thousand partitions must
 partitions a node is a replica of, and how many it leads.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from duramen.base.ids import StreamId
 from duramen.controller.events import PartitionChanged
@@ -17,7 +17,6 @@ from duramen.controller.events import PartitionChanged
 __all__ = ["PartitionId", "PartitionState", "Partitions", "difference", "without"]
 
 _NO_PARTITIONS: Final[Mapping[int, "PartitionState"]] = MappingProxyType({})
-_CHANGEABLE: Final = ("replicas", "isr", "leader", "leader_epoch", "elr", "last_known_elr", "adding", "removing")
 
 
 class PartitionId(NamedTuple):
@@ -27,7 +26,7 @@ class PartitionId(NamedTuple):
     partition: int
 
 
-class PartitionState(msgspec.Struct, frozen=True):
+class PartitionState(msgspec.Struct, frozen=True, gc=False):
     """Who holds a partition. Sets of nodes are tuples of their ids.
 
     `replicas`: all that hold it or are to; the first is the preferred leader. `isr`: those in sync. `elr`: those that
@@ -57,21 +56,45 @@ class PartitionState(msgspec.Struct, frozen=True):
         return bool(self.adding or self.removing)
 
 
-def without(members: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:
+def without(members: tuple[int, ...], others: Container[int | None]) -> tuple[int, ...]:
     """Those members that are not among the others, in their order."""
-    return tuple(member for member in members if member not in others) if others else members
+    return tuple([member for member in members if member not in others])
 
 
 def difference(
     place: PartitionId, before: PartitionState | None, after: PartitionState, *, unclean: bool = False
 ) -> PartitionChanged:
     """The event that makes `after` of `before`; None: of nothing."""
-    changes = {
-        name: value
-        for name in _CHANGEABLE
-        if (value := getattr(after, name)) != (UNSET if before is None else getattr(before, name))
-    }
-    return PartitionChanged(str(place.stream_id), place.partition, after.partition_epoch, unclean=unclean, **changes)
+    stream_id, partition = str(place[0]), place[1]
+    if before is None:
+        return PartitionChanged(
+            stream_id,
+            partition,
+            after.partition_epoch,
+            after.leader,
+            after.leader_epoch,
+            after.replicas,
+            after.isr,
+            after.elr,
+            after.last_known_elr,
+            after.adding,
+            after.removing,
+            unclean,
+        )
+    return PartitionChanged(
+        stream_id,
+        partition,
+        after.partition_epoch,
+        UNSET if after.leader == before.leader else after.leader,
+        UNSET if after.leader_epoch == before.leader_epoch else after.leader_epoch,
+        UNSET if after.replicas == before.replicas else after.replicas,
+        UNSET if after.isr == before.isr else after.isr,
+        UNSET if after.elr == before.elr else after.elr,
+        UNSET if after.last_known_elr == before.last_known_elr else after.last_known_elr,
+        UNSET if after.adding == before.adding else after.adding,
+        UNSET if after.removing == before.removing else after.removing,
+        unclean,
+    )
 
 
 class Partitions:
@@ -163,17 +186,14 @@ class Partitions:
 
 
 def _changed(before: PartitionState, event: PartitionChanged) -> PartitionState:
-    def new(value: tuple[int, ...] | UnsetType, known: tuple[int, ...]) -> tuple[int, ...]:
-        return known if isinstance(value, UnsetType) else value
-
     return PartitionState(
-        new(event.replicas, before.replicas),
-        new(event.isr, before.isr),
-        before.leader if isinstance(event.leader, UnsetType) else event.leader,
-        before.leader_epoch if isinstance(event.leader_epoch, UnsetType) else event.leader_epoch,
+        before.replicas if event.replicas is UNSET else event.replicas,
+        before.isr if event.isr is UNSET else event.isr,
+        before.leader if event.leader is UNSET else event.leader,
+        before.leader_epoch if event.leader_epoch is UNSET else event.leader_epoch,
         event.partition_epoch,
-        new(event.elr, before.elr),
-        new(event.last_known_elr, before.last_known_elr),
-        new(event.adding, before.adding),
-        new(event.removing, before.removing),
+        before.elr if event.elr is UNSET else event.elr,
+        before.last_known_elr if event.last_known_elr is UNSET else event.last_known_elr,
+        before.adding if event.adding is UNSET else event.adding,
+        before.removing if event.removing is UNSET else event.removing,
     )

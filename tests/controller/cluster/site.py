@@ -1,6 +1,6 @@
 """A controller under test: its log, what that adds up to, and what is decided, as the leader of the quorum does it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from duramen.controller.cluster.heartbeats import Heartbeat, Verdict, heartbeat
 from duramen.controller.cluster.membership import Membership, Sessions
@@ -12,9 +12,10 @@ SESSIONS = Sessions(timeout_ms=9_000, grace_ms=200)
 
 
 class Site:
-    """Whatever is decided is committed at once, and goes through the bytes of the log."""
+    """Whatever is decided is committed at once, goes through the bytes of the log, and is shown to `watch`."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Callable[[Event], None] = lambda _: None) -> None:
+        self._watch = watch
         self.state = ControllerState()
         self.log: list[bytes] = []
         self.now_ms = 0
@@ -31,12 +32,14 @@ class Site:
             value = encode_event(event)
             self.log.append(value)
             self.state.apply(decode_event(value))
+            self._watch(event)
         return events
 
-    def register(self, wish: Registration) -> Sequence[Event]:
-        """A node registers."""
+    def register(self, wish: Registration, accepted: Callable[[], None] = lambda: None) -> Sequence[Event]:
+        """A node registers; `accepted` is called before that takes effect."""
         is_live = self.membership.is_live(wish.node_id, self.now_ms)
         events = register(self.state, wish, end_offset=self.end_offset, is_live=is_live)
+        accepted()
         self.commit(events)
         self.membership.registered(wish.node_id, self.now_ms)
         return events

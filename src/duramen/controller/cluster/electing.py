@@ -89,4 +89,4 @@ def refresh(state: ControllerState, changed: ControllerState, places: Sequence[P
 
 
 def _may_lead(partition: PartitionState, node_id: int, nodes: Nodes) -> bool:
-    return node_id in partition.isr and nodes.is_live(node_id) and not nodes.is_draining(node_id)
+    return node_id in partition.isr and node_id in nodes.live and node_id not in nodes.draining

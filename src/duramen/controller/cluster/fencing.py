@@ -42,7 +42,7 @@ def drain(state: ControllerState, node: Node) -> list[Event]:
 def is_drained(state: ControllerState, node: Node) -> bool:
     """Whether a node that drains leads nothing that another could lead: nothing is gained by waiting."""
     return all(
-        partition.leader != node.id or all(state.registrations.is_draining(member) for member in partition.isr)
+        partition.leader != node.id or state.registrations.draining.issuperset(partition.isr)
         for _, partition in state.partitions.of_node(node.id)
     )
 

@@ -81,7 +81,7 @@ def check_assignment(state: ControllerState, assignment: Sequence[Sequence[int]]
                 f"partition {partition} has {len(replicas)} replicas where partition 0 has {len(assignment[0])}:"
                 " all partitions have as many"
             )
-        if not any(map(state.registrations.is_live, replicas)):
+        if state.registrations.live.isdisjoint(replicas):
             raise ReplicaAssignmentInvalid(f"none of the nodes of partition {partition} is live")
 
 

@@ -84,7 +84,7 @@ def depose(state: ControllerState, place: PartitionId) -> list[PartitionChanged]
     if partition is None or partition.leader is None:
         return []
     others = without(partition.isr, (partition.leader,))
-    if not any(state.registrations.is_live(member) for member in others):
+    if state.registrations.live.isdisjoint(others):
         return []
     wanted = msgspec.structs.replace(partition, isr=others, leader=None)
     return change(place, partition, wanted, state.registrations, rules_of(state, place.stream_id))

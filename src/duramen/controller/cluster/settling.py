@@ -59,43 +59,63 @@ def settle(
     `blank` has nothing. The result is `before` itself where nothing changes.
     """
     forgetful = (lost, blank)
-    known = tuple(member for member in (*before.isr, *before.elr) if member not in forgetful)
-    isr, unclean = _present(wanted, nodes, forgetful), False
+    known = without(before.isr + before.elr, forgetful)
+    isr, unclean = without(_present(wanted, nodes), forgetful), False
     if not isr:
         isr, unclean = _elected(before, wanted, known, nodes, rules)
-    wanted = _moved(msgspec.structs.replace(wanted, isr=isr), rules)
+    wanted = _moved(_with_isr(wanted, isr), rules)
 
+    leader = wanted.leader if wanted.leader in wanted.isr else _first(wanted.isr, nodes)
     short = len(wanted.isr) < rules.least_in_sync(wanted) and not unclean
     elr = without(_within(wanted.replicas, known), wanted.isr) if short else ()
-    last_known = before.last_known_elr
-    if lost is not None and lost in (*before.isr, *before.elr):
-        last_known = (*last_known, lost)
-    after = msgspec.structs.replace(
-        wanted,
-        leader=wanted.leader if wanted.leader in wanted.isr else _first(wanted.isr, nodes),
-        elr=elr,
-        last_known_elr=tuple(
-            member
-            for member in _within(wanted.replicas, last_known)
-            if short and member not in wanted.isr and member not in elr and member != blank
-        ),
+    last_known = _last_known(before, wanted, (*wanted.isr, *elr, blank), lost) if short else ()
+    if (leader, elr, last_known) == (before.leader, before.elr, before.last_known_elr) and _is_same(before, wanted):
+        return Settled(before)
+    after = PartitionState(
+        wanted.replicas,
+        wanted.isr,
+        leader,
+        before.leader_epoch + (leader != before.leader),
+        before.partition_epoch + 1,
+        elr,
+        last_known,
+        wanted.adding,
+        wanted.removing,
     )
-    return Settled(_numbered(before, after), unclean)
+    return Settled(after, unclean)
+
+
+def _is_same(before: PartitionState, wanted: PartitionState) -> bool:
+    return before is wanted or (before.replicas, before.isr, before.adding, before.removing) == (
+        wanted.replicas,
+        wanted.isr,
+        wanted.adding,
+        wanted.removing,
+    )
+
+
+def _with_isr(wanted: PartitionState, isr: _Members) -> PartitionState:
+    return wanted if isr == wanted.isr else msgspec.structs.replace(wanted, isr=isr)
 
 
 def _within(members: _Members, others: _Members) -> _Members:
-    return tuple(member for member in members if member in others)
+    return tuple([member for member in members if member in others])
 
 
-def _present(wanted: PartitionState, nodes: Nodes, forgetful: tuple[int | None, ...]) -> _Members:
+def _last_known(
+    before: PartitionState, wanted: PartitionState, others: tuple[int | None, ...], lost: int | None
+) -> _Members:
+    """Those that came back without all they had: where nobody else is left, one of them has most."""
+    known = before.last_known_elr
+    if lost is not None and lost in (*before.isr, *before.elr):
+        known = (*known, lost)
+    return without(_within(wanted.replicas, known), others) if known else ()
+
+
+def _present(wanted: PartitionState, nodes: Nodes) -> _Members:
     """Those in sync that are live, in the order of the replicas; one that is about to stop only if no other is."""
-    live = tuple(
-        member
-        for member in wanted.replicas
-        if member in wanted.isr and member not in forgetful and nodes.is_live(member)
-    )
-    staying = tuple(member for member in live if not nodes.is_draining(member))
-    return staying or live
+    live = tuple([member for member in wanted.replicas if member in wanted.isr and member in nodes.live])
+    return without(live, nodes.draining) or live
 
 
 def _elected(
@@ -122,15 +142,5 @@ def _moved(wanted: PartitionState, rules: Rules) -> PartitionState:
 
 def _first(members: _Members, nodes: Nodes) -> int | None:
     """The first that is live; one that is about to stop only if no other is."""
-    live = [member for member in members if nodes.is_live(member)]
-    return next((member for member in live if not nodes.is_draining(member)), live[0] if live else None)
-
-
-def _numbered(before: PartitionState, after: PartitionState) -> PartitionState:
-    if after == before:
-        return before
-    return msgspec.structs.replace(
-        after,
-        leader_epoch=before.leader_epoch + (after.leader != before.leader),
-        partition_epoch=before.partition_epoch + 1,
-    )
+    live = [member for member in members if member in nodes.live]
+    return next((member for member in live if member not in nodes.draining), live[0] if live else None)
