@@ -29,14 +29,14 @@ from tests.controller.cluster.site import Site
 
 from duramen.base.errors import DuramenError
 from duramen.controller.cluster.alter_partition import Member, Proposal, Refusal, alter_partition
-from duramen.controller.cluster.electing import elect_preferred, elect_unclean, refresh
+from duramen.controller.cluster.electing import elect_preferred, elect_unclean
 from duramen.controller.cluster.fencing import fence
-from duramen.controller.cluster.placing import check_assignment, new_partitions, place
 from duramen.controller.cluster.reassigning import cancel, reassign
 from duramen.controller.cluster.rebalancing import Move, begin_moves, plan, progress
 from duramen.controller.cluster.registering import Registration, unregister
 from duramen.controller.cluster.reporting import Reports, depose
-from duramen.controller.decisions import Definition, configure_stream, create_stream
+from duramen.controller.cluster.streams import configure_replicated, create_replicated
+from duramen.controller.decisions import Definition
 from duramen.controller.events import Event
 from duramen.controller.partitions import PartitionId
 from duramen.controller.state import ControllerState
@@ -134,25 +134,21 @@ class Script:
     def _do_stream(self, name: str, *words: str) -> None:
         config = dict(word.split("=") for word in words if "=" in word)
         given = [word for word in words if "=" not in word]
-        if "of" in given:
-            assignment = place(self._state, int(given[0]), int(given[2]))
-        else:
-            assignment = [_ids(word) for word in given]
-            check_assignment(self._state, assignment)
-        stream_id = UUID(int=len(self._state.streams) + 1)
-        created = create_stream(
-            self._state, Definition(name, len(assignment), config), stream_id=stream_id, now_ms=self._site.now_ms
+        placed = "of" in given
+        assignment = None if placed else [_ids(word) for word in given]
+        partitions, factor = (int(given[0]), int(given[2])) if placed else (len(given), 1)
+        created = create_replicated(
+            self._state,
+            Definition(name, partitions, config),
+            stream_id=UUID(int=len(self._state.streams) + 1),
+            now_ms=self._site.now_ms,
+            replication_factor=factor,
+            assignment=assignment,
         )
-        self._commit([*created, *new_partitions(stream_id, assignment, self._state.registrations)])
+        self._commit(created)
 
     def _do_configure(self, name: str, *changes: str) -> None:
-        configured = configure_stream(self._state, name, dict(word.split("=") for word in changes))
-        changed = self._state.copy()
-        for event in configured:
-            changed.apply(event)
-        stream = self._state.streams[name]
-        places = [PartitionId(stream.id, partition) for partition in range(stream.partitions)]
-        self._commit([*refresh(self._state, changed, places), *configured])
+        self._commit(configure_replicated(self._state, name, dict(word.split("=") for word in changes)))
 
     def _do_alter(self, node: str, where: str, isr: str, *words: str) -> None:
         options = _options(words)

@@ -11,27 +11,27 @@ from uuid import UUID
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec import UnsetType
 from tests.controller.cluster.holders import Holders
 from tests.controller.cluster.site import SESSIONS, Site
 
 from duramen.base.errors import DuramenError
 from duramen.controller.cluster.alter_partition import Altered, Member, Proposal, alter_partition
-from duramen.controller.cluster.electing import (
-    elect_preferred,
-    elect_unclean,
-    move_leader,
-    rebalance_leaders,
-    refresh,
-)
+from duramen.controller.cluster.electing import elect_preferred, elect_unclean, move_leader, rebalance_leaders
 from duramen.controller.cluster.fencing import fence
-from duramen.controller.cluster.placing import new_partitions, place
 from duramen.controller.cluster.reassigning import cancel, reassign
 from duramen.controller.cluster.rebalancing import begin_moves, cancel_moves, plan
 from duramen.controller.cluster.registering import Registration, unregister
 from duramen.controller.cluster.reporting import depose
 from duramen.controller.cluster.rules import Loss, rules_of
-from duramen.controller.decisions import Definition, configure_stream, create_stream, delete_stream
-from duramen.controller.events import Event, decode_event
+from duramen.controller.cluster.streams import (
+    configure_cluster,
+    configure_replicated,
+    create_replicated,
+    grow_replicated,
+)
+from duramen.controller.decisions import Definition, delete_stream
+from duramen.controller.events import Event, PartitionChanged, decode_event
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.state import ControllerState
 
@@ -41,8 +41,9 @@ NAME = st.sampled_from("ab")
 INDEX = st.integers(0, 20)
 MEMBERS = st.permutations(NODES).flatmap(lambda order: st.integers(1, 5).map(lambda count: tuple(order[:count])))
 CONFIG = st.fixed_dictionaries(
-    {"min.insync.replicas": st.sampled_from("123")},
+    {},
     optional={
+        "min.insync.replicas": st.sampled_from("123"),
         "unclean.leader.election.enable": st.just("true"),
         "durability": st.sampled_from(["os", "memory"]),
     },
@@ -144,18 +145,29 @@ class ClusterMachine(RuleBasedStateMachine):
         stream_id = UUID(int=next(self.numbers))
 
         def decide() -> list[Event]:
-            definition = Definition(name, partitions, config)
-            created = create_stream(self.state, definition, stream_id=stream_id, now_ms=0)
-            assignment = place(self.state, partitions, factor)
-            self._check_racks(assignment)
-            return [*created, *new_partitions(stream_id, assignment, self.state.registrations)]
+            events = create_replicated(
+                self.state,
+                Definition(name, partitions, config),
+                stream_id=stream_id,
+                now_ms=0,
+                replication_factor=factor,
+            )
+            self._check_racks([event.replicas for event in events if isinstance(event, PartitionChanged)])
+            return events
 
         self._try(decide)
 
-    def _check_racks(self, assignment: Sequence[tuple[int, ...]]) -> None:
+    @rule(name=NAME, more=st.integers(1, 2))
+    def grow(self, name: str, more: int) -> None:
+        stream = self.state.streams.get(name)
+        if stream is not None:
+            self._try(lambda: grow_replicated(self.state, name, stream.partitions + more))
+
+    def _check_racks(self, assignment: Sequence[tuple[int, ...] | UnsetType]) -> None:
         nodes = [node for node in self.state.registrations if node.takes_replicas]
         size = Counter(node.rack for node in nodes)
         for replicas in assignment:
+            assert not isinstance(replicas, UnsetType)
             assert len(set(replicas)) == len(replicas)
             used = Counter(node.rack for node in nodes if node.id in replicas)
             fullest = max(used.values())
@@ -168,16 +180,11 @@ class ClusterMachine(RuleBasedStateMachine):
     @rule(name=NAME, config=CONFIG)
     def configure(self, name: str, config: dict[str, str]) -> None:
         config = {key: value for key, value in config.items() if key != "durability"}
+        self._try(lambda: configure_replicated(self.state, name, config))
 
-        def decide() -> list[Event]:
-            configured = configure_stream(self.state, name, config)
-            changed = self.state.copy()
-            for event in configured:
-                changed.apply(event)
-            places = [found for found, _ in self.state.partitions]
-            return [*refresh(self.state, changed, places), *configured]
-
-        self._try(decide)
+    @rule(least=st.sampled_from(["1", "2", "3", None]))
+    def configure_all(self, least: str | None) -> None:
+        self._try(lambda: configure_cluster(self.state, {"min.insync.replicas": least}))
 
     @rule()
     def acknowledge(self) -> None:

@@ -1,10 +1,11 @@
 """Elections that are asked for (KIP-460), and those that put leaders back where they belong. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from duramen.base.errors import ElectionNotNeeded, LeaderUnavailable, PartitionsInvalid
+from duramen.base.ids import StreamId
 from duramen.controller.cluster.rules import Rules, RulesOf, rules_of
 from duramen.controller.cluster.settling import change
 from duramen.controller.events import PartitionChanged
@@ -73,18 +74,19 @@ def rebalance_leaders(state: ControllerState, most: int) -> list[PartitionChange
     return events
 
 
-def refresh(state: ControllerState, changed: ControllerState, places: Sequence[PartitionId]) -> list[PartitionChanged]:
-    """What new configs, as in `changed`, make of partitions: of who is eligible, above all.
+def refresh(
+    state: ControllerState, places: Iterable[PartitionId], rules_of_stream: Callable[[StreamId], Rules]
+) -> list[PartitionChanged]:
+    """What new rules make of partitions: of who is eligible, above all.
 
     With a smaller `min.insync.replicas` the high watermark may rise without replicas that were eligible until then:
     what this returns has to be committed with the change or before it, never after.
     """
-    rules = RulesOf(changed)
     events: list[PartitionChanged] = []
     for place in places:
         partition = state.partitions.get(place)
         if partition is not None:
-            events += change(place, partition, partition, state.registrations, rules[place.stream_id])
+            events += change(place, partition, partition, state.registrations, rules_of_stream(place.stream_id))
     return events
 
 

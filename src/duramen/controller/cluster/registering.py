@@ -65,7 +65,7 @@ def unregister(state: ControllerState, node_id: int) -> list[Event]:
         raise RequestInvalid(f"node {node_id} is live: stop it before it is unregistered")
     held = state.partitions.replica_count(node_id)
     if held:
-        raise RequestInvalid(f"node {node_id} still has {held} replicas: move them to other nodes first")
+        raise RequestInvalid(f"node {node_id} still holds replicas ({held}): move them to other nodes first")
     return [NodeUnregistered(node_id, node.epoch)]
 
 

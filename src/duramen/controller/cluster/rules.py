@@ -4,6 +4,7 @@ They come from the metadata log alone, from the stream or from what was changed 
 the environment of one: every node has to count by the same numbers, or an acknowledgement means two things.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -13,7 +14,7 @@ from duramen.base.settings import Value, check
 from duramen.controller.partitions import PartitionState
 from duramen.controller.state import ControllerState
 
-__all__ = ["Loss", "Rules", "RulesOf", "rules_of"]
+__all__ = ["Loss", "Rules", "RulesOf", "rules_from", "rules_of"]
 
 _MIN_INSYNC: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
@@ -57,17 +58,21 @@ class Rules(NamedTuple):
         return loss is Loss.ALL or (loss, self.durability) in _PARTLY
 
 
-def rules_of(state: ControllerState, stream_id: StreamId) -> Rules:
-    """The rules that a stream's config makes; the default ones for a stream that is not known."""
-    stream = state.stream_by_id(stream_id)
-    config = {} if stream is None else stream.config
+def rules_from(config: Mapping[str, str], defaults: Mapping[str, str]) -> Rules:
+    """The rules that the config of a stream makes, with what was changed for every node."""
 
     def value(name: str) -> Value:
         setting = STREAM[name]
-        text = config.get(name) or state.node_configs.get(None, {}).get(setting.broker_default)
+        text = config.get(name) or defaults.get(setting.broker_default)
         return setting.default if text is None else check(setting, text)
 
     return Rules(int(value(_MIN_INSYNC)), bool(value(_UNCLEAN)), str(value(_DURABILITY)))
+
+
+def rules_of(state: ControllerState, stream_id: StreamId) -> Rules:
+    """The rules of a stream; the default ones where it is not known."""
+    stream = state.stream_by_id(stream_id)
+    return rules_from({} if stream is None else stream.config, state.node_configs.get(None, {}))
 
 
 class RulesOf:
