@@ -116,6 +116,14 @@ class Controller:
         if others:
             self._lead(others[self._chance(len(others))])
 
+    def lead(self, node_id: int) -> None:
+        """Make this in-sync replica the leader."""
+        self._lead(node_id)
+
+    def fence(self, node_id: int) -> None:
+        """Take a node for gone."""
+        self._fence(node_id)
+
     def lost(self, node_id: int) -> None:
         """A node's disk is lost, and the controller knows at once that this registration is over."""
         self._fence(node_id)

@@ -19,6 +19,7 @@ class Simulation(World):
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:
         super().__init__(seed, trace=trace)
+        self._down: Node | None = None
         self._again(self.random.choice((4, 15, 40)), self._produce)
         for every_ms, act in self._acts():
             # Seeds differ in what goes wrong how often, and in what never does: some bugs need one thing all the time.
@@ -83,7 +84,7 @@ class Simulation(World):
 
     def _start_later(self, node: Node) -> None:
         def start() -> None:
-            if not node.is_up:
+            if not node.is_up and node is not self._down:
                 self._start(node)
 
         self._at(self.random.choice((1, 30, 250)), start)
@@ -167,14 +168,26 @@ class Simulation(World):
     # -- the end ------------------------------------------------------------------------------------
 
     def _mend(self) -> None:
+        """All is well from here on, but for a node that stays down where the others can do without it."""
         self._cut = set()
+        node = self._any()
+        if self.random.random() < 0.5 and self._is_dispensable(node):
+            if node.is_up:
+                self._crash(node, power=True)
+            self._down = node
         self._slow_ms = 2
         self._resume()
         for node in self._nodes.values():
             node.disk_ms = 3
-            if not node.is_up:
+            if not node.is_up and node is not self._down:
                 self._start(node)
         self._at(MENDED_MS * 2 // 3, self._produce)
+
+    def _is_dispensable(self, node: Node) -> bool:
+        state, node_id = self._controller.state, node.site.node_id
+        return len(set(state.replicas) - {node_id}) >= state.needed(self._config) and bool(
+            self._controller.may_lead - {node_id}
+        )
 
     def _all_is_well(self) -> None:
         state = self._controller.state
@@ -183,9 +196,10 @@ class Simulation(World):
         leader = self._nodes[state.leader_id].site.machine
         if leader is None or leader.latest_offset != leader.history.end_offset:
             raise Stuck(f"{state.leader_id} has not committed all, long after all was mended")
-        if state.in_sync != frozenset(state.replicas):
+        up = [node for node in self._nodes.values() if node is not self._down]
+        if state.in_sync != {node.site.node_id for node in up} & {*state.replicas}:
             raise Stuck(f"only {sorted(state.in_sync)} are in sync, long after all was mended")
-        for node in self._nodes.values():
+        for node in up:
             machine = node.site.machine
             if machine is None or machine.high_watermark != leader.history.end_offset:
                 raise Stuck(f"{node.site.node_id} has not all that {state.leader_id} has, long after all was mended")

@@ -96,9 +96,10 @@ class Following:
         if here:
             self._confirmed = self._confirmed or answer.node_id == self._leader_id
             self._take_batches(answer)
+        turned = self._turned()
         if self._confirmed:
             self._take_word(answer)
-        if latest or (here and answer.batches):
+        if turned or latest or (here and answer.batches):
             self._fetch()
 
     def _refused(self, answer: FetchAnswer, *, latest: bool, here: bool) -> None:
@@ -130,17 +131,21 @@ class Following:
         if answer.permit is not None and answer.node_id == self._upstream:
             self._permit = answer.permit
         self._show()
-        self.turn()
         self._wake()
 
     def turn(self) -> None:
         """Ask the one that is before it now, once it is confirmed."""
+        if self._turned():
+            self._fetch()
+
+    def _turned(self) -> bool:
         place = self._replica.places.get(self._replica.node_id)
         upstream = self._leader_id if place is None or place.upstream is None else place.upstream
-        if self._confirmed and upstream != self._upstream:
-            self._upstream = upstream
-            self._permit = None
-            self._fetch()
+        if not self._confirmed or upstream == self._upstream:
+            return False
+        self._upstream = upstream
+        self._permit = None
+        return True
 
     def _fetch(self) -> None:
         replica = self._replica

@@ -47,6 +47,7 @@ class Leading:
     def changed(self) -> None:
         """The controller has changed the in-sync set, or the assignment."""
         self._in_sync.take(self._replica.state)
+        self._progress.renew()
         self._progress.forget(self._replica.state.nodes)
         self._commit()
         if not self._has_enough():
@@ -124,7 +125,10 @@ class Leading:
         self._in_sync.refused(answer.asked, self._replica.now_ms + self._replica.timeouts.retry_ms)
 
     def _review(self) -> None:
-        """Propose another set where some lag or some have caught up; say again what was not answered."""
+        """Propose another set where some lag or some have caught up; say again what was not answered.
+
+        What was refused is taken back first: otherwise the high watermark would wait for who is not let in.
+        """
         replica, now_ms = self._replica, self._replica.now_ms
         if now_ms < self._in_sync.due_ms:
             return
@@ -133,7 +137,9 @@ class Leading:
             self._in_sync.due_ms = due_ms
             replica.effects.append(Propose(self._in_sync.in_flight))
             return
-        wanted = self._in_sync.committed.difference(self._lagging()).union(self._ready())
+        wanted = self._in_sync.committed
+        if not self._in_sync.is_open:
+            wanted = wanted.difference(self._lagging()).union(self._ready())
         if wanted != self._in_sync.committed or self._in_sync.is_open:
             me = InSyncReplica(replica.node_id, replica.broker_epoch)
             members = [
@@ -157,9 +163,11 @@ class Leading:
 
     def _close(self) -> Iterator[int]:
         """Who is out of sync and could join, were it not for what tails may have shown."""
-        bar = max(self._replica.high_watermark, self._first)
-        for node in self._replica.state.replicas:
-            if node not in self._in_sync.maximal and self._progress.covered(node) >= bar:
+        replica = self._replica
+        bar = max(replica.high_watermark, self._first)
+        for node in replica.state.replicas:
+            is_there = node in replica.live and self._progress.heard(node)
+            if is_there and node not in self._in_sync.maximal and self._progress.covered(node) >= bar:
                 yield node
 
     def _review_ms(self) -> int | None:

@@ -14,11 +14,12 @@ class _Replica:
     is kept until it is reached, so that a replica is not out of sync for following at some distance.
     """
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "covered", "mark_end", "mark_ms")
+    __slots__ = ("broker_epoch", "caught_up_ms", "covered", "heard", "mark_end", "mark_ms")
 
     def __init__(self, broker_epoch: int, covered: int, now_ms: int) -> None:
         self.broker_epoch = broker_epoch
         self.covered = covered
+        self.heard = True
         self.caught_up_ms = now_ms
         self.mark_end: int | None = None
         self.mark_ms = now_ms
@@ -47,6 +48,7 @@ class Progress:
         if known is None or reach.broker_epoch > known.broker_epoch:
             since_ms = self._since_ms if known is None else known.caught_up_ms
             known = self._replicas[reach.node_id] = _Replica(reach.broker_epoch, reach.covered, since_ms)
+        news, known.heard = news or not known.heard, True
         known.covered = max(known.covered, reach.covered)
         if known.mark_end is not None and known.covered >= known.mark_end:
             known.caught_up_ms, known.mark_end = known.mark_ms, None
@@ -91,6 +93,16 @@ class Progress:
     def reaches(self) -> tuple[Reach, ...]:
         """All that is known, to be passed on."""
         return tuple(Reach(node, known.broker_epoch, known.covered) for node, known in sorted(self._replicas.items()))
+
+    def heard(self, node_id: int) -> bool:
+        """Whether something was heard of it since the last `renew`."""
+        known = self._replicas.get(node_id)
+        return known is not None and known.heard
+
+    def renew(self) -> None:
+        """Who was heard before now may be gone."""
+        for known in self._replicas.values():
+            known.heard = False
 
     def forget(self, others_than: Collection[int]) -> None:
         """Forget all but those."""
