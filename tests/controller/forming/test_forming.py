@@ -221,7 +221,8 @@ def test_who_has_promised_comes_to_no_other_cluster() -> None:
     assert forming.take() == []
     assert forming.obstacle == (
         f"the cluster {proposal.attempt.cluster_id} was begun by node 2 with the directory {TWO.directory_id}, and"
-        f" node 3 at c belongs to the cluster {other}: if this node is to join that one, start it with an empty directory"
+        f" node 3 at c belongs to the cluster {other}: if this node is to join that one, start it with an empty"
+        " directory"
     )
 
 
