@@ -137,7 +137,7 @@ class Handshake:
         self.refusal: Refusal | None = None
         self.peer: Peer | None = None
         self.version = VERSION
-        self._me = me
+        self.me: Final = me
         self._secret = secret
         self._nonce = nonce
         self._rival = rival
@@ -192,7 +192,7 @@ class Handshake:
     # -- what is said -------------------------------------------------------------------------------
 
     def _greet(self, looked_for: int, channel: Channel) -> None:
-        node_id, directory_id, cluster_id = self._me
+        node_id, directory_id, cluster_id = self.me
         cluster = bytes(16) if cluster_id is None else cluster_id.bytes
         hello = _HELLO.pack(
             _MAGIC, VERSION, VERSION, node_id, directory_id.bytes, cluster, looked_for, channel, self._nonce
@@ -250,10 +250,10 @@ class Handshake:
         if peer is None:
             raise RuntimeError("the peer has said nothing yet")
         identity = peer.identity
-        if self._me.cluster_id is not None and identity.cluster_id not in (None, self._me.cluster_id):
+        if self.me.cluster_id is not None and identity.cluster_id not in (None, self.me.cluster_id):
             return Reason.CLUSTER
-        if identity.node_id == self._me.node_id:
-            return Reason.ITSELF if identity.directory_id == self._me.directory_id else Reason.DUPLICATE
+        if identity.node_id == self.me.node_id:
+            return Reason.ITSELF if identity.directory_id == self.me.directory_id else Reason.DUPLICATE
         if self._wants[0] not in (ANYBODY, self._ends()[1].node_id):
             return Reason.NODE
         return Reason.DUPLICATE if self._rival(identity) else _WELCOME
@@ -271,8 +271,8 @@ class Handshake:
 
     def _ends(self) -> tuple[Identity, Identity]:
         """The dialer and the listener."""
-        other = self._me if self.peer is None else self.peer.identity
-        return (self._me, other) if self.side is Side.DIALER else (other, self._me)
+        other = self.me if self.peer is None else self.peer.identity
+        return (self.me, other) if self.side is Side.DIALER else (other, self.me)
 
     def _clusters_text(self) -> str:
         dialer, listener = self._ends()
@@ -318,7 +318,7 @@ _TEXTS: Final[Mapping[int, Callable[[Handshake], str]]] = MappingProxyType(
         Reason.CLUSTER: Handshake._clusters_text,
         Reason.NODE: Handshake._node_text,
         Reason.DUPLICATE: Handshake._duplicate_text,
-        Reason.ITSELF: lambda one: f"node {one._me.node_id} has dialed itself",
+        Reason.ITSELF: lambda one: f"node {one.me.node_id} has dialed itself",
         Reason.VERSION: Handshake._versions_text,
         Reason.STRANGE: lambda _: "what it says is not the protocol between Duramen's nodes",
         Reason.SILENT: lambda _: "it did not prove the cluster secret in time",
