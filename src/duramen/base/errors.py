@@ -72,6 +72,7 @@ __all__ = [
     "ReplicationFactorInvalid",
     "RequestInvalid",
     "RequestTimedOut",
+    "SecretUnusable",
     "ServerUnreachable",
     "SessionTimeoutInvalid",
     "SettingInvalid",
@@ -183,6 +184,14 @@ class DirectoryTooNew(DirectoryUnusable):
     id = "directory-too-new"
     safe = "The directory was not changed."
     remedy = "Use the version of Duramen that wrote it, or a later one."
+
+
+class SecretUnusable(DuramenError):
+    """The file of the cluster's secret is missing, does not fit or is open to others; or a new one cannot be made."""
+
+    id = "secret-unusable"
+    safe = "Nothing was started, and no file was written over."
+    remedy = "Mend what the message names, or make a new secret with `duramen cluster secret FILE`."
 
 
 class ServerUnreachable(DuramenError):
