@@ -12,6 +12,7 @@ from duramen.controller.events import (
     Event,
     GroupConfigured,
     NatsGapRecorded,
+    NatsGapsSummed,
     NodeConfigured,
     NodeRegistered,
     PartitionsAdded,
@@ -166,6 +167,9 @@ class ControllerState:
                 self.next_producer_id = max(self.next_producer_id, event.first + event.count)
             case NatsGapRecorded():
                 self._add_gap(event)
+            case NatsGapsSummed():
+                recent = tuple(Gap(*gap) for gap in event.recent)
+                self._gaps[uuid.UUID(event.id)] = StreamGaps(event.gaps, event.total_ms, recent)
             case QuotasChanged():
                 _put(self._quotas, event.entity, event.values)
             case GroupConfigured() | NodeConfigured():
