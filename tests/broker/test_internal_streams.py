@@ -18,8 +18,8 @@ class Creating:
         self.keeper = SimpleNamespace(ready=False)
         self.streams = InternalStreams(self._create, Settings(BROKER), self.keeper, self.keeper, self.keeper)
 
-    def _create(self, _: Definition, done: Done, *, idempotent: bool) -> None:
-        assert idempotent
+    def _create(self, wish: Definition, done: Done, *, idempotent: bool) -> None:
+        assert idempotent and wish.internal
         self.asked.append(done)
 
 
