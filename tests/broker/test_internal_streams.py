@@ -19,7 +19,8 @@ class Creating:
         self.streams = InternalStreams(self._create, Settings(BROKER), self.keeper, self.keeper, self.keeper)
 
     def _create(self, wish: Definition, done: Done, *, idempotent: bool) -> None:
-        assert idempotent and wish.internal
+        assert idempotent
+        assert wish.internal
         self.asked.append(done)
 
 
