@@ -319,5 +319,5 @@ class ClusterMachine(RuleBasedStateMachine):
             assert [where for where, _ in other.partitions] == [where for where, _ in self.state.partitions]
 
 
-ClusterMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=50)
+ClusterMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
 TestCluster = ClusterMachine.TestCase
