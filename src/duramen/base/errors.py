@@ -54,11 +54,13 @@ __all__ = [
     "NodeNotFound",
     "NodeStarting",
     "NodeStopping",
+    "NotController",
     "OffsetMetadataTooLarge",
     "OffsetOutOfRange",
     "OptionInvalid",
     "OriginRefused",
     "OutOfOrderSequence",
+    "OutcomeUnknown",
     "PartitionsInvalid",
     "PathNotFound",
     "PatternInvalid",
@@ -72,6 +74,7 @@ __all__ = [
     "ReplicationFactorInvalid",
     "RequestInvalid",
     "RequestTimedOut",
+    "SecretUnusable",
     "ServerUnreachable",
     "SessionTimeoutInvalid",
     "SettingInvalid",
@@ -183,6 +186,14 @@ class DirectoryTooNew(DirectoryUnusable):
     id = "directory-too-new"
     safe = "The directory was not changed."
     remedy = "Use the version of Duramen that wrote it, or a later one."
+
+
+class SecretUnusable(DuramenError):
+    """The file of the cluster's secret is missing, does not fit or is open to others; or a new one cannot be made."""
+
+    id = "secret-unusable"
+    safe = "Nothing was started, and no file was written over."
+    remedy = "Mend what the message names, or make a new secret with `duramen cluster secret FILE`."
 
 
 class ServerUnreachable(DuramenError):
@@ -737,6 +748,22 @@ class NodeBusy(DuramenError):
     id = "node-busy"
     safe = "Nothing was done; asking again is safe."
     remedy = "Ask again a second later, with fewer requests at a time."
+
+
+class NotController(DuramenError):
+    """The node that was asked does not lead the quorum of the controller: another one decides."""
+
+    id = "not-controller"
+    safe = "Nothing was done; asking again is safe."
+    remedy = "Ask the node that the message names; where it names none, ask again a second later."
+
+
+class OutcomeUnknown(DuramenError):
+    """The node led the quorum of the controller no more, or had failed, before a change was committed."""
+
+    id = "outcome-unknown"
+    safe = "Whether the change was made is not known: it is made wholly or not at all, and shows in what is described."
+    remedy = "Look whether the change was made before you ask for it again."
 
 
 class PathNotFound(DuramenError):

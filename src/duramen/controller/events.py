@@ -12,6 +12,7 @@ __all__ = [
     "FeatureLevelChanged",
     "GroupConfigured",
     "NatsGapRecorded",
+    "NatsGapsSummed",
     "NodeConfigured",
     "NodeDraining",
     "NodeEvent",
@@ -195,6 +196,18 @@ class NatsGapRecorded(_Event, frozen=True, tag="nats-gap-recorded"):
     cause: str
 
 
+class NatsGapsSummed(_Event, frozen=True, tag="nats-gaps-summed"):
+    """What the gaps of a stream come to so far: count, ms, and start, end and cause of the most recent ones.
+
+    A snapshot has it in the place of those that were recorded.
+    """
+
+    id: str
+    gaps: int
+    total_ms: int
+    recent: tuple[tuple[int, int, str], ...]
+
+
 NodeEvent = NodeRegistered | NodeFenced | NodeUnfenced | NodeDraining | NodeUnregistered
 
 Event = (
@@ -213,6 +226,7 @@ Event = (
     | ProducerIdsAllocated
     | QuotasChanged
     | NatsGapRecorded
+    | NatsGapsSummed
     | GroupConfigured
     | NodeConfigured
 )

@@ -14,6 +14,7 @@ from duramen.controller.events import (
     FeatureLevelChanged,
     GroupConfigured,
     NatsGapRecorded,
+    NatsGapsSummed,
     NodeConfigured,
     PartitionChanged,
     PartitionsAdded,
@@ -174,6 +175,9 @@ class ControllerState:
                 self.next_producer_id = max(self.next_producer_id, event.first + event.count)
             case NatsGapRecorded():
                 self._add_gap(event)
+            case NatsGapsSummed():
+                recent = tuple(Gap(*gap) for gap in event.recent)
+                self._gaps[uuid.UUID(event.id)] = StreamGaps(event.gaps, event.total_ms, recent)
             case QuotasChanged():
                 _put(self._quotas, event.entity, event.values)
             case GroupConfigured() | NodeConfigured():
