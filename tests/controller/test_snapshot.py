@@ -5,14 +5,22 @@ from uuid import UUID
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+from msgspec import UNSET
 
 from duramen.base.errors import BatchCorrupt
 from duramen.controller.events import (
+    ClusterFormed,
     Event,
+    FeatureLevelChanged,
     GroupConfigured,
     NatsGapRecorded,
     NodeConfigured,
+    NodeDraining,
+    NodeFenced,
     NodeRegistered,
+    NodeUnfenced,
+    NodeUnregistered,
+    PartitionChanged,
     PartitionsAdded,
     ProducerIdsAllocated,
     QuotasChanged,
@@ -25,8 +33,19 @@ from duramen.controller.state import ControllerState
 
 IDS = st.integers(1, 3).map(lambda number: str(UUID(int=number)))
 CONFIG = st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["1", "2"]))
+MEMBERS = st.just(UNSET) | st.permutations((1, 2, 3)).map(lambda order: tuple(order[:2]))
 EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(NodeRegistered, st.integers(1, 3), IDS),
+    st.builds(NodeRegistered, st.integers(1, 3), IDS, st.just("x"), st.integers(0, 2), fenced=st.booleans()),
+    st.sampled_from([NodeFenced, NodeUnfenced, NodeDraining, NodeUnregistered]).flatmap(
+        lambda kind: st.builds(kind, st.integers(1, 3), st.integers(0, 2))
+    ),
+    st.builds(ClusterFormed, st.sampled_from(["", "ours"])),
+    st.builds(FeatureLevelChanged, st.integers(0, 3)),
+    st.builds(
+        PartitionChanged, IDS, st.integers(0, 3), st.integers(0, 9), st.just(UNSET) | st.none() | st.just(1),
+        st.just(UNSET) | st.integers(0, 5), MEMBERS, MEMBERS, MEMBERS, MEMBERS, MEMBERS, MEMBERS,
+    ),
     IDS.flatmap(
         lambda id_: st.builds(
             StreamCreated, st.just(f"s{id_[-1]}"), st.just(id_), st.integers(1, 9), CONFIG,
@@ -60,6 +79,8 @@ def test_a_state_goes_on_from_its_snapshot(before: list[Event], after: list[Even
         assert again.streams[stream.name] == stream
         assert again.gaps(stream.id) == state.gaps(stream.id)
     assert (again.size, again.next_producer_id) == (state.size, state.next_producer_id)
+    assert (again.registrations, again.partitions) == (state.registrations, state.partitions)
+    assert (again.cluster_id, again.feature_level) == (state.cluster_id, state.feature_level)
     assert (dict(again.nodes), dict(again.groups)) == (dict(state.nodes), dict(state.groups))
     assert (dict(again.node_configs), dict(again.quotas)) == (dict(state.node_configs), dict(state.quotas))
 

@@ -53,6 +53,23 @@ class Node(NamedTuple):
         )
 
     @property
+    def events(self) -> tuple[NodeEvent, ...]:
+        """What makes this node where there is none."""
+        registered = NodeRegistered(
+            self.id,
+            self.directory_id,
+            self.incarnation_id,
+            self.epoch,
+            self.rack,
+            self.roles,
+            self.endpoints,
+            self.least_feature_level,
+            self.latest_feature_level,
+            self.fenced,
+        )
+        return (registered, NodeDraining(self.id, self.epoch)) if self.draining else (registered,)
+
+    @property
     def holds_partitions(self) -> bool:
         """Whether partitions may be here."""
         return not self.roles or BROKER_ROLE in self.roles
@@ -64,16 +81,15 @@ class Node(NamedTuple):
 
 
 class Nodes:
-    """Nodes by id, in the order of their ids; `highest_epoch` is of all registrations ever.
+    """Nodes by id, in the order of their ids.
 
     `live` are those that are registered and not fenced, `draining` those that are about to stop.
     """
 
-    __slots__ = ("_nodes", "draining", "highest_epoch", "live")
+    __slots__ = ("_nodes", "draining", "live")
 
     def __init__(self) -> None:
         self._nodes: dict[int, Node] = {}
-        self.highest_epoch = 0
         self.live: frozenset[int] = frozenset()
         self.draining: frozenset[int] = frozenset()
 
@@ -87,9 +103,14 @@ class Nodes:
         return node_id in self._nodes
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Nodes) and (self._nodes, self.highest_epoch) == (other._nodes, other.highest_epoch)
+        return isinstance(other, Nodes) and self._nodes == other._nodes
 
     __hash__ = None  # type: ignore[assignment]  # they change
+
+    @property
+    def highest_epoch(self) -> int:
+        """The epoch of the newest registration; 0 where there is none."""
+        return max((node.epoch for node in self._nodes.values()), default=0)
 
     @property
     def directories(self) -> Mapping[int, str]:
@@ -108,7 +129,6 @@ class Nodes:
         """Nodes of their own with the same content."""
         other = Nodes()
         other._nodes = dict(self._nodes)
-        other.highest_epoch = self.highest_epoch
         other.live, other.draining = self.live, self.draining
         return other
 
@@ -145,5 +165,4 @@ class Nodes:
     def _register(self, event: NodeRegistered) -> None:
         # A data directory takes part as one node: under the id that it was given last.
         self._nodes = {known.id: known for known in self if known.directory_id != event.directory_id}
-        self.highest_epoch = max(self.highest_epoch, event.epoch)
         self._nodes[event.node_id] = Node.of(event)

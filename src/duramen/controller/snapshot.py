@@ -6,15 +6,17 @@ import msgspec
 
 from duramen.base.errors import BatchCorrupt
 from duramen.controller.events import (
+    ClusterFormed,
     Event,
+    FeatureLevelChanged,
     GroupConfigured,
     NatsGapsSummed,
     NodeConfigured,
-    NodeRegistered,
     ProducerIdsAllocated,
     QuotasChanged,
     StreamCreated,
 )
+from duramen.controller.partitions import PartitionId, difference
 from duramen.controller.state import ControllerState, StreamGaps
 
 __all__ = ["decode_snapshot", "encode_snapshot"]
@@ -40,8 +42,12 @@ def decode_snapshot(data: bytes) -> ControllerState:
 
 def _events(state: ControllerState) -> Iterator[Event]:
     yield ProducerIdsAllocated(state.next_producer_id, 0)
-    for node_id, directory_id in state.nodes.items():
-        yield NodeRegistered(node_id, directory_id)
+    if state.cluster_id:
+        yield ClusterFormed(state.cluster_id)
+    if state.feature_level:
+        yield FeatureLevelChanged(state.feature_level)
+    for node in state.registrations:
+        yield from node.events
     for configured, config in state.node_configs.items():
         yield NodeConfigured(configured, dict(config))
     for group, config in state.groups.items():
@@ -62,3 +68,5 @@ def _events(state: ControllerState) -> Iterator[Event]:
         if gaps != StreamGaps():
             recent = tuple((gap.start_ms, gap.end_ms, gap.cause) for gap in gaps.recent)
             yield NatsGapsSummed(str(stream.id), gaps.gaps, gaps.total_ms, recent)
+        for number, partition in sorted(state.partitions.of_stream(stream.id).items()):
+            yield difference(PartitionId(stream.id, number), None, partition)

@@ -5,9 +5,11 @@ from uuid import UUID
 
 from tests.controller.cluster.site import Site
 
+from duramen.controller.cluster.alter_partition import Altered, Member, Proposal, alter_partition
 from duramen.controller.cluster.placing import new_partitions
 from duramen.controller.cluster.registering import Registration
 from duramen.controller.decisions import Definition, create_stream
+from duramen.controller.events import PartitionChanged
 from duramen.controller.partitions import PartitionId, PartitionState
 
 
@@ -35,3 +37,24 @@ def partition_at(site: Site, place: PartitionId) -> PartitionState:
     partition = site.state.partitions.get(place)
     assert partition is not None
     return partition
+
+
+def proposal_at(site: Site, place: PartitionId, *isr: int) -> Proposal:
+    """What the leader would rightly propose."""
+    partition = partition_at(site, place)
+    assert partition.leader is not None
+    members = {node.id: Member(node.id, node.epoch) for node in site.state.registrations}
+    return Proposal(
+        place,
+        members[partition.leader],
+        partition.leader_epoch,
+        partition.partition_epoch,
+        tuple(members[node_id] for node_id in isr),
+    )
+
+
+def answered(site: Site, place: PartitionId, *isr: int) -> list[PartitionChanged]:
+    """The events of a proposal that is taken."""
+    answer = alter_partition(site.state, proposal_at(site, place, *isr))
+    assert isinstance(answer, Altered)
+    return answer.events

@@ -4,27 +4,11 @@ from collections.abc import Callable
 from uuid import UUID
 
 import pytest
-from tests.controller.cluster.building import add_stream, partition_at, site_with
-from tests.controller.cluster.site import Site
+from tests.controller.cluster.building import add_stream, answered, partition_at, proposal_at, site_with
 
 from duramen.controller.cluster.alter_partition import Altered, Member, Proposal, Refusal, alter_partition
 from duramen.controller.cluster.fencing import drain, fence
-from duramen.controller.events import PartitionChanged
 from duramen.controller.partitions import PartitionId
-
-
-def proposal_at(site: Site, place: PartitionId, *isr: int) -> Proposal:
-    """What the leader would rightly propose."""
-    partition = partition_at(site, place)
-    assert partition.leader is not None
-    members = {node.id: Member(node.id, node.epoch) for node in site.state.registrations}
-    return Proposal(
-        place,
-        members[partition.leader],
-        partition.leader_epoch,
-        partition.partition_epoch,
-        tuple(members[node_id] for node_id in isr),
-    )
 
 
 def test_a_member_leaves_and_comes_back() -> None:
@@ -93,10 +77,3 @@ def test_a_leader_about_to_stop_gives_way_to_who_comes_in_sync() -> None:
     assert answer.new_leader
     site.commit(answer.events)
     assert (partition_at(site, place).leader, partition_at(site, place).isr) == (2, (2,))
-
-
-def answered(site: Site, place: PartitionId, *isr: int) -> list[PartitionChanged]:
-    """The events of a proposal that is taken."""
-    answer = alter_partition(site.state, proposal_at(site, place, *isr))
-    assert isinstance(answer, Altered)
-    return answer.events

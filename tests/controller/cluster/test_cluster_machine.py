@@ -33,6 +33,7 @@ from duramen.controller.cluster.streams import (
 from duramen.controller.decisions import Definition, delete_stream
 from duramen.controller.events import Event, PartitionChanged, decode_event
 from duramen.controller.partitions import PartitionId, PartitionState
+from duramen.controller.snapshot import decode_snapshot, encode_snapshot
 from duramen.controller.state import ControllerState
 
 NODES = range(1, 6)
@@ -309,7 +310,7 @@ class ClusterMachine(RuleBasedStateMachine):
             assert partitions.leader_count(node_id) == leading
 
     def teardown(self) -> None:
-        """The log read again says the same, and so does a copy."""
+        """The log read again says the same, and so do a copy and a snapshot."""
         again = ControllerState()
         for value in self.site.log:
             again.apply(decode_event(value))
@@ -317,7 +318,10 @@ class ClusterMachine(RuleBasedStateMachine):
             assert other.registrations == self.state.registrations
             assert other.partitions == self.state.partitions
             assert [where for where, _ in other.partitions] == [where for where, _ in self.state.partitions]
+        restored = decode_snapshot(encode_snapshot(self.state))
+        assert restored.registrations == self.state.registrations
+        assert restored.partitions == self.state.partitions
 
 
-ClusterMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=50)
+ClusterMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
 TestCluster = ClusterMachine.TestCase

@@ -6,6 +6,7 @@ where a rack is free of it, or that have more than others; who leads is a matter
 moves nothing.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
@@ -112,22 +113,30 @@ class _Planner:
         return (member, to.id) if counts[self._racks[member]] - counts[to.rack] > 1 else None
 
     def spread_load(self) -> None:
-        """Replace replicas on nodes that have at least two more than another one that can take them."""
-        while any(self._unload(node_id) for node_id in sorted(self._nodes, key=lambda known: -self._load[known])):
-            pass
+        """Replace replicas on nodes that have at least two more than another one that can take them.
 
-    def _unload(self, node_id: int) -> bool:
+        At first nodes give down to the mean and take up to it: what goes further would have to go back.
+        """
+        if self._nodes:
+            mean = math.ceil(sum(self._load[node_id] for node_id in self._nodes) / len(self._nodes))
+            for least, most in ((mean, mean), (0, sum(self._load.values()))):
+                while any(self._unload(node_id, least, most) for node_id in sorted(self._nodes, key=self._heaviest)):
+                    pass
+
+    def _heaviest(self, node_id: int) -> tuple[int, int]:
+        return (-self._load[node_id], node_id)
+
+    def _unload(self, node_id: int, least: int, most: int) -> bool:
+        """Let a node that has more than `least` give to those that have fewer than `most`; whether it could."""
         moved = False
-        lightest = min(self._load[other] for other in self._nodes)
-        if self._load[node_id] - lightest < 2:
+        if self._load[node_id] - min(self._load[other] for other in self._nodes) < 2:
             return False
         for place, replicas in self._after.items():
-            if node_id not in replicas:
-                continue
-            lighter = [other for other in self._nodes if self._load[node_id] - self._load[other] > 1]
-            if not lighter:
+            load = self._load[node_id]
+            lighter = [other for other in self._nodes if self._load[other] < min(load - 1, most)]
+            if not lighter or load <= least:
                 break
-            to = self._best(replicas, node_id, lighter)
+            to = self._best(replicas, node_id, lighter) if node_id in replicas else None
             if to is not None and self._keeps_racks(replicas, node_id, to):
                 self._replace(place, node_id, to, Reason.LOAD)
                 moved = True
