@@ -188,14 +188,16 @@ class Node:
         if self.process is None or not self.ready:
             return self.synced
         start, synced_offset = self.content.start, self.log.synced_offset
+        kept = [batch for batch in self.content.batches if batch.first_offset + batch.records <= synced_offset]
         if self.replica is not None:
-            # Where the log is to begin anew, what is before is being let go.
-            start = max(start, self.replica.machine.history.start_offset)
-        kept = [
-            batch
-            for batch in self.content.batches
-            if start <= batch.first_offset and batch.first_offset + batch.records <= synced_offset
-        ]
+            # A cut that is under way, or a log that begins anew, may have taken the rest.
+            history = self.replica.machine.history
+            start, end_offset = max(start, history.start_offset), history.end_offset
+            kept = [
+                batch
+                for batch in kept
+                if start <= batch.first_offset < end_offset and history.epoch_at(batch.first_offset) == batch.epoch
+            ]
         return Content(start, tuple(kept), self.content.takeovers)
 
     def end(self) -> None:
