@@ -261,6 +261,8 @@ class History:
         bound, high_watermark = self.must_outlive[end], facts.high_watermark
         if self.cut_to is not None and high_watermark >= self.cut_to:
             bound = self._perhaps_cut(self.cut_to, bound, high_watermark)
+            if self.spoiled:
+                return
         if high_watermark < bound:
             raise self._broken(f"everything below {bound} was promised; after a {end} it ends at {high_watermark}")
         if facts.start_offset < self.start_bound:
