@@ -75,7 +75,8 @@ class Controller:
         """A node was started: whatever it led or had promised to have synced under its last registration is over."""
         node = self._nodes[asked.node_id]
         if asked.incarnation > node.incarnation:
-            self._fence(asked.node_id)
+            if node.incarnation >= 0:
+                self._fence(asked.node_id)
             if asked.directory != node.directory:
                 self._lost_disk(asked.node_id)
             self._registrations += 1
@@ -150,10 +151,8 @@ class Controller:
         return None
 
     def _fence(self, node_id: int) -> None:
-        node = self._nodes[node_id]
-        if not node.fenced:
-            node.fenced = True
-            self._settle(self.state.in_sync - {node_id})
+        self._nodes[node_id].fenced = True
+        self._settle(self.state.in_sync - {node_id})
 
     def _lost_disk(self, node_id: int) -> None:
         self.eligible -= {node_id}

@@ -8,11 +8,13 @@ from duramen.replication.effects import (
     Commit,
     Cut,
     Effect,
+    MoveLeader,
     Propose,
     Release,
     Restart,
     Send,
     Serve,
+    Settle,
     Show,
     StartAt,
 )
@@ -101,6 +103,16 @@ def message_text(message: object) -> str:
 def effect_text(effect: Effect) -> str:
     """What is done."""
     match effect:
+        case MoveLeader():
+            return "-> controller another replica should lead"
+        case Settle(waiter, outcome):
+            return f"answers {waiter}: {outcome.value}"
+        case _:
+            return _log_text(effect)
+
+
+def _log_text(effect: Effect) -> str:
+    match effect:
         case Append(batch, _):
             return f"appends {batch_text(batch)}"
         case Cut(end_offset):
@@ -122,3 +134,5 @@ def effect_text(effect: Effect) -> str:
             return f"-> {node_id} {message_text(message)}"
         case Serve(node_id, answer):
             return f"-> {node_id} {message_text(answer)}"
+        case _:
+            raise AssertionError(effect)

@@ -3,6 +3,8 @@
 from bisect import bisect_left
 from typing import NamedTuple
 
+from tests.replication.broken import Broken
+
 from duramen.base.ids import Position
 from duramen.replication.messages import Batch
 from duramen.replication.replica import Kept
@@ -26,7 +28,7 @@ class Content(NamedTuple):
     def append(self, batch: Batch, leader_id: int) -> "Content":
         """With one batch more."""
         if batch.first_offset != self.end.offset:
-            raise AssertionError(f"{batch} does not follow {self.end}")
+            raise Broken(f"{batch} does not follow {self.end}")
         takeovers = self.takeovers
         if batch.epoch != self.end.leader_epoch:
             takeovers = (*takeovers, (batch.epoch, leader_id, batch.first_offset))
@@ -37,13 +39,15 @@ class Content(NamedTuple):
         batches = self.batches[: bisect_left(self.batches, end_offset, key=lambda batch: batch.first_offset)]
         found = Content(self.start, batches, tuple(row for row in self.takeovers if row[2] < end_offset))
         if found.end.offset != end_offset:
-            raise AssertionError(f"{end_offset} is in the middle of a batch")
+            raise Broken(f"{end_offset} is in the middle of a batch")
         return found
 
     def start_at(self, offset: int) -> "Content":
         """Without what is before."""
         gone = bisect_left(self.batches, offset, key=lambda batch: batch.first_offset)
-        return Content(offset, self.batches[gone:], self.takeovers)
+        before = [row for row in self.takeovers if row[2] <= offset]
+        clamped = [(epoch, leader_id, offset) for epoch, leader_id, _ in before[-1:]]
+        return Content(offset, self.batches[gone:], (*clamped, *self.takeovers[len(before) :]))
 
     def from_offset(self, offset: int, most: int) -> tuple[Batch, ...]:
         """Up to so many batches from there on."""

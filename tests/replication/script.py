@@ -3,7 +3,7 @@
 A line that begins with `> ` is done, and what follows up to the next one is what came of it.
 `python -m tests.replication.script` writes the files again.
 
-    nodes 1 2 3 [observers 4] [chain] [least 2] [synced 2] [lag 1000]
+    nodes 1 2 3 [observers 4] [chain] [least 2] [synced 2] [lag 1000] [eject 200]
                               nodes that start with empty disks; the first leads
     produce 1 [3]             a batch of one record, or of three, whose producer waits for all replicas
     write 1 [3]               the same, and nobody waits
@@ -19,6 +19,8 @@ A line that begins with `> ` is done, and what follows up to the next one is wha
     pass 600                  the same, and messages arrive
     fence 1, unfence 1, lead 1   the controller fences, lets in again, makes a leader
     lose-power 1, kill 1, start 1, trim 1 5
+    has 2 1 0 1000            somebody waits 1000 ms until node 2 has the record of epoch 1 at offset 0
+    slowly 3 400 5            five times a record is produced, and the disk of node 3 takes 400 ms for it
     quietly …                 the same, and nothing is told of it
     show                      the logs: where they begin, epochs with their first offsets, end, synced, high watermark
 """
@@ -33,6 +35,7 @@ from tests.replication.disk import Content
 from tests.replication.site import CONTROLLER, Sent, Site
 from tests.replication.witness import Witness
 
+from duramen.base.ids import Position
 from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer
 from duramen.replication.partition import PartitionConfig, PartitionState, Topology
 from duramen.replication.timeouts import Timeouts
@@ -97,6 +100,7 @@ class Script:
             int(found.get("synced", ["1"])[0]),
             topologies[0] if topologies else Topology.FANOUT,
             int(found.get("lag", ["30000"])[0]),
+            int(found["eject"][0]) if "eject" in found else None,
         )
         state = PartitionState(None, 0, 0, replicas, frozenset(replicas), observers)
         self._controller = Controller(state, config, lambda _: 0)
@@ -204,6 +208,23 @@ class Script:
 
     def _do_lead(self, node: str) -> None:
         self._change(lambda: self._controller.lead(int(node)))
+
+    def _do_has(self, node: str, epoch: str, offset: str, for_ms: str) -> None:
+        machine = self._sites[int(node)].machine
+        assert machine is not None
+        record = Position(int(epoch), int(offset))
+        machine.wait_replicated(record, f"who waits for {epoch}:{offset}", self._now_ms + int(for_ms))
+        self._go_on(int(node))
+
+    def _do_slowly(self, node: str, disk_ms: str, times: str) -> None:
+        leader = str(self._controller.state.leader_id)
+        for _ in range(int(times)):
+            self._do_hold(node)
+            self._do_produce(leader)
+            self._do_deliver()
+            self._do_pass(disk_ms)
+            self._do_release(node)
+            self._do_deliver()
 
     def _do_show(self) -> None:
         for node_id, site in self._sites.items():

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from tests.replication.witness import Broken, Stuck
+from tests.replication.broken import Broken, Stuck
 from tests.replication.world import TROUBLE_MS, Node, Totals, World
 
 from duramen.base.errors import LogDamaged

@@ -30,6 +30,10 @@ def test_the_follower_ends_where_the_histories_part(
     leader = shared + [base + 2 * epoch + 2 for epoch in leaders]
     follower = shared + [base + 2 * epoch + 1 for epoch in followers]
     log, own = history_of(leader), history_of(follower)
+    if not log.knows(own.end):
+        # Not even the first record is the same.
+        assert not shared
+        return
     rounds = 0
     while (parting := log.parting(own.end)) is not None:
         place = own.meeting(parting)
@@ -68,9 +72,9 @@ def test_a_cut_log_is_the_shorter_one(records: list[int], at: int, more: list[in
 def test_what_began_anew_is_on_disk_when_that_is_synced() -> None:
     history = history_of([1, 1, 2])
     history.synced(history.end)
-    history.restart(9)
+    history.restart(9, 2)
     assert history.end == Position(-1, 9)
-    assert history.synced_offset == 3
+    assert history.synced_offset == 2
     assert not history.synced(Position(2, 3))
     assert history.synced(Position(-1, 9))
     assert history.synced_offset == 9
@@ -85,7 +89,20 @@ def test_a_log_without_records_parts_from_none_that_reaches_to_it() -> None:
     assert not log.holds(Position(-1, 4))
 
 
-def test_an_epoch_before_the_first_that_is_known_ends_where_that_begins() -> None:
+def test_nobody_knows_what_an_epoch_before_the_first_had() -> None:
     log = History([(5, 1, 10)], 10, 14)
-    assert log.holds(Position(4, 10))
-    assert log.parting(Position(4, 12)) == Position(4, 10)
+    assert not log.knows(Position(4, 10))
+    assert not log.knows(Position(4, 12))
+    assert not log.knows(Position(5, 9))
+    assert log.holds(Position(5, 11))
+
+
+def test_what_is_before_the_start_is_not_known_any_more() -> None:
+    log = history_of([1, 1, 2, 2, 4])
+    log.start_at(3)
+    assert [log.epoch_at(offset) for offset in range(5)] == [-1, -1, -1, 2, 4]
+    assert log.holds(Position(2, 3))
+    assert not log.holds(Position(1, 3))
+    log.start_at(5)
+    assert log.end == Position(4, 5)
+    assert log.holds(Position(4, 5))

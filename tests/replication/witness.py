@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from tests.replication.broken import Broken
 from tests.replication.disk import Content
 
 from duramen.base.ids import Position
@@ -11,14 +12,6 @@ from duramen.replication.messages import Batch
 
 KNOWN: Final = 1 << 62
 """The epoch for what a replica knows from before it was started: then somebody knew already."""
-
-
-class Broken(AssertionError):
-    """A promise of replication was broken."""
-
-
-class Stuck(AssertionError):
-    """Nothing was broken, but the partition does not go on where it should."""
 
 
 class Committed(NamedTuple):

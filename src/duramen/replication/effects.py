@@ -7,8 +7,23 @@ StartAt are like appends: until a sync covers them, the disk may fall back to wh
 from typing import NamedTuple
 
 from duramen.replication.messages import AlterPartition, Batch, Fetch, FetchAnswer, Refusal
+from duramen.replication.reaching import Outcome
 
-__all__ = ["Append", "Commit", "Cut", "Effect", "Propose", "Release", "Restart", "Send", "Serve", "Show", "StartAt"]
+__all__ = [
+    "Append",
+    "Commit",
+    "Cut",
+    "Effect",
+    "MoveLeader",
+    "Propose",
+    "Release",
+    "Restart",
+    "Send",
+    "Serve",
+    "Settle",
+    "Show",
+    "StartAt",
+]
 
 
 class Append(NamedTuple):
@@ -75,4 +90,17 @@ class Release(NamedTuple):
     refusal: Refusal | None
 
 
-Effect = Append | Cut | Restart | StartAt | Send | Serve | Propose | Commit | Show | Release
+class MoveLeader(NamedTuple):
+    """Ask the controller to let another in-sync replica lead in the place of this one, whose disk is slow."""
+
+    leader_epoch: int
+
+
+class Settle(NamedTuple):
+    """Answer who waits for a record."""
+
+    waiter: object
+    outcome: Outcome
+
+
+Effect = Append | Cut | Restart | StartAt | Send | Serve | Propose | Commit | Show | Release | MoveLeader | Settle

@@ -103,10 +103,13 @@ class Following:
             self._fetch()
 
     def _refused(self, answer: FetchAnswer, *, latest: bool, here: bool) -> None:
-        """Ask again later: by then the controller may have said more. A log that begins too far on is begun anew."""
+        """Ask again later: by then the controller may have said more.
+
+        Where the log above begins behind this one, or nobody knows any more where the two part, this one is begun anew.
+        """
         replica = self._replica
         if answer.refusal is Refusal.OFFSET_OUT_OF_RANGE and answer.leader_epoch == replica.leader_epoch:
-            if here and answer.start_offset > replica.history.end_offset:
+            if here:
                 replica.restart(answer.start_offset)
                 self._fetch()
         elif latest:
@@ -126,8 +129,7 @@ class Following:
 
     def _take_word(self, answer: FetchAnswer) -> None:
         replica = self._replica
-        replica.commit(min(answer.high_watermark, replica.history.end_offset))
-        replica.start_at(answer.start_offset)
+        replica.learn(answer.high_watermark, answer.start_offset)
         if answer.permit is not None and answer.node_id == self._upstream:
             self._permit = answer.permit
         self._show()

@@ -46,13 +46,18 @@ class History:
         self.end_offset = end_offset
         self.synced_offset = min(self.synced_offset, end_offset)
 
-    def restart(self, start_offset: int) -> None:
-        """The log is empty and begins there. Nothing of that is on disk yet, so that `synced_offset` stays."""
+    def restart(self, start_offset: int, high_watermark: int) -> None:
+        """The log is empty and begins there. On disk is, until that is synced, what was committed of the old one."""
         self._takeovers = TakeoverTable()
+        self.synced_offset = min(self.synced_offset, high_watermark)
         self.start_offset = self.end_offset = start_offset
 
     def start_at(self, offset: int) -> None:
-        """What is below `offset`, which lies in the log, is gone."""
+        """What is below `offset`, which lies in the log, is gone, and so is what is known of who ordered it."""
+        rows = list(self._takeovers)
+        at = max((at for at, row in enumerate(rows) if row.first_offset <= offset), default=0)
+        rows[at : at + 1] = [row._replace(first_offset=max(row.first_offset, offset)) for row in rows[at : at + 1]]
+        self._takeovers = TakeoverTable(rows[at:])
         self.start_offset = offset
 
     def synced(self, end: Position) -> bool:
@@ -64,22 +69,29 @@ class History:
         self.synced_offset = end.offset
         return True
 
+    def knows(self, end: Position) -> bool:
+        """Whether it can be said at all where this log and the history that `end` names part.
+
+        Of what is before the start it cannot: not of an end there, and not of one in an epoch before the first that is
+        known. A log without a record, whose end names no epoch, is a part of any.
+        """
+        if end.offset < self.start_offset:
+            return False
+        first = next(iter(self._takeovers), None)
+        return end.leader_epoch < 0 or (first is not None and first.epoch <= end.leader_epoch)
+
     def holds(self, end: Position) -> bool:
         """Whether this log is, up to there, the history that `end` names."""
-        return self.start_offset <= end.offset <= self.end_offset and self.parting(end) is None
+        return self.knows(end) and end.offset <= self.end_offset and self.parting(end) is None
 
     def parting(self, end: Position) -> Position | None:
-        """None where this log is, up to there, the history that `end` names; otherwise where the two may part.
+        """Where this log and the history that `end` names may part; None where they do not, up to there.
 
-        A log without a record, whose end names no epoch, parts from none. An epoch from before the first that is known
-        here ends, at the latest, where that begins.
+        `end` is one that this log knows of.
         """
         if end.leader_epoch < 0:
             return None
         epoch, offset = self._takeovers.end_of(end.leader_epoch, self.end_offset)
-        if epoch < 0:
-            first = next(iter(self._takeovers), None)
-            epoch, offset = end.leader_epoch, self.end_offset if first is None else first.first_offset
         return Position(epoch, offset) if epoch < end.leader_epoch or offset < end.offset else None
 
     def meeting(self, diverging: Position) -> int:

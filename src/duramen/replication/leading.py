@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from duramen.replication.effects import Propose, Release, Serve
+from duramen.replication.effects import MoveLeader, Propose, Release, Serve
 from duramen.replication.insync import InSync
 from duramen.replication.messages import (
     AlterPartitionAnswer,
@@ -10,12 +10,14 @@ from duramen.replication.messages import (
     FetchAnswer,
     InSyncReplica,
     Permit,
+    Reach,
     Refusal,
 )
 from duramen.replication.parked import Parked
 from duramen.replication.partition import Topology
 from duramen.replication.progress import Progress
 from duramen.replication.replica import Replica
+from duramen.replication.slowness import Slowness
 from duramen.replication.waiters import Waiters
 
 __all__ = ["Leading"]
@@ -27,7 +29,8 @@ class Leading:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._in_sync = InSync(replica.state)
-        self._progress = Progress(replica.now_ms)
+        self._slowness = Slowness(replica.config.eject_latency_ms, replica.now_ms)
+        self._progress = Progress(replica.now_ms, self._slowness.observe)
         self._parked = Parked()
         self._waiters = Waiters()
         self._first = replica.history.end_offset
@@ -35,7 +38,7 @@ class Leading:
 
     def open(self) -> None:
         """Alone in sync, it commits at once."""
-        self._commit()
+        self.synced()
 
     def close(self) -> None:
         """It leads no more: whoever waits is told."""
@@ -67,13 +70,14 @@ class Leading:
     @property
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do."""
-        times = [self._review_ms(), self._parked.deadline_ms]
+        times = [self._review_ms(), self._parked.deadline_ms, self._slowness.deadline_ms]
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def tick(self) -> None:
         """What the time makes of it."""
         for fetch in self._parked.take_due(self._replica.now_ms):
             self._answer(fetch)
+        self._measure()
         self._review()
 
     # -- what is written ----------------------------------------------------------------------------
@@ -96,6 +100,9 @@ class Leading:
 
     def synced(self) -> None:
         """More of the log is on disk."""
+        replica = self._replica
+        own = Reach(replica.node_id, replica.broker_epoch, replica.history.synced_offset)
+        self._progress.take_all((own,), replica.history.end_offset, replica.now_ms)
         self._commit()
         self._wake()
 
@@ -106,13 +113,11 @@ class Leading:
 
     def _commit(self) -> None:
         """What is on the disks of all that may be in sync is committed, while enough are known to be."""
-        if self._has_enough() and self._replica.commit(min(self._covered(node) for node in self._in_sync.maximal)):
+        if self._has_enough() and self._replica.commit(
+            min(self._progress.covered(node) for node in self._in_sync.maximal)
+        ):
             self._release()
             self._wake()
-
-    def _covered(self, node_id: int) -> int:
-        replica = self._replica
-        return replica.history.synced_offset if node_id == replica.node_id else self._progress.covered(node_id)
 
     def _release(self) -> None:
         for waiter in self._waiters.reached(self._replica.high_watermark):
@@ -139,7 +144,8 @@ class Leading:
             return
         wanted = self._in_sync.committed
         if not self._in_sync.is_open:
-            wanted = wanted.difference(self._lagging()).union(self._ready())
+            wanted = wanted.difference(self._lagging())
+            wanted = wanted.difference(self._slow(wanted)).union(self._ready())
         if wanted != self._in_sync.committed or self._in_sync.is_open:
             me = InSyncReplica(replica.node_id, replica.broker_epoch)
             members = [
@@ -157,6 +163,20 @@ class Leading:
             if self._progress.lags(node, replica.history.end_offset, replica.now_ms, replica.config.lag_time_max_ms):
                 yield node
 
+    def _slow(self, members: frozenset[int]) -> Iterator[int]:
+        """Who is slow and not needed."""
+        if len(members) > self._replica.state.needed(self._replica.config):
+            slow = self._slowness.eject(members - {self._replica.node_id})
+            if slow is not None:
+                yield slow
+
+    def _measure(self) -> None:
+        """At the end of a window a leader may find itself to be the slow one."""
+        replica = self._replica
+        is_over = self._slowness.close(self._progress.waiting_ms(replica.now_ms), replica.live, replica.now_ms)
+        if is_over and self._slowness.is_slow(replica.node_id) and self._followers():
+            replica.effects.append(MoveLeader(replica.leader_epoch))
+
     def _ready(self) -> Iterator[int]:
         """Who may join: it has on disk what any leader may have committed, and what tails may have shown."""
         return (node for node in self._close() if self._progress.covered(node) >= self._lent)
@@ -166,7 +186,7 @@ class Leading:
         replica = self._replica
         bar = max(replica.high_watermark, self._first)
         for node in replica.state.replicas:
-            is_there = node in replica.live and self._progress.heard(node)
+            is_there = node in replica.live and self._progress.heard(node) and self._slowness.may_join(node)
             if is_there and node not in self._in_sync.maximal and self._progress.covered(node) >= bar:
                 yield node
 
@@ -225,7 +245,7 @@ class Leading:
     def _answer(self, fetch: Fetch) -> None:
         replica = self._replica
         history = replica.history
-        if fetch.end.offset < history.start_offset:
+        if not history.knows(fetch.end):
             replica.refuse(fetch, Refusal.OFFSET_OUT_OF_RANGE)
             return
         answer = FetchAnswer(

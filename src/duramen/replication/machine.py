@@ -6,12 +6,13 @@ What it does is in a module for each part it has, `leading` and `following`; whi
 from collections.abc import Collection
 
 from duramen.base.ids import Position
-from duramen.replication.effects import Effect
+from duramen.replication.effects import Effect, Settle
 from duramen.replication.following import Following
 from duramen.replication.history import History
 from duramen.replication.leading import Leading
 from duramen.replication.messages import AlterPartitionAnswer, Fetch, FetchAnswer, Message, Refusal
 from duramen.replication.partition import PartitionConfig, PartitionState
+from duramen.replication.reaching import Reaching
 from duramen.replication.replica import Kept, Replica
 from duramen.replication.timeouts import TIMEOUTS, Timeouts
 
@@ -36,6 +37,7 @@ class Machine:
     ) -> None:
         self._replica = Replica(node_id, broker_epoch, kept, config, timeouts, now_ms)
         self._part: Leading | Following | None = None
+        self._reaching = Reaching()
 
     # -- what is known ------------------------------------------------------------------------------
 
@@ -77,10 +79,13 @@ class Machine:
     @property
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do, unless something else happens first."""
-        return None if self._part is None else self._part.deadline_ms
+        times = [None if self._part is None else self._part.deadline_ms, self._reaching.deadline_ms]
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def take(self) -> list[Effect]:
         """What is to be done since the last call, in this order; see `effects`."""
+        for waiter, outcome in self._reaching.settle(self.history, self.shown_offset, self._replica.now_ms):
+            self._replica.effects.append(Settle(waiter, outcome))
         effects, self._replica.effects = self._replica.effects, []
         return effects
 
@@ -129,6 +134,10 @@ class Machine:
         """What is up to `end` is on disk; nothing is said where that is no part of the log any more."""
         if self._replica.history.synced(end) and self._part is not None:
             self._part.synced()
+
+    def wait_replicated(self, record: Position, waiter: object, deadline_ms: int) -> None:
+        """`waiter` is told when this replica has the record of that epoch at that offset, or that it was cut."""
+        self._reaching.add(record, waiter, deadline_ms)
 
     def trimmed(self, start_offset: int) -> None:
         """What is below `start_offset` was deleted here. Raises ValueError where that is not committed."""

@@ -20,13 +20,15 @@ class Topology(Enum):
 class PartitionConfig(NamedTuple):
     """`min_synced_nodes` holds what is shown back until so many nodes have it on disk.
 
-    `lag_time_max_ms`: a replica that has not caught up for so long is out of sync (`replica.lag.time.max.ms`).
+    `lag_time_max_ms`: a replica that has not caught up for so long is out of sync (`replica.lag.time.max.ms`);
+    `eject_latency_ms`: so is one that is slower than the others by more than that (`replica.eject.latency.ms`).
     """
 
     min_insync_replicas: int = 1
     min_synced_nodes: int = 1
     topology: Topology = Topology.FANOUT
     lag_time_max_ms: int = 30_000
+    eject_latency_ms: int | None = None
 
 
 class PartitionState(NamedTuple):

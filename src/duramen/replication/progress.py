@@ -1,6 +1,6 @@
 """How far the replicas are that fetch from this one, at first hand or by what others say of them. Pure."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from duramen.replication.messages import Reach
 
@@ -28,10 +28,12 @@ class _Replica:
 class Progress:
     """What is known since `since_ms`, in one leader epoch: in it no replica has ever less on disk than it said."""
 
-    __slots__ = ("_replicas", "_since_ms")
+    __slots__ = ("_observe", "_replicas", "_since_ms")
 
-    def __init__(self, since_ms: int) -> None:
+    def __init__(self, since_ms: int, observe: Callable[[int, int], None] | None = None) -> None:
+        """`observe` is told, of each mark that a replica reaches, its node id and the time that it took, in ms."""
         self._since_ms = since_ms
+        self._observe = observe
         self._replicas: dict[int, _Replica] = {}
 
     def take_all(self, reaches: Iterable[Reach], log_end: int, now_ms: int) -> bool:
@@ -52,6 +54,8 @@ class Progress:
         known.covered = max(known.covered, reach.covered)
         if known.mark_end is not None and known.covered >= known.mark_end:
             known.caught_up_ms, known.mark_end = known.mark_ms, None
+            if self._observe is not None:
+                self._observe(reach.node_id, now_ms - known.mark_ms)
         if known.covered >= log_end:
             known.caught_up_ms = now_ms
         elif known.mark_end is None:
@@ -93,6 +97,10 @@ class Progress:
     def reaches(self) -> tuple[Reach, ...]:
         """All that is known, to be passed on."""
         return tuple(Reach(node, known.broker_epoch, known.covered) for node, known in sorted(self._replicas.items()))
+
+    def waiting_ms(self, now_ms: int) -> dict[int, int]:
+        """Who has something to catch up with, and for how long."""
+        return {node: now_ms - known.mark_ms for node, known in self._replicas.items() if known.mark_end is not None}
 
     def heard(self, node_id: int) -> bool:
         """Whether something was heard of it since the last `renew`."""

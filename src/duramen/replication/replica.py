@@ -89,16 +89,17 @@ class Replica:
     def restart(self, start_offset: int) -> None:
         """Begin anew at the leader's start. Raises LogDamaged where that would lose what is committed."""
         self._check_uncommitted(start_offset, f"the leader's log begins at {start_offset}")
-        self.history.restart(start_offset)
+        self.history.restart(start_offset, self.high_watermark)
         self.effects.append(Restart(start_offset))
         self.commit(start_offset)
 
-    def start_at(self, offset: int) -> None:
-        """The leader's log begins there: so does this one, where that is committed here too."""
-        start_offset = min(offset, self.high_watermark)
-        if start_offset > self.history.start_offset:
+    def learn(self, high_watermark: int, start_offset: int) -> None:
+        """How far the log that this one is a part of is committed, and where it begins: this one begins no earlier."""
+        committed = min(high_watermark, self.history.end_offset)
+        if self.history.start_offset < start_offset <= max(committed, self.high_watermark):
             self.history.start_at(start_offset)
             self.effects.append(StartAt(start_offset))
+        self.commit(committed)
 
     def commit(self, high_watermark: int) -> bool:
         """Raise the high watermark, if this is higher."""

@@ -4,15 +4,17 @@ import random
 from collections.abc import Callable
 
 from tests.controller.quorum.disk import Content, digest
-from tests.controller.quorum.witness import Witness
+from tests.controller.quorum.witness import Broken, Witness
 
 from duramen.base.errors import DuramenError
-from duramen.base.ids import METADATA_STREAM_ID
+from duramen.base.ids import METADATA_STREAM_ID, Position
 from duramen.base.metrics import Metrics
+from duramen.broker.metadata import LogQuorum
 from duramen.broker.quorum.applying import ControllerView
 from duramen.broker.quorum.chunks import Wire
 from duramen.broker.quorum.opening import Opening, Plan
 from duramen.broker.quorum.runner import Runner
+from duramen.controller.events import Event, GroupConfigured
 from duramen.controller.quorum.effects import Append, Became, Commit, Cut, Effect, Install
 from duramen.controller.quorum.messages import Batch, Vote, VoteAnswer
 from duramen.controller.quorum.roles import Role
@@ -85,14 +87,33 @@ class Node:
         self.send_on: Callable[[Node, int, Wire], None] = lambda _, __, ___: None
         self.failed_with: Callable[[Node, DuramenError], None] = lambda _, error: _raise(error)
         self.happened: Callable[[Node, Effect], None] = lambda _, __: None
+        self.plan = Plan(ReplicaId(node_id, ""))
         self._randomness = SeededRandomness(self.chance.randrange(1 << 30))
         self.me = ReplicaId(node_id, str(open_directory(self.disk, self._randomness, "the disk").id))
         self.disk.locks.clear()
 
     # -- life ---------------------------------------------------------------------------------------
 
-    def start(self, plan: Plan, done: Callable[[Runner | DuramenError], None]) -> None:
-        """The process starts. Raises OSError where the disk does not let it."""
+    def be_alone(self, starts: int) -> list[Event]:
+        """The life before the quorum: a node that is alone writes its metadata, in an epoch for each start."""
+        events: list[Event] = []
+        for _ in range(starts):
+            self._boot()
+            process = self.process
+            assert process is not None
+            answers: list[Position | DuramenError] = []
+            added = [GroupConfigured(f"alone{len(events) + number}", {"x": "y"}) for number in range(3)]
+            quorum = LogQuorum(self.store, self.clock)
+            quorum.propose(added[:1], answers.append)
+            quorum.propose(added[1:], answers.append)
+            while len(answers) < 2:
+                process.turn()
+            assert all(isinstance(answer, Position) for answer in answers)
+            events += added
+            self.end()
+        return events
+
+    def _boot(self) -> None:
         self.life += 1
         self.process = Process(self.clock, self.chance)
         directory = open_directory(self.disk, self._randomness, "the disk")
@@ -103,6 +124,12 @@ class Node:
             node_id=self.node_id, limits=LIMITS,
         )  # fmt: skip
         self.log = self.store.ensure(LogKey(METADATA_STREAM_ID, 0), LogConfig(segment_bytes=self.segment_bytes))
+
+    def start(self, done: Callable[[Runner | DuramenError], None]) -> None:
+        """The process starts. Raises OSError where the disk does not let it."""
+        self._boot()
+        process = self.process
+        assert process is not None
         self.view = WitnessedView()
         self.epoch = 0
         self.content = Content()
@@ -115,8 +142,8 @@ class Node:
                 done(result)
 
         Opening(
-            self.store, self.log, self.disk, self.process, self.clock, self.process.deadlines,
-            plan=plan, view=self.view, outside=self, chance=self.chance.randrange,
+            self.store, self.log, self.disk, process, self.clock, process.deadlines,
+            plan=self.plan, view=self.view, outside=self, chance=self.chance.randrange,
         ).run(opened)  # fmt: skip
 
     def _began(self, runner: Runner) -> None:
@@ -130,6 +157,8 @@ class Node:
         self.committed = start.offset
         for batch in found:
             self.witness.appended(batch)
+            if self.log.takeovers.epoch_at(batch.first) != batch.epoch:
+                raise Broken(f"{self.me}: {batch} is not of an epoch that {self.log.takeovers.rows()} says")
         if start.offset:
             self.witness.installed(self.me, self.content)
 

@@ -1,9 +1,10 @@
 """Seeds of quorums on simulated disks: no promise is broken, and a seed does the same each time."""
 
 import pytest
-from tests.broker.quorum.world import Totals, World
+from tests.broker.quorum.simulation import Simulation
+from tests.broker.quorum.world import Totals
 
-SEEDS = 50
+SEEDS = 30
 SEEDS_LONG = 3_000
 
 
@@ -11,7 +12,7 @@ def run(seeds: range) -> Totals:
     totals = Totals()
     for seed in seeds:
         try:
-            done = World(seed).run()
+            done = Simulation(seed).run()
         except Exception as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         totals = Totals(*map(sum, zip(totals, done, strict=True)))
@@ -26,9 +27,11 @@ def test_no_promise_is_broken() -> None:
     assert totals.power_losses > 5 * SEEDS
     assert totals.torn > SEEDS
     assert totals.epochs > 3 * SEEDS
-    assert totals.answered > 20 * SEEDS
-    assert min(totals.installs, totals.unknown, totals.refused) > SEEDS // 2
-    assert totals.failures > SEEDS // 4
+    assert totals.answered > 15 * SEEDS
+    assert min(totals.installs, totals.changes, totals.unknown, totals.refused) > SEEDS // 2
+    assert totals.wipes > SEEDS // 6
+    assert totals.failures > SEEDS // 10
+    assert totals.hopeless <= SEEDS // 30
 
 
 @pytest.mark.long
@@ -38,7 +41,7 @@ def test_no_promise_is_broken_in_many_seeds() -> None:
 
 @pytest.mark.parametrize("seed", [2, 5])
 def test_a_seed_makes_the_same_trace(seed: int) -> None:
-    first, again, other = (World(number, trace=True) for number in (seed, seed, seed + 1))
+    first, again, other = (Simulation(number, trace=True) for number in (seed, seed, seed + 1))
     for world in (first, again, other):
         world.run()
     assert len(first.trace) > 100

@@ -12,7 +12,7 @@ from duramen.base.errors import (
     RequestInvalid,
     UnsupportedFeature,
 )
-from duramen.controller.cluster.founding import adopt, form, set_feature_level
+from duramen.controller.cluster.beginning import adopt, form, set_feature_level
 from duramen.controller.cluster.heartbeats import Heartbeat, heartbeat
 from duramen.controller.cluster.registering import Registration, register, unregister
 from duramen.controller.decisions import Definition, create_stream

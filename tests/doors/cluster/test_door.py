@@ -25,6 +25,7 @@ from duramen.base.ports import Buffer
 from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, Channel, Subject
 from duramen.codec.cluster.frames import ALIVE, Kind, encode_frame
 from duramen.codec.cluster.handshake import Handshake, Identity, Side
+from duramen.doors.cluster.door import where_of
 from duramen.doors.cluster.timing import TIMING, Backoff, Timing
 
 CLUSTER, OTHER = UUID(int=77), UUID(int=88)
@@ -301,6 +302,19 @@ async def test_answers_that_nobody_reads_end_the_connection() -> None:
 
 
 @in_a_loop
+async def test_a_peer_that_does_not_read_does_not_keep_a_node_from_stopping() -> None:
+    clock = Clock()
+    async with node(identity(2), later=clock.later) as two, proven(two.port, identity(1)):
+        link = await soon(two.owner.links.get())
+        while link.send(Subject.ADMIN, bytes(MEBIBYTE)):
+            pass
+        stopping = asyncio.ensure_future(two.door.close())
+        await clock.fire_next(TIMING.closing_ms)
+        await soon(stopping)
+        assert await soon(two.owner.ends.get()) == (link, "this node is stopping")
+
+
+@in_a_loop
 async def test_more_than_a_channel_takes_is_not_sent() -> None:
     async with node(identity(1)) as one, node(identity(2)) as two:
         there = await one.dial(two)
@@ -406,6 +420,10 @@ def test_nobody_there_is_said_once_and_dialed_until_somebody_is(caplog: pytest.L
     port = asyncio.run(run())
     (line,) = lines(caplog)
     assert line.startswith(f"there is no connection to the node at 127.0.0.1:{port}: ")
+
+
+def test_an_address_is_written_as_people_do() -> None:
+    assert (where_of("10.0.0.1", 9), where_of("::1", 9)) == ("10.0.0.1:9", "[::1]:9")
 
 
 def test_waits_grow_and_half_of_each_is_chance() -> None:

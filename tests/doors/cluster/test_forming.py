@@ -18,10 +18,9 @@ SENDER = ReplicaId(1, str(DIRECTORY))
 whole = st.integers(0, (1 << 63) - 1)
 replicas = st.builds(ReplicaId, st.integers(0, (1 << 31) - 1), st.uuids().map(str))
 attempts = st.builds(Attempt, replicas, whole)
-seeds = st.lists(st.text(max_size=20), max_size=4).map(tuple)
-sets = st.lists(
-    st.builds(Voter, replicas, st.text(max_size=20)), max_size=5, unique_by=lambda voter: voter.id.node_id
-).map(Voters)
+addresses = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=20)
+seeds = st.lists(addresses, max_size=4).map(tuple)
+sets = st.lists(st.builds(Voter, replicas, addresses), max_size=5, unique_by=lambda voter: voter.id.node_id).map(Voters)
 all_messages = st.one_of(
     st.builds(Hello, st.just(SENDER), seeds, whole, st.none() | attempts, st.none() | st.uuids()),
     st.builds(Propose, st.builds(Proposal, st.builds(Attempt, st.just(SENDER), whole), seeds, sets)),
@@ -61,6 +60,12 @@ def test_nobody_speaks_for_another() -> None:
     ):
         with pytest.raises(RequestInvalid, match="is not who sent this message: that was 2/"):
             from_bytes(to_bytes(message), (2, DIRECTORY))
+
+
+@pytest.mark.parametrize("address", ["a\nb", "a b", "a\n", "\x1b[2J", "a" * 513])
+def test_an_address_is_one_that_can_be_said_in_a_line(address: str) -> None:
+    with pytest.raises(RequestInvalid, match="a message about forming a cluster is damaged"):
+        from_bytes(to_bytes(Hello(SENDER, (address,), 1)), (1, DIRECTORY))
 
 
 def test_a_node_votes_once() -> None:

@@ -10,15 +10,17 @@ import msgspec
 
 from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
-from duramen.codec.cluster.quorum import Endpoint, NodeId, Whole
+from duramen.codec.cluster.quorum import NodeId, Whole
 
 __all__ = ["Attempt", "Hello", "Message", "Propose", "ReplicaId", "decode", "encode"]
 
+Address = Annotated[str, msgspec.Meta(max_length=512, pattern=r"\A[!-~]*\Z")]
+"""These are seen in the log: in one line, whatever a peer says."""
 ReplicaId = tuple[NodeId, UUID]
-Voter = tuple[NodeId, UUID, Endpoint]
+Voter = tuple[NodeId, UUID, Address]
 Attempt = tuple[NodeId, UUID, Whole]
 """The proposer, and the number of its attempt."""
-Seeds = Annotated[tuple[Endpoint, ...], msgspec.Meta(max_length=64)]
+Seeds = Annotated[tuple[Address, ...], msgspec.Meta(max_length=64)]
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True, tag=1):

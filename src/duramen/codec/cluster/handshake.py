@@ -145,6 +145,7 @@ class Handshake:
         self._held = bytearray()
         self._out: list[bytes] = []
         self._hellos: dict[Side, bytes] = {}
+        self._spoken = (VERSION, VERSION)  # by the peer
         if side is Side.DIALER:
             self._greet(looked_for, channel)
 

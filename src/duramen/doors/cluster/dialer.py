@@ -37,9 +37,13 @@ class Dialer:
         """The connection, where there is one on which something can be said."""
         return self._link if self._link is not None and self._link.open else None
 
+    def stop(self) -> None:
+        """Dial no more; the connection that there is stays."""
+        self._task.cancel()
+
     async def close(self) -> None:
         """Dial no more, and let go of the connection."""
-        self._task.cancel()
+        self.stop()
         await asyncio.wait([self._task])
         if self._link is not None and self._link.connected:
             self._link.close("this node is stopping")

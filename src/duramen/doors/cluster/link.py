@@ -6,7 +6,7 @@ more is taken to be sent, and a peer that does not read for long is let go.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
 from duramen.base.errors import RequestInvalid
@@ -132,10 +132,11 @@ class Link(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def close(self, why: str) -> None:
-        """End the connection once what was written has gone."""
+        """End the connection once what was written has gone; now where the peer does not take it."""
         self._why = self._why or why
         if self._transport is not None:
             self._transport.close()
+            self._set_timer(self._timing.closing_ms, self._transport.abort)
 
     def _has_room(self, body: Sequence[Buffer]) -> bool:
         if not self.open or self._transport is None:
@@ -161,7 +162,7 @@ class Link(asyncio.BufferedProtocol):
         if not self.where:
             address = transport.get_extra_info("peername")
             self.where = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "a peer that has gone"
-        self._timer = self._later(self._timing.handshake_ms, self._expire)
+        self._set_timer(self._timing.handshake_ms, self._expire)
         self._transport.write(self._handshake.take())
 
     def get_buffer(self, _: int) -> memoryview:
@@ -225,9 +226,7 @@ class Link(asyncio.BufferedProtocol):
             largest = LARGEST_BODY_BYTES[self.channel]
             self._reader = FrameReader(largest)
             self._most_waiting_bytes = 2 * largest
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._later(self._timing.alive_ms, self._turn)
+            self._set_timer(self._timing.alive_ms, self._turn)
             self._owner.opened(self)
 
     def _take(self, frame: Frame) -> None:
@@ -265,4 +264,10 @@ class Link(asyncio.BufferedProtocol):
         if not self._said:
             self._transport.write(ALIVE)
         self._said = False
-        self._timer = self._later(self._timing.alive_ms, self._turn)
+        self._set_timer(self._timing.alive_ms, self._turn)
+
+    def _set_timer(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """The one thing that is to be done later, in the place of what was."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._later(delay_ms, action)

@@ -21,7 +21,7 @@ def read_secret(path: str) -> bytes:
     """The secret. Blocking. Raises SecretUnusable where it is missing, too short, too long, or readable by others."""
     try:
         # A pipe that nobody writes to would keep whoever opens it.
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         raise SecretUnusable(f"{path}: there is no such file; {_MAKE_ONE}") from None
     except (OSError, ValueError) as error:
@@ -54,7 +54,7 @@ def make_secret(path: str, random_32: bytes) -> None:
     Raises SecretUnusable where there is something of that name, or where it cannot be made.
     """
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise SecretUnusable(
             f"{path} is there already and is left as it is: a cluster may be using it; give `FILE` another name"
@@ -79,7 +79,7 @@ def _write_synced(handle: int, content: bytes) -> None:
 
 
 def _sync_directory(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

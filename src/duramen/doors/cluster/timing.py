@@ -27,6 +27,8 @@ class Timing(NamedTuple):
     """How often a connection is looked after; where nothing was sent meanwhile, that it is there is said."""
     silent_turns: int = 6
     """After so many of these without a word the peer is taken for gone."""
+    closing_ms: int = 1_500
+    """How long a peer has to take what is still written when a connection ends."""
     first_retry_ms: int = 50
     longest_retry_ms: int = 2_000
 
