@@ -14,15 +14,15 @@ MOST_SEEDS = 1_000
 FOUND_BY = {
     "cut-to-high-watermark": 0,
     "report-written": 0,
-    "stale-in-sync": 32,
-    "forget-refused": 110,
-    "count-proposed": 5,
-    "any-epoch": 5,
+    "stale-in-sync": 0,
+    "forget-refused": 36,
+    "count-proposed": 6,
+    "any-epoch": 97,
     "elect-anybody": 0,
-    "tell-at-once": 0,
-    "join-early": 17,
-    "lend-always": 35,
-    "unconfirmed": 0,
+    "tell-at-once": 2,
+    "join-early": 14,
+    "lend-always": 95,
+    "unconfirmed": 5,
 }
 
 

@@ -29,7 +29,7 @@ class Leading:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._in_sync = InSync(replica.state)
-        self._slowness = Slowness(replica.config.eject_latency_ms, replica.now_ms)
+        self._slowness = Slowness(replica.config.eject_latency_ms, replica.timeouts.window_ms, replica.now_ms)
         self._progress = Progress(replica.now_ms, self._slowness.observe)
         self._parked = Parked()
         self._waiters = Waiters()

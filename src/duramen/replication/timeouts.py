@@ -8,11 +8,13 @@ __all__ = ["TIMEOUTS", "Timeouts"]
 class Timeouts(NamedTuple):
     """`wait_ms`: how long a fetch that has nothing to get is kept (`replica.fetch.wait.max.ms`).
 
-    `retry_ms`: before what was not answered, or refused, is sent again.
+    `retry_ms`: before what was not answered, or refused, is sent again; `window_ms`: a window in which latencies are
+    compared.
     """
 
     wait_ms: int = 500
     retry_ms: int = 300
+    window_ms: int = 1_000
 
 
 TIMEOUTS: Final = Timeouts()
