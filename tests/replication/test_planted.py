@@ -13,16 +13,16 @@ MOST_SEEDS = 1_000
 
 FOUND_BY = {
     "cut-to-high-watermark": 0,
-    "report-written": 0,
+    "report-written": 1,
     "stale-in-sync": 0,
-    "forget-refused": 36,
+    "forget-refused": 143,
     "count-proposed": 6,
-    "any-epoch": 97,
+    "any-epoch": 105,
     "elect-anybody": 0,
-    "tell-at-once": 2,
-    "join-early": 14,
-    "lend-always": 95,
-    "unconfirmed": 5,
+    "tell-at-once": 0,
+    "join-early": 10,
+    "join-before-tail": 106,
+    "unconfirmed": 0,
 }
 
 
