@@ -215,6 +215,9 @@ class Simulation(World):
         if state.in_sync != {node.site.node_id for node in up} & {*state.replicas}:
             raise Stuck(f"only {sorted(state.in_sync)} are in sync, long after all was mended")
         for node in up:
+            for epoch, leader_id, _ in node.site.disk.written.takeovers:
+                if self.witness.leaders[epoch][0] != leader_id:
+                    raise Broken(f"{node.site.node_id} says that {leader_id} led epoch {epoch}")
             machine = node.site.machine
             if machine is None or machine.high_watermark != leader.history.end_offset:
                 raise Stuck(f"{node.site.node_id} has not all that {state.leader_id} has, long after all was mended")

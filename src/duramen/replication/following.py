@@ -118,6 +118,7 @@ class Following:
 
     def _take_batches(self, answer: FetchAnswer) -> None:
         leaders = {takeover.epoch: takeover.leader_id for takeover in answer.takeovers}
+        leaders[answer.leader_epoch] = self._leader_id
         for batch in answer.batches:
             if not self._follows(batch):
                 return
