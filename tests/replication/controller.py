@@ -111,6 +111,11 @@ class Controller:
         self._settle(frozenset(member.node_id for member in asked.in_sync), always=True)
         return AlterPartitionAnswer(asked, self.state)
 
+    def move_from(self, leader_epoch: int) -> None:
+        """The leader of that epoch finds itself slow."""
+        if leader_epoch == self.state.leader_epoch:
+            self.move()
+
     def move(self) -> None:
         """Another in-sync replica leads, for no reason."""
         others = sorted((self.state.in_sync & self.live) - {self.state.leader_id})

@@ -13,15 +13,15 @@ MOST_SEEDS = 1_000
 
 FOUND_BY = {
     "cut-to-high-watermark": 0,
-    "report-written": 0,
-    "stale-in-sync": 32,
-    "forget-refused": 110,
-    "count-proposed": 5,
-    "any-epoch": 5,
+    "report-written": 1,
+    "stale-in-sync": 0,
+    "forget-refused": 143,
+    "count-proposed": 6,
+    "any-epoch": 105,
     "elect-anybody": 0,
     "tell-at-once": 0,
-    "join-early": 17,
-    "lend-always": 35,
+    "join-early": 10,
+    "join-before-tail": 106,
     "unconfirmed": 0,
 }
 

@@ -26,6 +26,8 @@ def test_no_promise_is_broken() -> None:
     assert totals.acknowledged > 10 * SEEDS
     # Each happens in many seeds, so that what is right was not right for want of trouble.
     assert min(totals.epochs, totals.wipes, totals.cuts, totals.alterations, totals.refused, totals.waits) > SEEDS
+    assert totals.asked > 10 * SEEDS
+    assert totals.moves > 0
     assert totals.restarts > SEEDS // 2
 
 
