@@ -1,0 +1,106 @@
+"""What a replica wants done; whoever runs it does them in their order.
+
+Nothing waits for the disk: batches are written, and `Machine.synced` is told when they are synced. Cut, Restart and
+StartAt are like appends: until a sync covers them, the disk may fall back to what was there before.
+"""
+
+from typing import NamedTuple
+
+from duramen.replication.messages import AlterPartition, Batch, Fetch, FetchAnswer, Refusal
+from duramen.replication.reaching import Outcome
+
+__all__ = [
+    "Append",
+    "Commit",
+    "Cut",
+    "Effect",
+    "MoveLeader",
+    "Propose",
+    "Release",
+    "Restart",
+    "Send",
+    "Serve",
+    "Settle",
+    "Show",
+    "StartAt",
+]
+
+
+class Append(NamedTuple):
+    """Write a batch to the end of the log, where its `first_offset` is; `leader_id` ordered it, -1: not known who."""
+
+    batch: Batch
+    leader_id: int
+
+
+class Cut(NamedTuple):
+    """Let go of the log's records from `end_offset` on: none of them was acknowledged under acks=all."""
+
+    end_offset: int
+
+
+class Restart(NamedTuple):
+    """Let go of all records: the log begins anew at `start_offset`."""
+
+    start_offset: int
+
+
+class StartAt(NamedTuple):
+    """Let go of the records below `start_offset`, as the leader has."""
+
+    start_offset: int
+
+
+class Send(NamedTuple):
+    """Send a message to a node."""
+
+    node_id: int
+    message: Fetch | FetchAnswer
+
+
+class Serve(NamedTuple):
+    """Send the answer with batches of the log from `answer.asked.end.offset` on, as many as fit."""
+
+    node_id: int
+    answer: FetchAnswer
+
+
+class Propose(NamedTuple):
+    """Send a proposal to the controller."""
+
+    proposal: AlterPartition
+
+
+class Commit(NamedTuple):
+    """The high watermark is here now: what is below may be shown."""
+
+    high_watermark: int
+
+
+class Show(NamedTuple):
+    """At the tail of a chain: what is below this offset may be shown, whatever the high watermark is."""
+
+    offset: int
+
+
+class Release(NamedTuple):
+    """Answer who waits with acks=all: acknowledged, or why not."""
+
+    waiter: object
+    refusal: Refusal | None
+
+
+class MoveLeader(NamedTuple):
+    """Ask the controller to let another in-sync replica lead in the place of this one, whose disk is slow."""
+
+    leader_epoch: int
+
+
+class Settle(NamedTuple):
+    """Answer who waits for a record."""
+
+    waiter: object
+    outcome: Outcome
+
+
+Effect = Append | Cut | Restart | StartAt | Send | Serve | Propose | Commit | Show | Release | MoveLeader | Settle

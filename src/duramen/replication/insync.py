@@ -1,0 +1,57 @@
+"""The in-sync set as its leader knows it: what is committed, and what the controller may have made of it since. Pure.
+
+Between a proposal and the news of what became of it nobody but the controller knows which of the two sets is in force.
+A leader goes by both then: what it commits is on all of them (KIP-497). A proposal that was refused, or was not
+answered, may be on its way still; only a later partition epoch ends it.
+"""
+
+from collections.abc import Iterable
+
+from duramen.replication.messages import AlterPartition, InSyncReplica
+from duramen.replication.partition import PartitionState
+
+__all__ = ["InSync"]
+
+
+class InSync:
+    """The in-sync set of one leader epoch."""
+
+    __slots__ = ("_attempted", "_partition_epoch", "committed", "due_ms", "in_flight")
+
+    def __init__(self, state: PartitionState) -> None:
+        self.due_ms = 0
+        self.take(state)
+
+    def take(self, state: PartitionState) -> None:
+        """The controller has made this of it: what was proposed before is in it, or is over."""
+        self.committed = state.in_sync
+        self._partition_epoch = state.partition_epoch
+        self._attempted: frozenset[int] = frozenset()
+        self.in_flight: AlterPartition | None = None
+        self.due_ms = 0
+
+    @property
+    def maximal(self) -> frozenset[int]:
+        """Everybody who may be in it."""
+        return self.committed | self._attempted
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more may be in it than is known."""
+        return not self._attempted <= self.committed
+
+    def propose(
+        self, leader: InSyncReplica, leader_epoch: int, in_sync: Iterable[InSyncReplica], due_ms: int
+    ) -> AlterPartition:
+        """What to ask of the controller, again at `due_ms`."""
+        members = tuple(sorted(in_sync))
+        self._attempted |= {member.node_id for member in members}
+        self.in_flight = AlterPartition(*leader, leader_epoch, self._partition_epoch, members)
+        self.due_ms = due_ms
+        return self.in_flight
+
+    def refused(self, proposal: AlterPartition, due_ms: int) -> None:
+        """The controller made nothing of it; at `due_ms` something may be proposed again."""
+        if proposal == self.in_flight:
+            self.in_flight = None
+            self.due_ms = due_ms

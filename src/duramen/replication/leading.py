@@ -1,0 +1,269 @@
+"""A leader: answers fetches, raises the high watermark, keeps the in-sync set, lets acks=all go. Pure."""
+
+from collections.abc import Iterator
+
+from duramen.replication.effects import MoveLeader, Propose, Release, Serve
+from duramen.replication.insync import InSync
+from duramen.replication.messages import (
+    AlterPartitionAnswer,
+    Fetch,
+    FetchAnswer,
+    InSyncReplica,
+    Permit,
+    Reach,
+    Refusal,
+)
+from duramen.replication.parked import Parked
+from duramen.replication.partition import Topology
+from duramen.replication.progress import Progress
+from duramen.replication.replica import Replica
+from duramen.replication.slowness import Slowness
+from duramen.replication.waiters import Waiters
+
+__all__ = ["Leading"]
+
+
+class Leading:
+    """The leader of this epoch, whose first record comes at the end that its log has now."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._in_sync = InSync(replica.state)
+        self._slowness = Slowness(replica.config.eject_latency_ms, replica.now_ms)
+        self._progress = Progress(replica.now_ms, self._slowness.observe)
+        self._parked = Parked()
+        self._waiters = Waiters()
+        self._first = replica.history.end_offset
+        self._lent = -1
+
+    def open(self) -> None:
+        """Alone in sync, it commits at once."""
+        self.synced()
+
+    def close(self) -> None:
+        """It leads no more: whoever waits is told."""
+        for waiter in self._waiters.take():
+            self._replica.effects.append(Release(waiter, Refusal.NOT_LEADER))
+        for fetch in self._parked.take(lambda _: True):
+            self._replica.refuse(fetch, Refusal.NOT_LEADER)
+
+    def changed(self) -> None:
+        """The controller has changed the in-sync set, or the assignment."""
+        self._in_sync.take(self._replica.state)
+        self._progress.renew()
+        self._progress.forget(self._replica.state.nodes)
+        self._commit()
+        if not self._has_enough():
+            for waiter in self._waiters.take():
+                self._replica.effects.append(Release(waiter, Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+        self._review()
+        self._wake()
+
+    def latest_offset(self) -> int | None:
+        """The end that clients are told: the high watermark, or None where an earlier leader may have told a later one.
+
+        What was told before is below the end that this leader began with (OFFSET_NOT_AVAILABLE of KIP-207).
+        """
+        high_watermark = self._replica.high_watermark
+        return high_watermark if high_watermark >= self._first else None
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When `tick` has something to do."""
+        times = [self._review_ms(), self._parked.deadline_ms, self._slowness.deadline_ms]
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+
+    def tick(self) -> None:
+        """What the time makes of it."""
+        for fetch in self._parked.take_due(self._replica.now_ms):
+            self._answer(fetch)
+        self._measure()
+        self._review()
+
+    # -- what is written ----------------------------------------------------------------------------
+
+    def refusal(self) -> Refusal | None:
+        """Why nothing may be appended under acks=all."""
+        return None if self._has_enough() else Refusal.NOT_ENOUGH_REPLICAS
+
+    def appended(self, records: int) -> None:
+        """So many records more have been written, ordered in this epoch."""
+        replica = self._replica
+        replica.history.append(replica.leader_epoch, replica.node_id, records)
+        self._progress.appended(replica.history.end_offset, replica.now_ms)
+        self._wake()
+
+    def wait(self, end_offset: int, waiter: object) -> None:
+        """`waiter` is released when all below `end_offset`, which was just appended, is committed."""
+        self._waiters.add(end_offset, waiter)
+        self._release()
+
+    def synced(self) -> None:
+        """More of the log is on disk."""
+        replica = self._replica
+        own = Reach(replica.node_id, replica.broker_epoch, replica.history.synced_offset)
+        self._progress.take_all((own,), replica.history.end_offset, replica.now_ms)
+        self._commit()
+        self._wake()
+
+    # -- what is committed --------------------------------------------------------------------------
+
+    def _has_enough(self) -> bool:
+        return len(self._in_sync.committed) >= self._replica.state.needed(self._replica.config)
+
+    def _commit(self) -> None:
+        """What is on the disks of all that may be in sync is committed, while enough are known to be."""
+        if self._has_enough() and self._replica.commit(
+            min(self._progress.covered(node) for node in self._in_sync.maximal)
+        ):
+            self._release()
+            self._wake()
+
+    def _release(self) -> None:
+        for waiter in self._waiters.reached(self._replica.high_watermark):
+            self._replica.effects.append(Release(waiter, None))
+
+    # -- who is in sync -----------------------------------------------------------------------------
+
+    def answered(self, answer: AlterPartitionAnswer) -> None:
+        """The controller has refused a proposal."""
+        self._in_sync.refused(answer.asked, self._replica.now_ms + self._replica.timeouts.retry_ms)
+
+    def _review(self) -> None:
+        """Propose another set where some lag or some have caught up; say again what was not answered.
+
+        What was refused is taken back first: otherwise the high watermark would wait for who is not let in.
+        """
+        replica, now_ms = self._replica, self._replica.now_ms
+        if now_ms < self._in_sync.due_ms:
+            return
+        due_ms = now_ms + replica.timeouts.retry_ms
+        if self._in_sync.in_flight is not None:
+            self._in_sync.due_ms = due_ms
+            replica.effects.append(Propose(self._in_sync.in_flight))
+            return
+        wanted = self._in_sync.committed
+        if not self._in_sync.is_open:
+            wanted = wanted.difference(self._lagging())
+            wanted = wanted.difference(self._slow(wanted)).union(self._ready())
+        if wanted != self._in_sync.committed or self._in_sync.is_open:
+            me = InSyncReplica(replica.node_id, replica.broker_epoch)
+            members = [
+                me if node == replica.node_id else InSyncReplica(node, self._progress.broker_epoch(node))
+                for node in wanted
+            ]
+            replica.effects.append(Propose(self._in_sync.propose(me, replica.leader_epoch, members, due_ms)))
+
+    def _followers(self) -> list[int]:
+        return sorted(self._in_sync.committed - {self._replica.node_id})
+
+    def _lagging(self) -> Iterator[int]:
+        replica = self._replica
+        for node in self._followers():
+            if self._progress.lags(node, replica.history.end_offset, replica.now_ms, replica.config.lag_time_max_ms):
+                yield node
+
+    def _slow(self, members: frozenset[int]) -> Iterator[int]:
+        """Who is slow and not needed."""
+        if len(members) > self._replica.state.needed(self._replica.config):
+            slow = self._slowness.eject(members - {self._replica.node_id})
+            if slow is not None:
+                yield slow
+
+    def _measure(self) -> None:
+        """At the end of a window a leader may find itself to be the slow one."""
+        replica = self._replica
+        is_over = self._slowness.close(self._progress.waiting_ms(replica.now_ms), replica.live, replica.now_ms)
+        if is_over and self._slowness.is_slow(replica.node_id) and self._followers():
+            replica.effects.append(MoveLeader(replica.leader_epoch))
+
+    def _ready(self) -> Iterator[int]:
+        """Who may join: it has on disk what any leader may have committed, and what tails may have shown."""
+        return (node for node in self._close() if self._progress.covered(node) >= self._lent)
+
+    def _close(self) -> Iterator[int]:
+        """Who is out of sync and could join, were it not for what tails may have shown."""
+        replica = self._replica
+        bar = max(replica.high_watermark, self._first)
+        for node in replica.state.replicas:
+            is_there = node in replica.live and self._progress.heard(node) and self._slowness.may_join(node)
+            if is_there and node not in self._in_sync.maximal and self._progress.covered(node) >= bar:
+                yield node
+
+    def _review_ms(self) -> int | None:
+        """When something is to be proposed, or proposed again, if nothing happens until then."""
+        if self._in_sync.in_flight is not None or self._in_sync.due_ms > self._replica.now_ms:
+            return self._in_sync.due_ms
+        end_offset = self._replica.history.end_offset
+        lag_time_max_ms = self._replica.config.lag_time_max_ms
+        behind = [node for node in self._followers() if self._progress.covered(node) < end_offset]
+        return min((self._progress.lags_at_ms(node, lag_time_max_ms) for node in behind), default=None)
+
+    # -- fetches ------------------------------------------------------------------------------------
+
+    def fetch(self, fetch: Fetch) -> None:
+        """A fetch of this epoch: what it reports counts where its log is the beginning of this one."""
+        replica = self._replica
+        if self._progress.is_stale(fetch.node_id, fetch.broker_epoch):
+            replica.refuse(fetch, Refusal.NOT_LEADER)
+            return
+        if replica.history.holds(fetch.end):
+            self._hear(fetch)
+        if fetch.reports:
+            return
+        if not fetch.confirmed or self._has_news(fetch):
+            self._parked.drop(fetch.node_id)
+            self._answer(fetch)
+        else:
+            self._parked.park(fetch, replica.now_ms + replica.timeouts.wait_ms)
+
+    def _hear(self, fetch: Fetch) -> None:
+        replica = self._replica
+        if self._progress.take_all(replica.others(fetch.reaches), replica.history.end_offset, replica.now_ms):
+            self._commit()
+            self._review()
+
+    def _has_news(self, fetch: Fetch) -> bool:
+        replica = self._replica
+        if fetch.end != replica.history.end or fetch.high_watermark < replica.high_watermark:
+            return True
+        permit = self._permit()
+        return permit is not None and permit.offset > fetch.permitted
+
+    def _permit(self) -> Permit | None:
+        """What the tail of a chain may show when all before it have it too.
+
+        Who joins later has to have it first; so it does not rise while somebody is about to.
+        """
+        replica = self._replica
+        if replica.config.topology is not Topology.CHAIN or not self._has_enough():
+            return None
+        if next(self._close(), None) is None:
+            self._lent = max(self._lent, replica.history.synced_offset)
+        return Permit(tuple(sorted(self._in_sync.maximal)), (replica.node_id,), self._lent)
+
+    def _answer(self, fetch: Fetch) -> None:
+        replica = self._replica
+        history = replica.history
+        if not history.knows(fetch.end):
+            replica.refuse(fetch, Refusal.OFFSET_OUT_OF_RANGE)
+            return
+        answer = FetchAnswer(
+            replica.node_id,
+            replica.leader_epoch,
+            fetch,
+            None,
+            replica.high_watermark,
+            history.start_offset,
+            self._permit(),
+            history.parting(fetch.end),
+            history.takeovers_after(fetch.end.leader_epoch),
+        )
+        if answer.diverging is not None:
+            replica.send(fetch.node_id, answer)
+        else:
+            replica.effects.append(Serve(fetch.node_id, answer))
+
+    def _wake(self) -> None:
+        for fetch in self._parked.take(self._has_news):
+            self._answer(fetch)

@@ -1,0 +1,203 @@
+"""The replica of one partition: it is handed messages, time and what is on disk, and says what is to be done. Pure.
+
+What it does is in a module for each part it has, `leading` and `following`; which part that is the controller says.
+"""
+
+from collections.abc import Collection
+
+from duramen.base.ids import Position
+from duramen.replication.effects import Effect, Settle
+from duramen.replication.following import Following
+from duramen.replication.history import History
+from duramen.replication.leading import Leading
+from duramen.replication.messages import AlterPartitionAnswer, Fetch, FetchAnswer, Message, Refusal
+from duramen.replication.partition import PartitionConfig, PartitionState
+from duramen.replication.reaching import Reaching
+from duramen.replication.replica import Kept, Replica
+from duramen.replication.timeouts import TIMEOUTS, Timeouts
+
+__all__ = ["Machine"]
+
+
+class Machine:
+    """The replica on a node. Whatever is called, `take` has what is to be done then.
+
+    For streams with durability=os or memory, whoever runs it says of what is written that it is synced.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        broker_epoch: int,
+        kept: Kept,
+        *,
+        config: PartitionConfig,
+        now_ms: int,
+        timeouts: Timeouts = TIMEOUTS,
+    ) -> None:
+        self._replica = Replica(node_id, broker_epoch, kept, config, timeouts, now_ms)
+        self._part: Leading | Following | None = None
+        self._reaching = Reaching()
+
+    # -- what is known ------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> PartitionState:
+        """The newest that the controller was heard to say."""
+        return self._replica.state
+
+    @property
+    def leads(self) -> bool:
+        """Whether it leads, as far as it knows."""
+        return isinstance(self._part, Leading)
+
+    @property
+    def history(self) -> History:
+        """What its log is, written or to be written; not to be changed from outside."""
+        return self._replica.history
+
+    @property
+    def high_watermark(self) -> int:
+        """What is below this offset is committed, as far as it knows."""
+        return self._replica.high_watermark
+
+    @property
+    def durable_high_watermark(self) -> int:
+        """What may be noted of the high watermark for the next start; see `Kept`."""
+        return min(self._replica.high_watermark, self._replica.history.synced_offset)
+
+    @property
+    def shown_offset(self) -> int:
+        """What is below this offset may be read here."""
+        return self._part.shown_offset if isinstance(self._part, Following) else self._replica.high_watermark
+
+    @property
+    def latest_offset(self) -> int | None:
+        """The end that a leader tells clients; None: it does not know yet (OFFSET_NOT_AVAILABLE), or does not lead."""
+        return self._part.latest_offset() if isinstance(self._part, Leading) else None
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When `tick` has something to do, unless something else happens first."""
+        times = [None if self._part is None else self._part.deadline_ms, self._reaching.deadline_ms]
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+
+    def take(self) -> list[Effect]:
+        """What is to be done since the last call, in this order; see `effects`."""
+        for waiter, outcome in self._reaching.settle(self.history, self.shown_offset, self._replica.now_ms):
+            self._replica.effects.append(Settle(waiter, outcome))
+        effects, self._replica.effects = self._replica.effects, []
+        return effects
+
+    # -- what happens -------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> None:
+        """It is `now_ms`, by a clock of this node's own that never goes back."""
+        self._replica.now_ms = max(now_ms, self._replica.now_ms)
+        if self._part is not None:
+            self._part.tick()
+
+    def told(self, state: PartitionState, live: Collection[int]) -> None:
+        """The controller's log says so, and which nodes are live.
+
+        Only what it says behind this node's registration counts: a leader never leads on in an epoch from before it was
+        started. What is older than what is known says nothing about the partition.
+        """
+        replica = self._replica
+        known = replica.state
+        if state.partition_epoch < known.partition_epoch:
+            return
+        replica.told(state, live)
+        if state.leader_epoch > known.leader_epoch:
+            self._begin()
+        elif self._part is not None and state.partition_epoch > known.partition_epoch:
+            self._part.changed()
+        elif isinstance(self._part, Following):
+            self._part.turn()
+
+    def refusal(self) -> Refusal | None:
+        """Why nothing may be appended under acks=all; asked before the batch is written."""
+        return self._part.refusal() if isinstance(self._part, Leading) else Refusal.NOT_LEADER
+
+    def appended(self, records: int, waiter: object = None) -> Position:
+        """A leader's log has so many records more; where it ends. A `waiter` is released when they are committed.
+
+        Raises ValueError where it does not lead.
+        """
+        leading = self._leading()
+        leading.appended(records)
+        if waiter is not None:
+            leading.wait(self.history.end_offset, waiter)
+        return self.history.end
+
+    def synced(self, end: Position) -> None:
+        """What is up to `end` is on disk; nothing is said where that is no part of the log any more."""
+        if self._replica.history.synced(end) and self._part is not None:
+            self._part.synced()
+
+    def wait_replicated(self, record: Position, waiter: object, deadline_ms: int) -> None:
+        """`waiter` is told when this replica has the record of that epoch at that offset, or that it was cut."""
+        self._reaching.add(record, waiter, deadline_ms)
+
+    def trimmed(self, start_offset: int) -> None:
+        """What is below `start_offset` was deleted here. Raises ValueError where that is not committed."""
+        if start_offset > self._replica.high_watermark:
+            raise ValueError(f"offset {start_offset} is not committed: no log may begin there")
+        self.history.start_at(max(start_offset, self.history.start_offset))
+
+    def receive(self, message: Message) -> None:
+        """A message for this replica came. Raises LogDamaged where the leader lacks what is committed."""
+        match message:
+            case Fetch():
+                self._fetch(message)
+            case FetchAnswer():
+                if isinstance(self._part, Following) and self._is_answer(message):
+                    self._part.take(message)
+            case AlterPartitionAnswer():
+                self._altered(message)
+
+    # -- steps --------------------------------------------------------------------------------------
+
+    def _leading(self) -> Leading:
+        if isinstance(self._part, Leading):
+            return self._part
+        raise ValueError(f"replica {self._replica.node_id} orders records in an epoch that it does not lead")
+
+    def _begin(self) -> None:
+        """Another leader epoch: another part."""
+        replica = self._replica
+        if self._part is not None:
+            self._part.close()
+        leader_id = replica.state.leader_id
+        if leader_id == replica.node_id:
+            self._part = Leading(replica)
+        elif leader_id is not None and replica.state.followed_by(replica.node_id):
+            self._part = Following(replica, leader_id)
+        else:
+            self._part = None
+        if self._part is not None:
+            self._part.open()
+
+    def _fetch(self, fetch: Fetch) -> None:
+        refusal = self._epoch_refusal(fetch)
+        if refusal is not None:
+            self._replica.refuse(fetch, refusal)
+        elif self._part is not None:
+            self._part.fetch(fetch)
+
+    def _epoch_refusal(self, fetch: Fetch) -> Refusal | None:
+        epoch = self._replica.leader_epoch
+        if fetch.leader_epoch != epoch:
+            return Refusal.FENCED_LEADER_EPOCH if fetch.leader_epoch < epoch else Refusal.UNKNOWN_LEADER_EPOCH
+        return Refusal.NOT_LEADER if self._part is None else None
+
+    def _is_answer(self, answer: FetchAnswer) -> bool:
+        """A refusal may come from another epoch than that in which it was asked; nothing else may."""
+        epoch = self._replica.leader_epoch
+        return answer.asked.leader_epoch == epoch and (answer.refusal is not None or answer.leader_epoch == epoch)
+
+    def _altered(self, answer: AlterPartitionAnswer) -> None:
+        if answer.state is not None and answer.state.partition_epoch > self._replica.state.partition_epoch:
+            self.told(answer.state, self._replica.live)
+        elif isinstance(self._part, Leading) and answer.refusal is not None:
+            self._part.answered(answer)

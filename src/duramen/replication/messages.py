@@ -1,0 +1,145 @@
+"""What replicas of a partition say to each other, to the controller, and what it says back. Pure values.
+
+They may be lost, come late, twice and in any order. An end, `Position(epoch of the last record, offset behind it)`,
+names a whole history; that of a log in which there has never been anything is (-1, 0).
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from duramen.base.ids import Position
+from duramen.replication.partition import PartitionState
+from duramen.storage.takeovers import Takeover
+
+__all__ = [
+    "AlterPartition",
+    "AlterPartitionAnswer",
+    "Batch",
+    "Fetch",
+    "FetchAnswer",
+    "InSyncReplica",
+    "Message",
+    "Permit",
+    "Reach",
+    "Refusal",
+]
+
+
+class Refusal(Enum):
+    """Why something is not to be had from a replica, or from the controller, now; by the names of Kafka's errors."""
+
+    NOT_LEADER = "it does not lead this partition, or has nothing to pass on"
+    FENCED_LEADER_EPOCH = "the epoch of whoever asks is over"
+    UNKNOWN_LEADER_EPOCH = "whoever asks is in a later epoch"
+    OFFSET_OUT_OF_RANGE = "the log begins behind that offset, or nobody knows what was before its start"
+    NOT_ENOUGH_REPLICAS = "too few replicas are in sync: nothing was appended"
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = "too few replicas are in sync: what was appended is not acknowledged"
+    INVALID_UPDATE_VERSION = "the partition epoch of whoever asks is over"
+    INELIGIBLE_REPLICA = "a proposed replica is fenced, or was started again since"
+
+
+class Batch(NamedTuple):
+    """Records next to each other: so many from `first_offset` on, ordered by the leader of `epoch`.
+
+    `payload` is nobody's business here.
+    """
+
+    epoch: int
+    first_offset: int
+    records: int = 1
+    payload: object = None
+
+
+class Reach(NamedTuple):
+    """How far a replica is in the log of the epoch's leader: below `covered` all is on its disk.
+
+    `broker_epoch` is that of the registration under which it says so (KIP-903).
+    """
+
+    node_id: int
+    broker_epoch: int
+    covered: int
+
+
+class Permit(NamedTuple):
+    """All below `offset` is on the disks of `nodes`; a later leader may come from `members` only.
+
+    Where each member is one of the nodes, what is below `offset` can be shown: no later leader will lack it.
+    """
+
+    members: tuple[int, ...]
+    nodes: tuple[int, ...]
+    offset: int
+
+
+class Fetch(NamedTuple):
+    """The sender's log ends at `end`: what follows?
+
+    What acknowledges is `reaches`, the sender's own first, then those of the replicas that fetch from it. `confirmed`:
+    the leader has answered the sender in this epoch; only the leader answers who is not. A fetch that only `reports`
+    wants no batches, and one that waits for them goes on waiting. `number` tells a sender's fetches apart;
+    `high_watermark` and `permitted` are what the sender knows already (KIP-1166).
+    """
+
+    node_id: int
+    broker_epoch: int
+    leader_epoch: int
+    end: Position
+    reaches: tuple[Reach, ...]
+    high_watermark: int
+    permitted: int
+    number: int
+    confirmed: bool
+    reports: bool = False
+
+
+class FetchAnswer(NamedTuple):
+    """The answer to `asked`: the batches from there on, or what stands in their way.
+
+    `diverging`: the histories part, and this is the end of the leader's part. `takeovers` are those of the sender's log
+    in later epochs than that of the asked end.
+    """
+
+    node_id: int
+    leader_epoch: int
+    asked: Fetch
+    refusal: Refusal | None = None
+    high_watermark: int = 0
+    start_offset: int = 0
+    permit: Permit | None = None
+    diverging: Position | None = None
+    takeovers: tuple[Takeover, ...] = ()
+    batches: tuple[Batch, ...] = ()
+
+
+class InSyncReplica(NamedTuple):
+    """A replica and the registration in which it caught up."""
+
+    node_id: int
+    broker_epoch: int
+
+
+class AlterPartition(NamedTuple):
+    """The leader of the epoch wants this to be the in-sync set, in the place of that of `partition_epoch`.
+
+    Where its checks pass the controller raises the partition epoch, also if the set is the same: then it is over with
+    whatever was proposed in the last one and may be on its way still.
+    """
+
+    node_id: int
+    broker_epoch: int
+    leader_epoch: int
+    partition_epoch: int
+    in_sync: tuple[InSyncReplica, ...]
+
+
+class AlterPartitionAnswer(NamedTuple):
+    """The controller's answer: the state that it made, or why it made none."""
+
+    asked: AlterPartition
+    state: PartitionState | None = None
+    refusal: Refusal | None = None
+
+
+Message = Fetch | FetchAnswer | AlterPartitionAnswer
+"""What a replica is handed."""

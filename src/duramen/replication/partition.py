@@ -1,0 +1,62 @@
+"""What the controller says of a partition, and what its stream's configs say of its replication. Pure values."""
+
+from enum import Enum
+from typing import NamedTuple
+
+__all__ = ["PartitionConfig", "PartitionState", "Topology"]
+
+
+class Topology(Enum):
+    """Who fetches from whom (`replication.topology`)."""
+
+    FANOUT = "fanout"
+    """Everybody from the leader."""
+    CHAIN = "chain"
+    """Everybody from the replica before it."""
+    TREE = "tree"
+    """Two from each."""
+
+
+class PartitionConfig(NamedTuple):
+    """`min_synced_nodes` holds what is shown back until so many nodes have it on disk.
+
+    `lag_time_max_ms`: a replica that has not caught up for so long is out of sync (`replica.lag.time.max.ms`);
+    `eject_latency_ms`: so is one that is slower than the others by more than that (`replica.eject.latency.ms`).
+    """
+
+    min_insync_replicas: int = 1
+    min_synced_nodes: int = 1
+    topology: Topology = Topology.FANOUT
+    lag_time_max_ms: int = 30_000
+    eject_latency_ms: int | None = None
+
+
+class PartitionState(NamedTuple):
+    """A partition as the metadata log has it; each change of it raises `partition_epoch`, each leadership both epochs.
+
+    `replicas` are in the order of the assignment, the preferred leader first. `observers` are read replicas: they
+    follow, and nobody waits for them. Without a leader the partition waits for one.
+    """
+
+    leader_id: int | None
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: frozenset[int]
+    observers: tuple[int, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Everybody who has a replica."""
+        return (*self.replicas, *self.observers)
+
+    def followed_by(self, node_id: int) -> bool:
+        """Whether that node has to follow the leader."""
+        return self.leader_id not in (None, node_id) and node_id in self.nodes
+
+    def needed(self, config: PartitionConfig) -> int:
+        """How many nodes have to be in sync for the high watermark to rise.
+
+        As in Kafka 4, min.insync.replicas asks for no more replicas than there are.
+        """
+        return max(min(config.min_insync_replicas, len(self.replicas)), config.min_synced_nodes)

@@ -1,0 +1,121 @@
+"""How far the replicas are that fetch from this one, at first hand or by what others say of them. Pure."""
+
+from collections.abc import Callable, Collection, Iterable
+
+from duramen.replication.messages import Reach
+
+__all__ = ["Progress"]
+
+
+class _Replica:
+    """`covered` is what is on its disk. Where that is less than the log, it is measured against a mark.
+
+    A mark is an end of the log and the time at which that was the end; who has covered it was caught up then. One mark
+    is kept until it is reached, so that a replica is not out of sync for following at some distance.
+    """
+
+    __slots__ = ("broker_epoch", "caught_up_ms", "covered", "heard", "mark_end", "mark_ms")
+
+    def __init__(self, broker_epoch: int, covered: int, now_ms: int) -> None:
+        self.broker_epoch = broker_epoch
+        self.covered = covered
+        self.heard = True
+        self.caught_up_ms = now_ms
+        self.mark_end: int | None = None
+        self.mark_ms = now_ms
+
+
+class Progress:
+    """What is known since `since_ms`, in one leader epoch: in it no replica has ever less on disk than it said."""
+
+    __slots__ = ("_observe", "_replicas", "_since_ms")
+
+    def __init__(self, since_ms: int, observe: Callable[[int, int], None] | None = None) -> None:
+        """`observe` is told, of each mark that a replica reaches, its node id and the time that it took, in ms."""
+        self._since_ms = since_ms
+        self._observe = observe
+        self._replicas: dict[int, _Replica] = {}
+
+    def take_all(self, reaches: Iterable[Reach], log_end: int, now_ms: int) -> bool:
+        """Replicas say how far they are, while the log ends at `log_end`; whether any of it is news."""
+        news = [self._take(reach, log_end, now_ms) for reach in reaches]
+        return any(news)
+
+    def _take(self, reach: Reach, log_end: int, now_ms: int) -> bool:
+        """What a replica said under an earlier registration does not count any more: it may have another disk."""
+        known = self._replicas.get(reach.node_id)
+        if known is not None and reach.broker_epoch < known.broker_epoch:
+            return False
+        news = known is None or reach.broker_epoch > known.broker_epoch or reach.covered > known.covered
+        if known is None or reach.broker_epoch > known.broker_epoch:
+            since_ms = self._since_ms if known is None else known.caught_up_ms
+            known = self._replicas[reach.node_id] = _Replica(reach.broker_epoch, reach.covered, since_ms)
+        news, known.heard = news or not known.heard, True
+        known.covered = max(known.covered, reach.covered)
+        if known.mark_end is not None and known.covered >= known.mark_end:
+            known.caught_up_ms, known.mark_end = known.mark_ms, None
+            if self._observe is not None:
+                self._observe(reach.node_id, now_ms - known.mark_ms)
+        if known.covered >= log_end:
+            known.caught_up_ms = now_ms
+        elif known.mark_end is None:
+            known.mark_end, known.mark_ms = log_end, now_ms
+        return news
+
+    def appended(self, log_end: int, now_ms: int) -> None:
+        """The log ends there now: who had all of it until now has something to catch up with."""
+        for known in self._replicas.values():
+            if known.mark_end is None:
+                known.caught_up_ms = known.mark_ms = now_ms
+                known.mark_end = log_end
+
+    def is_stale(self, node_id: int, broker_epoch: int) -> bool:
+        """Whether the node has been heard under a later registration."""
+        known = self._replicas.get(node_id)
+        return known is not None and broker_epoch < known.broker_epoch
+
+    def covered(self, node_id: int) -> int:
+        """The offset below which all is on its disk, -1 where nothing is known."""
+        known = self._replicas.get(node_id)
+        return -1 if known is None else known.covered
+
+    def broker_epoch(self, node_id: int) -> int:
+        """The registration under which it was last heard, -1 where it was not."""
+        known = self._replicas.get(node_id)
+        return -1 if known is None else known.broker_epoch
+
+    def lags(self, node_id: int, log_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
+        """Whether it lacks something and has not caught up for that long."""
+        if self.covered(node_id) >= log_end:
+            return False
+        return now_ms - self._caught_up_ms(node_id) > lag_time_max_ms
+
+    def lags_at_ms(self, node_id: int, lag_time_max_ms: int) -> int:
+        """When it will lag if nothing comes from it until then."""
+        return self._caught_up_ms(node_id) + lag_time_max_ms + 1
+
+    def reaches(self) -> tuple[Reach, ...]:
+        """All that is known, to be passed on."""
+        return tuple(Reach(node, known.broker_epoch, known.covered) for node, known in sorted(self._replicas.items()))
+
+    def waiting_ms(self, now_ms: int) -> dict[int, int]:
+        """Who has something to catch up with, and for how long."""
+        return {node: now_ms - known.mark_ms for node, known in self._replicas.items() if known.mark_end is not None}
+
+    def heard(self, node_id: int) -> bool:
+        """Whether something was heard of it since the last `renew`."""
+        known = self._replicas.get(node_id)
+        return known is not None and known.heard
+
+    def renew(self) -> None:
+        """Who was heard before now may be gone."""
+        for known in self._replicas.values():
+            known.heard = False
+
+    def forget(self, others_than: Collection[int]) -> None:
+        """Forget all but those."""
+        self._replicas = {node: known for node, known in self._replicas.items() if node in others_than}
+
+    def _caught_up_ms(self, node_id: int) -> int:
+        known = self._replicas.get(node_id)
+        return self._since_ms if known is None else known.caught_up_ms

@@ -1,0 +1,70 @@
+"""Who waits until this replica has a record: it is there and safe, or its history was cut. Pure."""
+
+from enum import Enum
+from typing import NamedTuple
+
+from duramen.base.ids import Position
+from duramen.replication.history import History
+
+__all__ = ["Outcome", "Reaching", "judge"]
+
+
+class Outcome(Enum):
+    """What became of a wait for a record."""
+
+    REACHED = "it is on this disk, and no later leader will lack it"
+    CUT = "another leader's records are where it was, or before"
+    TIMED_OUT = "neither is known yet"
+
+
+def judge(history: History, shown_offset: int, record: Position) -> Outcome | None:
+    """What became of the record that `record` names, its epoch and its offset; None: that is not known yet.
+
+    Only what may be shown decides: anything above may still be cut, and the record come back with another leader.
+    """
+    if record.offset < shown_offset:
+        epoch = history.epoch_at(record.offset)
+        if epoch not in (-1, record.leader_epoch):
+            return Outcome.CUT
+        return Outcome.REACHED if record.offset < history.synced_offset else None
+    # Epochs never fall: behind a later one there is no record of this one.
+    return Outcome.CUT if history.epoch_at(shown_offset - 1) > record.leader_epoch else None
+
+
+class _Wait(NamedTuple):
+    record: Position
+    waiter: object
+    deadline_ms: int
+
+
+class Reaching:
+    """The waits at one replica."""
+
+    __slots__ = ("_waits",)
+
+    def __init__(self) -> None:
+        self._waits: list[_Wait] = []
+
+    def add(self, record: Position, waiter: object, deadline_ms: int) -> None:
+        """`waiter` waits for a record until then."""
+        self._waits.append(_Wait(record, waiter, deadline_ms))
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When the first has waited for long enough."""
+        return min((wait.deadline_ms for wait in self._waits), default=None)
+
+    def settle(self, history: History, shown_offset: int, now_ms: int) -> list[tuple[object, Outcome]]:
+        """Let go of those that know what became of it, or have waited for long enough."""
+        settled: list[tuple[object, Outcome]] = []
+        left: list[_Wait] = []
+        for wait in self._waits:
+            outcome = judge(history, shown_offset, wait.record)
+            if outcome is None and wait.deadline_ms <= now_ms:
+                outcome = Outcome.TIMED_OUT
+            if outcome is None:
+                left.append(wait)
+            else:
+                settled.append((wait.waiter, outcome))
+        self._waits = left
+        return settled

@@ -1,0 +1,117 @@
+"""A replica whatever its part is: its log, its high watermark, what it was told, and what it wants done. Pure."""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from duramen.base.errors import LogDamaged
+from duramen.replication.effects import Append, Commit, Cut, Effect, Restart, Send, StartAt
+from duramen.replication.history import History
+from duramen.replication.messages import Batch, Fetch, FetchAnswer, Reach, Refusal
+from duramen.replication.partition import PartitionConfig, PartitionState
+from duramen.replication.timeouts import Timeouts
+from duramen.replication.topology import Place, places
+
+__all__ = ["Kept", "Replica"]
+
+
+class Kept(NamedTuple):
+    """What a replica finds of its log, all of it on disk: recovery syncs what it keeps.
+
+    The high watermark is no higher than what was on disk when it was noted (`Machine.durable_high_watermark`): a cut
+    that was not synced may bring back another history above that.
+    """
+
+    takeovers: Iterable[tuple[int, int, int]] = ()
+    start_offset: int = 0
+    end_offset: int = 0
+    high_watermark: int = 0
+
+
+class Replica:
+    """The replica of one partition on the node `node_id`, under the registration `broker_epoch`."""
+
+    def __init__(
+        self, node_id: int, broker_epoch: int, kept: Kept, config: PartitionConfig, timeouts: Timeouts, now_ms: int
+    ) -> None:
+        self.node_id = node_id
+        self.broker_epoch = broker_epoch
+        self.config = config
+        self.timeouts = timeouts
+        self.now_ms = now_ms
+        self.history = History(kept.takeovers, kept.start_offset, kept.end_offset)
+        self.high_watermark = min(max(kept.high_watermark, kept.start_offset), kept.end_offset)
+        self.state = PartitionState(None, -1, -1, (), frozenset())
+        self.live: Collection[int] = ()
+        self.places: dict[int, Place] = {}
+        self.effects: list[Effect] = []
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest leader epoch that it was told of."""
+        return self.state.leader_epoch
+
+    def told(self, state: PartitionState, live: Collection[int]) -> None:
+        """The controller says so."""
+        self.state = state
+        self.live = live
+        self.places = places(state, self.config.topology, live)
+
+    def others(self, reaches: Iterable[Reach]) -> Iterator[Reach]:
+        """What is said of other replicas of this partition."""
+        return (reach for reach in reaches if reach.node_id != self.node_id and reach.node_id in self.state.nodes)
+
+    # -- what is to be done -------------------------------------------------------------------------
+
+    def send(self, node_id: int, message: Fetch | FetchAnswer) -> None:
+        """Send a message."""
+        self.effects.append(Send(node_id, message))
+
+    def refuse(self, fetch: Fetch, refusal: Refusal) -> None:
+        """Answer a fetch with why not, unless it expects nothing."""
+        if not fetch.reports:
+            start_offset = self.history.start_offset
+            answer = FetchAnswer(
+                self.node_id, self.leader_epoch, fetch, refusal, self.high_watermark, start_offset=start_offset
+            )
+            self.send(fetch.node_id, answer)
+
+    def append(self, batch: Batch, leader_id: int) -> None:
+        """Write a batch that the leader has to the end of the log."""
+        self.history.append(batch.epoch, leader_id, batch.records)
+        self.effects.append(Append(batch, leader_id))
+
+    def cut(self, end_offset: int) -> None:
+        """Let go of what is behind. Raises LogDamaged where that is committed."""
+        self._check_uncommitted(end_offset, f"the leader's log parts from it at {end_offset}")
+        self.history.cut(end_offset)
+        self.effects.append(Cut(end_offset))
+
+    def restart(self, start_offset: int) -> None:
+        """Begin anew at the leader's start. Raises LogDamaged where that would lose what is committed."""
+        self._check_uncommitted(start_offset, f"the leader's log begins at {start_offset}")
+        self.history.restart(start_offset, self.high_watermark)
+        self.effects.append(Restart(start_offset))
+        self.commit(start_offset)
+
+    def learn(self, high_watermark: int, start_offset: int) -> None:
+        """How far the log that this one is a part of is committed, and where it begins: this one begins no earlier."""
+        committed = min(high_watermark, self.history.end_offset)
+        if self.history.start_offset < start_offset <= max(committed, self.high_watermark):
+            self.history.start_at(start_offset)
+            self.effects.append(StartAt(start_offset))
+        self.commit(committed)
+
+    def commit(self, high_watermark: int) -> bool:
+        """Raise the high watermark, if this is higher."""
+        if high_watermark <= self.high_watermark:
+            return False
+        self.high_watermark = high_watermark
+        self.effects.append(Commit(high_watermark))
+        return True
+
+    def _check_uncommitted(self, offset: int, why: str) -> None:
+        if offset < self.high_watermark:
+            raise LogDamaged(
+                f"what replica {self.node_id} knows to be committed ends at offset {self.high_watermark}, and in epoch"
+                f" {self.leader_epoch} {why}: a disk has lost what it had synced"
+            )

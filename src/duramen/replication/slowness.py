@@ -1,0 +1,90 @@
+"""Which replicas are slow: latencies over windows, each replica measured against its peers. Pure.
+
+A latency is the time from when the log ended somewhere until a replica had that on disk. Who is slower than the others
+by more than `replica.eject.latency.ms`, at p99, in several windows in a row, leaves the in-sync set, one replica at a
+time; it may join again after a window in which it was not.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from statistics import median
+from typing import Final
+
+__all__ = ["WINDOWS", "WINDOW_MS", "Slowness", "p99_ms"]
+
+WINDOW_MS: Final = 1_000
+WINDOWS: Final = 3
+"""So many slow windows in a row make a slow replica."""
+
+
+def p99_ms(latencies: Mapping[int, int]) -> int:
+    """The least latency that 99 in 100 do not exceed, of how often each was seen; at least one was."""
+    left = -(-99 * sum(latencies.values()) // 100)
+    for latency_ms in sorted(latencies):
+        left -= latencies[latency_ms]
+        if left <= 0:
+            return latency_ms
+    raise ValueError("no latency was seen")
+
+
+class Slowness:
+    """What a leader has seen of the replicas, itself included; with `eject_latency_ms` None it does not look."""
+
+    __slots__ = ("_eject_latency_ms", "_ejected", "_latencies", "_slow_windows", "_until_ms")
+
+    def __init__(self, eject_latency_ms: int | None, now_ms: int) -> None:
+        self._eject_latency_ms = eject_latency_ms
+        self._latencies: dict[int, Counter[int]] = {}
+        self._slow_windows: dict[int, int] = {}
+        self._ejected: int | None = None
+        self._until_ms = now_ms + WINDOW_MS
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When the window ends; None where that says nothing."""
+        return self._until_ms if self._latencies or self._ejected is not None else None
+
+    def observe(self, node_id: int, latency_ms: int) -> None:
+        """So long a replica took."""
+        if self._eject_latency_ms is not None:
+            self._latencies.setdefault(node_id, Counter())[latency_ms] += 1
+
+    def close(self, waiting: Mapping[int, int], live: Collection[int], now_ms: int) -> bool:
+        """End the window if it is over, and say if it was. `waiting`: who is behind, and for how long already.
+
+        Of a replica of which nothing was seen, or of no other, nothing new is known; but who had to leave may come back
+        when nothing was, as nobody waits where nothing is written.
+        """
+        if self._eject_latency_ms is None or now_ms < self._until_ms:
+            return False
+        self._until_ms = now_ms + WINDOW_MS
+        for node_id, latency_ms in waiting.items():
+            self.observe(node_id, latency_ms)
+        seen = {node_id: p99_ms(latencies) for node_id, latencies in self._latencies.items()}
+        self._latencies.clear()
+        for node_id, own_ms in seen.items():
+            peers = [latency_ms for other, latency_ms in seen.items() if other != node_id]
+            if peers:
+                is_slow = own_ms - median(peers) > self._eject_latency_ms
+                self._slow_windows[node_id] = self._slow_windows.get(node_id, 0) + 1 if is_slow else 0
+        if self._ejected is not None:
+            if self._ejected not in seen or self._ejected not in live:
+                self._slow_windows[self._ejected] = 0
+            if not self._slow_windows[self._ejected]:
+                self._ejected = None
+        return True
+
+    def is_slow(self, node_id: int) -> bool:
+        """Whether it was slow in so many windows in a row."""
+        return self._slow_windows.get(node_id, 0) >= WINDOWS
+
+    def eject(self, members: Collection[int]) -> int | None:
+        """Who of these is to leave: the one that is slow for longest, unless another has left and is slow still."""
+        slow = [node_id for node_id in members if self.is_slow(node_id)]
+        if self._ejected is None and slow:
+            self._ejected = max(slow, key=lambda node_id: (self._slow_windows[node_id], -node_id))
+        return self._ejected if self._ejected in members else None
+
+    def may_join(self, node_id: int) -> bool:
+        """Not who had to leave and is slow still."""
+        return node_id != self._ejected

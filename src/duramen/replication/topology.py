@@ -1,0 +1,66 @@
+"""Who fetches from whom: fan-out, chain and tree, from the assignment, the in-sync set and who is alive. Pure.
+
+Replicas that are in sync and alive stand in line, the leader first, the others in the order of the assignment; only
+they have others behind them. So a chain mends itself when one goes, and one that comes back is a leaf until it is in
+sync: nobody waits behind a replica that is catching up.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from duramen.replication.partition import PartitionState, Topology
+
+__all__ = ["Place", "places"]
+
+
+class Place(NamedTuple):
+    """From whom a node fetches, None: from nobody, and who fetches from it."""
+
+    upstream: int | None
+    downstreams: tuple[int, ...]
+
+
+def places(state: PartitionState, topology: Topology, live: Collection[int]) -> dict[int, Place]:
+    """The place of each replica and observer; of none where nobody leads.
+
+    `live` are the nodes that are not known to be gone. Who is gone is still given an upstream: it may know better.
+    """
+    if state.leader_id is None:
+        return {}
+    upstreams = _upstreams(state, state.leader_id, topology, live)
+    below: dict[int, list[int]] = {node: [] for node in upstreams}
+    for node, upstream in upstreams.items():
+        if upstream is not None:
+            below[upstream].append(node)
+    return {node: Place(upstream, tuple(below[node])) for node, upstream in upstreams.items()}
+
+
+def _upstreams(state: PartitionState, leader: int, topology: Topology, live: Collection[int]) -> dict[int, int | None]:
+    order = [node for node in state.nodes if node != leader]
+    line = [leader, *(node for node in order if node in state.in_sync and node in live)]
+    rest = [node for node in order if node not in line]
+    found: dict[int, int | None] = {}
+    for at, node in enumerate([*line, *rest]):
+        if node == leader:
+            found[node] = None
+        elif topology is Topology.FANOUT:
+            found[node] = leader
+        elif topology is Topology.TREE:
+            found[node] = line[_parent(at, len(line))]
+        elif at < len(line):
+            found[node] = line[at - 1]
+        else:
+            found[node] = _before(node, order, line)
+    return found
+
+
+def _parent(at: int, line: int) -> int:
+    """The place in line behind which the node at `at` stands: two behind each, leaves as if the line went on."""
+    parent = (at - 1) // 2
+    return parent if parent < line else parent % line
+
+
+def _before(node: int, order: list[int], line: list[int]) -> int:
+    """The last in line before the node, by the assignment."""
+    ahead = [other for other in order[: order.index(node)] if other in line]
+    return ahead[-1] if ahead else line[0]

@@ -1,0 +1,30 @@
+"""Who waits with acks=all, in the order of what was appended. Pure."""
+
+from collections import deque
+from collections.abc import Iterator
+
+__all__ = ["Waiters"]
+
+
+class Waiters:
+    """Each waits until the high watermark is at its offset."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, object]] = deque()
+
+    def add(self, end_offset: int, waiter: object) -> None:
+        """Whoever waits for all below `end_offset`, which is no lower than that of the last one."""
+        self._waiting.append((end_offset, waiter))
+
+    def reached(self, high_watermark: int) -> Iterator[object]:
+        """Let go of those that wait for no more than that."""
+        while self._waiting and self._waiting[0][0] <= high_watermark:
+            yield self._waiting.popleft()[1]
+
+    def take(self) -> list[object]:
+        """Let go of all of them."""
+        found = [waiter for _, waiter in self._waiting]
+        self._waiting.clear()
+        return found

@@ -1,0 +1,121 @@
+"""Bugs to be planted in replication, or in the controller of its tests: the simulation has to find each of them."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tests.replication.controller import Controller
+from tests.sim.planted import Bug, Place
+
+from duramen.replication.following import Following
+from duramen.replication.insync import InSync
+from duramen.replication.leading import Leading
+from duramen.replication.machine import Machine
+from duramen.replication.messages import Fetch, Reach, Refusal
+
+__all__ = ["BUGS"]
+
+Original = Callable[..., Any]
+
+
+def _cut_to_high_watermark(right: Original) -> Original:
+    def open(self: Following) -> None:  # noqa: A001
+        if self._replica.history.end_offset > self._replica.high_watermark:
+            self._replica.cut(self._replica.high_watermark)
+        right(self)
+
+    return open
+
+
+def _report_written(right: Original) -> Original:
+    def _reaches(self: Following) -> tuple[Reach, ...]:
+        own, *others = right(self)
+        return (own._replace(covered=self._replica.history.end_offset), *others)
+
+    return _reaches
+
+
+def _commit_with_old_set(right: Original) -> Original:
+    def _commit(self: Leading) -> None:
+        attempted, self._in_sync._attempted = self._in_sync._attempted, frozenset()
+        right(self)
+        self._in_sync._attempted = attempted
+
+    return _commit
+
+
+def _forget_refused(right: Original) -> Original:
+    def refused(self: InSync, proposal: Any, due_ms: int) -> None:
+        right(self, proposal, due_ms)
+        self._attempted = frozenset()
+
+    return refused
+
+
+def _count_what_is_wanted(_: Original) -> Original:
+    def _has_enough(self: Leading) -> bool:
+        return len(self._in_sync.maximal) >= self._replica.state.needed(self._replica.config)
+
+    return _has_enough
+
+
+def _any_epoch(_: Original) -> Original:
+    def _epoch_refusal(self: Machine, fetch: Fetch) -> Refusal | None:
+        del fetch
+        return Refusal.NOT_LEADER if self._part is None else None
+
+    return _epoch_refusal
+
+
+def _elect_anybody(_: Original) -> Original:
+    def _candidates(self: Controller) -> frozenset[int]:
+        live = self.live & frozenset(self.state.replicas)
+        return self.state.in_sync if self.state.in_sync & live else live
+
+    return _candidates
+
+
+def _tell_at_once(_: Original) -> Original:
+    def latest_offset(self: Leading) -> int | None:
+        return self._replica.high_watermark
+
+    return latest_offset
+
+
+def _join_at_high_watermark(_: Original) -> Original:
+    def _close(self: Leading) -> Any:
+        for node in self._replica.state.replicas:
+            if node not in self._in_sync.maximal and self._progress.covered(node) >= self._replica.high_watermark:
+                yield node
+
+    return _close
+
+
+def _lend_always(right: Original) -> Original:
+    def _ready(self: Leading) -> Any:
+        self._lent = -1
+        return right(self)
+
+    return _ready
+
+
+def _serve_unconfirmed(right: Original) -> Original:
+    def open(self: Following) -> None:  # noqa: A001
+        self._confirmed = True
+        right(self)
+
+    return open
+
+
+BUGS: Final = (
+    Bug("cut-to-high-watermark", "truncate by HW", (Place(Following, "open", _cut_to_high_watermark),)),
+    Bug("report-written", "report written for synced", (Place(Following, "_reaches", _report_written),)),
+    Bug("stale-in-sync", "stale in-sync set", (Place(Leading, "_commit", _commit_with_old_set),)),
+    Bug("forget-refused", "", (Place(InSync, "refused", _forget_refused),), "take what was refused for over"),
+    Bug("count-proposed", "", (Place(Leading, "_has_enough", _count_what_is_wanted),), "count who is only proposed"),
+    Bug("any-epoch", "forget the epoch check", (Place(Machine, "_epoch_refusal", _any_epoch),)),
+    Bug("elect-anybody", "elect outside the in-sync set", (Place(Controller, "_candidates", _elect_anybody),)),
+    Bug("tell-at-once", "", (Place(Leading, "latest_offset", _tell_at_once),), "skip the wait for the first offset"),
+    Bug("join-early", "", (Place(Leading, "_close", _join_at_high_watermark),), "join at the high watermark alone"),
+    Bug("lend-always", "", (Place(Leading, "_ready", _lend_always),), "join without what a tail may have shown"),
+    Bug("unconfirmed", "", (Place(Following, "open", _serve_unconfirmed),), "ask and serve before the leader answered"),
+)

@@ -1,0 +1,52 @@
+"""The simulation finds each planted bug: within 1,000 seeds where the hunt is long, with the seed that did it here.
+
+Where the simulation changes, seeds do other things: the long hunt says which ones find the bugs then.
+"""
+
+import pytest
+from tests.replication.broken import Broken, Stuck
+from tests.replication.planted import BUGS
+from tests.replication.simulation import Simulation
+from tests.sim.planted import Bug, planted
+
+MOST_SEEDS = 1_000
+
+FOUND_BY = {
+    "cut-to-high-watermark": 0,
+    "report-written": 0,
+    "stale-in-sync": 32,
+    "forget-refused": 110,
+    "count-proposed": 5,
+    "any-epoch": 5,
+    "elect-anybody": 0,
+    "tell-at-once": 0,
+    "join-early": 17,
+    "lend-always": 35,
+    "unconfirmed": 0,
+}
+
+
+def hunt(bug: Bug, seeds: range) -> int | None:
+    """The first seed that breaks a promise with the bug; that nothing goes on any more is not enough."""
+    with planted(bug):
+        for seed in seeds:
+            try:
+                Simulation(seed).run()
+            except Broken:
+                return seed
+            except Stuck:
+                continue
+    return None
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_seed_that_found_it(bug: Bug) -> None:
+    seed = FOUND_BY[bug.name]
+    assert hunt(bug, range(seed, seed + 1)) == seed
+    Simulation(seed).run()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_it_is_found_within_a_thousand_seeds(bug: Bug) -> None:
+    assert hunt(bug, range(MOST_SEEDS)) is not None
