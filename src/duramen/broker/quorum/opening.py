@@ -155,7 +155,7 @@ class Opening:
         applied = Applied(self._view, founders)
         if found.snapshot is not None:
             applied.restore(found.snapshot)
-        log = MetadataLog(self._store, self._log, self._clock)
+        log = MetadataLog(self._store, self._log, self._clock, self._plan.limits.kept_bytes)
         kit = Kit(
             log, self._ballots, self._snapshots, founders, applied, self._worker, self._clock, self._deadlines,
             self._plan.limits,
