@@ -1,4 +1,4 @@
-"""What works on Windows: importing Duramen, its client and its Spark source, all commands but `serve` and `log`."""
+"""What works on Windows: importing Duramen, its client, its Spark source; commands, but for `serve`, `log`, secrets."""
 
 import subprocess
 import sys
@@ -64,6 +64,13 @@ def test_what_reads_a_data_directory_says_what_to_do(name: str) -> None:
     assert (ended.returncode, ended.stdout) == (1, "")
     (line,) = ended.stderr.splitlines()
     assert "on Windows run `duramen log` in WSL (wsl --install)" in line
+
+
+def test_what_makes_a_secret_says_what_to_do() -> None:
+    ended = on_windows("from duramen.cli.main import main\nmain()\n", "cluster", "secret", "file")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    (line,) = ended.stderr.splitlines()
+    assert "on Windows run `duramen cluster secret` in WSL (wsl --install)" in line
 
 
 @pytest.mark.parametrize("command", ["version", "doctor"])

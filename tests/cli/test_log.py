@@ -5,6 +5,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.cli.command import Run
@@ -12,6 +13,8 @@ from tests.golden.make import ARCHIVE, CONTENT
 from tests.golden.test_golden import GOLDEN
 
 import duramen
+from duramen.codec.batch import stamp
+from duramen.codec.quorum import LeaderChange, SnapshotGap, VoterRow, VotersSet, encode_control
 from duramen.node.process import NodeProcess
 
 FIRST = "00000000000000000000"
@@ -65,6 +68,26 @@ def test_dump_of_a_checkpoint(golden: Path, duramen_alone: Run) -> None:
     assert log["lost"] == [{"first_offset": 1, "last_offset": 1}]
     path.write_bytes(path.read_bytes()[:-1])
     assert "is damaged: it does not match its CRC" in duramen_alone("log", "dump", str(path)).err
+
+
+def test_dump_of_what_a_quorum_writes(tmp_path: Path, duramen_alone: Run) -> None:
+    voters = (VoterRow(1, UUID(int=7), "host:9093"), VoterRow(2, UUID(int=8)))
+    content = bytearray()
+    for offset, control in ((0, VotersSet(voters, 1)), (1, LeaderChange(2, voters)), (2, SnapshotGap(40))):
+        batch = encode_control(control, 5)
+        stamp(batch, offset, offset + 3)
+        content += batch
+    path = tmp_path / f"{FIRST}.log"
+    path.write_bytes(content)
+    found = lines(duramen_alone, "log", "dump", str(path), "--records")
+    assert [batch["quorum"]["type"] for batch in found] == ["voters", "leader-change", "snapshot-gap"]
+    assert found[0]["quorum"]["voters"][0] == {
+        "node_id": 1, "directory_id": str(UUID(int=7)), "endpoint": "host:9093",
+    }  # fmt: skip
+    assert (found[1]["quorum"]["leader_id"], found[2]["quorum"]["offsets"]) == (2, 40)
+    shown = duramen_alone("log", "dump", str(path), "--records").out
+    assert f"  offset 1 leader-change leader-id 2 voters 1/{UUID(int=7)} 2/{UUID(int=8)}\n" in shown
+    assert f"  offset 0 voters leader-id 1 voters 1/{UUID(int=7)} host:9093 2/{UUID(int=8)}\n" in shown
 
 
 def test_stats(golden: Path, duramen_alone: Run) -> None:

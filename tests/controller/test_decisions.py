@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from duramen.base.errors import BatchCorrupt, ConfigInvalid, NameInvalid, PartitionsInvalid, SubjectInvalid
 from duramen.controller.decisions import (
@@ -18,8 +19,16 @@ from duramen.controller.decisions import (
     wide_subjects,
 )
 from duramen.controller.events import (
+    ClusterFormed,
+    Endpoint,
     Event,
+    FeatureLevelChanged,
+    NodeDraining,
+    NodeFenced,
     NodeRegistered,
+    NodeUnfenced,
+    NodeUnregistered,
+    PartitionChanged,
     PartitionsAdded,
     ProducerIdsAllocated,
     StreamConfigured,
@@ -32,8 +41,22 @@ from duramen.controller.state import ControllerState
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 INTEGERS = st.integers(0, 1 << 40)
+MEMBERS = st.just(UNSET) | st.lists(INTEGERS, max_size=3).map(tuple)
 EVENTS = st.one_of(
     st.builds(NodeRegistered, INTEGERS, TEXT),
+    st.builds(
+        NodeRegistered, INTEGERS, TEXT, TEXT, INTEGERS, st.none() | TEXT, st.lists(TEXT).map(tuple),
+        st.lists(st.builds(Endpoint, TEXT, TEXT, INTEGERS)).map(tuple), INTEGERS, INTEGERS, st.booleans(),
+    ),
+    st.sampled_from([NodeFenced, NodeUnfenced, NodeDraining, NodeUnregistered]).flatmap(
+        lambda kind: st.builds(kind, INTEGERS, INTEGERS)
+    ),
+    st.builds(ClusterFormed, TEXT),
+    st.builds(FeatureLevelChanged, INTEGERS),
+    st.builds(
+        PartitionChanged, TEXT, INTEGERS, INTEGERS, st.just(UNSET) | st.none() | INTEGERS, st.just(UNSET) | INTEGERS,
+        MEMBERS, MEMBERS, MEMBERS, MEMBERS, MEMBERS, MEMBERS, st.booleans(),
+    ),
     st.builds(
         StreamCreated, TEXT, TEXT, INTEGERS, st.dictionaries(TEXT, TEXT), st.lists(TEXT).map(tuple), st.booleans(),
         INTEGERS,
@@ -48,6 +71,17 @@ EVENTS = st.one_of(
 @given(EVENTS)
 def test_events_are_read_as_they_were_written(event: Event) -> None:
     assert decode_event(encode_event(event)) == event
+
+
+def test_a_node_that_is_alone_writes_what_it_always_wrote() -> None:
+    assert encode_event(NodeRegistered(1, "d")) == b'{"event":"node-registered","node_id":1,"directory_id":"d"}'
+
+
+def test_a_change_of_a_partition_says_what_changes_and_no_more() -> None:
+    change = PartitionChanged("s", 0, 3, leader=None, isr=())
+    assert encode_event(change) == (
+        b'{"event":"partition-changed","id":"s","partition":0,"partition_epoch":3,"leader":null,"isr":[]}'
+    )
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b'{"event":"stream-exploded"}', b'{"event":"stream-deleted"}', b"\xff"])

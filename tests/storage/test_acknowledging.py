@@ -3,6 +3,7 @@
 import errno
 import os
 from functools import partial
+from itertools import pairwise
 
 import pytest
 
@@ -109,6 +110,67 @@ def test_where_syncs_are_short_the_next_begins_before_anybody_is_told_of_the_las
     assert meanwhile[0].acknowledged
     doubles.crash()
     assert doubles.values(doubles.log()) == [b"first", b"while the first sync runs"]
+
+
+@pytest.mark.parametrize(("sync_ms", "crowd", "early"), [(1, 20, True), (1, 2, False), (0, 20, False), (5, 20, False)])
+def test_a_disk_that_takes_its_time_does_not_rest_while_the_requests_of_many_are_handled(
+    sync_ms: int, crowd: int, early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doubles = StoreOnDoubles()
+    hurried: list[bool] = []
+    monkeypatch.setattr(doubles.worker, "hurry", lambda *, crowded: hurried.append(crowded))
+
+    def slow(call: str, path: str, size: int) -> int:
+        if call == "sync" and "wal" in path:
+            doubles.clock.advance(sync_ms)
+        return size
+
+    def requests() -> list[Appended]:
+        return [doubles.append(doubles.log(), b"%d" % number) for number in range(crowd)]
+
+    doubles.files.interfere = slow
+    for _ in range(10):
+        requests()
+        doubles.settle()
+    assert hurried[-1] is early
+    first = requests()
+    doubles.store.flush_early()
+    assert bool(doubles.worker.jobs["sync"]) is early
+    if not early:
+        doubles.worker.run_soon()
+    second = requests()
+    doubles.store.flush_early()
+    doubles.worker.step("sync")
+    assert all(append.acknowledged for append in first)
+    assert [append.acknowledged for append in second] == [early] * crowd
+    doubles.settle()
+    assert all(append.acknowledged for append in second)
+
+
+def test_while_syncs_follow_one_another_the_files_names_are_looked_for_now_and_then() -> None:
+    doubles = StoreOnDoubles()
+    looks: list[int] = []
+
+    def call(made: str, path: str, size: int) -> int:
+        if made == "sync" and "wal" in path:
+            doubles.clock.advance(1)
+            doubles.append(doubles.log(), b"meanwhile")
+            doubles.worker.run_soon()
+        return size
+
+    exists = doubles.files.exists
+
+    def look(path: str) -> bool:
+        looks.append(doubles.clock.monotonic_ms())
+        return exists(path)
+
+    doubles.append(doubles.log(), b"first")
+    doubles.worker.run_soon()
+    doubles.files.interfere = call
+    doubles.files.exists = look  # type: ignore[method-assign]
+    for _ in range(250):
+        doubles.worker.start("sync")
+    assert [later - earlier for earlier, later in pairwise(looks)] == [101, 101]
 
 
 def test_a_sync_leaves_files_alone_that_the_one_before_covered() -> None:

@@ -279,3 +279,25 @@ def test_an_epoch_whose_first_batch_was_refused_is_in_the_next_checkpoint() -> N
     assert kept.acknowledged
     doubles.kill()
     assert doubles.values(doubles.log(0, config)) == [b"kept"]
+
+
+@pytest.mark.parametrize("durability", ["sync", "os"])
+def test_what_is_let_go_during_a_checkpoint_is_whole_where_a_loss_of_power_takes_the_new_start(durability: str) -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, LogConfig(segment_bytes=1000, durability=durability))
+    appends = []
+    for number in range(7):
+        appends.append(doubles.append(log, b"%02d" % number * 300))
+        if number < 6:
+            doubles.advance(6000)  # copied
+    doubles.worker.run_soon()
+    doubles.worker.step("sync")
+    doubles.clock.advance(60_000)
+    doubles.deadlines.fire(doubles.clock.monotonic_ms())  # a checkpoint takes the states
+    doubles.store.delete_before(log, 3, lambda _: None)
+    assert log.start_offset == 3
+    for _ in range(4):
+        doubles.advance_without_syncing(0)
+    doubles.crash()
+    assert doubles.findings == []
+    assert doubles.values(doubles.log()) == expected_values(appends)

@@ -1,6 +1,7 @@
 """What is damaged is named and not served; every other batch is, byte for byte."""
 
 import random
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -120,6 +121,41 @@ def test_what_is_appended_behind_a_damaged_end_is_read() -> None:
     assert lost == [99]
     assert again == found
     assert len(again) == 299
+
+
+def test_what_a_copy_has_written_that_is_not_over_is_not_taken_for_damage() -> None:
+    doubles, log = log_of([30_000, 20_000])
+    doubles.append(log, bytes(5000))
+    active = log.active
+    path, copied, written = f"{active.path}.log", active.copied, active.size
+    doubles.append(log, bytes(30_000))
+    doubles.settle()
+    assert copied < written
+    doubles.files.corrupt(path, HEADER_BYTES + 100)
+    doubles.files.open(path).write(active.pending_buffers(copied, written), copied)
+    for _ in range(2):
+        found, lost = readable(doubles, log)
+        assert (sorted(found), lost) == ([1, 2, 3], [0])
+        doubles.advance(1000)
+    assert active.copied == active.size
+
+
+def test_an_older_copy_with_batches_elsewhere_gives_nobody_what_lies_before_the_offset() -> None:
+    doubles, log = log_of([100] * 6)
+    older = doubles.log(1)
+    for size in (170 + 100, 170 + 100, 100, 50):  # its fourth batch lies where the sixth is
+        doubles.append(older, bytes(size))
+    doubles.settle()
+    doubles.advance(1000)
+    assert list(batch_of(doubles, log, 4)) == [4]  # so that the next read begins where this one ended
+    slice_ = doubles.plan(log, 5, 1)
+    assert slice_ is not None
+    doubles.files.replace(f"{log.active.path}.log", doubles.files.content(f"{older.active.path}.log"))
+    with pytest.raises(LogDamaged):
+        doubles.bytes_of(slice_)
+    for offset in range(5, -1, -1):
+        with suppress(LogDamaged):
+            assert offset in batch_of(doubles, log, offset)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -362,3 +362,32 @@ def test_durability_os_an_index_that_a_loss_of_power_has_emptied_says_whose_log_
     lose(doubles, "checkpoint-", "wal/")
     doubles.kill()
     assert doubles.values(doubles.log(0)) == [b"a"]
+
+
+def test_a_kill_in_any_call_of_a_first_copy_leaves_a_log_that_is_known_without_checkpoints() -> None:
+    for calls in range(1, 100):
+        doubles = StoreOnDoubles()
+        doubles.append(doubles.log(), b"let go")
+        doubles.settle()
+        doubles.store.delete_before(doubles.log(), 1, lambda _: None)
+        doubles.advance(61_000)
+        doubles.restart()
+        doubles.restart()  # the write-ahead log knows nothing of the log's beginning any more
+        append = doubles.append(doubles.log(), b"acknowledged")
+        doubles.worker.run_soon()
+        doubles.worker.step("sync")
+        assert append.acknowledged
+        doubles.clock.advance(6000)
+        doubles.files.crash_at = doubles.files.calls + calls
+        try:
+            doubles.deadlines.fire(doubles.clock.monotonic_ms())
+            doubles.settle()
+        except Crashed:
+            doubles.files.crash_at = None
+        else:
+            assert calls > 2
+            return
+        lose(doubles, "checkpoint-")
+        doubles.kill()
+        assert doubles.values(doubles.log()) == [b"acknowledged"]
+    raise AssertionError("it never ended")

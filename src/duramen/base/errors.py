@@ -17,6 +17,7 @@ __all__ = [
     "BodyTypeUnsupported",
     "BugFound",
     "ClientClosed",
+    "ClusterDiffers",
     "ConcurrentTransactions",
     "ConfigInvalid",
     "CoordinatorLoading",
@@ -27,6 +28,7 @@ __all__ = [
     "DirectoryUnusable",
     "DuplicateTableFull",
     "DuramenError",
+    "ElectionNotNeeded",
     "ExpectedStreamDiffers",
     "FencedInstance",
     "FencedLeaderEpoch",
@@ -40,29 +42,39 @@ __all__ = [
     "IllegalGeneration",
     "InconsistentProtocol",
     "InputInvalid",
+    "LeaderUnavailable",
     "LogDamaged",
     "MemberIdRequired",
     "MethodNotAllowed",
     "NameInvalid",
     "NatsProtocolInvalid",
     "NodeBusy",
+    "NodeDuplicate",
+    "NodeEpochStale",
+    "NodeNotFound",
     "NodeStarting",
     "NodeStopping",
+    "NotController",
     "OffsetMetadataTooLarge",
     "OffsetOutOfRange",
     "OptionInvalid",
     "OriginRefused",
     "OutOfOrderSequence",
+    "OutcomeUnknown",
     "PartitionsInvalid",
     "PathNotFound",
     "PatternInvalid",
     "ProducerFenced",
     "ProducerIdUnknown",
+    "ReassignmentNotFound",
     "RebalanceInProgress",
     "RecordStateInvalid",
     "RecordsLost",
+    "ReplicaAssignmentInvalid",
+    "ReplicationFactorInvalid",
     "RequestInvalid",
     "RequestTimedOut",
+    "SecretUnusable",
     "ServerUnreachable",
     "SessionTimeoutInvalid",
     "SettingInvalid",
@@ -174,6 +186,14 @@ class DirectoryTooNew(DirectoryUnusable):
     id = "directory-too-new"
     safe = "The directory was not changed."
     remedy = "Use the version of Duramen that wrote it, or a later one."
+
+
+class SecretUnusable(DuramenError):
+    """The file of the cluster's secret is missing, does not fit or is open to others; or a new one cannot be made."""
+
+    id = "secret-unusable"
+    safe = "Nothing was started, and no file was written over."
+    remedy = "Mend what the message names, or make a new secret with `duramen cluster secret FILE`."
 
 
 class ServerUnreachable(DuramenError):
@@ -730,6 +750,22 @@ class NodeBusy(DuramenError):
     remedy = "Ask again a second later, with fewer requests at a time."
 
 
+class NotController(DuramenError):
+    """The node that was asked does not lead the quorum of the controller: another one decides."""
+
+    id = "not-controller"
+    safe = "Nothing was done; asking again is safe."
+    remedy = "Ask the node that the message names; where it names none, ask again a second later."
+
+
+class OutcomeUnknown(DuramenError):
+    """The node led the quorum of the controller no more, or had failed, before a change was committed."""
+
+    id = "outcome-unknown"
+    safe = "Whether the change was made is not known: it is made wholly or not at all, and shows in what is described."
+    remedy = "Look whether the change was made before you ask for it again."
+
+
 class PathNotFound(DuramenError):
     """The HTTP door has nothing at that path."""
 
@@ -776,3 +812,77 @@ class OriginRefused(DuramenError):
     id = "origin-refused"
     safe = "Nothing was done."
     remedy = "Let the page's own server ask the node instead of the browser."
+
+
+class ClusterDiffers(DuramenError):
+    """A node is of another cluster than the one that it wants to take part in."""
+
+    id = "cluster-differs"
+    safe = "The node does not take part; neither it nor the cluster has changed."
+    remedy = "Start it with the seeds of its own cluster, or with an empty data directory."
+
+
+class ElectionNotNeeded(DuramenError):
+    """The partition has the leader that an election would give it."""
+
+    id = "election-not-needed"
+    safe = "Nothing was changed; repeating is safe."
+    remedy = "Nothing needs to be done."
+
+
+class LeaderUnavailable(DuramenError):
+    """The node that is to lead a partition cannot: it is not live, not in sync, or about to stop."""
+
+    id = "leader-unavailable"
+    safe = "Nothing was changed; repeating is safe."
+    remedy = "Wait until the node is back and in sync, then repeat."
+
+
+class NodeDuplicate(DuramenError):
+    """A node with this id, or with this data directory, takes part already."""
+
+    id = "node-duplicate"
+    safe = "The node does not take part; the one that does goes on."
+    remedy = "Stop one of the two, or give the new one an id and a directory of its own."
+
+
+class NodeEpochStale(DuramenError):
+    """A node speaks in a registration that is not its newest."""
+
+    id = "node-epoch-stale"
+    safe = "Nothing was changed."
+    remedy = "Nodes register anew by themselves; if it goes on, two processes run as the same node: stop one."
+
+
+class NodeNotFound(DuramenError):
+    """There is no node with this id."""
+
+    id = "node-not-found"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Correct the id."
+
+
+class ReassignmentNotFound(DuramenError):
+    """No reassignment of this partition is under way."""
+
+    id = "reassignment-not-found"
+    safe = "Nothing was changed; repeating is safe."
+    remedy = "Nothing needs to be done."
+
+
+class ReplicaAssignmentInvalid(DuramenError):
+    """Replicas are named that a partition cannot have."""
+
+    id = "replica-assignment-invalid"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = (
+        "Correct what the message names: each partition has as many replicas, on different nodes that are registered."
+    )
+
+
+class ReplicationFactorInvalid(DuramenError):
+    """A partition cannot have that many replicas."""
+
+    id = "replication-factor-invalid"
+    safe = "Nothing was changed; repeating gives the same answer until there are more nodes."
+    remedy = "Ask for as many replicas as there are nodes, or fewer."

@@ -102,6 +102,9 @@ class Worker(Protocol):
     def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         """Run `job` in `lane`; then, on the caller's side and never inside this call, `done(result or exception)`."""
 
+    def hurry(self, *, crowded: bool) -> None:
+        """Whether many wait for what the jobs do, so that the end of one is worth more than the caller's next step."""
+
 
 class Clock(Protocol):
     """Time, as whole milliseconds and as fine seconds for measuring."""

@@ -376,7 +376,8 @@ class Broker:
 
     def produced(self, client_id: str, size: int) -> int:
         """Count bytes that a client has produced; how many ms it is to wait before it goes on."""
-        return self.quotas.produced(client_id, size, self._clock.monotonic_ms())
+        quotas = self.quotas
+        return quotas.produced(client_id, size, self._clock.monotonic_ms()) if quotas.bounds else 0
 
     def given(self, client_id: str, size: int) -> int:
         """Count bytes that a client is given in any case; how many ms it is to wait before it asks again."""

@@ -1,6 +1,8 @@
 """The broker's own streams, in which groups, transactions and share groups are stored: made when first needed."""
 
+from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 from duramen.base.errors import DuramenError
@@ -38,6 +40,7 @@ class InternalStreams:
         self._offsets = offsets
         self._transactions = transactions
         self._shares = shares
+        self._waiting: dict[str, deque[Done]] = {}  # for the streams that are being made
 
     def ensure_offsets(self, done: Done) -> None:
         """See to it that groups have somewhere to be stored."""
@@ -59,8 +62,18 @@ class InternalStreams:
         self._ensure(self._shares, SHARE_STATE_STREAM, partitions, SHARE_STATE_CONFIG, done)
 
     def _ensure(self, keeper: _Keeper, name: str, partitions: str, config: Mapping[str, str], done: Done) -> None:
-        if keeper.ready:
+        waiting = self._waiting.get(name)
+        if waiting is not None:
+            waiting.append(done)  # who came earlier goes first, also where the stream is there by now
+        elif keeper.ready:
             done(None)
-            return
-        wish = Definition(name, self._settings.integer(partitions), config, internal=True)
-        self._create(wish, done, idempotent=True)
+        else:
+            self._waiting[name] = deque([done])
+            wish = Definition(name, self._settings.integer(partitions), config, internal=True)
+            self._create(wish, partial(self._made, name), idempotent=True)
+
+    def _made(self, name: str, error: DuramenError | None) -> None:
+        waiting = self._waiting[name]
+        while waiting:
+            waiting.popleft()(error)
+        del self._waiting[name]

@@ -173,7 +173,8 @@ class Partition:
         """
         stream = self.stream
         head = check(batch)
-        self._check_size(batch)
+        if len(batch) > stream.max_message_bytes:
+            raise self._too_large(batch)
         newest = head.max_timestamp
         if stream.compacted:
             newest = self._check_keys(batch)
@@ -219,12 +220,11 @@ class Partition:
             raise error
         return newest
 
-    def _check_size(self, batch: bytearray | memoryview) -> None:
+    def _too_large(self, batch: bytearray | memoryview) -> BatchTooLarge:
         stream = self.stream
-        if len(batch) > stream.max_message_bytes:
-            raise BatchTooLarge(
-                f"a batch has {len(batch)} bytes; max.message.bytes of {stream.name} is {stream.max_message_bytes}"
-            )
+        return BatchTooLarge(
+            f"a batch has {len(batch)} bytes; max.message.bytes of {stream.name} is {stream.max_message_bytes}"
+        )
 
     def _append(
         self, batch: bytearray | memoryview, head: Header, done: AppendDone | None, admit: Admission | None, *,
@@ -236,8 +236,8 @@ class Partition:
             if admit is None:
                 raise TransactionalIdMissing("a batch of a transaction comes without its transactional id")
             admit(self, head)
-        if came is not None and came is not batch:
-            self._check_size(batch)
+        if came is not None and came is not batch and len(batch) > stream.max_message_bytes:
+            raise self._too_large(batch)
         if stream.append_time:
             now_ms = self._clock.wall_ms()
             set_append_time(batch, now_ms)
@@ -248,7 +248,7 @@ class Partition:
         stream.bytes_in.value += len(batch)
         stream.batch_records.observe(head.records)
         stream.batch_bytes.observe(len(batch))
-        self._store.append(self.log, batch, head, self.leader_epoch, done)
+        self._store.append(self.log, batch, head, self._store.node_epoch, done)
 
     def served(self, slice_: Slice, offset: int) -> None:
         """Count a slice that goes to a consumer who asked for the records from `offset` on."""

@@ -73,25 +73,26 @@ class Quotas:
     def __init__(self, settings: Settings) -> None:
         self._count = settings.integer("quota.window.num")
         self._window_ms = 1000 * settings.integer("quota.window.size.seconds")
-        self._bounds: Mapping[Entity, Mapping[str, float]] = {}
+        self.bounds: Mapping[Entity, Mapping[str, float]] = {}
+        """Whose rates are bounded: mostly nobody's."""
         self._rates: dict[_Scope, RateWindows] = {}  # those of who was idle longest first
         self._found: dict[tuple[str, str], tuple[_Scope, float] | None] = {}
 
     def update(self, bounds: Mapping[Entity, Mapping[str, float]]) -> None:
         """The quotas are these from here on."""
-        self._bounds = bounds
+        self.bounds = bounds
         self._found.clear()
 
     def produced(self, client_id: str, size: int, now_ms: int) -> int:
         """Count a produce request; how many ms its client is to wait before the next."""
-        return self._record(PRODUCER_RATE, client_id, size, now_ms) if self._bounds else 0
+        return self._record(PRODUCER_RATE, client_id, size, now_ms) if self.bounds else 0
 
     def consumed(self, client_id: str, size: int, now_ms: int) -> int:
         """Count an answer to a fetch; 0, or how many ms its client is to wait because it may not have it now.
 
         One that is larger than the quota of all windows together goes out where it is the only one in them.
         """
-        if not self._bounds:
+        if not self.bounds:
             return 0
         wait_ms = self._record(CONSUMER_RATE, client_id, size, now_ms)
         found = self._scope(CONSUMER_RATE, client_id)
@@ -104,11 +105,11 @@ class Quotas:
 
     def given(self, client_id: str, size: int, now_ms: int) -> int:
         """Count an answer to a fetch that goes out in any case; how many ms its client is to wait before the next."""
-        return self._record(CONSUMER_RATE, client_id, size, now_ms) if self._bounds else 0
+        return self._record(CONSUMER_RATE, client_id, size, now_ms) if self.bounds else 0
 
     def largest_answer(self, client_id: str) -> int | None:
         """The most bytes that an answer to a fetch may have so that it fits the quota; None without one."""
-        found = self._scope(CONSUMER_RATE, client_id) if self._bounds else None
+        found = self._scope(CONSUMER_RATE, client_id) if self.bounds else None
         return None if found is None else int(found[1] * (self._count - 1) * self._window_ms / 1000)
 
     def _record(self, name: str, client_id: str, size: int, now_ms: int) -> int:
@@ -149,7 +150,7 @@ class Quotas:
             ((("client-id", None),), alone),
         ]
         for entity, scope in order:
-            bound = self._bounds.get(entity, {}).get(name)
+            bound = self.bounds.get(entity, {}).get(name)
             if bound is not None:
                 return (scope, name), bound
         return None

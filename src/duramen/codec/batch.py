@@ -159,7 +159,7 @@ def check(buffer: Buffer) -> Header:
     size = len(buffer)
     if size < HEADER_BYTES:
         raise BatchCorrupt(f"a record batch has at least {HEADER_BYTES} bytes; this one has {size}")
-    found = Header._make(_HEADER.unpack_from(buffer))
+    found = tuple.__new__(Header, _HEADER.unpack_from(buffer))  # what _make does, and does not check either
     if found.magic != 2:
         raise BatchInvalid(f"record batches have the magic 2; this one has {found.magic}")
     if found.length != size - LENGTH_END:
@@ -222,6 +222,8 @@ def first_timestamp(buffer: Buffer, found: Header) -> int:
     """The timestamp (ms) of the first record of a batch that is not compressed. Raises BatchInvalid if it has none."""
     try:
         _, position = read_varint(buffer, HEADER_BYTES)
+        if position + 1 < len(buffer) and not buffer[position + 1]:
+            return found.base_timestamp
         timestamp = found.base_timestamp + read_varint(buffer, position + 1)[0]
     except ValueError as error:
         raise BatchInvalid(f"a record is damaged: {error}") from None

@@ -1,15 +1,26 @@
 """The events of the metadata log, as JSON records. Adding fields with defaults keeps old logs readable."""
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from duramen.base.errors import BatchCorrupt
 
 __all__ = [
+    "ClusterFormed",
+    "Endpoint",
     "Event",
+    "FeatureLevelChanged",
     "GroupConfigured",
     "NatsGapRecorded",
+    "NatsGapsSummed",
     "NodeConfigured",
+    "NodeDraining",
+    "NodeEvent",
+    "NodeFenced",
     "NodeRegistered",
+    "NodeUnfenced",
+    "NodeUnregistered",
+    "PartitionChanged",
     "PartitionsAdded",
     "ProducerIdsAllocated",
     "QuotasChanged",
@@ -25,11 +36,71 @@ class _Event(msgspec.Struct, frozen=True, tag_field="event"):
     """Base of the events: the tag is the field `event`."""
 
 
-class NodeRegistered(_Event, frozen=True, tag="node-registered"):
-    """A node with this id and data directory (UUID, as text) takes part."""
+class ClusterFormed(_Event, frozen=True, tag="cluster-formed"):
+    """The cluster has this id (UUID, as text), for ever."""
+
+    cluster_id: str
+
+
+class FeatureLevelChanged(_Event, frozen=True, tag="feature-level-changed"):
+    """What is written and said from here on needs nodes that know this level."""
+
+    level: int
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a node listens; `name` says for whom: `kafka`, `http`, `cluster`."""
+
+    name: str
+    host: str
+    port: int
+
+
+class NodeRegistered(_Event, frozen=True, omit_defaults=True, tag="node-registered"):
+    """A node with this id and data directory (UUID, as text) takes part.
+
+    `incarnation_id` (UUID, as text) is of the node's process. `epoch`, the end of the metadata log behind this, is
+    higher than that of any registration before (KIP-631). A node that is alone registers without them, never fenced.
+    """
 
     node_id: int
     directory_id: str
+    incarnation_id: str = ""
+    epoch: int = 0
+    rack: str | None = None
+    roles: tuple[str, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+    least_feature_level: int = 0
+    latest_feature_level: int = 0
+    fenced: bool = False
+
+
+class NodeFenced(_Event, frozen=True, tag="node-fenced"):
+    """The node was silent, or wants it so: it is no leader's choice and in no in-sync set until it is unfenced."""
+
+    node_id: int
+    epoch: int
+
+
+class NodeUnfenced(_Event, frozen=True, tag="node-unfenced"):
+    """The node is live and knows the metadata."""
+
+    node_id: int
+    epoch: int
+
+
+class NodeDraining(_Event, frozen=True, tag="node-draining"):
+    """The node is about to stop: leaders leave it, and none comes to it while another can be found."""
+
+    node_id: int
+    epoch: int
+
+
+class NodeUnregistered(_Event, frozen=True, tag="node-unregistered"):
+    """The node takes part no more."""
+
+    node_id: int
+    epoch: int
 
 
 class StreamCreated(_Event, frozen=True, tag="stream-created"):
@@ -49,6 +120,27 @@ class PartitionsAdded(_Event, frozen=True, tag="partitions-added"):
 
     id: str
     partitions: int
+
+
+class PartitionChanged(_Event, frozen=True, gc=False, omit_defaults=True, tag="partition-changed"):
+    """What changed of a partition's replicas, as in Kafka's PartitionChangeRecord; what is not named stays.
+
+    The first about a partition names all. `id` is the stream's; a leader of None is none. `elr` are the eligible leader
+    replicas of KIP-966. With `unclean` the leader may lack acknowledged records, which are lost with this.
+    """
+
+    id: str
+    partition: int
+    partition_epoch: int
+    leader: int | UnsetType | None = UNSET
+    leader_epoch: int | UnsetType = UNSET
+    replicas: tuple[int, ...] | UnsetType = UNSET
+    isr: tuple[int, ...] | UnsetType = UNSET
+    elr: tuple[int, ...] | UnsetType = UNSET
+    last_known_elr: tuple[int, ...] | UnsetType = UNSET
+    adding: tuple[int, ...] | UnsetType = UNSET
+    removing: tuple[int, ...] | UnsetType = UNSET
+    unclean: bool = False
 
 
 class StreamConfigured(_Event, frozen=True, tag="stream-configured"):
@@ -104,8 +196,29 @@ class NatsGapRecorded(_Event, frozen=True, tag="nats-gap-recorded"):
     cause: str
 
 
+class NatsGapsSummed(_Event, frozen=True, tag="nats-gaps-summed"):
+    """What the gaps of a stream come to so far: count, ms, and start, end and cause of the most recent ones.
+
+    A snapshot has it in the place of those that were recorded.
+    """
+
+    id: str
+    gaps: int
+    total_ms: int
+    recent: tuple[tuple[int, int, str], ...]
+
+
+NodeEvent = NodeRegistered | NodeFenced | NodeUnfenced | NodeDraining | NodeUnregistered
+
 Event = (
     NodeRegistered
+    | NodeFenced
+    | NodeUnfenced
+    | NodeDraining
+    | NodeUnregistered
+    | ClusterFormed
+    | FeatureLevelChanged
+    | PartitionChanged
     | StreamCreated
     | PartitionsAdded
     | StreamConfigured
@@ -113,6 +226,7 @@ Event = (
     | ProducerIdsAllocated
     | QuotasChanged
     | NatsGapRecorded
+    | NatsGapsSummed
     | GroupConfigured
     | NodeConfigured
 )

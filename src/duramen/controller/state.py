@@ -9,11 +9,14 @@ import msgspec
 
 from duramen.base.ids import StreamId
 from duramen.controller.events import (
+    ClusterFormed,
     Event,
+    FeatureLevelChanged,
     GroupConfigured,
     NatsGapRecorded,
+    NatsGapsSummed,
     NodeConfigured,
-    NodeRegistered,
+    PartitionChanged,
     PartitionsAdded,
     ProducerIdsAllocated,
     QuotasChanged,
@@ -21,6 +24,8 @@ from duramen.controller.events import (
     StreamCreated,
     StreamDeleted,
 )
+from duramen.controller.nodes import Nodes
+from duramen.controller.partitions import Partitions
 
 __all__ = ["STREAM_SIZE", "ControllerState", "Entity", "Gap", "StreamGaps", "StreamState"]
 
@@ -67,18 +72,22 @@ class StreamState(msgspec.Struct, frozen=True):
 class ControllerState:
     """Streams with their gaps, nodes with their configs, client quotas, the configs of groups, the next producer id.
 
-    `size` is the number of partitions of all streams, a stream itself counting as STREAM_SIZE of them.
+    Of a cluster also its id, its feature level, and the replicas of partitions. `size` is the number of partitions of
+    all streams, a stream itself counting as STREAM_SIZE of them.
     """
 
     def __init__(self) -> None:
         self._by_name: dict[str, StreamState] = {}
         self._by_id: dict[StreamId, StreamState] = {}
         self._by_flat_name: dict[str, StreamState] = {}
-        self._nodes: dict[int, str] = {}
         self._gaps: dict[StreamId, StreamGaps] = {}
         self._groups: dict[str, Mapping[str, str]] = {}
         self._node_configs: dict[int | None, Mapping[str, str]] = {}
         self._quotas: dict[Entity, Mapping[str, float]] = {}
+        self.registrations = Nodes()
+        self.partitions = Partitions()
+        self.cluster_id = ""
+        self.feature_level = 0
         self.next_producer_id = 1
         self.size = 0
 
@@ -90,7 +99,7 @@ class ControllerState:
     @property
     def nodes(self) -> Mapping[int, str]:
         """Directory ids by node id."""
-        return MappingProxyType(self._nodes)
+        return self.registrations.directories
 
     @property
     def groups(self) -> Mapping[str, Mapping[str, str]]:
@@ -119,7 +128,10 @@ class ControllerState:
     def copy(self) -> "ControllerState":
         """A state of its own with the same content."""
         other = ControllerState()
-        other._nodes = dict(self._nodes)
+        other.registrations = self.registrations.copy()
+        other.partitions = self.partitions.copy()
+        other.cluster_id = self.cluster_id
+        other.feature_level = self.feature_level
         other._gaps = dict(self._gaps)
         other._groups = dict(self._groups)
         other._node_configs = dict(self._node_configs)
@@ -136,10 +148,6 @@ class ControllerState:
     def apply(self, event: Event) -> None:
         """Take an event in; one about a stream that is gone changes nothing."""
         match event:
-            case NodeRegistered():
-                # A data directory takes part as one node: under the id that it was given last.
-                self._nodes = {node: known for node, known in self._nodes.items() if known != event.directory_id}
-                self._nodes[event.node_id] = event.directory_id
             case StreamCreated():
                 stream = StreamState(
                     event.name,
@@ -162,14 +170,33 @@ class ControllerState:
                     del self._by_name[gone.name]
                     del self._by_flat_name[_flat(gone.name)]
                     self._gaps.pop(gone.id, None)
+                    self.partitions.remove_stream(gone.id)
             case ProducerIdsAllocated():
                 self.next_producer_id = max(self.next_producer_id, event.first + event.count)
             case NatsGapRecorded():
                 self._add_gap(event)
+            case NatsGapsSummed():
+                recent = tuple(Gap(*gap) for gap in event.recent)
+                self._gaps[uuid.UUID(event.id)] = StreamGaps(event.gaps, event.total_ms, recent)
             case QuotasChanged():
                 _put(self._quotas, event.entity, event.values)
             case GroupConfigured() | NodeConfigured():
                 self._configure(event)
+            case ClusterFormed() | FeatureLevelChanged() | PartitionChanged():
+                self._apply_of_cluster(event)
+            case _:
+                self.registrations.apply(event)
+
+    def _apply_of_cluster(self, event: ClusterFormed | FeatureLevelChanged | PartitionChanged) -> None:
+        match event:
+            case ClusterFormed():
+                self.cluster_id = self.cluster_id or event.cluster_id
+            case FeatureLevelChanged():
+                self.feature_level = event.level
+            case PartitionChanged():
+                stream = self._by_id.get(uuid.UUID(event.id))
+                if stream is not None and event.partition < stream.partitions:
+                    self.partitions.apply(stream.id, event)
 
     def _configure(self, event: GroupConfigured | NodeConfigured) -> None:
         if isinstance(event, GroupConfigured):

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import sys
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
@@ -52,7 +51,6 @@ _OPEN_SEGMENTS: Final = 512
 _DESCRIPTORS_A_SEGMENT: Final = 4  # its two files; and as much again for connections and what jobs have open
 _WAL_FILES: Final = 4  # at least so many: while some are copied into segments, others take appends
 _SMALL_MEMORY_BYTES: Final = 256 * MIB  # below this, what is resident counts for more than speed
-_SWITCH_INTERVAL_S: Final = 0.0002
 _ADDRESSES: Final = "addresses.json"
 _RUN: Final = "run"
 
@@ -99,7 +97,6 @@ class Node:
         """Recover what is there and open the doors. Raises DuramenError or OSError."""
         if self.settings.integer("memory.limit.bytes") < _SMALL_MEMORY_BYTES:
             return_large_blocks()
-        sys.setswitchinterval(_SWITCH_INTERVAL_S)  # the sync thread must not wait long for the interpreter
         loop = asyncio.get_running_loop()
         kafka_sockets = bind_all("Kafka", "--kafka-listen", self._listening.kafka)
         http_sockets = bind_all("HTTP", "--http-listen", self._listening.http)

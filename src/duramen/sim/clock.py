@@ -69,6 +69,9 @@ class ManualWorker:
     def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         self.jobs[lane].append((job, done))
 
+    def hurry(self, *, crowded: bool) -> None:
+        pass
+
     def run_soon(self) -> None:
         """Do what is to happen soon, and what that makes happen soon."""
         while self.actions:

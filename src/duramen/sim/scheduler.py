@@ -81,6 +81,9 @@ class SeededWorker:
         self._waiting[lane].append((job, done))
         self._begin_later(lane)
 
+    def hurry(self, *, crowded: bool) -> None:
+        pass
+
     # -- time ---------------------------------------------------------------------------------------
 
     def after(self, delay_us: int, action: Callable[[], None]) -> None:

@@ -181,21 +181,22 @@ class Appends:
 
     def _admits(self, append: Append) -> bool:
         log, size = append.log, len(append.batch)
-        if self.stopping or self._wal.failed is not None or size > self._wal.largest():
+        if self.stopping or self._wal.failed is not None or size > self._wal.largest_bytes:
             return True  # to be refused
         if log.durability == "sync":
             pending = self._copier.pending_bytes
             if pending and pending + size > self._limits.pending_bytes:
                 self._copier.copy()
                 return False
-            return self._wal_has_room(size + FRAME_ROOM)
+            return self._wal.room(size + FRAME_ROOM) or self._wal_will_have_room()
         introduced = log.takeovers.latest_epoch >= append.epoch
         frameless = introduced and is_reserved(log, log.end_offset + append.head.records)
         return frameless or self._wal_has_room(FRAME_ROOM)
 
     def _wal_has_room(self, size: int) -> bool:
-        if self._wal.room(size):
-            return True
+        return self._wal.room(size) or self._wal_will_have_room()
+
+    def _wal_will_have_room(self) -> bool:
         if not self._wal.preparing:
             # At the bound: only a checkpoint lets files go, and a second one those that the first still needed.
             self._upkeep.checkpoint()
@@ -219,7 +220,7 @@ class Appends:
             return self._wal.failed
         if log.failed:
             return StorageFailed(log.failed)
-        if len(append.batch) > self._wal.largest():
+        if len(append.batch) > self._wal.largest_bytes:
             return BatchTooLarge(f"a batch of {len(append.batch)} bytes does not fit into wal.max.bytes")
         return None
 
@@ -242,7 +243,7 @@ class Appends:
         self.flush_soon()
 
     def _append(self, append: Append) -> None:
-        log, batch, head, epoch, done = append
+        log, batch, head, epoch, done = append.log, append.batch, append.head, append.epoch, append.done
         error = self._refusal(append)
         if error is not None:
             self._refuse(append, error)
@@ -283,7 +284,7 @@ class Appends:
         self.flush_soon()
 
     def _append_unlogged(self, append: Append, base_offset: int, next_offset: int) -> bool:
-        log, batch, head, _, _ = append
+        log, batch, head = append.log, append.batch, append.head
         if log.durability == "memory":
             if not is_reserved(log, next_offset):
                 log.introduced = self._wal.stage(FrameType.CHECKPOINT_ENTRY, log.id, reserve(log, next_offset))

@@ -18,7 +18,7 @@ from duramen.storage.checkpoint import Checkpoint, write_checkpoint
 from duramen.storage.copier import Copier
 from duramen.storage.index import BLOCK_SHIFT
 from duramen.storage.log import Log, LogState
-from duramen.storage.rewriting import Rewriter, holds
+from duramen.storage.rewriting import Rewriter
 from duramen.storage.syncing import SegmentSync, plan_sync, sync_segments, synced, write_index
 from duramen.storage.wal import Wal
 
@@ -229,7 +229,8 @@ class Checkpointer:
         again: bool,
     ) -> None:
         unsynced, self._copier.unsynced = self._copier.unsynced, {}
-        syncs = [plan_sync(log, segment) for segment, log in unsynced.items() if holds(log, segment)]
+        # Also those that were let go meanwhile, until that is durable: the states may name them.
+        syncs = [plan_sync(log, segment) for segment, log in unsynced.items() if not log.deleted]
         self._number += 1
         number = self._number
         checkpoint = Checkpoint(

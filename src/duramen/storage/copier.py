@@ -11,7 +11,7 @@ from duramen.base.errors import LogDamaged
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, File, FileSystem, Worker
 from duramen.storage.handles import Handles
-from duramen.storage.index import IndexHeader, cover
+from duramen.storage.index import INDEX_HEADER_BYTES, IndexHeader, cover
 from duramen.storage.io import write_all
 from duramen.storage.log import LOGS_DIRECTORY, Log
 from duramen.storage.segment import Segment
@@ -52,14 +52,13 @@ class Written(NamedTuple):
 def _create_segment_files(files: FileSystem, path: str, header: IndexHeader) -> tuple[File, File]:
     """A segment's two files, empty but for the index's header. Blocking. Raises OSError."""
     files.make_directory(path.rpartition("/")[0])
-    pair = []
-    for ending in (".log", ".index"):
-        file = files.open(path + ending, create=True)
-        if file.size():
-            file.truncate(0)  # a name that recovery gave up: nothing in it is evidence
-        pair.append(file)
-    write_all(pair[1], [header.encode()], 0)
-    return pair[0], pair[1]
+    file, index_file = (files.open(path + ending, create=True) for ending in (".log", ".index"))
+    if file.size():
+        file.truncate(0)  # a name that recovery gave up: nothing in it is evidence
+    write_all(index_file, [header.encode()], 0)  # before the rest goes: it may be all that says whose log it is
+    if index_file.size() > INDEX_HEADER_BYTES:
+        index_file.truncate(INDEX_HEADER_BYTES)
+    return file, index_file
 
 
 def write_segment(files: FileSystem, write: SegmentWrite) -> Written:

@@ -203,9 +203,9 @@ class SegmentIndex:
         return None if at < 0 else Entry(self._positions[at], self._offsets[at], self._timestamps[at])
 
     def start_after(self, position: int, end: int) -> int:
-        """The first position known to start a batch at or after `position`, or `end`."""
+        """The first position known to start a batch at or after `position`, at most `end`."""
         at = bisect_left(self._positions, position)
-        return self._positions[at] if at < len(self._positions) else end
+        return min(self._positions[at], end) if at < len(self._positions) else end
 
     def encode(self, start: int, end: int) -> bytes:
         """Entries `start` up to `end` (exclusive) as they stand in the file; the closing one has no block's CRC."""

@@ -149,11 +149,11 @@ class ReadableLog:
         if isinstance(found, Blocked):
             return found
         hint = self._hints.get(offset)
-        return self._slice(*found, limit_offset, max_bytes, Trail() if hint is None else hint[2])
+        return self._slice(*found, offset, limit_offset, max_bytes, Trail() if hint is None else hint[2])
 
     def _find(self, offset: int) -> tuple[Segment, int] | Blocked:
         segment, start, _ = self._hints.get(offset, (None, 0, None))
-        if segment is not None and start < segment.size:
+        if segment is not None and start < segment.size and not segment.examined:
             return segment, start
         segment = self.segments[self._segment_at(offset)]
         found = find_start(segment, self.handles.open(segment), offset, self._windows)
@@ -192,7 +192,7 @@ class ReadableLog:
         return segment.first_timestamp if known < 0 else known
 
     def _slice(
-        self, segment: Segment, start: int, limit_offset: int, max_bytes: int, trail: Trail
+        self, segment: Segment, start: int, offset: int, limit_offset: int, max_bytes: int, trail: Trail
     ) -> Slice | Blocked | None:
         limit = self._limit(segment, limit_offset)
         if isinstance(limit, Blocked):
@@ -208,9 +208,9 @@ class ReadableLog:
         if stop <= start:
             return None
         if stop != end.position:
-            return Slice(segment, file, start, stop, -1, self.handles, trail)
+            return Slice(segment, file, start, stop, offset, -1, self.handles, trail)
         self._remember(end.next_offset, segment, stop, trail)
-        return Slice(segment, file, start, stop, end.next_offset, self.handles, trail)
+        return Slice(segment, file, start, stop, offset, end.next_offset, self.handles, trail)
 
     def _remember(self, offset: int, segment: Segment, position: int, trail: Trail) -> None:
         # A consumer's next fetch mostly begins where the last one ended: it needs no search.
@@ -260,7 +260,7 @@ class ReadableLog:
             if isinstance(position, Blocked):
                 return position
             if position is not None:
-                return self._slice(segment, position, limit_offset, 1, Trail())
+                return self._slice(segment, position, -1, limit_offset, 1, Trail())
         return None
 
     def _batch_from_time(

@@ -211,10 +211,22 @@ class Slice:
 
     Holds the file open, so that it outlives the segment's deletion, and no bytes until a piece is asked for.
     What is only in memory when the slice is made may be in the file when it is sent: then `handles` opens it.
+    It was made for who reads from `offset` on (-1: by time).
     `next_offset` is the one that follows its last batch; -1 where that is not known, because damage follows.
     """
 
-    __slots__ = ("_file", "_handles", "_replaced", "_segment", "_supplied", "_trail", "end", "next_offset", "position")
+    __slots__ = (
+        "_file",
+        "_handles",
+        "_offset",
+        "_replaced",
+        "_segment",
+        "_supplied",
+        "_trail",
+        "end",
+        "next_offset",
+        "position",
+    )
 
     def __init__(
         self,
@@ -222,6 +234,7 @@ class Slice:
         file: File | None,
         position: int,
         end: int,
+        offset: int,
         next_offset: int,
         handles: Handles,
         trail: Trail,
@@ -230,6 +243,7 @@ class Slice:
         self._file = file
         self._handles = handles
         self._trail = trail
+        self._offset = offset
         self._replaced = segment.replaced
         self._supplied: tuple[int, int, Buffer] | None = None
         self.position = position
@@ -280,9 +294,15 @@ class Slice:
         if data is None or len(data) < end - low or not are_sound(segment, index, low, data):
             ahead_bytes = max_bytes * (_PIECES_ALONE if alone else 1) if self._trail.cold else 0
             return read_blocks(segment, file, index, low, high, partial(self._supply, low, high), ahead_bytes)
+        found = memoryview(data)[start - low : end - low]
+        if segment.examined and self._offset >= 0 and len(found) >= HEADER_BYTES:
+            # It was planned when something else lay there, perhaps: an older copy of the file is damage too.
+            if header(found).next_offset <= self._offset:
+                raise LogDamaged(f"{segment.path}.log: no record batch of offset {self._offset} at position {start}")
+            self._offset = -1
         self.position = end
         self._leave(file, low, end)
-        return [memoryview(data)[start - low : end - low]]
+        return [found]
 
     def _leave(self, file: File, low: int, end: int) -> None:
         """What had to come from the disk does not push out of memory what others need there: the tails of the logs."""

@@ -1,6 +1,6 @@
 """Letting records go: retention, a moved start, a cut end, a deleted log. Files go some time after that is durable."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -40,10 +40,14 @@ class Removal:
         self._notes = notes
         self._lingering = lingering
 
-    def _forget(self, segments: Iterable[Segment]) -> None:
+    def _forget(self, segments: Sequence[Segment]) -> None:
+        self._need_not_be_synced(segments)
+        for segment in segments:
+            self._handles.forget(segment)
+
+    def _need_not_be_synced(self, segments: Iterable[Segment]) -> None:
         for segment in segments:
             self._upkeep.copier.unsynced.pop(segment, None)
-            self._handles.forget(segment)
 
     # -- whole logs ---------------------------------------------------------------------------------
 
@@ -51,8 +55,8 @@ class Removal:
         """The log, which nobody appends to any more, and its files."""
         self._upkeep.copier.forget(log)
         self._forget(log.segments[:-_RETIRED])
+        self._need_not_be_synced(log.segments[-_RETIRED:])
         for segment in log.segments[-_RETIRED:]:
-            self._upkeep.copier.unsynced.pop(segment, None)
             self._handles.quarantine.forget(segment)
             self._handles.retire(segment)
         if log.written:
@@ -111,18 +115,40 @@ class Removal:
             log.roll()
         dropped = log.drop_before(offset)
         log.version += 1
-        self._forget(dropped[:-_RETIRED])
+        for segment in dropped[:-_RETIRED]:
+            self._handles.forget(segment)
         for segment in dropped[-_RETIRED:]:
-            self._upkeep.copier.unsynced.pop(segment, None)
             self._handles.retire(segment)
-        if not log.written:
+        let_go = self._remover(log, dropped)
+
+        def durable(error: DuramenError | None) -> None:
+            if error is None:
+                # No sooner: a checkpoint with older states names them, and a loss of power may take the new start.
+                self._need_not_be_synced(dropped)
+            if done is not None:
+                done(error)
+            if error is not None or not dropped:
+                return
+            if log.durability == "os":
+                # Until a checkpoint has its producers, only the batches say what they have written.
+                self._upkeep.checkpointer.request(let_go)
+            else:
+                let_go(None)
+
+        if log.written:
+            change = LogChange(log.start_offset, log.end_offset, log.switching_to or log.durability)
+            self._notes.write(FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable)
+        else:
+            self._need_not_be_synced(dropped)
             if done is not None:
                 self._worker.soon(partial(done, None))
-            return
+
+    def _remover(self, log: Log, dropped: list[Segment]) -> Callable[[OSError | None], None]:
+        """What removes their files, once that may be; it is told why that failed, or None."""
         paths = [segment.path + ending for segment in dropped for ending in (".log", ".index")]
         last = placeholder(log)
 
-        def let_go(failure: OSError | None = None) -> None:
+        def let_go(failure: OSError | None) -> None:
             if failure is not None:
                 return
             delay_ms = log.config.file_delete_delay_ms
@@ -131,19 +157,7 @@ class Removal:
             else:
                 self._run(partial(self._unlink, log, last, paths))
 
-        def durable(error: DuramenError | None) -> None:
-            if done is not None:
-                done(error)
-            if error is not None or not paths:
-                return
-            if log.durability == "os":
-                # Until a checkpoint has its producers, only the batches say what they have written.
-                self._upkeep.checkpointer.request(let_go)
-            else:
-                let_go()
-
-        change = LogChange(log.start_offset, log.end_offset, log.switching_to or log.durability)
-        self._notes.write(FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable)
+        return let_go
 
     def _run(self, job: Callable[[], None]) -> None:
         self._worker.submit("disk", job, lambda _: None)

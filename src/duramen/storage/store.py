@@ -20,6 +20,7 @@ from duramen.storage.checkpoint import write_checkpoint
 from duramen.storage.compacting import Compactor
 from duramen.storage.directory import Directory
 from duramen.storage.handles import Handles
+from duramen.storage.leading import drop_empty_leaderships, introduce
 from duramen.storage.lingering import Lingering
 from duramen.storage.log import Log, LogConfig, LogKey
 from duramen.storage.notes import FRAME_ROOM
@@ -152,6 +153,28 @@ class Store:
         """
         self._appends.append_together(batches, epoch, done)
 
+    def follow(self, log: Log, epoch: int, leader_id: int, done: Done) -> None:
+        """Batches of `epoch`, which `leader_id` orders, come next: enter that before them, unless it is.
+
+        Appends that come later wait for it. `done` gets an error, and so will they, where nothing can be written.
+        """
+
+        def begin(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                introduce(self._appends.notes, log, epoch, leader_id, entered)
+
+        def entered(error: DuramenError | None) -> None:
+            self._appends.release(log, error)
+            done(error)
+
+        self._appends.hold(log, begin)
+
+    def drop_empty_leaderships(self, log: Log) -> None:
+        """Forget what the log says of leaderships in which nothing was ordered that is here."""
+        drop_empty_leaderships(log)
+
     def when_synced(self, done: Done) -> None:
         """Call `done(None)` once everything appended so far is durable, or `done(error)` where it never will be."""
         self._appends.when_synced(done)
@@ -159,6 +182,10 @@ class Store:
     def flush(self) -> None:
         """Write what was appended since the last flush, all of it at once, and see to its sync."""
         self._appends.flush()
+
+    def flush_early(self) -> None:
+        """Between requests that came at once: have the disk begin with what they appended, where that pays."""
+        self._wal.flush_early()
 
     @property
     def wal_end(self) -> int:

@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from duramen.base.errors import DuramenError
 from duramen.codec.batch import Header
 from duramen.storage.log import Log
@@ -17,7 +19,7 @@ TogetherDone = Callable[[list[int], DuramenError | None], None]
 """Called with (base offsets, None) once everything of it is durable, or with ([], error) where nothing was taken."""
 
 
-class Append(NamedTuple):
+class Append(msgspec.Struct, frozen=True, eq=False):
     """A batch for a log."""
 
     log: Log

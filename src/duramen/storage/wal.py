@@ -26,6 +26,9 @@ __all__ = ["FILE_PAYLOAD_BYTES", "WAL_DIRECTORY", "HeldFile", "Syncable", "Synce
 FILE_PAYLOAD_BYTES: Final = 16 + 4 + 8
 
 _LONG_S: Final = 0.002  # of a sync: then fewer syncs are worth more than earlier ones
+_SHORT_S: Final = 0.0005  # of a sync: then what can be done meanwhile is too little to hurry for
+_CROWD: Final = 8
+_LOOK_S: Final = 0.1
 _PAUSE_SHARE: Final = 0.1
 
 
@@ -97,8 +100,12 @@ class Wal:
         self._dirty: tuple[WalFile, ...] = ()
         self._syncing = False
         self._covered = 0  # the sync job's own: up to where the last one went
+        self.largest_bytes: Final = self._pool.max_bytes // 2 - 4 * FRAME_HEADER_BYTES - FILE_PAYLOAD_BYTES
+        """The largest frame payload that can ever be staged: beside the file written to there is room for its own."""
         self._usual_s = 0.0
         self._pause_s = 0.0
+        self._look_s = 0.0
+        self._crowded = False
         self.synced = 0
         self.failed: DuramenError | None = None
         self.on_failure: Callable[[DuramenError], None] = lambda _: None
@@ -164,10 +171,6 @@ class Wal:
     def full(self) -> DuramenError | None:
         """Why no file can be made, where the disk has no room for one."""
         return self._pool.full
-
-    def largest(self) -> int:
-        """The largest frame payload that can ever be staged: beside the file written to there is room for its own."""
-        return self._pool.max_bytes // 2 - 4 * FRAME_HEADER_BYTES - FILE_PAYLOAD_BYTES
 
     def keep_together(self, size: int) -> None:
         """Frames of `size` bytes in all (headers included) that are staged now go into one file, and into one write.
@@ -238,6 +241,21 @@ class Wal:
             self._pause_s = self._usual_s * _PAUSE_SHARE if crowd else 0.0
             self._worker.submit("sync", self._sync_job, self._sync_done)
 
+    def flush_early(self) -> None:
+        """Between requests that came at once: where many wait for a disk that takes its time, do not let it rest.
+
+        The next sync covers what is written by then, also while the rest of the requests is still being handled.
+        """
+        if self._crowded and len(self._staged) >= _CROWD:
+            if self._syncing:
+                self._write()
+            else:
+                self.flush()
+
+    def _look_for_crowds(self) -> None:
+        self._crowded = len(self._waiting) > _CROWD and _SHORT_S < self._usual_s < _LONG_S
+        self._worker.hurry(crowded=self._crowded)
+
     def _write(self) -> None:
         if self.failed is not None:
             self._staged.clear()
@@ -267,19 +285,25 @@ class Wal:
         # Late capture: what is written while the sync runs is not covered by it.
         captured = self._written
         started = self._clock.seconds()
+        look = started >= self._look_s
         for file in self._dirty:
             if file.generation < self._covered >> 32:
                 continue  # the last sync covered all of it: it may be used again by now
             file.file.sync()
-            if not self._files.exists(wal_path(file.slot)):
+            if look and not self._files.exists(wal_path(file.slot)):
                 raise OSError(errno.ENOENT, f"{wal_path(file.slot)} is gone: was the data directory moved or deleted?")
-        seconds = self._clock.seconds() - started
+        ended = self._clock.seconds()
+        seconds = ended - started
         self._covered = captured
         again = self._written > captured and seconds < _LONG_S and self.failed is None
         if again:
             # Here and not in `_sync_done`: those whom this sync lets go are answered while the next runs.
             self._pause_s = 0.0
+            # Syncs that follow at once look now and then whether the files have their names yet.
+            self._look_s = ended + _LOOK_S if look else self._look_s
             self._worker.submit("sync", self._sync_job, self._sync_done)
+        else:
+            self._look_s = 0.0
         return Synced(captured, seconds, again)
 
     def _sync_done(self, result: Synced | BaseException) -> None:
@@ -292,6 +316,7 @@ class Wal:
         captured, seconds, _ = result
         self._sync_seconds.observe(seconds)
         self._usual_s += (seconds - self._usual_s) / 8
+        self._look_for_crowds()
         self.synced = captured
         self._dirty = tuple(file for file in self._dirty if file.generation >= captured >> 32)
         self.flush()

@@ -75,11 +75,11 @@ def sent(doubles: StoreOnDoubles, parts: list[Buffer | Slice], socket: Socket) -
     streaming.begin(StreamedAnswer(iter(parts)))
 
     def go_on() -> None:
-        if not streaming.waits and streaming.under_way and socket.takes_more():
+        if not streaming.waits and streaming.answer is not None and socket.takes_more():
             streaming.send(socket, socket.takes_more, go_on)
 
     for _ in range(10_000):
-        if not streaming.under_way or socket.aborted:
+        if streaming.answer is None or socket.aborted:
             return
         socket.rested()
         go_on()

@@ -4,9 +4,11 @@ from typing import Final
 
 import click
 
-from duramen.codec.batch import APPEND_TIME, CODEC_MASK, CONTROL, TRANSACTIONAL, Header, records
+from duramen.base.errors import BatchCorrupt
+from duramen.codec.batch import APPEND_TIME, CODEC_MASK, CONTROL, TRANSACTIONAL, Header, header, records
 from duramen.codec.compression import CODECS
 from duramen.codec.jsonbytes import json_of
+from duramen.codec.quorum import LeaderChange, SnapshotGap, VoterRow, VotersSet, decode_control
 
 __all__ = ["batch_document", "batch_line", "print_records"]
 
@@ -49,7 +51,32 @@ def batch_document(batch: Header, position: int, content: memoryview | None) -> 
             }
             for record in records(content)
         ]
+        said = _said(content)
+        if said is not None:
+            document["quorum"] = said
     return document
+
+
+def _said(batch: memoryview) -> dict[str, object] | None:
+    """What a control batch of the metadata log says; None for any other batch."""
+    found = header(batch)
+    if not found.attributes & CONTROL or found.producer_id >= 0:
+        return None
+    try:
+        control = decode_control(batch)
+    except BatchCorrupt:
+        return None
+    match control:
+        case LeaderChange(leader_id, voters):
+            return {"type": "leader-change", "leader_id": leader_id, "voters": list(map(_voter, voters))}
+        case VotersSet(voters, leader_id):
+            return {"type": "voters", "leader_id": leader_id, "voters": list(map(_voter, voters))}
+        case SnapshotGap(offsets):
+            return {"type": "snapshot-gap", "offsets": offsets}
+
+
+def _voter(voter: VoterRow) -> dict[str, object]:
+    return {"node_id": voter.node_id, "directory_id": str(voter.directory_id), "endpoint": voter.endpoint}
 
 
 def batch_line(batch: Header, position: int) -> str:
@@ -74,12 +101,23 @@ def batch_line(batch: Header, position: int) -> str:
 
 def print_records(batch: memoryview) -> None:
     """The records of a batch for people, a line each."""
+    said = _said(batch)
+    if said is not None:
+        click.echo(f"  offset {header(batch).base_offset} " + " ".join(map(_part, said.items())))
+        return
     for record in records(batch):
         headers = " ".join(f"{name.decode(errors='replace')}={_text(value)}" for name, value in record.headers)
         click.echo(
             f"  offset {record.offset} timestamp {record.timestamp} key {_text(record.key)} value {_text(record.value)}"
             + (f" headers {headers}" if headers else "")
         )
+
+
+def _part(item: tuple[str, object]) -> str:
+    name, value = item
+    if isinstance(value, list):
+        value = " ".join(f"{voter['node_id']}/{voter['directory_id']} {voter['endpoint']}".rstrip() for voter in value)
+    return str(value) if name == "type" else f"{name.replace('_', '-')} {value}"
 
 
 def _text(content: bytes | None) -> str:

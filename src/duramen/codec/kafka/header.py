@@ -7,7 +7,9 @@ response  int32 size, int32 correlation id, and tagged fields where the version 
 """
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
@@ -34,8 +36,11 @@ _SIZED_REQUEST = struct.Struct(">ihhi")
 _RESPONSE = struct.Struct(">ii")
 _INT16 = struct.Struct(">h")
 
+_NEVER: Final = 1 << 15
+_TAGGED_FROM: Final = {key: _NEVER if key == ApiKey.API_VERSIONS else api.flexible for key, api in APIS.items()}
 
-class RequestHeader(NamedTuple):
+
+class RequestHeader(msgspec.Struct, frozen=True, gc=False):
     """A request's header; the body begins at `end`."""
 
     api_key: int
@@ -65,7 +70,7 @@ def read_request_header(frame: Buffer) -> RequestHeader:
         if end > len(frame):
             raise ValueError("the client id is cut off")
         if version >= api.flexible:
-            end = skip_tags(frame, end)
+            end = end + 1 if end < len(frame) and not frame[end] else skip_tags(frame, end)  # nearly always none
     except (struct.error, ValueError) as error:
         raise RequestInvalid(f"a request's header is damaged: {error}") from None
     return RequestHeader(api_key, version, correlation_id, client_id, end)
@@ -87,12 +92,12 @@ def skip_tags(buffer: Buffer, position: int) -> int:
 
 def has_response_tags(api_key: int, version: int) -> bool:
     """Whether the response's header has tagged fields."""
-    return api_key != ApiKey.API_VERSIONS and version >= APIS[api_key].flexible
+    return version >= _TAGGED_FROM[api_key]
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
     """A whole response frame."""
-    if has_response_tags(api_key, version):
+    if version >= _TAGGED_FROM[api_key]:
         return _RESPONSE.pack(len(body) + 5, correlation_id) + b"\0" + body
     return _RESPONSE.pack(len(body) + 4, correlation_id) + body
 

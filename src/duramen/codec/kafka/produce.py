@@ -11,6 +11,7 @@ From version 9 on lengths are compact and structures end in tagged fields.
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from duramen.base.errors import RequestInvalid
@@ -38,10 +39,12 @@ _ACKS_TIMEOUT = struct.Struct(">hi")
 _TWO_INT32 = struct.Struct(">ii")
 _TO_ONE_TOPIC = struct.Struct(">BhiBB")
 _TO_ONE_PARTITION = struct.Struct(">Bi")
+_new = tuple.__new__  # of a NamedTuple, without the call that its own takes
 _TAG_SECTIONS: Final = 3  # of a partition, of a topic, of the request: a byte each, 0, where there are no tags
 _ANSWER = struct.Struct(">ihqqq")
 _SHORT_ANSWER = struct.Struct(">ihqq")
 _SHORTEST_ANSWER = struct.Struct(">ihq")
+_END_OF_ONE: Final = b"\x01\0\0\0"  # no record errors, no message, no tags of the partition and of the topic
 
 
 class PartitionData(NamedTuple):
@@ -162,7 +165,8 @@ def _decode_one(frame: memoryview, position: int) -> ProduceRequest | None:
     if partitions != 2 or not length or len(frame) != end + _TAG_SECTIONS or any(frame[end:]):
         return None
     name = str(frame[name_start:name_end], "utf-8")
-    return ProduceRequest(None, acks, timeout_ms, [TopicData(name, [PartitionData(index, frame[start:end])])])
+    partition = _new(PartitionData, (index, frame[start:end]))
+    return _new(ProduceRequest, (None, acks, timeout_ms, [_new(TopicData, (name, [partition]))]))
 
 
 def _decode_flexible(frame: memoryview, position: int) -> ProduceRequest:
@@ -238,6 +242,9 @@ def _compact_text(value: str | None) -> bytes:
     return encode_uvarint(len(encoded) + 1) + encoded
 
 
+_known_text = lru_cache(1024)(_compact_text)  # for names of topics that there are
+
+
 # -- responses ----------------------------------------------------------------------------------------
 
 
@@ -276,6 +283,12 @@ def _plain_text(value: str | None) -> bytes:
 
 
 def _encode_flexible(topics: Sequence[TopicResponse], throttle_ms: int) -> bytes:
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        # The usual answer, about one partition and without an error, in few steps.
+        name, ((index, error_code, base_offset, append_time_ms, start_offset, message, wrong),) = topics[0]
+        if message is None and not wrong:
+            answer = _ANSWER.pack(index, error_code, base_offset, append_time_ms, start_offset)
+            return b"".join((b"\x02", _known_text(name), b"\x02", answer, _END_OF_ONE, _INT32.pack(throttle_ms), b"\0"))
     parts = [encode_uvarint(len(topics) + 1)]
     for name, partitions in topics:
         parts += (_compact_text(name), encode_uvarint(len(partitions) + 1))

@@ -105,6 +105,11 @@ class Machine:
         return self._replica.high_watermark
 
     @property
+    def synced_offset(self) -> int:
+        """What is below this offset of its log is on its disk."""
+        return self._replica.synced_offset
+
+    @property
     def deadline_ms(self) -> int:
         """When `tick` has something to do, unless something else happens first."""
         return self._part.deadline_ms

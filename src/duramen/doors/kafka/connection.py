@@ -71,6 +71,9 @@ class Door(Records, Protocol):
     def answered(self, exchange: Exchange) -> None:
         """A request has its answer."""
 
+    def fed(self) -> None:
+        """What came through a connection has been handled."""
+
 
 class KafkaConnection(asyncio.BufferedProtocol):
     """The protocol object of one connection."""
@@ -150,6 +153,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._feed(self._door.receive_buffer[:count])
         except RequestInvalid as error:
             self._refuse(str(error))
+        self._door.fed()
 
     def eof_received(self) -> bool:
         """Asyncio: the client sends no more. Answers that are still to come go nowhere: close."""
@@ -331,7 +335,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         exchange = Exchange(self, header, memoryview(frame), size, self._handled_s)
         self._exchanges.append(exchange)
         self._unanswered_bytes += size
-        self._look_at_unanswered()
+        if self._unanswered_bytes > self._door.unanswered_bytes or len(self._exchanges) > _UNANSWERED_REQUESTS:
+            self._pause("unanswered")
         self._door.handle(self._context, exchange)
 
     def weighed(self, size: int) -> None:
@@ -340,10 +345,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._door.memory.charge(size)
         self._unanswered_bytes += size
-        self._look_at_unanswered()
-
-    def _look_at_unanswered(self) -> None:
-        if self._unanswered_bytes > self._door.unanswered_bytes or len(self._exchanges) > _UNANSWERED_REQUESTS:
+        if self._unanswered_bytes > self._door.unanswered_bytes:
             self._pause("unanswered")
 
     def _pause(self, cause: str) -> None:
@@ -402,7 +404,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         exchanges = self._exchanges
         while self._transport is not None and self._writable and not self._streaming.waits:
             streaming = self._streaming
-            if streaming.under_way and not streaming.send(self._transport, self._takes_more, self._send_ready):
+            if streaming.answer is not None and not streaming.send(self._transport, self._takes_more, self._send_ready):
                 return
             if not exchanges or not exchanges[0].answered:
                 break
@@ -416,5 +418,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             # Last: whoever gets this memory may go on at once, this connection too.
             self._unanswered_bytes -= exchange.size
             self._door.memory.release(exchange.size)
-        if self._unanswered_bytes < self._door.unanswered_bytes // 2 and len(exchanges) < _UNANSWERED_REQUESTS // 2:
+        if (
+            self._pauses
+            and self._unanswered_bytes < self._door.unanswered_bytes // 2
+            and len(exchanges) < _UNANSWERED_REQUESTS // 2
+        ):
             self._resume("unanswered")

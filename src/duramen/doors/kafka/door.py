@@ -248,6 +248,10 @@ class KafkaDoor:
         else:
             self._injector.handle(handler, context, exchange)
 
+    def fed(self) -> None:
+        """What came through a connection has been handled."""
+        self.broker.store.flush_early()
+
     def answered(self, exchange: Exchange) -> None:
         """A request has its answer."""
         took_s = self.clock.seconds() - exchange.began_s

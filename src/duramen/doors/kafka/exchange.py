@@ -47,11 +47,13 @@ class Exchange:
         "answer",
         "answered",
         "began_s",
+        "client_id",
         "errors",
         "frame",
         "header",
         "size",
         "throttle_ms",
+        "version",
     )
 
     def __init__(self, channel: Channel, header: RequestHeader, frame: memoryview, size: int, began_s: float) -> None:
@@ -62,6 +64,9 @@ class Exchange:
         self.began_s = began_s
         self.errors: set[int] | tuple[()] = ()
         self.header = header
+        self.version = header.version
+        self.client_id = header.client_id or ""
+        """What the client calls itself."""
         self.frame = frame
         self.size = size
         self.answer: Answer = None
@@ -69,19 +74,9 @@ class Exchange:
         self.throttle_ms = 0  # how long nothing more is read from its connection, because a quota is exceeded
 
     @property
-    def version(self) -> int:
-        """The version of the request."""
-        return self.header.version
-
-    @property
     def channel(self) -> Channel:
         """The connection it came from."""
         return self._channel
-
-    @property
-    def client_id(self) -> str:
-        """What the client calls itself."""
-        return self.header.client_id or ""
 
     @property
     def client_host(self) -> str:

@@ -131,7 +131,7 @@ def _refusal(
 def handle_produce(context: Context, exchange: Exchange) -> None:
     """Append batches; answered once all of them are acknowledged as their streams' durability says."""
     request = decode_request(exchange.version, exchange.frame, exchange.header.end)
-    exchange.decoded(sum(1 + len(partitions) for _, partitions in request.topics))
+    exchange.decoded(sum([1 + len(partitions) for _, partitions in request.topics]))
     pending = _Pending(context.broker, exchange, request.acks)
     find = context.broker.streams.find
     admit: Admission | None = None

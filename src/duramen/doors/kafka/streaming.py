@@ -39,22 +39,17 @@ class Streaming:
 
     def __init__(self, records: Records) -> None:
         self._records = records
-        self._answer: StreamedAnswer | None = None
+        self.answer: StreamedAnswer | None = None  # of which not everything is sent
         self._slice: Slice | None = None
         self.waits = False
 
-    @property
-    def under_way(self) -> bool:
-        """Whether there is an answer of which not everything is sent."""
-        return self._answer is not None
-
     def begin(self, answer: StreamedAnswer) -> None:
         """Take up an answer; those before it have been sent."""
-        self._answer = answer
+        self.answer = answer
 
     def drop(self) -> None:
         """Let go of the log: the connection is gone."""
-        self._answer = self._slice = None
+        self.answer = self._slice = None
 
     def send(self, transport: asyncio.Transport, takes_more: Callable[[], bool], go_on: Callable[[], None]) -> bool:
         """Send as much of the answer as the socket takes; says whether that was all.
@@ -62,14 +57,14 @@ class Streaming:
         `takes_more` says whether the socket takes more now; `go_on` is called once what it `waits` for is there.
         """
         sent = 0
-        while self._answer is not None and takes_more():
+        while self.answer is not None and takes_more():
             if sent >= _TURN_BYTES:
                 # Whoever reads as fast as it is sent does not keep the others waiting for all of its answer.
                 self.waits = True
                 self._records.broker.store.soon(partial(self._over, transport, go_on, None))
                 return False
             try:
-                buffers, blocked = self._gather(self._answer.parts)
+                buffers, blocked = self._gather(self.answer.parts)
             except DuramenError as error:
                 # The answer's size has been sent: all that is left is to end it. The next fetch gets the error.
                 _log.info("a fetch of %s ends: %s", transport.get_extra_info("peername"), error)
@@ -81,7 +76,7 @@ class Streaming:
                 self.waits = True
                 self._records.cold_reads.read(blocked, partial(self._over, transport, go_on))
                 return False
-        return self._answer is None
+        return self.answer is None
 
     def _gather(self, parts: Iterator[Buffer | Slice]) -> tuple[list[Buffer], Blocked | None]:
         """What goes to the socket with one call: about a piece, and what lies between the records of partitions.
@@ -104,7 +99,7 @@ class Streaming:
                 continue
             part = next(parts, None)
             if part is None:
-                self._answer = self._slice = None
+                self.answer = self._slice = None
                 return buffers, None
             if isinstance(part, Slice):
                 self._slice = part
@@ -114,7 +109,7 @@ class Streaming:
 
     def _over(self, transport: asyncio.Transport, go_on: Callable[[], None], error: BaseException | None) -> None:
         self.waits = False
-        if error is not None and self._answer is not None:
+        if error is not None and self.answer is not None:
             _log.error("reading for %s failed: %s", transport.get_extra_info("peername"), error)
             transport.abort()
         else:

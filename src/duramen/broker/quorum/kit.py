@@ -1,0 +1,61 @@
+"""What a replica of the quorum works with: its disk, its ports, those around it, and its bounds."""
+
+from typing import Final, NamedTuple, Protocol
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError
+from duramen.base.ports import Clock, Worker
+from duramen.broker.quorum.applying import Applied
+from duramen.broker.quorum.ballots import BallotFile
+from duramen.broker.quorum.chunks import Wire
+from duramen.broker.quorum.log import MetadataLog
+from duramen.broker.quorum.snapshots import SnapshotFiles
+from duramen.controller.quorum.effects import Effect
+from duramen.controller.quorum.voters import Voters
+
+__all__ = ["LIMITS", "Kit", "Limits", "Outside"]
+
+
+class Limits(NamedTuple):
+    """`fetch_bytes` of batches in an answer, `batch_bytes` of a proposal, `chunk_bytes` of a snapshot in a message.
+
+    A snapshot is made for every `snapshot_bytes` of the log that are applied.
+    """
+
+    fetch_bytes: int = 1 << 20
+    batch_bytes: int = 8 << 20
+    chunk_bytes: int = 1 << 20
+    snapshot_bytes: int = 20 << 20
+
+
+LIMITS: Final = Limits()
+
+
+class Outside(Protocol):
+    """What a replica needs of those around it."""
+
+    def send(self, node_id: int, message: Wire) -> None:
+        """Send a message to a node; it may be lost."""
+
+    def carried_out(self, effect: Effect) -> None:
+        """Told of each effect once it is done, as far as it is done at once: a batch is written, a ballot on disk."""
+
+    def failed(self, error: DuramenError) -> None:
+        """The replica does nothing any more until it is started again."""
+
+    def report(self, finding: str) -> None:
+        """Something that an operator must hear of."""
+
+
+class Kit(NamedTuple):
+    """What a replica has on its disk, and what it works with. `founders` vote where the log names nobody."""
+
+    log: MetadataLog
+    ballots: BallotFile
+    snapshots: SnapshotFiles
+    founders: Voters
+    applied: Applied
+    worker: Worker
+    clock: Clock
+    deadlines: Deadlines
+    limits: Limits

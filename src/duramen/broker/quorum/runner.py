@@ -1,0 +1,392 @@
+"""A replica at work: hands messages, time and syncs to its machine, and does what the machine says, in its order.
+
+Nothing behind a ballot is done before that is on disk; cuts and snapshots are waited for in the same way. A replica
+whose disk fails does nothing any more until it is started again: it must not say what it cannot keep.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+from duramen.base.deadlines import Alarm
+from duramen.base.errors import (
+    BatchCorrupt,
+    BatchTooLarge,
+    DuramenError,
+    NodeStopping,
+    NotController,
+    OutcomeUnknown,
+    StorageFailed,
+)
+from duramen.broker.quorum.ballots import Promised
+from duramen.broker.quorum.chunks import Chunk, Download, FetchChunk, Wire
+from duramen.broker.quorum.describe import Described, Fetches
+from duramen.broker.quorum.entries import data_of, encode_events, payload_of, read_batch, written
+from duramen.broker.quorum.kit import Kit, Outside
+from duramen.broker.quorum.proposals import ProposalDone, Proposals
+from duramen.broker.quorum.serving import Serving
+from duramen.broker.quorum.snapshots import decode_snapshot_file, encode_snapshot_file
+from duramen.controller.events import Event
+from duramen.controller.quorum.changes import Change, Refusal
+from duramen.controller.quorum.effects import (
+    Append,
+    Became,
+    Commit,
+    Cut,
+    Effect,
+    Install,
+    Persist,
+    Send,
+    Serve,
+    ServeSnapshot,
+)
+from duramen.controller.quorum.epochs import End
+from duramen.controller.quorum.machine import Machine
+from duramen.controller.quorum.messages import Batch, Fetch, FetchAnswer, FetchSnapshot, Message, SnapshotAnswer
+from duramen.controller.quorum.roles import Role
+
+__all__ = ["Runner"]
+
+
+class Runner:
+    """The Quorum port on a machine and a disk. `machine` stands where the kit's log and ballot do."""
+
+    def __init__(self, machine: Machine, kit: Kit, outside: Outside) -> None:
+        self._machine = machine
+        self._kit = kit
+        self._outside = outside
+        self._queue: deque[Effect] = deque()
+        self._alarm = Alarm(kit.deadlines, self._fire)
+        self._proposals = Proposals()
+        self._fetches = Fetches()
+        self._serving = Serving(machine, kit, outside)
+        self._download = Download()
+        self._cuts_taken = 0  # cuts and installs that the machine has asked for
+        self._cuts_done = 0
+        self._waits = False  # whether the first effects wait for the disk
+        self._pumping = False
+        self._saving = False
+        self._over: DuramenError | None = None
+        self._go_on()
+
+    # -- what is known ------------------------------------------------------------------------------
+
+    @property
+    def machine(self) -> Machine:
+        """The machine, to be asked and not to be told."""
+        return self._machine
+
+    @property
+    def applied(self) -> End:
+        """What is below has taken effect."""
+        return self._kit.applied.end
+
+    @property
+    def error(self) -> DuramenError | None:
+        """Why it does nothing any more, if it does not."""
+        return self._over
+
+    def describe(self) -> Described:
+        """The quorum as this replica knows it (KIP-836)."""
+        return self._fetches.describe(self._machine, self._kit.clock.wall_ms())
+
+    # -- what is asked ------------------------------------------------------------------------------
+
+    def propose(self, events: Sequence[Event], done: ProposalDone) -> None:
+        """Order events, at least one; `done(position of the last)` once they are committed and have taken effect.
+
+        `done` gets NotController or BatchTooLarge where nothing was ordered; OutcomeUnknown where this replica leads no
+        more before it knows.
+        """
+        if self._over is not None:
+            done(self._over)
+            return
+        payload = encode_events(events, self._kit.clock.wall_ms())
+        if len(payload) > self._kit.limits.batch_bytes:
+            done(BatchTooLarge(f"{len(events)} changes at once have {len(payload)} bytes, more than the quorum takes"))
+            return
+        end = self._machine.propose(payload, len(events))
+        if isinstance(end, Refusal):
+            done(self._not_controller())
+            return
+        self._proposals.add(end, done)
+        self._go_on()
+
+    def change(self, change: Change) -> End | Refusal:
+        """Change the voters, as the machine does."""
+        if self._over is not None:
+            return Refusal.NOT_LEADER
+        result = self._machine.change(change)
+        self._go_on()
+        return result
+
+    def resign(self) -> None:
+        """Let another lead."""
+        if self._over is None:
+            self._machine.resign()
+            self._go_on()
+
+    def stop(self) -> None:
+        """Let another lead and do nothing any more. What is being written may still reach the disk."""
+        self.resign()
+        if self._over is None:
+            self._end(NodeStopping("this node is stopping"))
+
+    def receive(self, message: Wire) -> None:
+        """A message came; one that is damaged counts as lost."""
+        if self._over is not None:
+            return
+        self._tick()
+        if isinstance(message, Chunk):
+            self._take_chunk(message)
+            return
+        if isinstance(message, FetchChunk):
+            self._serving.wanted(message)
+            message = message.asked
+        sound = _sound(message)
+        if sound is None:
+            return
+        if isinstance(message, Fetch) and self._leads(message.epoch):
+            self._fetches.heard(message, self._machine.end.offset, self._kit.clock.wall_ms())
+        try:
+            self._machine.receive(sound)
+        except DuramenError as error:
+            self._fail(error)
+        self._go_on()
+
+    # -- the machine --------------------------------------------------------------------------------
+
+    def _fire(self) -> None:
+        self._tick()
+        self._go_on()
+
+    def _tick(self) -> None:
+        self._machine.tick(self._kit.clock.monotonic_ms())
+
+    def _leads(self, epoch: int) -> bool:
+        return self._machine.role is Role.LEADER and self._machine.epoch == epoch
+
+    def _not_controller(self) -> NotController:
+        leader = self._machine.leader
+        known = "nobody is known to" if leader is None else f"node {leader.node_id} does"
+        return NotController(f"this node does not lead the quorum of the controller: {known}")
+
+    def _take(self) -> None:
+        effects = self._machine.take()
+        self._cuts_taken += sum(isinstance(effect, Cut | Install) for effect in effects)
+        self._queue.extend(effects)
+
+    def _go_on(self) -> None:
+        """Do what is to be done, as far as nothing waits."""
+        if self._pumping or self._over is not None:
+            return
+        self._pumping = True
+        try:
+            self._take()
+            while self._queue and not self._waits and self._over is None:
+                self._do(self._queue.popleft())
+                self._take()
+        finally:
+            self._pumping = False
+        if self._over is None:
+            self._alarm.move(self._machine.deadline_ms)
+
+    def _resume(self, effect: Effect) -> None:
+        """What the queue waited for is done."""
+        self._waits = False
+        self._outside.carried_out(effect)
+        self._go_on()
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Persist():
+                self._persist(effect)
+                return
+            case Cut():
+                self._cut(effect)
+                return
+            case Install():
+                self._install(effect)
+                return
+            case Append(batch):
+                self._append(batch)
+                return
+            case Commit(high_watermark):
+                self._commit(effect, high_watermark)
+                return
+            case Serve(node_id, answer):
+                self._serving.serve(node_id, answer)
+            case ServeSnapshot(node_id, snapshot):
+                self._serving.serve_snapshot(node_id, snapshot)
+            case Send(node_id, message):
+                self._outside.send(node_id, self._outgoing(node_id, message))
+            case Became(role, _, _):
+                if role is not Role.LEADER:
+                    self._proposals.fail(OutcomeUnknown("this node led the quorum no more before it was committed"))
+                self._fetches.clear()
+        self._outside.carried_out(effect)
+
+    def _outgoing(self, node_id: int, message: Message) -> Wire:
+        if isinstance(message, FetchSnapshot):
+            return FetchChunk(message, self._download.begin(node_id, message.snapshot))
+        return message
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def _persist(self, effect: Persist) -> None:
+        self._waits = True
+        promised = Promised(self._machine.me, effect.ballot, self._kit.founders)
+
+        def done(result: object) -> None:
+            if self._over is not None:
+                return
+            if isinstance(result, BaseException):
+                self._fail(StorageFailed(f"the ballot of the quorum could not be written: {result}"))
+            else:
+                self._resume(effect)
+
+        self._kit.worker.submit("read", partial(self._kit.ballots.write, promised), done)
+
+    def _append(self, batch: Batch) -> None:
+        entry = written(batch, self._machine.me.node_id, self._machine.voters, self._kit.clock.wall_ms())
+        end = End(entry.epoch, entry.first + entry.entries)
+        self._outside.carried_out(Append(entry))
+        self._kit.log.append(entry, partial(self._appended, self._cuts_done, end))
+
+    def _appended(self, cuts: int, end: End, error: DuramenError | None) -> None:
+        if self._over is not None:
+            return
+        if error is not None:
+            self._fail(StorageFailed(f"the metadata log could not be written: {error}"))
+            return
+        self._take()
+        # Where a cut comes in between, the same place may have been written again: the cut's end says what is synced.
+        if cuts == self._cuts_taken:
+            self._machine.synced(end)
+            self._go_on()
+
+    def _cut(self, effect: Cut) -> None:
+        if effect.end_offset < self._kit.applied.end.offset:
+            raise AssertionError(f"{effect.end_offset} is below what is applied, {self._kit.applied.end}")
+        self._waits = True
+        self._kit.log.cut(effect.end_offset, partial(self._was_cut, effect))
+
+    def _was_cut(self, effect: Effect, error: DuramenError | None) -> None:
+        if self._over is not None:
+            return
+        if error is not None:
+            self._fail(StorageFailed(f"the metadata log could not be cut: {error}"))
+            return
+        self._cuts_done += 1
+        self._take()
+        if self._cuts_done == self._cuts_taken:
+            self._machine.synced(self._kit.log.end)
+        self._resume(effect)
+
+    def _install(self, effect: Install) -> None:
+        self._waits = True
+        data = payload_of(effect.payload)
+
+        def kept(result: object) -> None:
+            if self._over is not None:
+                return
+            if isinstance(result, BaseException):
+                self._fail(StorageFailed(f"a snapshot of the metadata log could not be written: {result}"))
+            else:
+                self._kit.log.restart(effect.snapshot, begun)
+
+        def begun(error: DuramenError | None) -> None:
+            if self._over is None and error is None:
+                try:
+                    self._kit.applied.restore(decode_snapshot_file(data))
+                except BatchCorrupt as corrupt:
+                    self._fail(corrupt)
+            self._was_cut(effect, error)
+
+        self._kit.worker.submit("read", partial(self._kit.snapshots.write, effect.snapshot, data), kept)
+
+    def _commit(self, effect: Commit, high_watermark: int) -> None:
+        applied, log = self._kit.applied, self._kit.log
+        self._outside.carried_out(effect)
+        try:
+            applied.apply(log.between(applied.end.offset, high_watermark))
+        except BatchCorrupt as error:
+            self._fail(error)
+            return
+        log.forget(high_watermark)
+        self._proposals.committed(high_watermark)
+        self._save()
+
+    def _save(self) -> None:
+        """Make a snapshot, if it is time: of what is on this disk too."""
+        kit = self._kit
+        applied = kit.applied
+        due = applied.unsaved_bytes >= kit.limits.snapshot_bytes and applied.end.offset <= kit.log.synced_offset
+        if self._saving or not due or self._over is not None:
+            return
+        self._saving = True
+        applied.unsaved_bytes = 0
+        snapshot = applied.snapshot()
+        data = encode_snapshot_file(snapshot)
+        kit.worker.submit("read", partial(kit.snapshots.write, snapshot.end, data), partial(self._saved, snapshot.end))
+
+    def _saved(self, end: End, result: object) -> None:
+        self._saving = False
+        if self._over is not None:
+            return
+        if isinstance(result, BaseException):
+            self._outside.report(f"a snapshot of the metadata log could not be written: {result}")
+            return
+        self._machine.compacted(end.offset)
+        if self._machine.start == end:
+            self._kit.log.start_at(end.offset)
+        self._go_on()
+
+    # -- snapshots of the leader's --------------------------------------------------------------------
+
+    def _take_chunk(self, chunk: Chunk) -> None:
+        if not self._download.take(chunk):
+            return
+        machine = self._machine
+        if len(self._download) < chunk.size_bytes:
+            follows = machine.leader == chunk.sender and machine.epoch == chunk.epoch
+            # While the epoch is not on disk nothing is said in it; the machine asks again.
+            if follows and not self._waits:
+                asked = FetchSnapshot(machine.me, machine.epoch, chunk.snapshot)
+                self._outside.send(chunk.sender.node_id, FetchChunk(asked, len(self._download)))
+            return
+        data = self._download.finish()
+        try:
+            snapshot = decode_snapshot_file(data)
+        except BatchCorrupt as error:
+            self._outside.report(f"a snapshot from node {chunk.sender.node_id} is damaged: {error}")
+            return
+        if snapshot.end == chunk.snapshot:
+            machine.receive(SnapshotAnswer(chunk.sender, chunk.epoch, snapshot.end, snapshot.voters, data))
+            self._go_on()
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    def _fail(self, error: DuramenError) -> None:
+        if self._over is None:
+            self._end(error)
+            self._outside.failed(error)
+
+    def _end(self, error: DuramenError) -> None:
+        self._over = error
+        self._serving.end()
+        self._queue.clear()
+        self._alarm.move(None)
+        self._proposals.fail(OutcomeUnknown(f"the replica ended before it was committed: {error}"))
+
+
+def _sound(message: Message) -> Message | None:
+    """The message with its batches as their bytes say; None where they are damaged, or it is no message of the wire."""
+    if isinstance(message, SnapshotAnswer):
+        return None
+    if not isinstance(message, FetchAnswer) or not message.batches:
+        return message
+    try:
+        return message._replace(batches=tuple(read_batch(data_of(batch)) for batch in message.batches))
+    except BatchCorrupt:
+        return None

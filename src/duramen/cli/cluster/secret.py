@@ -1,0 +1,27 @@
+"""`duramen cluster secret`: the file that the nodes of a cluster share."""
+
+import os
+import sys
+
+import click
+
+from duramen.base.errors import DependencyMissing
+from duramen.doors.cluster.secret import SECRET_BYTES, make_secret
+
+__all__ = ["command"]
+
+
+@click.command("secret")
+@click.argument("file")
+def command(file: str) -> None:
+    """Make FILE, with 32 random bytes, readable by its owner only: the secret that all nodes of a cluster share.
+
+    Copy it to every node, byte for byte, with mode 0600; whoever has it can pass for a node. A file that is there is
+    never written over.
+    """
+    if sys.platform == "win32":
+        raise DependencyMissing(
+            "a node needs Linux or macOS: on Windows run `duramen cluster secret` in WSL (wsl --install)"
+        )
+    make_secret(file, os.urandom(SECRET_BYTES))
+    click.echo(f"{file} holds a new secret: copy it to every node of the cluster, readable by its owner only.")

@@ -1,0 +1,1 @@
+"""What nodes of a cluster say to each other: bytes <-> values."""

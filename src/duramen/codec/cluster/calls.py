@@ -1,0 +1,53 @@
+"""Requests of one connection that wait for their answers, by number. Pure."""
+
+from collections.abc import Callable
+from typing import Final
+
+from duramen.base.errors import RequestInvalid
+from duramen.base.ports import Buffer
+from duramen.codec.cluster.channels import Subject
+
+__all__ = ["Answered", "Calls"]
+
+Answered = Callable[[Buffer | None], None]
+"""Called once, with the answer's body, or with None where the connection ended before: it may have been done then."""
+
+_MOST: Final = 10_000
+_NUMBERS: Final = (1 << 32) - 1
+
+
+class Calls:
+    """What was asked and is not answered. A number is used again only when all others were."""
+
+    __slots__ = ("_last", "_waiting")
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._waiting: dict[int, tuple[Subject, Answered]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def begin(self, subject: Subject, done: Answered) -> int | None:
+        """The number of a new request; None where too many wait."""
+        if len(self._waiting) >= _MOST:
+            return None
+        while True:
+            self._last = self._last % _NUMBERS + 1
+            if self._last not in self._waiting:
+                break
+        self._waiting[self._last] = (subject, done)
+        return self._last
+
+    def end(self, subject: Subject, number: int, body: Buffer) -> None:
+        """An answer came. Raises RequestInvalid where nobody asked."""
+        asked = self._waiting.pop(number, None)
+        if asked is None or asked[0] is not subject:
+            raise RequestInvalid(f"an answer with the number {number} about {subject.name}, which nobody asked for")
+        asked[1](body)
+
+    def drop(self) -> None:
+        """The connection is gone: nothing is answered any more."""
+        waiting, self._waiting = self._waiting, {}
+        for _, done in waiting.values():
+            done(None)

@@ -1,0 +1,42 @@
+"""What connections between nodes are for, and what is said on them.
+
+There is a connection for each purpose, so that megabytes of records never stand before a vote: each has buffers of its
+own, in both kernels too.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
+
+__all__ = ["LARGEST_BODY_BYTES", "Channel", "Subject"]
+
+
+class Channel(IntEnum):
+    """What a connection is for."""
+
+    CONTROL = 1
+    """Votes, heartbeats, forming a cluster, forwarded requests: small, and never to wait."""
+    METADATA = 2
+    """The metadata log and its snapshots, as the quorum fetches them."""
+    DATA = 3
+    """The logs of streams, as replicas fetch them."""
+
+
+class Subject(IntEnum):
+    """What a message is about, and so how its body is to be read."""
+
+    FORMING = 1
+    QUORUM = 2
+    REGISTRATION = 3
+    HEARTBEAT = 4
+    ADMIN = 5
+    FETCH = 6
+
+
+_MEBIBYTE: Final = 1024 * 1024
+
+LARGEST_BODY_BYTES: Final[Mapping[Channel, int]] = MappingProxyType(
+    {Channel.CONTROL: 4 * _MEBIBYTE, Channel.METADATA: 64 * _MEBIBYTE, Channel.DATA: 128 * _MEBIBYTE}
+)
+"""How large the body of one frame may be."""

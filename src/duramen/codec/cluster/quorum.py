@@ -1,0 +1,196 @@
+"""What replicas of the quorum say to each other, as MessagePack.
+
+An array for each message: its number, then its fields in the order below. The values are checked here as to what they
+are and how large they may be, nothing more. `doors/cluster/quorum` makes of them what the quorum knows.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from duramen.base.errors import RequestInvalid
+from duramen.base.ports import Buffer
+
+__all__ = [
+    "AddVoter",
+    "Batch",
+    "BeginEpoch",
+    "ChangeVoters",
+    "EndEpoch",
+    "Fetch",
+    "FetchAnswer",
+    "FetchSnapshot",
+    "Message",
+    "RemoveVoter",
+    "ReplicaId",
+    "SnapshotAnswer",
+    "Told",
+    "UpdateVoter",
+    "Vote",
+    "VoteAnswer",
+    "Voter",
+    "decode",
+    "encode",
+]
+
+Whole = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+NodeId = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
+DirectoryId = Annotated[str, msgspec.Meta(max_length=64)]
+Endpoint = Annotated[str, msgspec.Meta(max_length=512)]
+
+ReplicaId = tuple[NodeId, DirectoryId]
+Voter = tuple[NodeId, DirectoryId, Endpoint]
+Voters = Annotated[tuple[Voter, ...], msgspec.Meta(max_length=64)]
+End = tuple[Whole, Whole]
+"""The epoch of the last entry, and the offset behind it."""
+
+
+class Batch(msgspec.Struct, array_like=True, frozen=True):
+    """Entries next to each other; the payload is a Kafka record batch."""
+
+    epoch: Whole
+    first: Whole
+    entries: Annotated[int, msgspec.Meta(ge=1, le=(1 << 31) - 1)]
+    payload: bytes | None
+    voters: Voters | None
+
+
+class Vote(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """Asks for a vote."""
+
+    sender: ReplicaId
+    epoch: Whole
+    voter: ReplicaId
+    end: End
+    pre: bool
+
+
+class VoteAnswer(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """Gives or denies it."""
+
+    sender: ReplicaId
+    epoch: Whole
+    candidate: ReplicaId
+    leader: ReplicaId | None
+    granted: bool
+    pre: bool
+
+
+class BeginEpoch(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    """The sender leads."""
+
+    sender: ReplicaId
+    epoch: Whole
+
+
+class EndEpoch(msgspec.Struct, array_like=True, frozen=True, tag=4):
+    """The sender leads no more."""
+
+    sender: ReplicaId
+    epoch: Whole
+    successors: Annotated[tuple[ReplicaId, ...], msgspec.Meta(max_length=64)]
+
+
+class Told(msgspec.Struct, array_like=True, frozen=True, tag=5):
+    """What does not suit is answered with this."""
+
+    sender: ReplicaId
+    epoch: Whole
+    leader: ReplicaId | None
+
+
+class Fetch(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """Asks for what follows."""
+
+    sender: ReplicaId
+    epoch: Whole
+    end: End
+    synced_offset: Whole
+    high_watermark: Whole
+    number: Whole
+
+
+class FetchAnswer(msgspec.Struct, array_like=True, frozen=True, tag=7):
+    """Gives it; `asked` is the fetch that it answers."""
+
+    sender: ReplicaId
+    epoch: Whole
+    asked: Fetch
+    high_watermark: Whole
+    diverging: End | None
+    snapshot: End | None
+    batches: tuple[Batch, ...]
+
+
+class FetchSnapshot(msgspec.Struct, array_like=True, frozen=True, tag=8):
+    """Asks for a snapshot."""
+
+    sender: ReplicaId
+    epoch: Whole
+    snapshot: End
+
+
+class SnapshotAnswer(msgspec.Struct, array_like=True, frozen=True, tag=9):
+    """Gives it, whole."""
+
+    sender: ReplicaId
+    epoch: Whole
+    snapshot: End
+    voters: Voters
+    payload: bytes | None
+
+
+class AddVoter(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """A change of the voters."""
+
+    voter: Voter
+
+
+class RemoveVoter(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """A change of the voters."""
+
+    replica: ReplicaId
+
+
+class UpdateVoter(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    """A change of the voters."""
+
+    voter: Voter
+
+
+class ChangeVoters(msgspec.Struct, array_like=True, frozen=True, tag=10):
+    """Asks for a change of the voters."""
+
+    sender: ReplicaId
+    epoch: Whole
+    change: AddVoter | RemoveVoter | UpdateVoter
+
+
+Message = (
+    Vote
+    | VoteAnswer
+    | BeginEpoch
+    | EndEpoch
+    | Told
+    | Fetch
+    | FetchAnswer
+    | FetchSnapshot
+    | SnapshotAnswer
+    | ChangeVoters
+)
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: "Final[msgspec.msgpack.Decoder[Message]]" = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    """The message as bytes."""
+    return _encoder.encode(message)
+
+
+def decode(body: Buffer) -> Message:
+    """The message in these bytes. Raises RequestInvalid."""
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RequestInvalid(f"a message of the quorum is damaged: {error}") from None

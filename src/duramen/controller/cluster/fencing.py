@@ -1,0 +1,67 @@
+"""A node is gone, is back, or is about to stop: what that means for the partitions that it holds. Pure."""
+
+from duramen.controller.cluster.rules import Loss, RulesOf
+from duramen.controller.cluster.settling import change
+from duramen.controller.events import (
+    Event,
+    NodeDraining,
+    NodeEvent,
+    NodeFenced,
+    NodeUnfenced,
+    PartitionChanged,
+)
+from duramen.controller.nodes import Node, Nodes
+from duramen.controller.state import ControllerState
+
+__all__ = ["drain", "fence", "is_drained", "resettle", "unfence"]
+
+
+def fence(state: ControllerState, node: Node) -> list[Event]:
+    """The node is silent: it leaves every in-sync set, and others lead what it led."""
+    return [] if node.fenced else _with(state, NodeFenced(node.id, node.epoch))
+
+
+def unfence(state: ControllerState, node: Node) -> list[Event]:
+    """The node is back and knows the metadata: partitions that wait for it get their leader."""
+    if not node.fenced:
+        return []
+    event = NodeUnfenced(node.id, node.epoch)
+    nodes, rules_of = state.registrations.after(event), RulesOf(state)
+    events: list[Event] = [event]
+    for place, partition in state.partitions.of_node(node.id):
+        if partition.leader is None:
+            events += change(place, partition, partition, nodes, rules_of[place.stream_id])
+    return events
+
+
+def drain(state: ControllerState, node: Node) -> list[Event]:
+    """The node is about to stop: leaders leave it where another is in sync, and it leaves those in-sync sets."""
+    return [] if node.draining else _with(state, NodeDraining(node.id, node.epoch))
+
+
+def is_drained(state: ControllerState, node: Node) -> bool:
+    """Whether a node that drains leads nothing that another could lead: nothing is gained by waiting."""
+    return all(
+        partition.leader != node.id or state.registrations.draining.issuperset(partition.isr)
+        for _, partition in state.partitions.of_node(node.id)
+    )
+
+
+def _with(state: ControllerState, event: NodeEvent) -> list[Event]:
+    return [event, *resettle(state, event.node_id, state.registrations.after(event))]
+
+
+def resettle(state: ControllerState, node_id: int, nodes: Nodes, loss: Loss = Loss.NOTHING) -> list[PartitionChanged]:
+    """What becomes of the partitions of a node when these are the nodes, and the node has had that loss.
+
+    Who may have lost some of a partition holds it only if nobody else does; who has lost all holds nothing.
+    """
+    rules_of = RulesOf(state)
+    blank = node_id if loss is Loss.ALL else None
+    events: list[PartitionChanged] = []
+    for place, partition in state.partitions.of_node(node_id):
+        rules = rules_of[place.stream_id]
+        others = any(member != node_id for member in (*partition.isr, *partition.elr))
+        lost = node_id if others and rules.loses(loss) else None
+        events += change(place, partition, partition, nodes, rules, lost=lost, blank=blank)
+    return events

@@ -1,0 +1,91 @@
+"""What the configs of a stream say about its replicas. Pure.
+
+They come from the metadata log alone, from the stream or from what was changed for every node, never from the file or
+the environment of one: every node has to count by the same numbers, or an acknowledgement means two things.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from duramen.base.catalogue import STREAM
+from duramen.base.ids import StreamId
+from duramen.base.settings import Value, check
+from duramen.controller.partitions import PartitionState
+from duramen.controller.state import ControllerState
+
+__all__ = ["Loss", "Rules", "RulesOf", "rules_from", "rules_of"]
+
+_MIN_INSYNC: Final = "min.insync.replicas"
+_UNCLEAN: Final = "unclean.leader.election.enable"
+_DURABILITY: Final = "durability"
+
+
+class Loss(Enum):
+    """What a node may lack of what it held, once it is back."""
+
+    NOTHING = "nothing"
+    MEMORY = "what was in memory only"
+    """Its process was another one."""
+    UNSYNCED = "what was not synced"
+    """Its machine may have lost power."""
+    ALL = "everything"
+    """Its data directory is another one."""
+
+
+_PARTLY: Final = frozenset({(Loss.MEMORY, "memory"), (Loss.UNSYNCED, "memory"), (Loss.UNSYNCED, "os")})
+
+
+class Rules(NamedTuple):
+    """`min_insync_replicas` as configured; `unclean`: whether a leader may be elected that lacks records.
+
+    `durability` says what of a partition a node still has after a restart.
+    """
+
+    min_insync_replicas: int = 1
+    unclean: bool = False
+    durability: str = "sync"
+
+    def least_in_sync(self, partition: PartitionState) -> int:
+        """How many have to be in sync for the high watermark to rise: never more than the partition has replicas.
+
+        Those that a reassignment adds do not count before they are there.
+        """
+        return min(self.min_insync_replicas, len(partition.replicas) - len(partition.adding))
+
+    def loses(self, loss: Loss) -> bool:
+        """Whether a node with that loss may lack some of what it held of a partition."""
+        return loss is Loss.ALL or (loss, self.durability) in _PARTLY
+
+
+def rules_from(config: Mapping[str, str], defaults: Mapping[str, str]) -> Rules:
+    """The rules that the config of a stream makes, with what was changed for every node."""
+
+    def value(name: str) -> Value:
+        setting = STREAM[name]
+        text = config.get(name) or defaults.get(setting.broker_default)
+        return setting.default if text is None else check(setting, text)
+
+    return Rules(int(value(_MIN_INSYNC)), bool(value(_UNCLEAN)), str(value(_DURABILITY)))
+
+
+def rules_of(state: ControllerState, stream_id: StreamId) -> Rules:
+    """The rules of a stream; the default ones where it is not known."""
+    stream = state.stream_by_id(stream_id)
+    return rules_from({} if stream is None else stream.config, state.node_configs.get(None, {}))
+
+
+class RulesOf:
+    """The rules of streams, each worked out once; for as long as the state does not change."""
+
+    __slots__ = ("_known", "_state")
+
+    def __init__(self, state: ControllerState) -> None:
+        self._state = state
+        self._known: dict[StreamId, Rules] = {}
+
+    def __getitem__(self, stream_id: StreamId) -> Rules:
+        rules = self._known.get(stream_id)
+        if rules is None:
+            rules = self._known[stream_id] = rules_of(self._state, stream_id)
+        return rules

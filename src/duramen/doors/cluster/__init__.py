@@ -1,0 +1,1 @@
+"""The door between the nodes of a cluster: sockets, the proof of the secret, messages."""

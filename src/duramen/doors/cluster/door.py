@@ -1,0 +1,188 @@
+"""The door between nodes: listens, dials, knows who is connected, and says in the log who is not, and why.
+
+A refusal of one kind is said once for an address: who dials every second would else fill the log.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+from uuid import UUID
+
+from duramen.base.ports import Buffer
+from duramen.codec.cluster.channels import Channel, Subject
+from duramen.codec.cluster.handshake import ANYBODY, NONCE_BYTES, Handshake, Identity, Reason, Side
+from duramen.doors.cluster.dialer import Dialer
+from duramen.doors.cluster.link import Link
+from duramen.doors.cluster.peers import Peers
+from duramen.doors.cluster.timing import TIMING, Backoff, Later, Timing
+
+__all__ = ["ClusterDoor", "DoorOwner", "where_of"]
+
+_log = logging.getLogger("duramen.cluster")
+
+_MOST_UNPROVEN: Final = 64
+_MOST_SAID: Final = 1000
+
+_CAME_TO_A_CLUSTER: Final = "this node has come to a cluster"
+
+
+class DoorOwner(Protocol):
+    """Who is told what happens between nodes."""
+
+    def opened(self, link: Link) -> None:
+        """A node is connected for a purpose: `link.peer` says which and what for."""
+
+    def closed(self, link: Link, why: str) -> None:
+        """That connection is gone. It is the first sign that a node is."""
+
+    def found_itself(self, where: str) -> None:
+        """Who listens at that address is this node."""
+
+    def message(self, link: Link, subject: Subject, body: Buffer) -> None:
+        """A message came. Raises RequestInvalid where it cannot be read: the connection ends."""
+
+    def request(self, link: Link, subject: Subject, number: int, body: Buffer) -> None:
+        """A request came: `link.answer(subject, number, …)`, now or later. Raises as `message`."""
+
+
+class ClusterDoor:
+    """All connections of this node with others."""
+
+    def __init__(
+        self,
+        owner: DoorOwner,
+        me: Identity,
+        secret: bytes,
+        *,
+        token: Callable[[int], bytes],
+        chance: Callable[[int], int],
+        later: Later,
+        timing: Timing = TIMING,
+    ) -> None:
+        """`token` gives so many random bytes, `chance` a random number below the given one."""
+        self.peers = Peers()
+        self._owner = owner
+        self._me = me
+        self._secret = secret
+        self._token = token
+        self._chance = chance
+        self._later = later
+        self._timing = timing
+        self._servers: list[asyncio.Server] = []
+        self._dialers: list[Dialer] = []
+        self._unproven: list[Link] = []  # of those that dialed us, the oldest first
+        self._said: dict[str, str] = {}
+
+    # -- the owner's side ---------------------------------------------------------------------------
+
+    async def listen(self, sockets: Sequence[socket.socket]) -> None:
+        """Take connections on these, which are bound."""
+        loop = asyncio.get_running_loop()
+        self._servers += [await loop.create_server(self._welcome, sock=one) for one in sockets]
+
+    def dial(self, host: str, port: int, channel: Channel, looked_for: int = ANYBODY) -> Dialer:
+        """Keep a connection to that address, where the node `looked_for` is to be, until the dialer is closed."""
+        where = where_of(host, port)
+
+        def make() -> Link:
+            nonce = self._token(NONCE_BYTES)
+            handshake = Handshake(Side.DIALER, self._me, self._secret, nonce, channel=channel, looked_for=looked_for)
+            return Link(self, handshake, self._later, self._timing, where)
+
+        backoff = Backoff(self._timing, self._chance)
+        dialer = Dialer(host, port, make, partial(self._unreached, where), backoff, self._later, self._timing)
+        self._dialers.append(dialer)
+        return dialer
+
+    def belong(self, cluster_id: UUID) -> None:
+        """The node is of this cluster now. Connections that were made before are made again, so that each proves it."""
+        self._me = self._me._replace(cluster_id=cluster_id)
+        for link in [*self.peers, *self._unproven]:
+            link.close(_CAME_TO_A_CLUSTER)
+
+    async def close(self) -> None:
+        """Stop listening and dialing, and let go of all connections."""
+        for server in self._servers:
+            server.close()
+        for dialer in self._dialers:
+            await dialer.close()
+        links = [*self.peers, *self._unproven]
+        for link in links:
+            link.close("this node is stopping")
+        for link in links:
+            await link.ended.wait()
+        for server in self._servers:
+            await server.wait_closed()
+
+    # -- connections --------------------------------------------------------------------------------
+
+    def _welcome(self) -> Link:
+        """A stranger has dialed. The one that has kept us waiting longest goes where there are too many."""
+        if len(self._unproven) >= _MOST_UNPROVEN:
+            self._unproven[0].abort("too many others have not proven the cluster secret")
+        handshake = Handshake(
+            Side.LISTENER, self._me, self._secret, self._token(NONCE_BYTES), rival=self.peers.has_rival
+        )
+        link = Link(self, handshake, self._later, self._timing)
+        self._unproven.append(link)
+        return link
+
+    def opened(self, link: Link) -> None:
+        """The secret is proven."""
+        if link in self._unproven:
+            self._unproven.remove(link)
+        if link.me != self._me:
+            link.close(_CAME_TO_A_CLUSTER)
+            return
+        self.peers.add(link)
+        self._said.pop(_who(link), None)
+        self._owner.opened(link)
+
+    def closed(self, link: Link, why: str) -> None:
+        """A connection is gone."""
+        if link in self._unproven:
+            self._unproven.remove(link)
+        if link.proven:
+            if self.peers.remove(link):
+                self._owner.closed(link, why)
+        elif link.refusal is not None and link.refusal.reason is Reason.ITSELF:
+            if link.dialed:
+                self._owner.found_itself(link.where)
+        elif link.dialed:
+            self._unreached(link.where, why)
+        else:
+            self._say(_who(link), why, f"a connection from {link.where} was refused: {why}")
+
+    def message(self, link: Link, subject: Subject, body: Buffer) -> None:
+        """A message came."""
+        self._owner.message(link, subject, body)
+
+    def request(self, link: Link, subject: Subject, number: int, body: Buffer) -> None:
+        """A request came."""
+        self._owner.request(link, subject, number, body)
+
+    # -- what is said about it ----------------------------------------------------------------------
+
+    def _unreached(self, where: str, why: str) -> None:
+        self._say(where, why, f"there is no connection to the node at {where}: {why}")
+
+    def _say(self, who: str, why: str, line: str) -> None:
+        if self._said.get(who) == why:
+            return
+        if len(self._said) >= _MOST_SAID:
+            self._said.clear()
+        self._said[who] = why
+        _log.warning(line)
+
+
+def where_of(host: str, port: int) -> str:
+    """An address as it is written."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _who(link: Link) -> str:
+    """Who was dialed, or the host from which somebody did."""
+    return link.where if link.dialed else f"from {link.where.rpartition(':')[0]}"

@@ -1,0 +1,273 @@
+"""One connection between two nodes: proves the secret, then carries frames both ways, and knows whether it is alive.
+
+Memory: until the secret is proven a peer makes us hold one message of the handshake and no more, for the deadline is
+all it gets, too. Then it is one frame that is not whole, and what waits to be sent: where that is too much, nothing
+more is taken to be sent, and a peer that does not read for long is let go.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, cast
+
+from duramen.base.errors import RequestInvalid
+from duramen.base.ports import Buffer
+from duramen.codec.cluster.calls import Answered, Calls
+from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, Channel, Subject
+from duramen.codec.cluster.frames import ALIVE, Frame, FrameReader, Kind, encode_frame
+from duramen.codec.cluster.handshake import Handshake, Identity, Peer, Refusal, Side, State
+from duramen.doors.cluster.timing import Later, Timer, Timing
+
+__all__ = ["Link", "LinkOwner"]
+
+_MESSAGE_BYTES: Final = 128  # more than any message of the handshake has
+_WRITE_HIGH_BYTES: Final = 256 * 1024
+
+
+class LinkOwner(Protocol):
+    """Who is told what happens. Nothing but `closed` comes where the secret was not proven, and nothing after it."""
+
+    def opened(self, link: "Link") -> None:
+        """Both have proven the secret."""
+
+    def closed(self, link: "Link", why: str) -> None:
+        """The connection is gone; all that was asked and not answered has been told so."""
+
+    def message(self, link: "Link", subject: Subject, body: Buffer) -> None:
+        """A message came. Raises RequestInvalid where it cannot be read: the connection ends."""
+
+    def request(self, link: "Link", subject: Subject, number: int, body: Buffer) -> None:
+        """A request came, which is to be answered with its number. Raises as `message`."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """The protocol object of one connection."""
+
+    def __init__(self, owner: LinkOwner, handshake: Handshake, later: Later, timing: Timing, where: str = "") -> None:
+        """`where` is the address that was dialed; of a peer that dialed it is found out."""
+        self.where = where
+        self.ended = asyncio.Event()
+        self._owner = owner
+        self._handshake = handshake
+        self._later = later
+        self._timing = timing
+        self._transport: asyncio.Transport | None = None
+        self._timer: Timer | None = None
+        self._why = ""
+        self._message = bytearray(_MESSAGE_BYTES)
+        self._reader: FrameReader | None = None
+        self._calls = Calls()
+        self._most_waiting_bytes = 0
+        # Since the last turn.
+        self._heard = True
+        self._said = True
+        self._silent_turns = 0
+        self._blocked_turns: int | None = None  # None: the peer takes what is written
+
+    # -- what is known ------------------------------------------------------------------------------
+
+    @property
+    def dialed(self) -> bool:
+        """Whether this node dialed."""
+        return self._handshake.side is Side.DIALER
+
+    @property
+    def me(self) -> Identity:
+        """What this node says of itself here."""
+        return self._handshake.me
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection, proven or not."""
+        return self._transport is not None
+
+    @property
+    def open(self) -> bool:
+        """Whether something can be said."""
+        return self._reader is not None and self._transport is not None and not self._why
+
+    @property
+    def proven(self) -> bool:
+        """Whether the secret was proven, also where the connection is gone by now."""
+        return self._handshake.state is State.PROVEN
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why the secret was not proven, where that is over."""
+        return self._handshake.refusal
+
+    @property
+    def peer(self) -> Peer:
+        """Who is there, once it is proven. Raises RuntimeError before."""
+        if self._handshake.peer is None or not self.proven:
+            raise RuntimeError("nobody has proven the secret here")
+        return self._handshake.peer
+
+    @property
+    def channel(self) -> Channel:
+        """What it is for."""
+        return self.peer.channel
+
+    # -- saying -------------------------------------------------------------------------------------
+
+    def send(self, subject: Subject, *body: Buffer) -> bool:
+        """Send a message; False where that is not possible now, and nothing is sent. Raises ValueError for too much."""
+        return self._say(Kind.MESSAGE, subject, 0, body)
+
+    def request(self, subject: Subject, done: Answered, *body: Buffer) -> bool:
+        """Ask; `done` gets the answer. False where that is not possible now: then it is never called."""
+        if not self._has_room(body):
+            return False
+        number = self._calls.begin(subject, done)
+        return number is not None and self._say(Kind.REQUEST, subject, number, body)
+
+    def answer(self, subject: Subject, number: int, *body: Buffer) -> None:
+        """Answer a request; nothing where the connection is gone."""
+        if not self._say(Kind.ANSWER, subject, number, body) and self.open:
+            self.abort("it does not read its answers")
+
+    def abort(self, why: str) -> None:
+        """End the connection now, for that reason."""
+        self._why = self._why or why
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self, why: str) -> None:
+        """End the connection once what was written has gone; now where the peer does not take it."""
+        self._why = self._why or why
+        if self._transport is not None:
+            self._transport.close()
+            self._set_timer(self._timing.closing_ms, self._transport.abort)
+
+    def _has_room(self, body: Sequence[Buffer]) -> bool:
+        if not self.open or self._transport is None:
+            return False
+        if sum(map(len, body)) > LARGEST_BODY_BYTES[self.channel]:
+            raise ValueError(f"a body is larger than {self.channel.name} takes")
+        return self._transport.get_write_buffer_size() <= self._most_waiting_bytes
+
+    def _say(self, kind: Kind, subject: Subject, number: int, body: Sequence[Buffer]) -> bool:
+        if not self._has_room(body) or self._transport is None:
+            return False
+        self._said = True
+        self._transport.writelines(encode_frame(kind, subject, number, body))
+        return True
+
+    # -- asyncio ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Asyncio: the connection is there."""
+        # uvloop's transports have the methods without the class.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        if not self.where:
+            address = transport.get_extra_info("peername")
+            self.where = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "a peer that has gone"
+        self._set_timer(self._timing.handshake_ms, self._expire)
+        self._transport.write(self._handshake.take())
+
+    def get_buffer(self, _: int) -> memoryview:
+        """Asyncio: where the next bytes go. Of a handshake no more is taken from the socket than it wants now."""
+        if self._reader is not None:
+            return self._reader.space()
+        return memoryview(self._message)[: self._handshake.wanted_bytes or _MESSAGE_BYTES]
+
+    def buffer_updated(self, count: int) -> None:
+        """Asyncio: so many bytes came."""
+        self._heard = True
+        if self._why:
+            return
+        try:
+            if self._reader is not None:
+                for frame in self._reader.filled(count):
+                    self._take(frame)
+            elif self._handshake.wanted_bytes:
+                self._handshake.receive(memoryview(self._message)[:count])
+                self._proceed()
+        except RequestInvalid as error:
+            self.abort(str(error))
+
+    def eof_received(self) -> bool:
+        """Asyncio: the peer says no more. What would be answered goes nowhere: close."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Asyncio: the peer does not read for now."""
+        self._blocked_turns = 0
+
+    def resume_writing(self) -> None:
+        """Asyncio: it reads again."""
+        self._blocked_turns = None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Asyncio: the connection is gone."""
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._handshake.lose()
+        if self.refusal is not None:
+            self._why = self._why or self.refusal.text
+        self._why = self._why or (f"the connection was lost: {error}" if error else "the other side closed it")
+        self._calls.drop()
+        self._owner.closed(self, self._why)
+        self.ended.set()
+
+    # -- hearing ------------------------------------------------------------------------------------
+
+    def _proceed(self) -> None:
+        """Go on with the handshake."""
+        if self._transport is None:
+            return
+        answer = self._handshake.take()
+        if answer:
+            self._transport.write(answer)
+        if self.refusal is not None:
+            self.close(self.refusal.text)
+        elif self.proven:
+            largest = LARGEST_BODY_BYTES[self.channel]
+            self._reader = FrameReader(largest)
+            self._most_waiting_bytes = 2 * largest
+            self._set_timer(self._timing.alive_ms, self._turn)
+            self._owner.opened(self)
+
+    def _take(self, frame: Frame) -> None:
+        if self._why:
+            return
+        if frame.kind is Kind.MESSAGE:
+            self._owner.message(self, frame.subject, frame.body)
+        elif frame.kind is Kind.REQUEST:
+            self._owner.request(self, frame.subject, frame.number, frame.body)
+        else:
+            self._calls.end(frame.subject, frame.number, frame.body)
+
+    # -- time ---------------------------------------------------------------------------------------
+
+    def _expire(self) -> None:
+        self._handshake.expire()
+        if self.refusal is not None:
+            self.abort(self.refusal.text)
+
+    def _turn(self) -> None:
+        """Look whether the peer is there, and tell it that this node is."""
+        if not self.open or self._transport is None:
+            return
+        self._silent_turns = 0 if self._heard else self._silent_turns + 1
+        self._heard = False
+        if self._blocked_turns is not None:
+            self._blocked_turns += 1
+        most = self._timing.silent_turns
+        if self._silent_turns >= most:
+            self.abort(f"nothing was heard of it for {most * self._timing.alive_ms} ms")
+            return
+        if self._blocked_turns is not None and self._blocked_turns >= most:
+            self.abort(f"it has read nothing for {most * self._timing.alive_ms} ms")
+            return
+        if not self._said:
+            self._transport.write(ALIVE)
+        self._said = False
+        self._set_timer(self._timing.alive_ms, self._turn)
+
+    def _set_timer(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """The one thing that is to be done later, in the place of what was."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._later(delay_ms, action)

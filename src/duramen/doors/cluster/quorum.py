@@ -1,0 +1,165 @@
+"""The quorum's messages as they travel: which connection each takes, and what it is in bytes."""
+
+from typing import Final
+from uuid import UUID
+
+from duramen.base.errors import RequestInvalid
+from duramen.base.ports import Buffer
+from duramen.codec.cluster import quorum as wire
+from duramen.codec.cluster.channels import Channel
+from duramen.controller.quorum import changes, messages
+from duramen.controller.quorum.epochs import End
+from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
+
+__all__ = ["channel_of", "from_bytes", "to_bytes"]
+
+_FETCHING: Final = (messages.Fetch, messages.FetchAnswer, messages.FetchSnapshot, messages.SnapshotAnswer)
+
+
+def channel_of(message: messages.Message) -> Channel:
+    """What votes and epochs wait for is never behind batches of the log."""
+    return Channel.METADATA if isinstance(message, _FETCHING) else Channel.CONTROL
+
+
+def to_bytes(message: messages.Message) -> bytes:
+    """The message in bytes. Raises TypeError where a payload is not bytes."""
+    return wire.encode(_to_wire(message))
+
+
+def from_bytes(body: Buffer, sender: tuple[int, UUID]) -> messages.Message:
+    """The message in these bytes. Raises RequestInvalid, also where not `sender` is named as its sender."""
+    message = _from_wire(wire.decode(body))
+    if message.sender != (sender[0], str(sender[1])):
+        raise RequestInvalid(f"{message.sender} is not who sent this message: that was {sender[0]}/{sender[1]}")
+    return message
+
+
+# -- to the wire --------------------------------------------------------------------------------------
+
+
+def _to_wire(message: messages.Message) -> wire.Message:
+    match message:
+        case messages.Vote():
+            return wire.Vote(*message)
+        case messages.VoteAnswer():
+            return wire.VoteAnswer(*message)
+        case messages.BeginEpoch():
+            return wire.BeginEpoch(*message)
+        case messages.EndEpoch():
+            return wire.EndEpoch(*message)
+        case messages.Told():
+            return wire.Told(*message)
+        case messages.Fetch():
+            return wire.Fetch(*message)
+        case messages.FetchAnswer(sender, epoch, asked, high_watermark, diverging, snapshot, batches):
+            return wire.FetchAnswer(
+                sender, epoch, wire.Fetch(*asked), high_watermark, diverging, snapshot, tuple(map(_wire_batch, batches))
+            )
+        case messages.FetchSnapshot():
+            return wire.FetchSnapshot(*message)
+        case messages.SnapshotAnswer(sender, epoch, snapshot, voters, payload):
+            return wire.SnapshotAnswer(sender, epoch, snapshot, _wire_voters(voters), _payload(payload))
+        case messages.ChangeVoters(sender, epoch, change):
+            return wire.ChangeVoters(sender, epoch, _wire_change(change))
+
+
+def _wire_batch(batch: messages.Batch) -> wire.Batch:
+    voters = None if batch.voters is None else _wire_voters(batch.voters)
+    return wire.Batch(batch.epoch, batch.first, batch.entries, _payload(batch.payload), voters)
+
+
+def _payload(payload: object) -> bytes | None:
+    if payload is None or isinstance(payload, bytes):
+        return payload
+    raise TypeError(f"a payload travels as bytes, not as {type(payload).__name__}")
+
+
+def _wire_voter(voter: Voter) -> wire.Voter:
+    return (*voter.id, voter.endpoint)
+
+
+def _wire_voters(voters: Voters) -> tuple[wire.Voter, ...]:
+    return tuple(map(_wire_voter, voters))
+
+
+def _wire_change(change: changes.Change) -> wire.AddVoter | wire.RemoveVoter | wire.UpdateVoter:
+    match change:
+        case changes.AddVoter(voter):
+            return wire.AddVoter(_wire_voter(voter))
+        case changes.RemoveVoter(replica):
+            return wire.RemoveVoter(replica)
+        case changes.UpdateVoter(voter):
+            return wire.UpdateVoter(_wire_voter(voter))
+
+
+# -- from the wire ------------------------------------------------------------------------------------
+
+
+def _from_wire(message: wire.Message) -> messages.Message:
+    sender, epoch = ReplicaId(*message.sender), message.epoch
+    match message:
+        case wire.Vote():
+            return messages.Vote(sender, epoch, ReplicaId(*message.voter), End(*message.end), message.pre)
+        case wire.VoteAnswer():
+            candidate, leader = ReplicaId(*message.candidate), _replica(message.leader)
+            return messages.VoteAnswer(sender, epoch, candidate, leader, message.granted, message.pre)
+        case wire.BeginEpoch():
+            return messages.BeginEpoch(sender, epoch)
+        case wire.EndEpoch():
+            return messages.EndEpoch(sender, epoch, tuple(ReplicaId(*one) for one in message.successors))
+        case wire.Told():
+            return messages.Told(sender, epoch, _replica(message.leader))
+        case wire.Fetch():
+            return _fetch(message)
+        case wire.FetchAnswer():
+            batches = tuple(map(_batch, message.batches))
+            diverging, snapshot = _end(message.diverging), _end(message.snapshot)
+            asked = _fetch(message.asked)
+            return messages.FetchAnswer(sender, epoch, asked, message.high_watermark, diverging, snapshot, batches)
+        case wire.FetchSnapshot():
+            return messages.FetchSnapshot(sender, epoch, End(*message.snapshot))
+        case wire.SnapshotAnswer():
+            voters = _voters(message.voters)
+            return messages.SnapshotAnswer(sender, epoch, End(*message.snapshot), voters, message.payload)
+        case wire.ChangeVoters():
+            return messages.ChangeVoters(sender, epoch, _change(message.change))
+
+
+def _replica(replica: wire.ReplicaId | None) -> ReplicaId | None:
+    return None if replica is None else ReplicaId(*replica)
+
+
+def _end(end: tuple[int, int] | None) -> End | None:
+    return None if end is None else End(*end)
+
+
+def _fetch(fetch: wire.Fetch) -> messages.Fetch:
+    return messages.Fetch(
+        ReplicaId(*fetch.sender), fetch.epoch, End(*fetch.end), fetch.synced_offset, fetch.high_watermark, fetch.number
+    )
+
+
+def _batch(batch: wire.Batch) -> messages.Batch:
+    voters = None if batch.voters is None else _voters(batch.voters)
+    return messages.Batch(batch.epoch, batch.first, batch.entries, batch.payload, voters)
+
+
+def _voter(voter: wire.Voter) -> Voter:
+    return Voter(ReplicaId(*voter[:2]), voter[2])
+
+
+def _voters(voters: tuple[wire.Voter, ...]) -> Voters:
+    """Raises RequestInvalid where a node is there twice, which no set of voters may have."""
+    if len({voter[0] for voter in voters}) != len(voters):
+        raise RequestInvalid("a set of voters has a node twice")
+    return Voters(map(_voter, voters))
+
+
+def _change(change: wire.AddVoter | wire.RemoveVoter | wire.UpdateVoter) -> changes.Change:
+    match change:
+        case wire.AddVoter(voter):
+            return changes.AddVoter(_voter(voter))
+        case wire.RemoveVoter(replica):
+            return changes.RemoveVoter(ReplicaId(*replica))
+        case wire.UpdateVoter(voter):
+            return changes.UpdateVoter(_voter(voter))

@@ -1,0 +1,59 @@
+"""Time as connections between nodes need it: it is handed in, so that a test moves it by hand."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+__all__ = ["TIMING", "Backoff", "Later", "Timer", "Timing"]
+
+
+class Timer(Protocol):
+    """Something that is to be done later."""
+
+    def cancel(self) -> None:
+        """Do it not."""
+
+
+Later = Callable[[int, Callable[[], None]], Timer]
+"""Has something done after so many milliseconds."""
+
+
+class Timing(NamedTuple):
+    """How long what may take."""
+
+    connect_ms: int = 3_000
+    handshake_ms: int = 5_000
+    """How long a peer has to prove the secret."""
+    alive_ms: int = 500
+    """How often a connection is looked after; where nothing was sent meanwhile, that it is there is said."""
+    silent_turns: int = 6
+    """After so many of these without a word the peer is taken for gone."""
+    closing_ms: int = 1_500
+    """How long a peer has to take what is still written when a connection ends."""
+    first_retry_ms: int = 50
+    longest_retry_ms: int = 2_000
+
+
+TIMING: Final = Timing()
+
+
+class Backoff:
+    """How long to wait before the next attempt: twice as long each time, and half of it by chance."""
+
+    __slots__ = ("_chance", "_first_ms", "_longest_ms", "_now_ms")
+
+    def __init__(self, timing: Timing, chance: Callable[[int], int]) -> None:
+        """`chance` gives a number from 0 to the given one, itself not included."""
+        self._first_ms = timing.first_retry_ms
+        self._longest_ms = timing.longest_retry_ms
+        self._now_ms = self._first_ms
+        self._chance = chance
+
+    def next_ms(self) -> int:
+        """The next wait."""
+        wait_ms = self._now_ms // 2 + self._chance(self._now_ms // 2 + 1)
+        self._now_ms = min(2 * self._now_ms, self._longest_ms)
+        return wait_ms
+
+    def reset(self) -> None:
+        """An attempt was a success: begin with short waits again."""
+        self._now_ms = self._first_ms

@@ -1,0 +1,55 @@
+"""Leaderships of other nodes in a log that follows them: entered before the first batch that they ordered."""
+
+from collections.abc import Callable
+
+from duramen.base.errors import DuramenError
+from duramen.storage.frames import FrameType
+from duramen.storage.log import Log
+from duramen.storage.notes import Notes
+from duramen.storage.records import encode_created, encode_takeover
+from duramen.storage.takeovers import Takeover
+
+__all__ = ["drop_empty_leaderships", "introduce"]
+
+Done = Callable[[DuramenError | None], None]
+
+
+def introduce(notes: Notes, log: Log, epoch: int, leader_id: int, done: Done) -> None:
+    """Write that `leader_id` leads the log from its end on in `epoch`, unless a takeover says so; then `done`.
+
+    Nobody appends to the log meanwhile. `done(None)` once it is written, not synced: what is appended next comes behind
+    it.
+    """
+    if epoch <= log.takeovers.latest_epoch:
+        done(None)
+        return
+
+    def created() -> None:
+        log.written = True
+
+    def staged() -> None:
+        log.takeovers.add(takeover)
+        log.version += 1
+        done(None)
+
+    def failed(error: DuramenError | None) -> None:
+        if error is not None and log.takeovers.latest_epoch < epoch:
+            done(error)
+
+    if not log.written:
+        payload = encode_created(log.key, log.durability)
+        notes.write(FrameType.LOG_CREATED, log, payload, lambda _: None, staged=created)
+    takeover = Takeover(epoch, leader_id, log.end_offset)
+    notes.write(FrameType.TAKEOVER, log, encode_takeover(*takeover), failed, staged=staged)
+
+
+def drop_empty_leaderships(log: Log) -> None:
+    """Forget leaderships in which nothing was ordered that is here: at the same place may come what an earlier one did.
+
+    A loss of power leaves such a takeover where it took the batch behind it. Before the next append both checkpoints
+    are written, so that no recovery finds it again.
+    """
+    if any(takeover.first_offset >= log.end_offset for takeover in log.takeovers):
+        log.takeovers.cut(log.end_offset)
+        log.version += 1
+        log.cut_again = True

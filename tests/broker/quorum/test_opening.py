@@ -1,0 +1,158 @@
+"""What a replica makes of its disk when it starts: a node that was alone, a quorum, and what must not start."""
+
+from collections.abc import Sequence
+
+import pytest
+from tests.broker.quorum.node import Node
+from tests.controller.quorum.witness import Witness
+
+from duramen.base.errors import DirectoryUnusable, DuramenError, LogDamaged
+from duramen.base.ids import Position
+from duramen.broker.quorum.kit import Limits
+from duramen.broker.quorum.opening import Plan
+from duramen.broker.quorum.runner import Runner
+from duramen.controller.events import GroupConfigured
+from duramen.controller.quorum.roles import Role
+from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
+from duramen.sim.scheduler import VirtualClock
+
+
+class Alone:
+    """One node, and what it answers."""
+
+    def __init__(self, *, founding: bool = True, limits: Limits | None = None) -> None:
+        self.node = Node(1, "alone", VirtualClock(), Witness())
+        founders = Voters([Voter(self.node.me)] if founding else ())
+        self.node.plan = Plan(self.node.me, founders, limits=Limits() if limits is None else limits)
+
+    def start(self) -> Runner:
+        """Start it. Raises DuramenError where it does not want to."""
+        opened: list[Runner | DuramenError] = []
+        self.node.start(opened.append)
+        self.settle(lambda: bool(opened))
+        if isinstance(opened[0], DuramenError):
+            self.node.end()
+            raise opened[0]
+        return opened[0]
+
+    def lead(self) -> Runner:
+        """Start it until it leads and all that it had has taken effect."""
+        runner = self.start()
+        self.settle(lambda: runner.machine.role is Role.LEADER and runner.applied == runner.machine.end)
+        return runner
+
+    def settle(self, until: object) -> None:
+        assert callable(until)
+        process = self.node.process
+        assert process is not None
+        for _ in range(10_000):
+            if until():
+                return
+            assert process.turn()
+        raise AssertionError("it does not come to that")
+
+    def propose(self, runner: Runner, *names: str) -> Position:
+        """Propose, and wait for the commit."""
+        answers: list[Position | DuramenError] = []
+        runner.propose([GroupConfigured(name, {"a": "b"}) for name in names], answers.append)
+        assert not answers
+        self.settle(lambda: bool(answers))
+        assert isinstance(answers[0], Position)
+        return answers[0]
+
+    def groups(self) -> Sequence[str]:
+        return sorted(self.node.view.state.groups)
+
+
+def test_a_quorum_of_one_commits_what_is_synced() -> None:
+    alone = Alone()
+    runner = alone.lead()
+    first = alone.propose(runner, "a", "b")
+    assert (first.offset, alone.groups()) == (2, ["a", "b"])
+    alone.node.end()
+    runner = alone.lead()
+    assert alone.groups() == ["a", "b"]
+    second = alone.propose(runner, "c")
+    assert second > first
+    assert second.leader_epoch > first.leader_epoch
+
+
+def test_the_log_of_a_node_that_was_alone_is_a_quorum_of_one() -> None:
+    alone = Alone(founding=False)
+    events = alone.node.be_alone(3)
+    before = alone.node.log.takeovers.latest_epoch
+    runner = alone.lead()
+    assert len(alone.groups()) == len(events)
+    assert runner.machine.voters == Voters([Voter(alone.node.me)])
+    assert runner.machine.epoch > before
+    assert runner.machine.epoch >= alone.node.store.node_epoch
+    position = alone.propose(runner, "later")
+    assert position.leader_epoch == runner.machine.epoch
+    alone.node.end()
+    again = alone.lead()
+    assert again.machine.epoch >= alone.node.store.node_epoch > position.leader_epoch
+    assert len(alone.groups()) == len(events) + 1
+
+
+def test_a_replica_with_an_empty_disk_is_nobody() -> None:
+    alone = Alone(founding=False)
+    runner = alone.start()
+    assert runner.machine.voters == Voters()
+    assert runner.machine.role is Role.UNATTACHED
+
+
+def test_a_ballot_that_is_gone_or_older_is_no_reason_to_vote_again() -> None:
+    alone = Alone()
+    alone.lead()
+    alone.node.end()
+    older = alone.node.disk.content("quorum/ballot")
+    alone.propose(alone.lead(), "a")
+    alone.node.end()
+    newer = alone.node.disk.content("quorum/ballot")
+    alone.node.disk.replace("quorum/ballot", older)
+    with pytest.raises(LogDamaged, match="older copy"):
+        alone.start()
+    alone.node.disk.lose("quorum/ballot")
+    with pytest.raises(LogDamaged, match="ballot is gone"):
+        alone.start()
+    alone.node.disk.open("quorum/ballot", create=True).write([newer], 0)
+    alone.lead()
+    assert alone.groups() == ["a"]
+
+
+def test_a_damaged_ballot_names_its_file() -> None:
+    alone = Alone()
+    alone.lead()
+    alone.node.end()
+    alone.node.disk.corrupt("quorum/ballot", 20)
+    with pytest.raises(LogDamaged, match=r"quorum/ballot.* is damaged: .*may not vote"):
+        alone.start()
+
+
+def test_a_directory_is_of_one_node() -> None:
+    alone = Alone()
+    alone.lead()
+    alone.node.end()
+    alone.node.plan = alone.node.plan._replace(me=ReplicaId(2, alone.node.me.directory_id))
+    with pytest.raises(DirectoryUnusable, match="started as 2/"):
+        alone.start()
+
+
+def test_snapshots_stand_for_the_log_before_them() -> None:
+    alone = Alone(limits=Limits(snapshot_bytes=500))
+    runner = alone.lead()
+    for number in range(40):
+        alone.propose(runner, f"g{number}")
+    alone.settle(lambda: runner.machine.start.offset > 20 and not runner._saving)
+    kept = [path for path in alone.node.disk.paths() if path.endswith(".snapshot")]
+    assert len(kept) == 2
+    alone.node.end()
+    runner = alone.lead()
+    assert runner.machine.start.offset > 20
+    assert len(alone.groups()) == 40
+    alone.node.end()
+    # The newest is damaged, and the log behind the one before it is not there any more.
+    alone.node.disk.corrupt(max(kept), 40)
+    with pytest.raises(LogDamaged, match="no sound snapshot"):
+        alone.start()
+    assert any(max(kept) in report for report in alone.node.reports)

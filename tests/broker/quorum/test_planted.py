@@ -1,0 +1,48 @@
+"""The simulation finds each planted bug, here with the seed that found it first.
+
+Where the simulation changes, seeds do other things: the long hunt says which ones find the bugs then.
+"""
+
+import pytest
+from tests.broker.quorum.planted import BUGS
+from tests.broker.quorum.simulation import Simulation
+from tests.controller.quorum.witness import Stuck
+from tests.sim.planted import Bug, planted
+
+MOST_SEEDS = 1_000
+
+FOUND_BY = {
+    "answer-first": 0,
+    "count-written": 8,
+    "ballot-unsynced": 0,
+    "ballot-without-name": 0,
+    "vote-forgotten": 440,
+    "answer-ordered": 0,
+    "keep-what-was": 1,
+}
+
+
+def hunt(bug: Bug, seeds: range) -> int | None:
+    """The first seed that breaks a promise with the bug; that nothing goes on any more is not enough."""
+    with planted(bug):
+        for seed in seeds:
+            try:
+                Simulation(seed).run()
+            except Stuck:
+                continue
+            except AssertionError:
+                return seed
+    return None
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_seed_that_found_it(bug: Bug) -> None:
+    seed = FOUND_BY[bug.name]
+    assert hunt(bug, range(seed, seed + 1)) == seed
+    Simulation(seed).run()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_it_is_found_within_so_many_seeds(bug: Bug) -> None:
+    assert hunt(bug, range(MOST_SEEDS)) is not None

@@ -1,0 +1,49 @@
+"""Seeds of quorums on simulated disks: no promise is broken, and a seed does the same each time."""
+
+import pytest
+from tests.broker.quorum.simulation import Simulation
+from tests.broker.quorum.world import Totals
+
+SEEDS = 30
+SEEDS_LONG = 3_000
+
+
+def run(seeds: range) -> Totals:
+    totals = Totals()
+    for seed in seeds:
+        try:
+            done = Simulation(seed).run()
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+        totals = Totals(*map(sum, zip(totals, done, strict=True)))
+    return totals
+
+
+def test_no_promise_is_broken() -> None:
+    totals = run(range(SEEDS))
+    # Each happens often, so that what is right was not right for want of trouble.
+    assert totals.delivered > 300 * SEEDS
+    assert totals.ends > 8 * SEEDS
+    assert totals.power_losses > 5 * SEEDS
+    assert totals.torn > SEEDS
+    assert totals.epochs > 3 * SEEDS
+    assert totals.answered > 15 * SEEDS
+    assert min(totals.installs, totals.changes, totals.unknown, totals.refused) > SEEDS // 2
+    assert totals.wipes > SEEDS // 6
+    assert totals.failures > SEEDS // 10
+    assert totals.hopeless <= SEEDS // 30
+
+
+@pytest.mark.long
+def test_no_promise_is_broken_in_many_seeds() -> None:
+    run(range(SEEDS, SEEDS_LONG))
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_a_seed_makes_the_same_trace(seed: int) -> None:
+    first, again, other = (Simulation(number, trace=True) for number in (seed, seed, seed + 1))
+    for world in (first, again, other):
+        world.run()
+    assert len(first.trace) > 100
+    assert first.trace == again.trace
+    assert first.trace != other.trace

@@ -1,0 +1,85 @@
+"""Elections that are asked for, and rules that change under partitions."""
+
+from uuid import UUID
+
+import pytest
+from tests.controller.cluster.building import add_stream, answered, partition_at, site_with
+
+from duramen.base.errors import ElectionNotNeeded, LeaderUnavailable, PartitionsInvalid
+from duramen.controller.cluster.electing import elect_preferred, elect_unclean, move_leader, rebalance_leaders
+from duramen.controller.cluster.fencing import drain, fence
+from duramen.controller.cluster.rules import Loss, Rules, rules_of
+from duramen.controller.cluster.streams import configure_cluster, configure_replicated
+from duramen.controller.partitions import PartitionId, PartitionState
+
+
+def test_leaders_come_back_to_where_they_belong_some_at_a_time() -> None:
+    site = site_with(None, None)
+    places = add_stream(site, [[1, 2], [1, 2], [1, 2], [2, 1]])
+    for where in places[:3]:
+        site.commit(move_leader(site.state, where, 2))
+    assert site.state.partitions.leader_count(2) == 4
+    assert rebalance_leaders(site.state, 0) == []
+    site.commit(rebalance_leaders(site.state, 2))
+    assert site.state.partitions.leader_count(1) == 2
+    site.commit(rebalance_leaders(site.state, 9))
+    assert site.state.partitions.leader_count(1) == 3
+    node = site.state.registrations.get(1)
+    assert node is not None
+    site.commit(drain(site.state, node))
+    assert rebalance_leaders(site.state, 9) == []
+
+
+def test_elections_that_cannot_be() -> None:
+    site = site_with(None, None)
+    (where,) = add_stream(site, [[1, 2]])
+    with pytest.raises(PartitionsInvalid, match="partition 7"):
+        elect_preferred(site.state, where._replace(partition=7))
+    with pytest.raises(PartitionsInvalid, match="no partition 0"):
+        elect_preferred(site.state, PartitionId(UUID(int=3), 0))
+    for elect in (elect_preferred, elect_unclean):
+        with pytest.raises(ElectionNotNeeded):
+            elect(site.state, where)
+    site.commit(answered(site, where, 1))
+    with pytest.raises(LeaderUnavailable, match="node 2"):
+        move_leader(site.state, where, 2)
+    for node in list(site.state.registrations):
+        site.commit(fence(site.state, node))
+    with pytest.raises(LeaderUnavailable, match="no replica"):
+        elect_unclean(site.state, where)
+
+
+def test_a_stream_that_allows_it_gets_a_leader_that_may_lack_records_and_says_so() -> None:
+    site = site_with(None, None)
+    (where,) = add_stream(site, [[1, 2]])
+    site.commit(answered(site, where, 1))
+    node = site.state.registrations.get(1)
+    assert node is not None
+    site.commit(fence(site.state, node))
+    assert partition_at(site, where).leader is None
+    name = next(iter(site.state.streams))
+    events = configure_replicated(site.state, name, {"unclean.leader.election.enable": "true"})
+    assert [getattr(event, "unclean", False) for event in events] == [True, False]
+    site.commit(events)
+    assert (partition_at(site, where).leader, partition_at(site, where).isr) == (2, (2,))
+
+
+def test_a_default_for_all_nodes_is_a_rule_of_every_stream_without_its_own() -> None:
+    site = site_with(None, None)
+    (where,) = add_stream(site, [[1, 2]])
+    (own,) = add_stream(site, [[1, 2]], min_insync_replicas="1")
+    site.commit(configure_cluster(site.state, {"min.insync.replicas": "2"}))
+    assert [rules_of(site.state, found.stream_id).min_insync_replicas for found in (where, own)] == [2, 1]
+    for found in (where, own):
+        site.commit(answered(site, found, 1))
+    assert [partition_at(site, found).elr for found in (where, own)] == [(2,), ()]
+    site.commit(configure_cluster(site.state, {"min.insync.replicas": None}))
+    assert partition_at(site, where).elr == ()
+    assert configure_cluster(site.state, {}) == []
+
+
+def test_rules() -> None:
+    moving = PartitionState(replicas=(1, 2, 3), adding=(2, 3))
+    assert [Rules(least).least_in_sync(moving) for least in (1, 2, 3)] == [1, 1, 1]
+    lost = [[Rules(durability=how).loses(loss) for loss in Loss] for how in ("sync", "os", "memory")]
+    assert lost == [[False, False, False, True], [False, False, True, True], [False, True, True, True]]
