@@ -149,9 +149,7 @@ class Controller:
             return Refusal.INVALID_UPDATE_VERSION
         for member in asked.in_sync:
             node = self._nodes[member.node_id]
-            # Who is in the set and was not heard in this epoch adds nothing that is not known.
-            known = member.broker_epoch in (-1, node.broker_epoch)
-            if node.fenced or not known or (member.broker_epoch < 0 and member.node_id not in state.in_sync):
+            if node.fenced or member.broker_epoch != node.broker_epoch:
                 return Refusal.INELIGIBLE_REPLICA
         return None
 

@@ -150,12 +150,11 @@ class Leading:
         if not self._in_sync.is_open:
             wanted = wanted.difference(self._lagging())
             wanted = wanted.difference(self._slow(wanted)).union(self._ready())
-        if wanted != self._in_sync.committed or self._in_sync.is_open:
+        members = [InSyncReplica(node, self._progress.broker_epoch(node)) for node in sorted(wanted)]
+        # The controller wants to know the registration of each: of who was not heard in this epoch it is not known.
+        are_known = all(member.broker_epoch >= 0 for member in members)
+        if are_known and (wanted != self._in_sync.committed or self._in_sync.is_open):
             me = InSyncReplica(replica.node_id, replica.broker_epoch)
-            members = [
-                me if node == replica.node_id else InSyncReplica(node, self._progress.broker_epoch(node))
-                for node in wanted
-            ]
             replica.effects.append(Propose(self._in_sync.propose(me, replica.leader_epoch, members, due_ms)))
 
     def _followers(self) -> list[int]:

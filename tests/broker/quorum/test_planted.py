@@ -13,7 +13,7 @@ MOST_SEEDS = 1_000
 
 FOUND_BY = {
     "answer-first": 0,
-    "count-written": 8,
+    "count-written": 16,
     "ballot-unsynced": 0,
     "ballot-without-name": 0,
     "vote-forgotten": 440,

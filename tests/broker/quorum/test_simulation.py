@@ -34,6 +34,11 @@ def test_no_promise_is_broken() -> None:
     assert totals.hopeless <= SEEDS // 30
 
 
+@pytest.mark.parametrize("seed", [3010])
+def test_seeds_that_found_something(seed: int) -> None:
+    run(range(seed, seed + 1))
+
+
 @pytest.mark.long
 def test_no_promise_is_broken_in_many_seeds() -> None:
     run(range(SEEDS, SEEDS_LONG))
