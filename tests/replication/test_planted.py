@@ -15,13 +15,13 @@ FOUND_BY = {
     "cut-to-high-watermark": 0,
     "report-written": 1,
     "stale-in-sync": 0,
-    "forget-refused": 143,
+    "forget-refused": 287,
     "count-proposed": 6,
-    "any-epoch": 48,
-    "elect-anybody": 0,
+    "any-epoch": 50,
+    "elect-anybody": 1,
     "tell-at-once": 0,
     "join-early": 10,
-    "join-before-tail": 106,
+    "join-before-tail": 95,
     "unconfirmed": 0,
 }
 

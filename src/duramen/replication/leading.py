@@ -153,7 +153,9 @@ class Leading:
         members = [InSyncReplica(node, self._progress.broker_epoch(node)) for node in sorted(wanted)]
         # The controller wants to know the registration of each: of who was not heard in this epoch it is not known.
         are_known = all(member.broker_epoch >= 0 for member in members)
-        if are_known and (wanted != self._in_sync.committed or self._in_sync.is_open):
+        if not are_known:
+            self._in_sync.due_ms = due_ms
+        elif wanted != self._in_sync.committed or self._in_sync.is_open:
             me = InSyncReplica(replica.node_id, replica.broker_epoch)
             replica.effects.append(Propose(self._in_sync.propose(me, replica.leader_epoch, members, due_ms)))
 
