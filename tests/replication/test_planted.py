@@ -4,10 +4,11 @@ Where the simulation changes, seeds do other things: the long hunt says which on
 """
 
 import pytest
-from tests.replication.broken import Broken, Stuck
+from tests.replication.broken import Stuck
 from tests.replication.planted import BUGS
 from tests.replication.simulation import Simulation
-from tests.sim.planted import Bug, planted
+from tests.seeds import first_that_finds
+from tests.sim.planted import Bug
 
 MOST_SEEDS = 1_000
 
@@ -27,16 +28,7 @@ FOUND_BY = {
 
 
 def hunt(bug: Bug, seeds: range) -> int | None:
-    """The first seed that breaks a promise with the bug; that nothing goes on any more is not enough."""
-    with planted(bug):
-        for seed in seeds:
-            try:
-                Simulation(seed).run()
-            except Broken:
-                return seed
-            except Stuck:
-                continue
-    return None
+    return first_that_finds(bug, Simulation, seeds, stuck=Stuck)
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
