@@ -98,7 +98,7 @@ class Leading:
         self._wake()
 
     def wait(self, end_offset: int, waiter: object) -> None:
-        """`waiter` is released when all below `end_offset`, which was just appended, is committed."""
+        """`waiter` is released when all below `end_offset`, which is written, is committed."""
         self._waiters.add(end_offset, waiter)
         self._release()
 

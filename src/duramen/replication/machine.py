@@ -130,6 +130,13 @@ class Machine:
             leading.wait(self.history.end_offset, waiter)
         return self.history.end
 
+    def wait(self, offset: int, waiter: object) -> None:
+        """`waiter` is released when the record at `offset`, which is written, is committed.
+
+        Raises ValueError where it does not lead.
+        """
+        self._leading().wait(offset + 1, waiter)
+
     def synced(self, end: Position) -> None:
         """What is up to `end` is on disk; nothing is said where that is no part of the log any more."""
         if self._replica.history.synced(end) and self._part is not None:
