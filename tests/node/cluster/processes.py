@@ -27,6 +27,7 @@ class Process:
         self.address = address
         self.secret = secret
         self.timeouts = QUICK
+        self.snapshot_bytes = 0  # as the defaults say
         self.lines: list[str] = []
         self._more = threading.Condition()
         self._ended = True
@@ -39,7 +40,7 @@ class Process:
         self._process = subprocess.Popen(
             [
                 sys.executable, "-m", "tests.node.cluster.program", str(self.node_id), str(self.directory),
-                self.address, ",".join(seeds), str(self.secret), self.timeouts,
+                self.address, ",".join(seeds), str(self.secret), self.timeouts, str(self.snapshot_bytes),
             ],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1, cwd=ROOT,
         )  # fmt: skip

@@ -1,10 +1,12 @@
 """A node that is nothing but its cluster side: says on standard output what happens to it, and does what it is told.
 
-`python -m tests.node.cluster.program NODE_ID DIRECTORY LISTEN SEEDS SECRET_FILE [TIMEOUTS]`; addresses are HOST:PORT,
-seeds have commas between them, timeouts are five numbers of ms with commas. It is told by lines on standard input:
+`python -m tests.node.cluster.program NODE_ID DIRECTORY LISTEN SEEDS SECRET_FILE TIMEOUTS SNAPSHOT_BYTES`; addresses are
+HOST:PORT, seeds have commas between them, and so have timeouts, which are five numbers of ms. It is told by lines on
+standard input:
 
     create NAME    have a stream created: `answered NAME EPOCH OFFSET` or `unanswered NAME WHY`
     describe       the quorum, in one line of JSON
+    streams        the names of those that there are
     stop           end as a node does
 """
 
@@ -21,6 +23,7 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, NotController
 from duramen.base.ids import Position, new_stream_id
 from duramen.base.metrics import Metrics
+from duramen.broker.quorum.kit import LIMITS
 from duramen.controller.decisions import Definition, create_stream
 from duramen.controller.events import Event, StreamCreated
 from duramen.controller.quorum.timeouts import TIMEOUTS, Timeouts
@@ -55,7 +58,10 @@ class Program:
     def take(self, line: str) -> None:
         """Do what it is told."""
         word, _, rest = line.strip().partition(" ")
-        {"create": self._create, "describe": self._describe}[word](rest)
+        {"create": self._create, "describe": self._describe, "streams": self._streams}[word](rest)
+
+    def _streams(self, _: str) -> None:
+        say(f"streams {' '.join(sorted(self._side.state.streams))}")
 
     def _create(self, name: str) -> None:
         stream_id = new_stream_id(self._parts.randomness.token(16))
@@ -109,14 +115,15 @@ def make_parts(directory: Directory, files: HostFileSystem, node_id: int, worker
     return Parts(files, store, worker, clock, deadlines, HostRandomness())
 
 
-async def run(node: int, where: str, listen: str, seeds: str, secret: str, timeouts: str) -> None:
+async def run(node: int, where: str, listen: str, seeds: str, secret: str, timeouts: str, snapshot: int) -> None:
     loop = asyncio.get_running_loop()
     files = HostFileSystem(where)
     directory = open_directory(files, HostRandomness(), where)
     worker = HostWorker(loop)
     parts = make_parts(directory, files, node, worker)
     waits = Timeouts(*map(int, timeouts.split(","))) if timeouts else TIMEOUTS
-    member = Member(node, directory.id, parse_addresses("seeds", seeds), read_secret(secret), waits)
+    limits = LIMITS._replace(snapshot_bytes=snapshot) if snapshot else LIMITS
+    member = Member(node, directory.id, parse_addresses("seeds", seeds), read_secret(secret), waits, limits)
     sockets = bind_all("cluster", "--cluster-listen", parse_addresses("listen", listen))
     side = await ClusterSide.start(
         member, parts, sockets, on_event=applied, on_restored=lambda: say("restored from a snapshot")
@@ -157,10 +164,10 @@ def _read(program: Program, told: asyncio.Event) -> Callable[[], None]:
 
 def main() -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(name)s: %(message)s")
-    node_id, where, listen, seeds, secret, *timeouts = sys.argv[1:]
+    node_id, where, listen, seeds, secret, timeouts, snapshot_bytes = sys.argv[1:]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(run(int(node_id), where, listen, seeds, secret, "".join(timeouts)))
+            runner.run(run(int(node_id), where, listen, seeds, secret, timeouts, int(snapshot_bytes)))
         except DuramenError as error:
             say(f"refused: {error}")
 

@@ -96,6 +96,32 @@ def test_a_fourth_node_comes_by_naming_one_that_does_not_lead(tmp_path: Path) ->
         applied_by(later, later.create("without-its-seed"))
 
 
+def test_a_node_that_comes_late_gets_a_snapshot(tmp_path: Path) -> None:
+    with place(tmp_path) as here:
+        node, later = here.nodes(1, 2)
+        node.snapshot_bytes = 2000
+        start_all([node])
+        names = [node.create(f"stream-{number}") for number in range(30)]
+        later.start(seeds_of([node]))
+        later.wait("restored from a snapshot")
+        last = node.create("behind-it")
+        applied_by(later, last)
+        later.tell("streams")
+        assert later.wait("streams (.*)")[1].split() == sorted([*names, last])
+
+
+def test_a_node_that_is_killed_while_the_cluster_is_formed_comes_to_it(tmp_path: Path) -> None:
+    with place(tmp_path) as here:
+        nodes = here.nodes(1, 2, 3)
+        for node in nodes:
+            node.start(seeds_of(nodes))
+        nodes[0].wait("duramen.cluster: this node is of the cluster .*")
+        for node in nodes:
+            node.kill()
+        start_all(nodes)
+        nodes[1].create("after-all")
+
+
 def test_a_leader_that_only_stops_answering_is_replaced_and_follows_when_it_is_back(tmp_path: Path) -> None:
     with place(tmp_path) as here:
         nodes = here.nodes(1, 2, 3)

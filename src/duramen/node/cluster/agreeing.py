@@ -58,7 +58,7 @@ class Agreeing:
         voters: Callable[[Voters], None],
         failed: Callable[[DuramenError], None],
     ) -> None:
-        """`voters` is told the set in force whenever it may be another; `failed`, why the replica does nothing."""
+        """`voters` is told the set in force whenever it or the leader may be another, `failed` why nothing is done."""
         self._parts = parts
         self._door = door
         self._view = view
@@ -103,13 +103,15 @@ class Agreeing:
 
     def carried_out(self, effect: Effect) -> None:
         """Told of each effect."""
-        match effect:
-            case Became(_, epoch, leader):
-                self._say_leader(epoch, leader)
-            case Append(batch) if batch.voters is not None and self.runner is not None:
-                self._voters(self.runner.machine.voters)
-            case Cut() | Install() if self.runner is not None:
-                self._voters(self.runner.machine.voters)
+        if isinstance(effect, Became):
+            self._say_leader(effect.epoch, effect.leader)
+        elif isinstance(effect, Append):
+            if effect.batch.voters is None:
+                return
+        elif not isinstance(effect, Cut | Install):
+            return
+        if self.runner is not None:
+            self._voters(self.runner.machine.voters)
 
     def failed(self, error: DuramenError) -> None:
         """The replica does nothing any more."""

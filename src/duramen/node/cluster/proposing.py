@@ -88,8 +88,13 @@ def _answered(node_id: int, done: Done, body: Buffer | None) -> None:
     if body is None:
         done(OutcomeUnknown(f"the connection to node {node_id}, which led the quorum, ended before it answered"))
         return
-    match decode_answer(body):
+    try:
+        answer = decode_answer(body)
+    except RequestInvalid as error:
+        done(OutcomeUnknown(f"the answer of node {node_id} cannot be read: {error}"))
+        raise
+    match answer:
         case Committed(epoch, offset):
             done(Position(epoch, offset))
-        case Refused(error, text):
-            done(_ERRORS.get(error, OutcomeUnknown)(text))
+        case Refused(error_id, text):
+            done(_ERRORS.get(error_id, OutcomeUnknown)(text))

@@ -14,6 +14,7 @@ from duramen.base.ports import Buffer
 from duramen.broker.quorum.applying import ControllerView
 from duramen.broker.quorum.ballots import BallotFile
 from duramen.broker.quorum.describe import Described
+from duramen.broker.quorum.kit import LIMITS, Limits
 from duramen.broker.quorum.opening import Plan
 from duramen.broker.quorum.runner import Runner
 from duramen.codec.cluster import nodes
@@ -25,7 +26,7 @@ from duramen.controller.quorum.timeouts import TIMEOUTS, Timeouts
 from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voters
 from duramen.controller.state import ControllerState
 from duramen.doors.cluster.dialer import Dialer
-from duramen.doors.cluster.door import ClusterDoor
+from duramen.doors.cluster.door import ClusterDoor, where_of
 from duramen.doors.cluster.gathering import Gathering
 from duramen.doors.cluster.link import Link
 from duramen.doors.cluster.timing import Timer
@@ -50,6 +51,7 @@ class Member(NamedTuple):
     seeds: tuple[Address, ...]
     secret: bytes
     timeouts: Timeouts = TIMEOUTS
+    limits: Limits = LIMITS
 
 
 class ClusterSide:
@@ -83,9 +85,11 @@ class ClusterSide:
         self._neighbours = Neighbours(self._door, member.node_id)
         self._belonging = BelongingFile(parts.files)
         self._agreeing = Agreeing(parts, self._door, self._view, voters=self._reach, failed=self._fail)
+        self._stopping = False
         self._voters = NO_VOTERS
-        self._seed_dialers: list[Dialer] = []
-        self._told: asyncio.Future[None] = loop.create_future()  # where the voters are, by another node
+        self._heard: dict[int, str] = {}  # where voters are, by another node
+        self._told: asyncio.Future[None] = loop.create_future()
+        self._seeds: dict[str, Dialer] = {}
         self._opening: asyncio.Task[None] | None = None
         self._proposing: Proposing | None = None
         self._joined: asyncio.Future[UUID | DuramenError] = loop.create_future()
@@ -114,6 +118,7 @@ class ClusterSide:
 
     async def stop(self) -> None:
         """Let another lead, and let go of all connections. The storage may be stopped then."""
+        self._stopping = True
         self._told.cancel()
         if self._opening is not None:
             await asyncio.wait([self._opening])
@@ -156,6 +161,8 @@ class ClusterSide:
 
     def _persist(self, kept: Kept, done: Callable[[], None]) -> None:
         def written(result: object) -> None:
+            if self._stopping:
+                return
             if isinstance(result, BaseException):
                 _log.error("what this node keeps of its cluster cannot be written: %s", result)
                 self._fail(StorageFailed(f"what this node keeps of its cluster cannot be written: {result}"))
@@ -167,15 +174,15 @@ class ClusterSide:
     def _belongs(self, cluster_id: UUID, founders: Voters) -> None:
         _log.info("this node is of the cluster %s", cluster_id)
         self._reach(founders)
+        self._dial_seeds(founders)
         self._opening = asyncio.get_running_loop().create_task(self._open(cluster_id, founders))
 
     async def _open(self, cluster_id: UUID, founders: Voters) -> None:
         """Open the replica. Who has come later and knows nothing asks where the voters are first."""
         if not founders and not self._agreeing.log.end_offset:
-            dial = self._door.dial
-            self._seed_dialers = [dial(*seed, Channel.CONTROL) for seed in self._member.seeds]
             await self._told
-        plan = Plan(self._me, founders, tuple(self._neighbours.addresses), timeouts=self._member.timeouts)
+        member, known = self._member, tuple(self._neighbours.addresses)
+        plan = Plan(self._me, founders, known, timeouts=member.timeouts, limits=member.limits)
         opened: asyncio.Future[Runner | DuramenError] = asyncio.get_running_loop().create_future()
         self._agreeing.open(plan, partial(_settle, opened))
         result = await opened
@@ -192,30 +199,47 @@ class ClusterSide:
     # -- where the voters are -----------------------------------------------------------------------
 
     def _reach(self, voters: Voters) -> None:
-        """These are the voters now: keep connections to them, and tell whoever is connected."""
-        if not voters or voters == self._voters:
-            return
-        self._voters = voters
-        self._neighbours.reach({voter.id.node_id: voter.endpoint for voter in voters})
-        self._leave_seeds()
-        for link in self._door.peers:
-            self._tell(link)
+        """These are the voters, or the leader is another: keep connections to them, and tell whoever is connected."""
+        if voters and voters != self._voters:
+            self._voters = voters
+            for link in self._door.peers:
+                self._tell(link)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Keep connections to the voters that this node knows from the log, and to those that it heard of.
+
+        What it knows may be old, where it was away for long. Once the leader is among them nobody else is asked.
+        """
+        runner = self._agreeing.runner
+        if runner is not None and runner.machine.leader in self._voters:
+            self._heard = {}
+            self._leave_seeds()
+        self._neighbours.reach(self._heard | {voter.id.node_id: voter.endpoint for voter in self._voters})
 
     def _tell(self, link: Link) -> None:
         if self._voters and link.channel is Channel.CONTROL:
             link.send(Subject.NODES, nodes.encode(tuple((one.id.node_id, one.endpoint) for one in self._voters)))
 
     def _hear(self, body: Buffer) -> None:
-        """Another node says where the voters are, which counts until this one knows it from the log."""
-        known = dict(nodes.decode(body))
-        if known and not self._voters and self._opening is not None:
-            self._neighbours.reach(known)
+        """Another node says where the voters are."""
+        heard = dict(nodes.decode(body))
+        if heard and self._opening is not None:
+            self._heard = heard
+            self._connect()
             _settle(self._told, None)
 
+    def _dial_seeds(self, founders: Voters) -> None:
+        known = {voter.endpoint for voter in founders}
+        for seed in self._member.seeds:
+            where = where_of(*seed)
+            if where not in known:
+                self._seeds[where] = self._door.dial(*seed, Channel.CONTROL)
+
     def _leave_seeds(self) -> None:
-        for dialer in self._seed_dialers:
+        for dialer in self._seeds.values():
             dialer.stop()
-        self._seed_dialers = []
+        self._seeds = {}
 
     # -- what the door says -------------------------------------------------------------------------
 
@@ -234,6 +258,8 @@ class ClusterSide:
     def found_itself(self, where: str) -> None:
         """Who listens at that address is this node."""
         self._gathering.found_itself(where)
+        if where in self._seeds:
+            self._seeds.pop(where).stop()
 
     def message(self, link: Link, subject: Subject, body: Buffer) -> None:
         """A message came. Raises RequestInvalid where it cannot be read."""
