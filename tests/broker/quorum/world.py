@@ -94,13 +94,16 @@ class World:
             self.start(node)
 
     def node(self, node_id: int) -> Node:
-        node = Node(node_id, f"{self._seed}/{next(self._numbers)}", self.clock, self.witness)
+        node = self._make(node_id, f"{self._seed}/{next(self._numbers)}")
         node.plan = Plan(node.me, seeds=SEEDS, timeouts=self.timeouts, limits=self.limits)
         node.send_on, node.failed_with = self._send, self._failed
         node.segment_bytes = self.random.choice((300, 4000))
         if self._traced:
             node.happened = self._say_effect
         return node
+
+    def _make(self, node_id: int, seed: str) -> Node:
+        return Node(node_id, seed, self.clock, self.witness)
 
     # -- time ---------------------------------------------------------------------------------------
 

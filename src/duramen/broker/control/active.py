@@ -1,0 +1,268 @@
+"""The controller of the cluster while this node's quorum leads: decides, proposes, and answers what is committed.
+
+It decides on its own copy of the state, which has what it has proposed and is not committed yet. Its proposals are
+committed in their order or not at all: while it leads that copy is what the end of its log adds up to, and when it
+leads no more the copy goes with it. Whatever an answer rests on is committed before it is given, refusals included.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from duramen.base.deadlines import Alarm
+from duramen.base.errors import DuramenError, NotController, OutcomeUnknown, RequestTimedOut
+from duramen.base.ids import Position, new_stream_id
+from duramen.broker.control.answers import Answer, Created, Done, Outcome, Value, When
+from duramen.broker.control.draft import Draft
+from duramen.broker.control.kit import ControlKit
+from duramen.broker.control.requests import (
+    AllocateProducerIds,
+    AlterPartitions,
+    AwaitApplied,
+    Beat,
+    CreateStream,
+    Register,
+    ReportLeaders,
+    Request,
+)
+from duramen.broker.control.sessions import NodeSessions
+from duramen.broker.control.speaking import (
+    allocate_ids,
+    alter_partitions,
+    beat,
+    fence_silent,
+    register_node,
+    report_leaders,
+)
+from duramen.broker.control.wishing import create_stream, grant
+from duramen.broker.quorum.applying import ControllerView
+from duramen.broker.quorum.runner import Runner
+from duramen.controller.cluster.beginning import form
+from duramen.controller.events import Event
+from duramen.controller.quorum.roles import Role
+
+__all__ = ["ActiveController"]
+
+_Decision = Callable[[Draft], Value]
+_ID_BYTES = 16
+
+
+class _Proposal(NamedTuple):
+    """Events that are not committed yet; `behind` are answers that rest on them."""
+
+    events: Sequence[Event]
+    end_offset: int
+    value: Value
+    done: When
+    behind: list[tuple[When, Value | DuramenError]]
+
+
+class _Waiter(NamedTuple):
+    """Who waits until all live nodes have applied what is below an offset."""
+
+    offset: int
+    until_ms: int
+    done: When
+
+
+class ActiveController:
+    """Active in one epoch of the quorum, from when all of the epochs before is applied; `end` makes it so no more."""
+
+    def __init__(self, runner: Runner, view: ControllerView, kit: ControlKit) -> None:
+        self._runner = runner
+        self._view = view
+        self._kit = kit
+        self.epoch = runner.machine.epoch
+        self._ahead = view.state.copy()
+        self._proposed: deque[_Proposal] = deque()
+        self._waiters: list[_Waiter] = []
+        self._sessions = NodeSessions(
+            self._ahead.registrations, self._now_ms, kit.sessions, report_window_ms=kit.report_window_ms
+        )
+        self._over = False
+        self._alarm = Alarm(kit.deadlines, self._fire)
+        if not self._ahead.cluster_id:
+            self._decide(self._form, self._refused)
+        self._arm()
+
+    @property
+    def _now_ms(self) -> int:
+        return self._kit.clock.monotonic_ms()
+
+    @property
+    def _leads(self) -> bool:
+        """Whether what is proposed now is ordered in this controller's epoch."""
+        machine = self._runner.machine
+        return not self._over and machine.role is Role.LEADER and machine.epoch == self.epoch
+
+    # -- what happens -------------------------------------------------------------------------------
+
+    def ask(self, request: Request, done: When) -> None:
+        """Take a request. `done` gets its answer once that and all that it rests on is committed, or why not.
+
+        NotController where nothing was done, OutcomeUnknown where this controller ended before it knew.
+        """
+        if isinstance(request, AwaitApplied):
+            self._wait(request, done)
+        else:
+            self._decide(partial(self._grant, request), done)
+            if isinstance(request, Beat):
+                self._look()
+        self._arm()
+
+    def closed(self, node_id: int) -> None:
+        """The connection to a node is closed: it has to be heard soon."""
+        self._sessions.members.closed(node_id, self._now_ms)
+        self._arm()
+
+    def applied(self) -> None:
+        """More is committed and has taken effect."""
+        self._look()
+
+    def end(self) -> None:
+        """It is active no more; what is proposed is answered by the quorum."""
+        self._over = True
+        self._alarm.move(None)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.done(_not_active())
+
+    def _fire(self) -> None:
+        now_ms = self._now_ms
+        for node_id in self._sessions.silent(self._ahead.registrations, now_ms):
+            self._decide(partial(fence_silent, node_id), partial(self._not_fenced, node_id))
+        late = [waiter for waiter in self._waiters if waiter.until_ms <= now_ms]
+        self._waiters = [waiter for waiter in self._waiters if waiter.until_ms > now_ms]
+        for waiter in late:
+            waiter.done(RequestTimedOut(f"not every live node has applied the metadata log up to {waiter.offset} yet"))
+        self._look()
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._over:
+            times = [waiter.until_ms for waiter in self._waiters]
+            due_ms = self._sessions.members.deadline_ms
+            self._alarm.move(min([*times, *([] if due_ms is None else [due_ms])], default=None))
+
+    def _not_fenced(self, node_id: int, outcome: Outcome) -> None:
+        """A silent node that could not be fenced gets another session: it is tried again, and said."""
+        self._refused(outcome)
+        if self._leads and isinstance(outcome, DuramenError):
+            self._sessions.members.registered(node_id, self._now_ms)
+            self._arm()
+
+    def _refused(self, outcome: Outcome) -> None:
+        if isinstance(outcome, DuramenError) and not isinstance(outcome, NotController | OutcomeUnknown):
+            self._kit.outside.report(f"the controller could not do what it had to: {outcome}")
+
+    # -- deciding -----------------------------------------------------------------------------------
+
+    def _grant(self, request: Request, draft: Draft) -> Value:
+        match request:
+            case Register():
+                return register_node(request, draft, self._sessions, self._now_ms)
+            case Beat():
+                return beat(request, draft, self._sessions, self._now_ms)
+            case AlterPartitions():
+                return alter_partitions(request, draft)
+            case ReportLeaders():
+                return report_leaders(request, draft, self._sessions, self._now_ms)
+            case AllocateProducerIds():
+                return allocate_ids(draft)
+            case CreateStream():
+                return self._create(request, draft)
+            case _:
+                return grant(request, draft)
+
+    def _create(self, request: CreateStream, draft: Draft) -> Created:
+        stream_id = new_stream_id(self._kit.randomness.token(_ID_BYTES))
+        return create_stream(request, draft, stream_id, self._kit.clock.wall_ms())
+
+    def _form(self, draft: Draft) -> Value:
+        draft.add(form(draft.state, self._kit.cluster_id, self._kit.feature_level))
+        return Done()
+
+    def _decide(self, decision: _Decision, done: When) -> None:
+        if not self._leads:
+            done(_not_active())
+            return
+        draft = Draft(self._ahead, self._runner.machine.end.offset)
+        outcome: Value | DuramenError
+        try:
+            outcome = decision(draft)
+        except DuramenError as error:
+            outcome = error
+            if draft.events:
+                self._recall()
+        if isinstance(outcome, DuramenError) or not draft.events:
+            self._answer(outcome, done)
+        else:
+            self._propose(draft, outcome, done)
+
+    def _answer(self, outcome: Value | DuramenError, done: When) -> None:
+        """Answer what needs no events, behind those that it may rest on."""
+        if self._proposed:
+            self._proposed[-1].behind.append((done, outcome))
+        else:
+            done(_outcome(outcome, self._runner.applied.offset))
+
+    # -- proposing ----------------------------------------------------------------------------------
+
+    def _propose(self, draft: Draft, value: Value, done: When) -> None:
+        proposal = _Proposal(draft.events, draft.end_offset, value, done, [])
+        self._proposed.append(proposal)
+        self._runner.propose(draft.events, partial(self._proposal_done, proposal))
+
+    def _proposal_done(self, proposal: _Proposal, result: Position | DuramenError) -> None:
+        self._proposed = deque(other for other in self._proposed if other is not proposal)
+        if isinstance(result, Position):
+            proposal.done(Answer(proposal.value, proposal.end_offset))
+            for done, outcome in proposal.behind:
+                done(_outcome(outcome, proposal.end_offset))
+            return
+        if not isinstance(result, OutcomeUnknown):
+            # Refused at once, so nobody stands behind it; the quorum has not ordered it, so nothing is lost in between.
+            self._recall()
+        proposal.done(result)
+        for done, _ in proposal.behind:
+            done(_not_active())
+
+    def _recall(self) -> None:
+        """Forget what was decided and not proposed."""
+        self._ahead = self._view.state.copy()
+        for proposal in self._proposed:
+            if proposal.end_offset > self._runner.applied.offset:
+                for event in proposal.events:
+                    self._ahead.apply(event)
+
+    # -- what all nodes know ------------------------------------------------------------------------
+
+    def _wait(self, request: AwaitApplied, done: When) -> None:
+        if self._leads:
+            self._waiters.append(_Waiter(request.offset, self._now_ms + request.within_ms, done))
+            self._look()
+        else:
+            done(_not_active())
+
+    def _look(self) -> None:
+        """Answer those whose offset every live node has applied."""
+        waiting: list[_Waiter] = []
+        waiters, self._waiters = self._waiters, waiting
+        for waiter in waiters:
+            if self._is_known(waiter.offset):
+                waiter.done(Answer(Done(), waiter.offset))
+            else:
+                waiting.append(waiter)
+
+    def _is_known(self, offset: int) -> bool:
+        live = self._view.state.registrations.live
+        return self._runner.applied.offset >= offset and self._sessions.members.know(live, offset)
+
+
+def _outcome(outcome: Value | DuramenError, end_offset: int) -> Outcome:
+    return outcome if isinstance(outcome, DuramenError) else Answer(outcome, end_offset)
+
+
+def _not_active() -> NotController:
+    return NotController("this node is not the active controller: it does not lead the quorum, or not for long enough")

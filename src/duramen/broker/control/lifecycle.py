@@ -1,0 +1,173 @@
+"""How a node takes part: it registers, is heard, learns that it is fenced, and drains until it may go (KIP-631)."""
+
+from collections.abc import Callable
+from enum import Enum
+
+from duramen.base.deadlines import Alarm
+from duramen.base.errors import DuramenError, NodeDuplicate, NodeEpochStale, NodeNotFound, NotController, OutcomeUnknown
+from duramen.broker.control.answers import Answer, Beaten, Outcome, Registered
+from duramen.broker.control.asking import Asker
+from duramen.broker.control.controller import Controller
+from duramen.broker.control.kit import ControlKit
+from duramen.broker.control.requests import Beat, Register
+from duramen.controller.cluster.heartbeats import Heartbeat
+from duramen.controller.cluster.registering import Registration
+
+__all__ = ["Lifecycle", "Phase"]
+
+
+class Phase(Enum):
+    """What a node is, as it was last told."""
+
+    JOINING = "not registered yet, or not any more"
+    FENCED = "fenced: it leads nothing and is in no in-sync set"
+    LIVE = "live"
+    DRAINING = "about to stop: others are to lead"
+    DRAINED = "it may stop: nobody has to notice that it goes"
+
+
+class Lifecycle:
+    """A node's process and its registration. `changed` is told of each phase, `failed` that it cannot take part."""
+
+    def __init__(
+        self,
+        wish: Registration,
+        controller: Controller,
+        asker: Asker,
+        kit: ControlKit,
+        *,
+        changed: Callable[[Phase], None] = lambda _: None,
+        failed: Callable[[DuramenError], None],
+    ) -> None:
+        self._wish = wish
+        self._controller = controller
+        self._asker = asker
+        self._kit = kit
+        self._changed = changed
+        self._failed = failed
+        self.phase = Phase.JOINING
+        self.epoch = -1
+        self._begun_ms = self._now_ms
+        self._told_offset = -1  # up to where the controller was told that all is applied
+        self._told_ms = 0
+        self._asking = False
+        self._urgent = False  # whether to ask again as soon as there is an answer
+        self._drains = False
+        self._over = False
+        self._alarm = Alarm(kit.deadlines, self._fire)
+        self._due_ms = self._now_ms
+        controller.watch(self)
+
+    @property
+    def _now_ms(self) -> int:
+        return self._kit.clock.monotonic_ms()
+
+    # -- what is asked ------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Register, and be heard from then on."""
+        self._ask()
+
+    def drain(self) -> None:
+        """Ask to stop; the phase is DRAINED once others lead and all live nodes know."""
+        self._drains = True
+        self._hurry()
+
+    def stop(self) -> None:
+        """Nothing is asked any more."""
+        self._over = True
+        self._alarm.move(None)
+
+    # -- what happens -------------------------------------------------------------------------------
+
+    def leader_changed(self) -> None:
+        """Nothing: who asks finds the leader."""
+
+    def applied(self) -> None:
+        """More of the metadata log has taken effect: others may wait for that."""
+        if self.phase is not Phase.JOINING and self._controller.applied_offset > self._told_offset:
+            self._sooner(max(self._now_ms, self._told_ms + self._kit.timing.applied_ms))
+
+    def closed(self, node_id: int) -> None:
+        """The connection to a node is closed: if it leads, it has to hear soon that this one is there."""
+        if node_id == self._controller.leader_id:
+            self._hurry()
+
+    def _hurry(self) -> None:
+        if self._asking:
+            self._urgent = True
+        elif not self._over:
+            self._ask()
+
+    # -- asking -------------------------------------------------------------------------------------
+
+    def _fire(self) -> None:
+        if self._asking or self._over:
+            return
+        if self._now_ms < self._due_ms:
+            self._alarm.move(self._due_ms)
+        else:
+            self._ask()
+
+    def _sooner(self, at_ms: int) -> None:
+        if not self._over and not self._asking and at_ms < self._due_ms:
+            self._due_ms = at_ms
+            self._alarm.move(at_ms)
+
+    def _ask(self) -> None:
+        self._asking, self._urgent = True, False
+        if self.phase is Phase.JOINING:
+            self._asker.ask(Register(self._wish), self._registered, within_ms=self._kit.timing.answer_ms)
+            return
+        self._told_ms = self._now_ms
+        beat = Heartbeat(self._wish.node_id, self.epoch, self._controller.applied_offset, wants_shutdown=self._drains)
+        self._asker.ask(
+            Beat(beat), lambda outcome: self._beaten(beat, outcome), within_ms=self._kit.timing.heartbeat_ms
+        )
+
+    def _next(self, wait_ms: int) -> None:
+        self._asking = False
+        if self._over:
+            return
+        self._due_ms = self._now_ms + (0 if self._urgent else wait_ms)
+        self._alarm.move(self._due_ms)
+        self.applied()
+
+    def _registered(self, outcome: Outcome) -> None:
+        timing = self._kit.timing
+        if isinstance(outcome, Answer) and isinstance(outcome.value, Registered):
+            self.epoch, self._told_offset = outcome.value.epoch, -1
+            self._become(Phase.FENCED)
+            self._next(timing.heartbeat_ms)
+            return
+        own_past = isinstance(outcome, NodeDuplicate) and self._now_ms < self._begun_ms + timing.duplicate_ms
+        if own_past or isinstance(outcome, NotController | OutcomeUnknown):
+            self._next(timing.retry_most_ms)
+        elif isinstance(outcome, DuramenError):
+            self.stop()
+            self._failed(outcome)
+
+    def _beaten(self, beat: Heartbeat, outcome: Outcome) -> None:
+        if isinstance(outcome, Answer) and isinstance(outcome.value, Beaten):
+            self._told_offset = beat.applied_offset
+            self._become(self._phase_of(outcome.value, beat))
+            self._next(self._kit.timing.applied_ms if self.phase is Phase.DRAINING else self._kit.timing.heartbeat_ms)
+        elif isinstance(outcome, NodeEpochStale | NodeNotFound):
+            # Another one took the id while this one was silent, or it was taken out: it asks to take part again.
+            self._begun_ms = self._now_ms
+            self._become(Phase.JOINING)
+            self._next(0)
+        else:
+            self._next(self._kit.timing.retry_ms)
+
+    def _phase_of(self, value: Beaten, beat: Heartbeat) -> Phase:
+        if value.may_stop and beat.wants_shutdown:
+            return Phase.DRAINED
+        if beat.wants_shutdown:
+            return Phase.DRAINING
+        return Phase.FENCED if value.fenced else Phase.LIVE
+
+    def _become(self, phase: Phase) -> None:
+        if phase is not self.phase:
+            self.phase = phase
+            self._changed(phase)

@@ -1,0 +1,288 @@
+"""What the active controller is asked for, as values that can travel. Pure.
+
+Nodes speak for themselves (`Register`, `Beat`, `AlterPartitions`, `ReportLeaders`, `AllocateProducerIds`); the others
+are what users want, which any node takes and passes on.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from duramen.controller.cluster.alter_partition import Member, Proposal
+from duramen.controller.cluster.heartbeats import Heartbeat
+from duramen.controller.cluster.rebalancing import Move
+from duramen.controller.cluster.registering import Registration
+from duramen.controller.decisions import Definition
+from duramen.controller.partitions import PartitionId
+
+__all__ = [
+    "AllocateProducerIds",
+    "AlterPartitions",
+    "AlterQuotas",
+    "AwaitApplied",
+    "Beat",
+    "BeginMoves",
+    "CancelMoves",
+    "CancelReassignment",
+    "ConfigureGroup",
+    "ConfigureNode",
+    "ConfigureStream",
+    "CreateStream",
+    "DeleteStream",
+    "DrainNode",
+    "ElectLeader",
+    "GrowStream",
+    "MoveLeader",
+    "PlanMoves",
+    "Reassign",
+    "RebalanceLeaders",
+    "Register",
+    "Report",
+    "ReportLeaders",
+    "Request",
+    "SetFeatureLevel",
+    "UnregisterNode",
+]
+
+
+class _Request(msgspec.Struct, frozen=True, tag_field="request"):
+    """Base of the requests. `repeats`: asking twice does what asking once does."""
+
+    repeats = False
+
+
+class Register(_Request, frozen=True):
+    """A node takes part from here on."""
+
+    repeats = True
+
+    wish: Registration
+
+
+class Beat(_Request, frozen=True):
+    """A node is there."""
+
+    repeats = True
+
+    beat: Heartbeat
+
+
+class AlterPartitions(_Request, frozen=True):
+    """A leader proposes who is in sync, of several partitions; each is taken or refused by itself."""
+
+    repeats = True
+
+    proposals: tuple[Proposal, ...]
+
+
+class Report(NamedTuple):
+    """A leader that does not answer, and the epoch in which it leads."""
+
+    place: PartitionId
+    leader_epoch: int
+
+
+class ReportLeaders(_Request, frozen=True):
+    """A follower in sync cannot reach the leaders of these partitions."""
+
+    repeats = True
+
+    reporter: Member
+    reports: tuple[Report, ...]
+
+
+class AllocateProducerIds(_Request, frozen=True):
+    """A block of ids for producers."""
+
+    repeats = True
+
+
+class CreateStream(_Request, frozen=True):
+    """Create a stream with so many replicas, or with those of `assignment`, by partition.
+
+    With `idempotent`, one that is there with the same definition is as good. `largest_size` bounds what there is, as in
+    `create_replicated`.
+    """
+
+    wish: Definition
+    replication_factor: int = 1
+    assignment: tuple[tuple[int, ...], ...] | None = None
+    idempotent: bool = False
+    largest_size: int | None = None
+
+
+class GrowStream(_Request, frozen=True):
+    """Give a stream so many partitions in all; `assignment` is of the new ones."""
+
+    name: str
+    partitions: int
+    assignment: tuple[tuple[int, ...], ...] | None = None
+    largest_size: int | None = None
+
+
+class ConfigureStream(_Request, frozen=True):
+    """Change a stream's config; None sets a name back, `whole` all that are not named."""
+
+    repeats = True
+
+    name: str
+    changes: Mapping[str, str | None]
+    whole: bool = False
+
+
+class DeleteStream(_Request, frozen=True):
+    """Delete a stream."""
+
+    name: str
+
+
+class ConfigureNode(_Request, frozen=True):
+    """Change settings of a node while it runs; None: of every node. The values were checked."""
+
+    repeats = True
+
+    node_id: int | None
+    changes: Mapping[str, str | None]
+    whole: bool = False
+
+
+class ConfigureGroup(_Request, frozen=True):
+    """Change the config of a group. The values were checked."""
+
+    repeats = True
+
+    group: str
+    changes: Mapping[str, str | None]
+
+
+class AlterQuotas(_Request, frozen=True):
+    """Set quotas of an entity, in bytes a second; None removes one."""
+
+    repeats = True
+
+    entity: tuple[tuple[str, str | None], ...]
+    changes: Sequence[tuple[str, float | None]]
+
+
+class ElectLeader(_Request, frozen=True):
+    """Let the preferred replica lead; `unclean`: let some replica lead that may lack acknowledged records."""
+
+    place: PartitionId
+    unclean: bool = False
+
+
+class MoveLeader(_Request, frozen=True):
+    """Let a node that is in sync lead."""
+
+    repeats = True
+
+    place: PartitionId
+    node_id: int
+
+
+class RebalanceLeaders(_Request, frozen=True):
+    """Let preferred replicas lead where they can, so many at most."""
+
+    repeats = True
+
+    most: int
+
+
+class Reassign(_Request, frozen=True):
+    """Let a partition have these replicas."""
+
+    repeats = True
+
+    place: PartitionId
+    replicas: tuple[int, ...]
+
+
+class CancelReassignment(_Request, frozen=True):
+    """Let a partition keep the replicas that it had."""
+
+    place: PartitionId
+
+
+class PlanMoves(_Request, frozen=True):
+    """Plan how to spread the replicas over the nodes, and to empty those that are named; nothing is done."""
+
+    repeats = True
+
+    without_nodes: tuple[int, ...] = ()
+
+
+class BeginMoves(_Request, frozen=True):
+    """Carry a plan on, so that `at_once` of its moves are under way; asked again until all are done."""
+
+    repeats = True
+
+    moves: tuple[Move, ...]
+    at_once: int
+
+
+class CancelMoves(_Request, frozen=True):
+    """Take back what is under way of a plan."""
+
+    repeats = True
+
+    moves: tuple[Move, ...]
+
+
+class DrainNode(_Request, frozen=True):
+    """Let leaders leave a node, and none come to it, until it registers anew."""
+
+    repeats = True
+
+    node_id: int
+
+
+class UnregisterNode(_Request, frozen=True):
+    """Let a node that is gone take part no more."""
+
+    node_id: int
+
+
+class SetFeatureLevel(_Request, frozen=True):
+    """Let the cluster use what this level has."""
+
+    repeats = True
+
+    level: int
+
+
+class AwaitApplied(_Request, frozen=True):
+    """Answer once every live node has applied what is below the offset, or when `within_ms` are over."""
+
+    repeats = True
+
+    offset: int
+    within_ms: int
+
+
+Request = (
+    Register
+    | Beat
+    | AlterPartitions
+    | ReportLeaders
+    | AllocateProducerIds
+    | CreateStream
+    | GrowStream
+    | ConfigureStream
+    | DeleteStream
+    | ConfigureNode
+    | ConfigureGroup
+    | AlterQuotas
+    | ElectLeader
+    | MoveLeader
+    | RebalanceLeaders
+    | Reassign
+    | CancelReassignment
+    | PlanMoves
+    | BeginMoves
+    | CancelMoves
+    | DrainNode
+    | UnregisterNode
+    | SetFeatureLevel
+    | AwaitApplied
+)

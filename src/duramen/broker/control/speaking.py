@@ -1,0 +1,80 @@
+"""What nodes ask for themselves, decided: from a request and a draft to the answer. Pure."""
+
+from duramen.base.errors import NodeNotFound
+from duramen.broker.control.answers import Beaten, Block, Done, Isr, IsrAnswers, Registered
+from duramen.broker.control.draft import Draft
+from duramen.broker.control.requests import AlterPartitions, Beat, Register, ReportLeaders
+from duramen.broker.control.sessions import NodeSessions
+from duramen.controller.cluster.alter_partition import Proposal, Refusal, alter_partition
+from duramen.controller.cluster.fencing import fence
+from duramen.controller.cluster.heartbeats import heartbeat, registered_node
+from duramen.controller.cluster.registering import register
+from duramen.controller.cluster.reporting import depose
+from duramen.controller.decisions import allocate_producer_ids
+
+__all__ = ["allocate_ids", "alter_partitions", "beat", "fence_silent", "register_node", "report_leaders"]
+
+
+def register_node(request: Register, draft: Draft, sessions: NodeSessions, now_ms: int) -> Registered:
+    """Take a registration; the node's session begins. Raises as `register`.
+
+    It begins before that is committed: another directory under the same id must not be taken meanwhile.
+    """
+    wish = request.wish
+    is_live = sessions.members.is_live(wish.node_id, now_ms)
+    draft.add(register(draft.state, wish, end_offset=draft.end_offset, is_live=is_live))
+    sessions.members.registered(wish.node_id, now_ms)
+    node = draft.state.registrations.get(wish.node_id)
+    if node is None:
+        raise NodeNotFound(f"node {wish.node_id} is not registered")
+    return Registered(node.epoch)
+
+
+def beat(request: Beat, draft: Draft, sessions: NodeSessions, now_ms: int) -> Beaten:
+    """Take a heartbeat. Raises NodeNotFound, NodeEpochStale."""
+    verdict = heartbeat(draft.state, sessions.members, request.beat, end_offset=draft.end_offset, now_ms=now_ms)
+    draft.add(verdict.events)
+    return Beaten(verdict.fenced, verdict.caught_up, verdict.may_stop)
+
+
+def alter_partitions(request: AlterPartitions, draft: Draft) -> IsrAnswers:
+    """Take what leaders propose, one after another."""
+    return IsrAnswers(tuple(_alter(proposal, draft) for proposal in request.proposals))
+
+
+def _alter(proposal: Proposal, draft: Draft) -> Isr:
+    altered = alter_partition(draft.state, proposal)
+    if isinstance(altered, Refusal):
+        return Isr(altered)
+    draft.add(altered.events)
+    return Isr(None, draft.state.partitions.get(proposal.place), altered.new_leader)
+
+
+def report_leaders(request: ReportLeaders, draft: Draft, sessions: NodeSessions, now_ms: int) -> Done:
+    """Take reports of leaders that do not answer; those that enough have reported lead no more.
+
+    Raises NodeNotFound, NodeEpochStale where the reporter is not who it was. A fenced one says nothing about others.
+    """
+    reporter = registered_node(draft.state, *request.reporter)
+    for place, leader_epoch in request.reports:
+        partition = draft.state.partitions.get(place)
+        if partition is None or reporter.fenced:
+            continue
+        if sessions.reports.report(place, partition, reporter.id, leader_epoch, now_ms):
+            draft.add(depose(draft.state, place))
+    return Done()
+
+
+def allocate_ids(draft: Draft) -> Block:
+    """The next block of ids for producers."""
+    (event,) = allocate_producer_ids(draft.state)
+    draft.add([event])
+    return Block(event.first, event.count)
+
+
+def fence_silent(node_id: int, draft: Draft) -> Done:
+    """Fence a node whose session is over."""
+    node = draft.state.registrations.get(node_id)
+    if node is not None:
+        draft.add(fence(draft.state, node))
+    return Done()

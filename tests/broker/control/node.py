@@ -1,0 +1,78 @@
+"""A replica of the quorum's tests, and on it a node's part in the controller."""
+
+from collections.abc import Callable
+
+from tests.broker.quorum.node import Node
+from tests.controller.quorum.witness import Witness
+
+from duramen.base.errors import DuramenError
+from duramen.broker.control.answers import When
+from duramen.broker.control.asking import Asker
+from duramen.broker.control.controller import Controller
+from duramen.broker.control.kit import ControlKit, Timing
+from duramen.broker.control.lifecycle import Lifecycle, Phase
+from duramen.broker.control.requests import Request
+from duramen.broker.quorum.runner import Runner
+from duramen.controller.cluster.membership import Sessions
+from duramen.controller.cluster.registering import Registration
+from duramen.controller.quorum.effects import Commit, Effect
+from duramen.sim.scheduler import VirtualClock
+
+SESSIONS = Sessions(timeout_ms=400, grace_ms=60)
+TIMING = Timing(heartbeat_ms=80, applied_ms=10, answer_ms=120, retry_ms=10, retry_most_ms=60, duplicate_ms=3_000)
+
+
+class ControlNode(Node):
+    """A node that takes part in the cluster `c`; `call_on` is the network."""
+
+    controller: Controller | None = None
+    asker: Asker
+    lifecycle: Lifecycle
+    paused_until_us = 0
+    kept = False
+    sessions = SESSIONS
+
+    def __init__(self, node_id: int, seed: str, clock: VirtualClock, witness: Witness) -> None:
+        super().__init__(node_id, seed, clock, witness)
+        self.call_on: Callable[[ControlNode, int, Request, When], None] = lambda *_: None
+        self.committed_some: Callable[[], None] = lambda: None
+        self.became: Callable[[ControlNode, Phase], None] = lambda *_: None
+        self.refused_with: Callable[[ControlNode, DuramenError], None] = lambda *_: None
+
+    def call(self, node_id: int, request: Request, done: When) -> None:
+        self.call_on(self, node_id, request, done)
+
+    def _began(self, runner: Runner) -> None:
+        super()._began(runner)
+        process = self.process
+        assert process is not None
+        kit = ControlKit(
+            self.node_id, "c", self.clock, process.deadlines, self._randomness, self.chance.randrange, self,
+            sessions=self.sessions, timing=TIMING,
+        )  # fmt: skip
+        self.controller = Controller(runner, self.view, process, kit)
+        self.asker = Asker(self.controller, kit)
+        wish = Registration(
+            self.node_id, self.me.directory_id, f"{self.me.directory_id}/{self.life}", "c", kept=self.kept
+        )
+        self.lifecycle = Lifecycle(
+            wish, self.controller, self.asker, kit,
+            changed=lambda phase: self.became(self, phase), failed=lambda error: self.refused_with(self, error),
+        )  # fmt: skip
+        self.lifecycle.begin()
+
+    def end(self) -> None:
+        self.controller = None
+        super().end()
+
+    def failed(self, error: DuramenError) -> None:
+        if self.controller is not None:
+            self.controller.stop()
+        super().failed(error)
+
+    def carried_out(self, effect: Effect) -> None:
+        super().carried_out(effect)
+        if self.controller is not None:
+            self.controller.happened(effect)
+        if isinstance(effect, Commit):
+            self.committed_some()
