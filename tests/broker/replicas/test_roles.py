@@ -217,7 +217,7 @@ def test_a_damaged_answer_counts_as_lost() -> None:
     fetch = around.sent[-1][1]
     assert isinstance(fetch, Fetch)
     findings: list[str] = []
-    around.report = findings.append  # type: ignore[method-assign]
+    around.report = findings.append  # type: ignore[method-assign,assignment]
     data = bytearray(encode([NewRecord(1, None, b"v")], leader_epoch=1))
     data[-1] ^= 1
     around.replicas.receive(PLACE, FetchAnswer(2, 1, fetch), data)

@@ -1,22 +1,18 @@
 """Seeds of a partition's replicas on simulated disks: no promise is broken, and a seed does the same each time."""
 
+from functools import partial
+
 import pytest
 from tests.broker.replicas.simulation import Simulation
 from tests.broker.replicas.world import Totals
+from tests.seeds import add_up, same_traces
 
-SEEDS = 20
+SEEDS = 15
 SEEDS_LONG = 2_000
 
 
 def run(seeds: range) -> Totals:
-    totals = Totals()
-    for seed in seeds:
-        try:
-            done = Simulation(seed).run()
-        except Exception as error:
-            raise AssertionError(f"seed {seed}: {error}") from error
-        totals = Totals(*map(sum, zip(totals, done, strict=True)))
-    return totals
+    return add_up(Simulation, Totals._make, seeds)
 
 
 def test_no_promise_is_broken() -> None:
@@ -38,9 +34,4 @@ def test_no_promise_is_broken_in_many_seeds() -> None:
 
 
 def test_a_seed_makes_the_same_trace() -> None:
-    first, again, other = (Simulation(number, trace=True) for number in (3, 3, 4))
-    for world in (first, again, other):
-        world.run()
-    assert len(first.trace) > 100
-    assert first.trace == again.trace
-    assert first.trace != other.trace
+    same_traces(partial(Simulation, trace=True), 3, at_least=100)
