@@ -90,6 +90,9 @@ class ControlWorld(World):
         if known is None:
             self.say(f"{node.node_id} is the active controller in epoch {epoch}")
             self.actives[epoch] = (node.node_id, node.life, self.clock.wall_ms())
+            assert node.controller is not None
+            for node_id in node.controller._closed:
+                self._sign(epoch, node_id, alive=False)
         elif known[:2] != (node.node_id, node.life):
             raise Broken(f"in epoch {epoch} both {known} and {(node.node_id, node.life)} are active")
 
@@ -194,10 +197,16 @@ class ControlWorld(World):
         if controller.active_epoch is not None:
             self._sign(controller.active_epoch, other_id, alive=False)
         self.guarded(node, lambda: controller.closed(other_id))
-        if node.controller is controller:
-            self.guarded(node, lambda: node.lifecycle.closed(other_id))
+        if node.controller is controller and self.part(other_id).process is not None:
+            controller.opened(other_id)
 
     # -- nodes --------------------------------------------------------------------------------------
+
+    def start(self, node: Node) -> None:
+        super().start(node)
+        for other in self._parts():
+            if other.controller is not None and node.process is not None:
+                other.controller.opened(node.node_id)
 
     def end(self, node: Node, *, power: bool) -> None:
         super().end(node, power=power)

@@ -78,7 +78,11 @@ class ActiveController:
         self._proposed: deque[_Proposal] = deque()
         self._waiters: list[_Waiter] = []
         self._sessions = NodeSessions(
-            self._ahead.registrations, self._now_ms, kit.sessions, report_window_ms=kit.report_window_ms
+            self._ahead.registrations,
+            self._now_ms,
+            runner.machine.end.offset,
+            kit.sessions,
+            report_window_ms=kit.report_window_ms,
         )
         self._over = False
         self._alarm = Alarm(kit.deadlines, self._fire)
@@ -215,7 +219,7 @@ class ActiveController:
         self._runner.propose(draft.events, partial(self._proposal_done, proposal))
 
     def _proposal_done(self, proposal: _Proposal, result: Position | DuramenError) -> None:
-        self._proposed = deque(other for other in self._proposed if other is not proposal)
+        self._remove(proposal)
         if isinstance(result, Position):
             proposal.done(Answer(proposal.value, proposal.end_offset))
             for done, outcome in proposal.behind:
@@ -227,6 +231,13 @@ class ActiveController:
         proposal.done(result)
         for done, _ in proposal.behind:
             done(_not_active())
+
+    def _remove(self, proposal: _Proposal) -> None:
+        """It is answered: the oldest is, or one that was refused at once."""
+        if self._proposed[0] is proposal:
+            self._proposed.popleft()
+        else:
+            self._proposed.remove(proposal)
 
     def _recall(self) -> None:
         """Forget what was decided and not proposed."""
@@ -256,8 +267,9 @@ class ActiveController:
                 waiting.append(waiter)
 
     def _is_known(self, offset: int) -> bool:
-        live = self._view.state.registrations.live
-        return self._runner.applied.offset >= offset and self._sessions.members.know(live, offset)
+        """Whether all know it that are live, or are to be, or are to be no more."""
+        live = self._view.state.registrations.live | self._ahead.registrations.live
+        return self._runner.applied.offset >= offset and self._sessions.know(sorted(live), offset)
 
 
 def _outcome(outcome: Value | DuramenError, end_offset: int) -> Outcome:

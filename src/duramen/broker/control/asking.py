@@ -43,6 +43,11 @@ class Asker:
     def applied(self) -> None:
         """Nothing: what is asked does not wait for it."""
 
+    def closed(self, node_id: int) -> None:
+        """What this node was asked it will not answer."""
+        for asked in list(self._open):
+            asked.closed(node_id)
+
     def stop(self) -> None:
         """Nothing is asked any more: what is open is answered so."""
         for asked in list(self._open):
@@ -93,8 +98,14 @@ class _Asked:
         self._at(self._kit.timing.answer_ms, partial(self._lost, self._attempt))
         self._kit.outside.call(leader_id, self._request, answered)
 
+    def closed(self, node_id: int) -> None:
+        """There is no connection to a node any more."""
+        if self._asked_id == node_id:
+            self._lost(self._attempt)
+
     def leader_changed(self, leader_id: int) -> None:
         """Another one leads: do not wait for the one before where asking twice does no harm."""
+        self._retry_ms = self._kit.timing.retry_ms
         if self._asked_id is None or (self._request.repeats and self._asked_id != leader_id):
             self._unknown = self._unknown or (None if self._asked_id is None else _unanswered(self._asked_id))
             self._asked_id = None

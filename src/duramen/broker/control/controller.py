@@ -27,6 +27,9 @@ class Watcher(Protocol):
     def applied(self) -> None:
         """More has taken effect."""
 
+    def closed(self, node_id: int) -> None:
+        """There is no connection to a node any more: what it was asked it will not answer."""
+
 
 class Controller:
     """On this node's replica, which votes or only follows; who is told of its effects hands them to `happened`."""
@@ -39,6 +42,7 @@ class Controller:
         self._active: ActiveController | None = None
         self._watchers: list[Watcher] = []
         self._waiting: list[tuple[int, Callable[[], None]]] = []
+        self._closed: dict[int, None] = {}  # nodes to which there was a connection, and is none; in order
         self._looks = False
         self._over = False
         self._look_soon()
@@ -76,7 +80,7 @@ class Controller:
             self._active.ask(request, done)
 
     def when_applied(self, offset: int, done: Callable[[], None]) -> None:
-        """Call `done` once what is below the offset has taken effect here."""
+        """Call `done` once what is below the offset has taken effect here; never, where the node stops before."""
         if offset <= self.applied_offset:
             done()
         else:
@@ -96,9 +100,16 @@ class Controller:
             self._look_soon()
 
     def closed(self, node_id: int) -> None:
-        """The connection to a node is closed."""
+        """There is no connection to a node any more."""
+        self._closed[node_id] = None
         if self._active is not None:
             self._active.closed(node_id)
+        for watcher in self._watchers:
+            watcher.closed(node_id)
+
+    def opened(self, node_id: int) -> None:
+        """There is a connection to a node."""
+        self._closed.pop(node_id, None)
 
     def stop(self) -> None:
         """The replica is stopping, or has failed: nothing is decided here any more."""
@@ -125,6 +136,8 @@ class Controller:
         self._depose()
         if self._active is None and self._is_ready():
             self._active = ActiveController(self._runner, self._view, self._kit)
+            for node_id in self._closed:
+                self._active.closed(node_id)
         elif self._active is not None:
             self._active.applied()
         reached = [done for offset, done in self._waiting if offset <= self.applied_offset]

@@ -89,7 +89,7 @@ class Lifecycle:
             self._sooner(max(self._now_ms, self._told_ms + self._kit.timing.applied_ms))
 
     def closed(self, node_id: int) -> None:
-        """The connection to a node is closed: if it leads, it has to hear soon that this one is there."""
+        """There is no connection to a node any more: if it leads, it has to hear soon that this one is there."""
         if node_id == self._controller.leader_id:
             self._hurry()
 

@@ -1,5 +1,6 @@
 """What an active controller knows that is in no log: who was heard when, and who reports whom. Pure."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from duramen.controller.cluster.membership import SESSIONS, Membership, Sessions
@@ -13,16 +14,35 @@ _LATE_SHARE: Final = 4
 
 
 class NodeSessions:
-    """The sessions and reports since this controller is active: each node begins with a whole session."""
+    """The sessions and reports since this controller is active: each node begins with a whole session.
 
-    __slots__ = ("_rules", "members", "reports")
+    All that is below `known_offset` of the metadata log may have been said to be known to every live node: who has not
+    applied it stays fenced.
+    """
+
+    __slots__ = ("_rules", "known_offset", "members", "reports")
 
     def __init__(
-        self, nodes: Nodes, now_ms: int, rules: Sessions = SESSIONS, *, report_window_ms: int = WINDOW_MS
+        self,
+        nodes: Nodes,
+        now_ms: int,
+        end_offset: int,
+        rules: Sessions = SESSIONS,
+        *,
+        report_window_ms: int = WINDOW_MS,
     ) -> None:
+        """`end_offset` is the end of the metadata log: nothing behind it was said by a controller before this one."""
         self._rules = rules
+        self.known_offset = end_offset
         self.members = Membership(nodes, now_ms, rules)
         self.reports = Reports(report_window_ms)
+
+    def know(self, node_ids: Iterable[int], offset: int) -> bool:
+        """Whether these nodes, which are all that are live, have applied what is below the offset: it may be said."""
+        knows = self.members.know(node_ids, offset)
+        if knows:
+            self.known_offset = max(self.known_offset, offset)
+        return knows
 
     def silent(self, nodes: Nodes, now_ms: int) -> list[int]:
         """The nodes whose sessions are over, which are forgotten with it; nobody where this controller itself slept."""

@@ -31,10 +31,18 @@ def register_node(request: Register, draft: Draft, sessions: NodeSessions, now_m
 
 
 def beat(request: Beat, draft: Draft, sessions: NodeSessions, now_ms: int) -> Beaten:
-    """Take a heartbeat. Raises NodeNotFound, NodeEpochStale."""
-    verdict = heartbeat(draft.state, sessions.members, request.beat, end_offset=draft.end_offset, now_ms=now_ms)
+    """Take a heartbeat. Raises NodeNotFound, NodeEpochStale.
+
+    A fenced node that lacks what every live one is said to know stays fenced.
+    """
+    beat_ = request.beat
+    node = registered_node(draft.state, beat_.node_id, beat_.epoch)
+    behind = beat_.applied_offset < sessions.known_offset
+    if node.fenced and behind:
+        beat_ = beat_._replace(wants_fence=True)
+    verdict = heartbeat(draft.state, sessions.members, beat_, end_offset=draft.end_offset, now_ms=now_ms)
     draft.add(verdict.events)
-    return Beaten(verdict.fenced, verdict.caught_up, verdict.may_stop)
+    return Beaten(verdict.fenced, verdict.caught_up and not (node.fenced and behind), verdict.may_stop)
 
 
 def alter_partitions(request: AlterPartitions, draft: Draft) -> IsrAnswers:
