@@ -112,8 +112,8 @@ class Machine:
             self._begin()
         elif self._part is not None and state.partition_epoch > known.partition_epoch:
             self._part.changed()
-        elif isinstance(self._part, Following):
-            self._part.turn()
+        elif self._part is not None:
+            self._part.placed()
 
     def refusal(self) -> Refusal | None:
         """Why nothing may be appended under acks=all; asked before the batch is written."""

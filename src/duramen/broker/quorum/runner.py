@@ -254,8 +254,8 @@ class Runner:
     def _append(self, batch: Batch) -> None:
         entry = written(batch, self._machine.me.node_id, self._machine.voters, self._kit.clock.wall_ms())
         end = End(entry.epoch, entry.first + entry.entries)
-        self._outside.carried_out(Append(entry))
         self._kit.log.append(entry, partial(self._appended, self._cuts_done, end))
+        self._outside.carried_out(Append(entry))
 
     def _appended(self, cuts: int, end: End, error: DuramenError | None) -> None:
         if self._over is not None:
@@ -311,13 +311,13 @@ class Runner:
 
     def _commit(self, effect: Commit, high_watermark: int) -> None:
         applied, log = self._kit.applied, self._kit.log
-        self._outside.carried_out(effect)
         try:
             applied.apply(log.between(applied.end.offset, high_watermark))
         except BatchCorrupt as error:
             self._fail(error)
             return
         log.forget(high_watermark)
+        self._outside.carried_out(effect)
         self._proposals.committed(high_watermark)
         self._save()
 
