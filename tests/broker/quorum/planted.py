@@ -1,15 +1,18 @@
 """Bugs to be planted in what carries out the machine's effects, one at a time: the simulation has to find each."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from copy import copy
+from typing import Any, Final, cast
 
 from tests.sim.planted import Bug, Place
 
 from duramen.base.errors import DuramenError
+from duramen.base.ports import FileSystem
 from duramen.broker.quorum.ballots import BallotFile, Promised
 from duramen.broker.quorum.log import MetadataLog
 from duramen.broker.quorum.proposals import ProposalDone, Proposals
 from duramen.broker.quorum.runner import Runner
+from duramen.broker.quorum.whole import WholeFile
 from duramen.controller.quorum.effects import Persist
 from duramen.controller.quorum.epochs import End
 from duramen.controller.quorum.messages import Batch
@@ -36,26 +39,31 @@ def _count_written(right: Original) -> Original:
 
 
 def _write_unsynced(right: Original) -> Original:
-    def write(self: BallotFile, promised: Promised) -> None:
-        right(_Without(self._files, "sync"), promised)
+    def write(self: WholeFile, content: bytes) -> None:
+        right(_without(self, "sync"), content)
 
     return write
 
 
 def _forget_name(right: Original) -> Original:
-    def write(self: BallotFile, promised: Promised) -> None:
-        right(_Without(self._files, "sync_directory"), promised)
+    def write(self: WholeFile, content: bytes) -> None:
+        right(_without(self, "sync_directory"), content)
 
     return write
 
 
+def _without(file: WholeFile, call: str) -> WholeFile:
+    lacking = copy(file)
+    lacking._files = cast("FileSystem", _Without(file._files, call))
+    return lacking
+
+
 class _Without:
-    """A BallotFile as far as `write` goes, its files, and those that they open: without one kind of call."""
+    """Files, and those that they open, without one kind of call."""
 
     def __init__(self, right: Any, call: str) -> None:
         self._right = right
         self._call = call
-        self._files = self
 
     def open(self, path: str, *, create: bool = False) -> Any:
         return _Without(self._right.open(path, create=create), self._call)
@@ -96,8 +104,8 @@ def _keep_what_was(right: Original) -> Original:
 BUGS: Final = (
     Bug("answer-first", "", (Place(Runner, "_persist", _answer_first),), "answer a vote before the ballot is synced"),
     Bug("count-written", "", (Place(MetadataLog, "append", _count_written),), "count what is written as synced"),
-    Bug("ballot-unsynced", "", (Place(BallotFile, "write", _write_unsynced),), "do not sync the ballot"),
-    Bug("ballot-without-name", "", (Place(BallotFile, "write", _forget_name),), "do not sync the ballot's new name"),
+    Bug("ballot-unsynced", "", (Place(WholeFile, "write", _write_unsynced),), "do not sync the ballot"),
+    Bug("ballot-without-name", "", (Place(WholeFile, "write", _forget_name),), "do not sync the ballot's new name"),
     Bug("vote-forgotten", "", (Place(BallotFile, "read", _damaged_is_none),), "forget the vote at a start"),
     Bug("answer-ordered", "", (Place(Proposals, "add", _answer_ordered),), "answer a proposal before it is committed"),
     Bug("keep-what-was", "", (Place(MetadataLog, "restart", _keep_what_was),), "keep the log behind a new snapshot"),

@@ -13,7 +13,7 @@ import msgspec
 
 from duramen.base.errors import BatchCorrupt
 from duramen.base.ports import FileSystem
-from duramen.broker.quorum.ballots import QUORUM_DIRECTORY
+from duramen.broker.quorum.whole import QUORUM_DIRECTORY
 from duramen.codec.crc import crc32c
 from duramen.controller.quorum.epochs import End
 from duramen.controller.quorum.voters import ReplicaId, Voter, Voters

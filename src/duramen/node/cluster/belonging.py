@@ -1,12 +1,10 @@
 """What a directory holds of how its node came to a cluster, in a file of its own.
 
-`quorum/cluster`: 8 bytes "DURCLUS1", uint32 CRC-32C of everything after it, uint32 format, and a MessagePack array: the
-number of the newest attempt, the proposal that was promised or nil, the cluster id or nil, and the voters that the
-cluster was formed with. It is written beside the old one, synced, renamed and its name synced. One that is damaged is
-refused: it may hold a promise, and "nothing" would let two clusters come of it.
+`quorum/cluster`, "DURCLUS1": a MessagePack array of the number of the newest attempt, the proposal that was promised or
+nil, the cluster id or nil, and the voters that the cluster was formed with. One that is damaged is refused: it may hold
+a promise, and "nothing" would let two clusters come of it.
 """
 
-import struct
 from typing import Final
 from uuid import UUID
 
@@ -14,19 +12,12 @@ import msgspec
 
 from duramen.base.errors import DirectoryUnusable
 from duramen.base.ports import FileSystem
-from duramen.broker.quorum.ballots import QUORUM_DIRECTORY
-from duramen.codec.crc import crc32c
+from duramen.broker.quorum.whole import WholeFile
 from duramen.controller.forming.values import Attempt, Kept, Proposal
 from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
-from duramen.storage.io import write_all
 
 __all__ = ["BelongingFile"]
 
-_PATH: Final = f"{QUORUM_DIRECTORY}/cluster"
-_NEW: Final = f"{_PATH}.new"
-_FORMAT: Final = 1
-_MAGIC: Final = b"DURCLUS1"
-_HEADER = struct.Struct(">8sII")
 _WAY_OUT: Final = (
     "what this node has promised to others, or its cluster, is not known any more: put the file back from a backup of"
     " this very state, or start the node with an empty directory"
@@ -53,35 +44,22 @@ class BelongingFile:
     """Reads and writes it. Everything here blocks, and raises OSError."""
 
     def __init__(self, files: FileSystem) -> None:
-        self._files = files
+        self._file = WholeFile(files, "cluster", b"DURCLUS1")
 
     def read(self) -> Kept:
         """What the directory holds; of an empty one, nothing. What is returned is on disk, name and all.
 
         Raises DirectoryUnusable where the file is not as it was written.
         """
-        files = self._files
-        files.make_directory(QUORUM_DIRECTORY)
-        files.sync_directory("")
-        files.sync_directory(QUORUM_DIRECTORY)  # a kill may have come between the new name and its sync
-        if not files.exists(_PATH):
-            return Kept()
-        file = files.open(_PATH, read_only=True)
-        data = bytes(file.read(0, file.size()))
-        file.close()
-        return _decode(data)
+        try:
+            content = self._file.read()
+        except ValueError as error:
+            raise DirectoryUnusable(f"the file {self._file.path} {error}: {_WAY_OUT}") from None
+        return Kept() if content is None else _decode(content)
 
     def write(self, kept: Kept) -> None:
         """Put it in the place of what was there; it is on disk when this returns."""
-        files = self._files
-        body = struct.pack(">I", _FORMAT) + msgspec.msgpack.encode(_row(kept))
-        files.unlink(_NEW)
-        file = files.open(_NEW, create=True)
-        write_all(file, [_MAGIC, struct.pack(">I", crc32c(body)), body], 0)
-        file.sync()
-        file.close()
-        files.rename(_NEW, _PATH)
-        files.sync_directory(QUORUM_DIRECTORY)
+        self._file.write(msgspec.msgpack.encode(_row(kept)))
 
 
 def _row(kept: Kept) -> _Row:
@@ -100,15 +78,8 @@ def _voters(rows: _Voters) -> Voters:
     return Voters(Voter(ReplicaId(node_id, directory), endpoint) for node_id, directory, endpoint in rows)
 
 
-def _decode(data: bytes) -> Kept:
-    if len(data) < _HEADER.size:
-        raise DirectoryUnusable(f"the file {_PATH} is cut off: {_WAY_OUT}")
-    magic, crc, format_ = _HEADER.unpack_from(data)
-    if magic != _MAGIC or crc != crc32c(memoryview(data)[12:]):
-        raise DirectoryUnusable(f"the file {_PATH} is damaged: {_WAY_OUT}")
-    if format_ != _FORMAT:
-        raise DirectoryUnusable(f"the file {_PATH} has the format {format_}; this version knows {_FORMAT}")
-    row = msgspec.msgpack.decode(memoryview(data)[_HEADER.size :], type=_Row)
+def _decode(content: memoryview) -> Kept:
+    row = msgspec.msgpack.decode(content, type=_Row)
     promise = None
     if row.promise is not None:
         attempt = Attempt(ReplicaId(*row.promise.proposer), row.promise.number)

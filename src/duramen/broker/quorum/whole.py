@@ -1,0 +1,66 @@
+"""A small file in `quorum/` that is replaced whole, for what a node must not forget once it was said.
+
+8 bytes that say what it is, uint32 CRC-32C of everything after it, uint32 format (1), and its content. It is written
+beside the old one, synced, renamed and its name synced. Everything here blocks, and raises OSError.
+"""
+
+import struct
+from typing import Final
+
+from duramen.base.ports import FileSystem
+from duramen.codec.crc import crc32c
+from duramen.storage.io import write_all
+
+__all__ = ["QUORUM_DIRECTORY", "WholeFile"]
+
+QUORUM_DIRECTORY: Final = "quorum"
+
+_FORMAT: Final = 1
+_HEADER = struct.Struct(">8sII")
+_CRC = struct.Struct(">I")
+_COVERED_FROM: Final = 12
+
+
+class WholeFile:
+    """The file `path`, which begins with `magic`, 8 bytes."""
+
+    def __init__(self, files: FileSystem, name: str, magic: bytes) -> None:
+        self.path = f"{QUORUM_DIRECTORY}/{name}"
+        self._files = files
+        self._magic = magic
+
+    def read(self) -> memoryview | None:
+        """Its content, which is on disk then, name and all; None where it was never written.
+
+        Raises ValueError where it is not as it was written.
+        """
+        files = self._files
+        if not files.exists(QUORUM_DIRECTORY):
+            files.make_directory(QUORUM_DIRECTORY)
+        files.sync_directory("")
+        files.sync_directory(QUORUM_DIRECTORY)  # a kill may have come between the new name and its sync
+        if not files.exists(self.path):
+            return None
+        file = files.open(self.path, read_only=True)
+        data = memoryview(bytes(file.read(0, file.size())))
+        file.close()
+        if len(data) < _HEADER.size:
+            raise ValueError("is cut off")
+        magic, crc, format_ = _HEADER.unpack_from(data)
+        if magic != self._magic or crc != crc32c(data[_COVERED_FROM:]):
+            raise ValueError("is damaged")
+        if format_ != _FORMAT:
+            raise ValueError(f"has the format {format_}; this version knows {_FORMAT}")
+        return data[_HEADER.size :]
+
+    def write(self, content: bytes) -> None:
+        """Put it in the place of what was there; it is on disk when this returns."""
+        files, new = self._files, f"{self.path}.new"
+        covered = _CRC.pack(_FORMAT) + content
+        files.unlink(new)
+        file = files.open(new, create=True)
+        write_all(file, [self._magic, _CRC.pack(crc32c(covered)), covered], 0)
+        file.sync()
+        file.close()
+        files.rename(new, self.path)
+        files.sync_directory(QUORUM_DIRECTORY)
