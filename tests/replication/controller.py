@@ -111,6 +111,11 @@ class Controller:
         self._settle(frozenset(member.node_id for member in asked.in_sync), always=True)
         return AlterPartitionAnswer(asked, self.state)
 
+    def move_from(self, leader_epoch: int) -> None:
+        """The leader of that epoch finds itself slow."""
+        if leader_epoch == self.state.leader_epoch:
+            self.move()
+
     def move(self) -> None:
         """Another in-sync replica leads, for no reason."""
         others = sorted((self.state.in_sync & self.live) - {self.state.leader_id})
@@ -144,9 +149,7 @@ class Controller:
             return Refusal.INVALID_UPDATE_VERSION
         for member in asked.in_sync:
             node = self._nodes[member.node_id]
-            # Who is in the set and was not heard in this epoch adds nothing that is not known.
-            known = member.broker_epoch in (-1, node.broker_epoch)
-            if node.fenced or not known or (member.broker_epoch < 0 and member.node_id not in state.in_sync):
+            if node.fenced or member.broker_epoch != node.broker_epoch:
                 return Refusal.INELIGIBLE_REPLICA
         return None
 

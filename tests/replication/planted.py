@@ -82,20 +82,17 @@ def _tell_at_once(_: Original) -> Original:
 
 
 def _join_at_high_watermark(_: Original) -> Original:
-    def _close(self: Leading) -> Any:
-        for node in self._replica.state.replicas:
-            if node not in self._in_sync.maximal and self._progress.covered(node) >= self._replica.high_watermark:
-                yield node
+    def _bar(self: Leading) -> int:
+        return max(self._replica.high_watermark, self._lent)
 
-    return _close
+    return _bar
 
 
-def _lend_always(right: Original) -> Original:
-    def _ready(self: Leading) -> Any:
-        self._lent = -1
-        return right(self)
+def _join_before_the_tail(_: Original) -> Original:
+    def _bar(self: Leading) -> int:
+        return max(self._replica.high_watermark, self._first)
 
-    return _ready
+    return _bar
 
 
 def _serve_unconfirmed(right: Original) -> Original:
@@ -115,7 +112,12 @@ BUGS: Final = (
     Bug("any-epoch", "forget the epoch check", (Place(Machine, "_epoch_refusal", _any_epoch),)),
     Bug("elect-anybody", "elect outside the in-sync set", (Place(Controller, "_candidates", _elect_anybody),)),
     Bug("tell-at-once", "", (Place(Leading, "latest_offset", _tell_at_once),), "skip the wait for the first offset"),
-    Bug("join-early", "", (Place(Leading, "_close", _join_at_high_watermark),), "join at the high watermark alone"),
-    Bug("lend-always", "", (Place(Leading, "_ready", _lend_always),), "join without what a tail may have shown"),
+    Bug("join-early", "", (Place(Leading, "_bar", _join_at_high_watermark),), "join at the high watermark alone"),
+    Bug(
+        "join-before-tail",
+        "",
+        (Place(Leading, "_bar", _join_before_the_tail),),
+        "join without what a tail may have shown",
+    ),
     Bug("unconfirmed", "", (Place(Following, "open", _serve_unconfirmed),), "ask and serve before the leader answered"),
 )

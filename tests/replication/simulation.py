@@ -39,6 +39,7 @@ class Simulation(World):
         sites = [node.site for node in self._nodes.values()]
         self._counts["epochs"] = len(self.witness.leaders)
         self._counts["committed"] = len(self.witness.committed)
+        self._counts["asked"] = self.witness.asked
         self._counts["acknowledged"] = self.witness.acknowledged
         self._counts["refused"] = sum(sum(site.refused.values()) for site in sites)
         self._counts["cuts"] = sum(site.cuts for site in sites)
@@ -61,6 +62,7 @@ class Simulation(World):
             (300, self._move),
             (300, self._pause),
             (150, self._resume),
+            (20, self._ask),
         ]
 
     def _produce(self) -> None:
@@ -139,6 +141,16 @@ class Simulation(World):
         self._controller.move()
         self._say_state(before)
 
+    def _ask(self) -> None:
+        """Somebody asks a node for a record, whoever ordered it and whatever became of it."""
+        node = self._any()
+        machine = node.site.machine
+        if machine is not None and self.witness.ordered:
+            record = self.random.choice(list(self.witness.ordered))
+            deadline_ms = node.local_ms(self._now_ms) + self.random.choice((1, 100, 500))
+            machine.wait_replicated(record, self.witness.ordered[record], deadline_ms)
+            self._go_on(node)
+
     def _trim(self) -> None:
         """Retention on a leader."""
         for node in self._leaders():
@@ -185,12 +197,15 @@ class Simulation(World):
 
     def _is_dispensable(self, node: Node) -> bool:
         state, node_id = self._controller.state, node.site.node_id
-        return len(set(state.replicas) - {node_id}) >= state.needed(self._config) and bool(
-            self._controller.may_lead - {node_id}
-        )
+        if self._is_blank_among_holders(node) or not self._controller.may_lead - {node_id}:
+            return False
+        return len(set(state.replicas) - {node_id}) >= state.needed(self._config)
 
     def _all_is_well(self) -> None:
         state = self._controller.state
+        if self._down is not None and self._controller.may_lead == {self._down.site.node_id}:
+            # It was the only one in sync when it went down: the partition waits for it.
+            return
         if state.leader_id is None:
             raise Stuck("nobody leads after all was mended")
         leader = self._nodes[state.leader_id].site.machine
@@ -200,6 +215,9 @@ class Simulation(World):
         if state.in_sync != {node.site.node_id for node in up} & {*state.replicas}:
             raise Stuck(f"only {sorted(state.in_sync)} are in sync, long after all was mended")
         for node in up:
+            for epoch, leader_id, _ in node.site.disk.written.takeovers:
+                if self.witness.leaders[epoch][0] != leader_id:
+                    raise Broken(f"{node.site.node_id} says that {leader_id} led epoch {epoch}")
             machine = node.site.machine
             if machine is None or machine.high_watermark != leader.history.end_offset:
                 raise Stuck(f"{node.site.node_id} has not all that {state.leader_id} has, long after all was mended")

@@ -12,11 +12,13 @@ from duramen.replication.effects import (
     Commit,
     Cut,
     Effect,
+    MoveLeader,
     Propose,
     Release,
     Restart,
     Send,
     Serve,
+    Settle,
     Show,
     StartAt,
 )
@@ -28,7 +30,7 @@ from duramen.replication.timeouts import Timeouts
 CONTROLLER = 0
 """Where the controller is, among the nodes."""
 
-Post = Message | AlterPartition | Register | Heartbeat | Told
+Post = Message | AlterPartition | MoveLeader | Register | Heartbeat | Told
 
 
 class Sent(NamedTuple):
@@ -141,8 +143,8 @@ class Site:
             case Serve(node_id, answer):
                 batches = disk.written.from_offset(answer.asked.end.offset, self.most_batches)
                 return Sent(self.node_id, node_id, answer._replace(batches=batches))
-            case Propose(proposal):
-                return Sent(self.node_id, CONTROLLER, proposal)
+            case Propose(AlterPartition() as asked) | (MoveLeader() as asked):
+                return Sent(self.node_id, CONTROLLER, asked)
             case Append(batch, leader_id):
                 self.witness.appended(batch)
                 disk.written = disk.written.append(batch, leader_id)
@@ -157,13 +159,20 @@ class Site:
                 disk.written = disk.written.start_at(start_offset)
             case Commit(offset) | Show(offset):
                 self._show(machine.state.leader_epoch, offset)
-            case Release(waiter, refusal):
-                assert isinstance(waiter, Batch)
-                if refusal is None:
-                    self.witness.released(waiter)
-                else:
-                    self.refused[refusal] = self.refused.get(refusal, 0) + 1
+            case Settle() | Release():
+                self._answer(effect)
         return None
+
+    def _answer(self, effect: Settle | Release) -> None:
+        batch = effect.waiter
+        if not isinstance(batch, Batch):
+            return
+        if isinstance(effect, Settle):
+            self.witness.asked_for(self.node_id, batch, self.disk.synced, effect.outcome)
+        elif effect.refusal is None:
+            self.witness.released(batch)
+        else:
+            self.refused[effect.refusal] = self.refused.get(effect.refusal, 0) + 1
 
     def _show(self, epoch: int, offset: int) -> None:
         if offset > self._shown:

@@ -35,10 +35,12 @@ def test_what_became_of_a_record(records: list[int], shown: int, synced: int, ep
         assert outcome is None
 
 
-def test_a_record_that_is_deleted_by_now_was_there() -> None:
+def test_whose_record_was_there_nobody_knows_when_it_is_deleted() -> None:
     history = history_of([1, 1, 2, 3], 4)
     history.start_at(2)
-    assert judge(history, 4, Position(1, 0)) is Outcome.REACHED
+    assert judge(history, 4, Position(1, 0)) is Outcome.DELETED
+    assert judge(history, 4, Position(2, 0)) is Outcome.DELETED
+    assert judge(history, 4, Position(2, 2)) is Outcome.REACHED
 
 
 def test_each_is_told_once() -> None:

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.replication.slowness import WINDOW_MS, WINDOWS, Slowness, p99_ms
+from duramen.replication.slowness import WINDOWS, Slowness, p99_ms
 
 LIVE = (1, 2, 3, 4)
+WINDOW_MS = 1_000
 
 
 def windows(slowness: Slowness, times: int, since_ms: int = 0, **latencies_ms: int) -> int:
@@ -27,7 +28,7 @@ def test_the_99th_percentile_is_the_nearest_rank(latencies: list[int]) -> None:
 
 
 def test_slow_is_who_was_slow_in_several_windows_in_a_row() -> None:
-    slowness = Slowness(100, 0)
+    slowness = Slowness(100, WINDOW_MS, 0)
     now_ms = windows(slowness, WINDOWS - 1, n1=1, n2=2, n3=300)
     assert slowness.eject((2, 3)) is None
     now_ms = windows(slowness, 1, now_ms, n1=1, n2=2, n3=90)
@@ -42,13 +43,13 @@ def test_slow_is_who_was_slow_in_several_windows_in_a_row() -> None:
 
 
 def test_where_all_are_slow_none_is() -> None:
-    slowness = Slowness(100, 0)
+    slowness = Slowness(100, WINDOW_MS, 0)
     windows(slowness, WINDOWS, n1=900, n2=950, n3=990)
     assert slowness.eject((2, 3)) is None
 
 
 def test_one_leaves_at_a_time() -> None:
-    slowness = Slowness(100, 0)
+    slowness = Slowness(100, WINDOW_MS, 0)
     now_ms = windows(slowness, WINDOWS, n1=1, n2=500, n3=2, n4=3)
     now_ms = windows(slowness, WINDOWS, now_ms, n1=1, n2=500, n3=2, n4=500)
     assert slowness.eject((2, 3, 4)) == 2
@@ -60,7 +61,7 @@ def test_one_leaves_at_a_time() -> None:
 
 
 def test_who_answers_nothing_is_as_slow_as_it_has_been_behind() -> None:
-    slowness = Slowness(100, 0)
+    slowness = Slowness(100, WINDOW_MS, 0)
     for window in range(1, WINDOWS + 1):
         slowness.observe(1, 1)
         slowness.observe(2, 1)
@@ -69,7 +70,7 @@ def test_who_answers_nothing_is_as_slow_as_it_has_been_behind() -> None:
 
 
 def test_who_had_to_leave_comes_back_where_nothing_is_written() -> None:
-    slowness = Slowness(100, 0)
+    slowness = Slowness(100, WINDOW_MS, 0)
     now_ms = windows(slowness, WINDOWS, n1=1, n2=1, n3=500)
     assert slowness.eject((2, 3)) == 3
     assert slowness.deadline_ms == now_ms + WINDOW_MS
@@ -79,7 +80,7 @@ def test_who_had_to_leave_comes_back_where_nothing_is_written() -> None:
 
 
 def test_nobody_looks_where_no_latency_is_too_much() -> None:
-    slowness = Slowness(None, 0)
+    slowness = Slowness(None, WINDOW_MS, 0)
     slowness.observe(2, 10_000)
     assert slowness.deadline_ms is None
     assert not slowness.close({3: 10_000}, LIVE, 10 * WINDOW_MS)

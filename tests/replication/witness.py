@@ -9,6 +9,7 @@ from tests.replication.disk import Content
 
 from duramen.base.ids import Position
 from duramen.replication.messages import Batch
+from duramen.replication.reaching import Outcome
 
 KNOWN: Final = 1 << 62
 """The epoch for what a replica knows from before it was started: then somebody knew already."""
@@ -35,6 +36,8 @@ class Witness:
         self.committed: list[Committed] = []
         self.told: dict[int, tuple[int, int]] = {}
         self.acknowledged = 0
+        self.asked = 0
+        self._said_cut: dict[Batch, int] = {}
         self._holders = holders
 
     @property
@@ -85,6 +88,17 @@ class Witness:
         if not self._is_committed(batch):
             raise Broken(f"{batch} was acknowledged before it was committed")
 
+    def asked_for(self, node_id: int, batch: Batch, log: Content, outcome: Outcome) -> None:
+        """Who asked a replica for a batch was answered."""
+        self.asked += outcome in (Outcome.REACHED, Outcome.CUT)
+        is_committed = self._is_committed(batch)
+        if outcome is Outcome.REACHED and not (is_committed and log.has(batch)):
+            raise Broken(f"{node_id} says that it has {batch}, which is not committed, or not on its disk")
+        if outcome is Outcome.CUT:
+            self._said_cut.setdefault(batch, node_id)
+            if is_committed:
+                raise Broken(f"{node_id} says that {batch} was cut, and it is committed")
+
     def told_end(self, epoch: int, offset: int) -> None:
         """A client was told where the log ends by the leader of the epoch."""
         least, most = self.told.get(epoch, (offset, offset))
@@ -102,6 +116,8 @@ class Witness:
     def _commit(self, batch: Batch, epoch: int) -> None:
         if batch.first_offset != self.end_offset:
             raise Broken(f"{batch} is committed, and what is before it is not: {self.end_offset}")
+        if batch in self._said_cut:
+            raise Broken(f"{batch} is committed, and {self._said_cut[batch]} said that it was cut")
         self.committed.append(Committed(batch, epoch))
         for node_id, log in self._holders():
             if not log.has(batch):

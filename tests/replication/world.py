@@ -16,7 +16,7 @@ from tests.replication.disk import Content, Disk
 from tests.replication.site import CONTROLLER, Post, Sent, Site
 from tests.replication.witness import Witness
 
-from duramen.replication.effects import Effect
+from duramen.replication.effects import Effect, MoveLeader
 from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer
 from duramen.replication.partition import PartitionConfig, PartitionState, Topology
 from duramen.replication.timeouts import Timeouts
@@ -24,7 +24,7 @@ from duramen.replication.timeouts import Timeouts
 TROUBLE_MS: Final = 2_000
 """For so long things go wrong."""
 
-TIMEOUTS: Final = Timeouts(wait_ms=40, retry_ms=20)
+TIMEOUTS: Final = Timeouts(wait_ms=40, retry_ms=20, backoff_ms=5, window_ms=50)
 
 
 class Totals(NamedTuple):
@@ -42,6 +42,8 @@ class Totals(NamedTuple):
     restarts: int
     alterations: int
     waits: int
+    asked: int
+    moves: int
 
 
 class Node:
@@ -91,6 +93,7 @@ class World:
             self.random.choice((1, 1, 2)),
             self.random.choice(tuple(Topology)),
             self.random.choice((60, 150)),
+            self.random.choice((None, None, 10)),
         )
         replicas = tuple(range(1, size + 1 - observers))
         state = PartitionState(None, 0, 0, replicas, frozenset(replicas), tuple(range(size + 1 - observers, size + 1)))
@@ -279,6 +282,9 @@ class World:
                 answer = controller.heartbeat(message, self._now_ms)
             case AlterPartition():
                 answer = controller.alter(message)
+            case MoveLeader(leader_epoch):
+                self._counts["moves"] += controller.state.leader_epoch == leader_epoch
+                controller.move_from(leader_epoch)
             case _:
                 raise AssertionError(message)
         self._say_state(before)

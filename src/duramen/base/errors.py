@@ -55,6 +55,9 @@ __all__ = [
     "NodeStarting",
     "NodeStopping",
     "NotController",
+    "NotEnoughReplicas",
+    "NotEnoughReplicasAfterAppend",
+    "NotLeader",
     "OffsetMetadataTooLarge",
     "OffsetOutOfRange",
     "OptionInvalid",
@@ -756,6 +759,30 @@ class NotController(DuramenError):
     id = "not-controller"
     safe = "Nothing was done; asking again is safe."
     remedy = "Ask the node that the message names; where it names none, ask again a second later."
+
+
+class NotLeader(DuramenError):
+    """The node that was asked does not lead the partition, or leads it no more."""
+
+    id = "not-leader"
+    safe = "Of a batch that was sent it is not known whether it is kept; an idempotent producer may send it again."
+    remedy = "Ask for metadata again, and then the leader; clients do so by themselves."
+
+
+class NotEnoughReplicas(DuramenError):
+    """Fewer replicas of a partition are in sync than `min.insync.replicas`, and the batch wants acks=all."""
+
+    id = "not-enough-replicas"
+    safe = "Nothing was stored; sending again is safe."
+    remedy = "Bring nodes back that are down, or see why they lag; producers send again by themselves."
+
+
+class NotEnoughReplicasAfterAppend(DuramenError):
+    """A batch with acks=all was stored, and then fewer replicas were in sync than `min.insync.replicas`."""
+
+    id = "not-enough-replicas-after-append"
+    safe = "Whether the batch is kept is not known yet; an idempotent producer may send it again."
+    remedy = "Bring nodes back that are down, or see why they lag; producers send again by themselves."
 
 
 class OutcomeUnknown(DuramenError):

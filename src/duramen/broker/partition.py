@@ -111,8 +111,11 @@ class Partition:
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch in which this node leads the partition."""
-        return self._store.node_epoch
+        """The epoch in which this node leads the partition; -1 where another does, or nobody."""
+        replicated = self.log.replicated
+        if replicated is None:
+            return self._store.node_epoch
+        return _NOT_NAMED if replicated.leader_epoch is None else replicated.leader_epoch
 
     @property
     def last_stable_offset(self) -> int:
@@ -248,7 +251,7 @@ class Partition:
         stream.bytes_in.value += len(batch)
         stream.batch_records.observe(head.records)
         stream.batch_bytes.observe(len(batch))
-        self._store.append(self.log, batch, head, self._store.node_epoch, done)
+        self._store.append(self.log, batch, head, self.leader_epoch, done)
 
     def served(self, slice_: Slice, offset: int) -> None:
         """Count a slice that goes to a consumer who asked for the records from `offset` on."""

@@ -34,6 +34,7 @@ from duramen.node.collecting import Collecting
 from duramen.node.http import HttpSide
 from duramen.node.listening import data_dir, listening
 from duramen.node.measuring import Measuring
+from duramen.node.ticking import Ticking
 from duramen.storage.directory import Directory, open_directory
 from duramen.storage.handles import Handles
 from duramen.storage.progress import RecoveryProgress
@@ -78,7 +79,7 @@ class Node:
         self._collecting = Collecting()
         self._clock = HostClock()
         self._deadlines = Deadlines()
-        self._timer: asyncio.TimerHandle | None = None
+        self._ticking = Ticking(self._deadlines, self._clock)
         self._worker: HostWorker | None = None
         self._directory: Directory | None = None
         self._recovery: asyncio.Future[Recovered] | None = None
@@ -108,7 +109,7 @@ class Node:
         self._forget_addresses()  # of a node that was killed
         if self._nats is not None:
             await self._nats.launch()
-        self._deadlines.on_earlier = self._schedule
+        self._ticking.start()
         self._worker = HostWorker(loop)
         self._http = HttpSide(
             self._metrics, self.addresses, self.settings, self._progress.words, on_demand=self._faults is not None
@@ -204,22 +205,6 @@ class Node:
     def drop_connections(self) -> int:
         """Break all connections to the Kafka door; returns how many there were."""
         return self._kafka.drop_connections() if self._kafka is not None else 0
-
-    # -- time ---------------------------------------------------------------------------------------
-
-    def _schedule(self) -> None:
-        next_ms = self._deadlines.next_ms()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if next_ms is not None:
-            delay_ms = max(0, next_ms - self._clock.monotonic_ms())
-            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._fire)
-
-    def _fire(self) -> None:
-        self._timer = None
-        self._deadlines.fire(self._clock.monotonic_ms())
-        self._schedule()
 
     # -- stopping -----------------------------------------------------------------------------------
 

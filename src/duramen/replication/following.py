@@ -45,7 +45,7 @@ class Following:
     def changed(self) -> None:
         """The controller has changed the assignment or the in-sync set."""
         self._progress.forget(self._replica.state.nodes)
-        self.turn()
+        self.placed()
 
     @property
     def shown_offset(self) -> int:
@@ -114,10 +114,11 @@ class Following:
                 self._fetch()
         elif latest:
             self._waiting = None
-            self._retry_ms = replica.now_ms + replica.timeouts.retry_ms
+            self._retry_ms = replica.now_ms + replica.timeouts.backoff_ms
 
     def _take_batches(self, answer: FetchAnswer) -> None:
         leaders = {takeover.epoch: takeover.leader_id for takeover in answer.takeovers}
+        leaders[answer.leader_epoch] = self._leader_id
         for batch in answer.batches:
             if not self._follows(batch):
                 return
@@ -135,8 +136,8 @@ class Following:
         self._show()
         self._wake()
 
-    def turn(self) -> None:
-        """Ask the one that is before it now, once it is confirmed."""
+    def placed(self) -> None:
+        """Others are live: ask the one that is before it now, once it is confirmed."""
         if self._turned():
             self._fetch()
 

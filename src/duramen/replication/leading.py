@@ -29,7 +29,7 @@ class Leading:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._in_sync = InSync(replica.state)
-        self._slowness = Slowness(replica.config.eject_latency_ms, replica.now_ms)
+        self._slowness = Slowness(replica.config.eject_latency_ms, replica.timeouts.window_ms, replica.now_ms)
         self._progress = Progress(replica.now_ms, self._slowness.observe)
         self._parked = Parked()
         self._waiters = Waiters()
@@ -58,6 +58,10 @@ class Leading:
                 self._replica.effects.append(Release(waiter, Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         self._review()
         self._wake()
+
+    def placed(self) -> None:
+        """Others are live: one of them may be ready to join."""
+        self._review()
 
     def latest_offset(self) -> int | None:
         """The end that clients are told: the high watermark, or None where an earlier leader may have told a later one.
@@ -94,7 +98,7 @@ class Leading:
         self._wake()
 
     def wait(self, end_offset: int, waiter: object) -> None:
-        """`waiter` is released when all below `end_offset`, which was just appended, is committed."""
+        """`waiter` is released when all below `end_offset`, which is written, is committed."""
         self._waiters.add(end_offset, waiter)
         self._release()
 
@@ -146,22 +150,25 @@ class Leading:
         if not self._in_sync.is_open:
             wanted = wanted.difference(self._lagging())
             wanted = wanted.difference(self._slow(wanted)).union(self._ready())
-        if wanted != self._in_sync.committed or self._in_sync.is_open:
+        members = [InSyncReplica(node, self._progress.broker_epoch(node)) for node in sorted(wanted)]
+        # The controller wants to know the registration of each: of who was not heard in this epoch it is not known.
+        are_known = all(member.broker_epoch >= 0 for member in members)
+        if not are_known:
+            self._in_sync.due_ms = due_ms
+        elif wanted != self._in_sync.committed or self._in_sync.is_open:
             me = InSyncReplica(replica.node_id, replica.broker_epoch)
-            members = [
-                me if node == replica.node_id else InSyncReplica(node, self._progress.broker_epoch(node))
-                for node in wanted
-            ]
             replica.effects.append(Propose(self._in_sync.propose(me, replica.leader_epoch, members, due_ms)))
 
     def _followers(self) -> list[int]:
         return sorted(self._in_sync.committed - {self._replica.node_id})
 
-    def _lagging(self) -> Iterator[int]:
+    def _lags(self, node_id: int) -> bool:
         replica = self._replica
-        for node in self._followers():
-            if self._progress.lags(node, replica.history.end_offset, replica.now_ms, replica.config.lag_time_max_ms):
-                yield node
+        lag_time_max_ms = replica.config.lag_time_max_ms
+        return self._progress.lags(node_id, replica.history.end_offset, replica.now_ms, lag_time_max_ms)
+
+    def _lagging(self) -> Iterator[int]:
+        return (node for node in self._followers() if self._lags(node))
 
     def _slow(self, members: frozenset[int]) -> Iterator[int]:
         """Who is slow and not needed."""
@@ -178,16 +185,19 @@ class Leading:
             replica.effects.append(MoveLeader(replica.leader_epoch))
 
     def _ready(self) -> Iterator[int]:
-        """Who may join: it has on disk what any leader may have committed, and what tails may have shown."""
-        return (node for node in self._close() if self._progress.covered(node) >= self._lent)
+        """Who may join."""
+        bar = self._bar()
+        return (node for node in self._joining() if self._progress.covered(node) >= bar)
 
-    def _close(self) -> Iterator[int]:
-        """Who is out of sync and could join, were it not for what tails may have shown."""
-        replica = self._replica
-        bar = max(replica.high_watermark, self._first)
-        for node in replica.state.replicas:
-            is_there = node in replica.live and self._progress.heard(node) and self._slowness.may_join(node)
-            if is_there and node not in self._in_sync.maximal and self._progress.covered(node) >= bar:
+    def _bar(self) -> int:
+        """What one who joins has on disk: all that any leader may have committed, and that a tail may have shown."""
+        return max(self._replica.high_watermark, self._first, self._lent)
+
+    def _joining(self) -> Iterator[int]:
+        """Who is there and is not in sync."""
+        for node in self._replica.state.replicas:
+            is_there = node in self._replica.live and self._progress.heard(node)
+            if is_there and node not in self._in_sync.maximal and self._slowness.may_join(node):
                 yield node
 
     def _review_ms(self) -> int | None:
@@ -233,12 +243,12 @@ class Leading:
     def _permit(self) -> Permit | None:
         """What the tail of a chain may show when all before it have it too.
 
-        Who joins later has to have it first; so it does not rise while somebody is about to.
+        Who joins later has to have it first; so it does not rise while somebody who keeps up is not in sync.
         """
         replica = self._replica
         if replica.config.topology is not Topology.CHAIN or not self._has_enough():
             return None
-        if next(self._close(), None) is None:
+        if all(map(self._lags, self._joining())):
             self._lent = max(self._lent, replica.history.synced_offset)
         return Permit(tuple(sorted(self._in_sync.maximal)), (replica.node_id,), self._lent)
 

@@ -112,8 +112,8 @@ class Machine:
             self._begin()
         elif self._part is not None and state.partition_epoch > known.partition_epoch:
             self._part.changed()
-        elif isinstance(self._part, Following):
-            self._part.turn()
+        elif self._part is not None:
+            self._part.placed()
 
     def refusal(self) -> Refusal | None:
         """Why nothing may be appended under acks=all; asked before the batch is written."""
@@ -129,6 +129,13 @@ class Machine:
         if waiter is not None:
             leading.wait(self.history.end_offset, waiter)
         return self.history.end
+
+    def wait(self, offset: int, waiter: object) -> None:
+        """`waiter` is released when the record at `offset`, which is written, is committed.
+
+        Raises ValueError where it does not lead.
+        """
+        self._leading().wait(offset + 1, waiter)
 
     def synced(self, end: Position) -> None:
         """What is up to `end` is on disk; nothing is said where that is no part of the log any more."""

@@ -14,6 +14,7 @@ class Outcome(Enum):
 
     REACHED = "it is on this disk, and no later leader will lack it"
     CUT = "another leader's records are where it was, or before"
+    DELETED = "the log begins behind it, and nobody knows any more whose record was there"
     TIMED_OUT = "neither is known yet"
 
 
@@ -24,7 +25,9 @@ def judge(history: History, shown_offset: int, record: Position) -> Outcome | No
     """
     if record.offset < shown_offset:
         epoch = history.epoch_at(record.offset)
-        if epoch not in (-1, record.leader_epoch):
+        if epoch < 0:
+            return Outcome.DELETED
+        if epoch != record.leader_epoch:
             return Outcome.CUT
         return Outcome.REACHED if record.offset < history.synced_offset else None
     # Epochs never fall: behind a later one there is no record of this one.

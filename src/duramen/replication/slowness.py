@@ -10,9 +10,8 @@ from collections.abc import Collection, Mapping
 from statistics import median
 from typing import Final
 
-__all__ = ["WINDOWS", "WINDOW_MS", "Slowness", "p99_ms"]
+__all__ = ["WINDOWS", "Slowness", "p99_ms"]
 
-WINDOW_MS: Final = 1_000
 WINDOWS: Final = 3
 """So many slow windows in a row make a slow replica."""
 
@@ -30,14 +29,15 @@ def p99_ms(latencies: Mapping[int, int]) -> int:
 class Slowness:
     """What a leader has seen of the replicas, itself included; with `eject_latency_ms` None it does not look."""
 
-    __slots__ = ("_eject_latency_ms", "_ejected", "_latencies", "_slow_windows", "_until_ms")
+    __slots__ = ("_eject_latency_ms", "_ejected", "_latencies", "_slow_windows", "_until_ms", "_window_ms")
 
-    def __init__(self, eject_latency_ms: int | None, now_ms: int) -> None:
+    def __init__(self, eject_latency_ms: int | None, window_ms: int, now_ms: int) -> None:
+        self._window_ms = window_ms
         self._eject_latency_ms = eject_latency_ms
         self._latencies: dict[int, Counter[int]] = {}
         self._slow_windows: dict[int, int] = {}
         self._ejected: int | None = None
-        self._until_ms = now_ms + WINDOW_MS
+        self._until_ms = now_ms + window_ms
 
     @property
     def deadline_ms(self) -> int | None:
@@ -57,7 +57,7 @@ class Slowness:
         """
         if self._eject_latency_ms is None or now_ms < self._until_ms:
             return False
-        self._until_ms = now_ms + WINDOW_MS
+        self._until_ms = now_ms + self._window_ms
         for node_id, latency_ms in waiting.items():
             self.observe(node_id, latency_ms)
         seen = {node_id: p99_ms(latencies) for node_id, latencies in self._latencies.items()}

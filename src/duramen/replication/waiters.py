@@ -15,8 +15,9 @@ class Waiters:
         self._waiting: deque[tuple[int, object]] = deque()
 
     def add(self, end_offset: int, waiter: object) -> None:
-        """Whoever waits for all below `end_offset`, which is no lower than that of the last one."""
-        self._waiting.append((end_offset, waiter))
+        """Whoever waits for all below `end_offset`; where that is lower than that of the last one, with the last."""
+        last = self._waiting[-1][0] if self._waiting else end_offset
+        self._waiting.append((max(end_offset, last), waiter))
 
     def reached(self, high_watermark: int) -> Iterator[object]:
         """Let go of those that wait for no more than that."""

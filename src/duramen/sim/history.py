@@ -260,7 +260,11 @@ class History:
             return
         bound, high_watermark = self.must_outlive[end], facts.high_watermark
         if self.cut_to is not None and high_watermark >= self.cut_to:
-            bound = self._perhaps_cut(self.cut_to, bound, high_watermark)
+            perhaps = self._perhaps_cut(self.cut_to, bound, high_watermark)
+            if perhaps is None:
+                self.spoiled = True
+                return
+            bound = perhaps
         if high_watermark < bound:
             raise self._broken(f"everything below {bound} was promised; after a {end} it ends at {high_watermark}")
         if facts.start_offset < self.start_bound:
@@ -278,11 +282,13 @@ class History:
         self.in_memory = facts.durability == "memory"
         self.cut_to, self.cutting, self.reading, self.was_cut = None, False, 0, False
 
-    def _perhaps_cut(self, cut_to: int, bound: int, high_watermark: int) -> int:
-        """A cut was not answered: it was made or not, and what waited for it was appended behind it or not."""
+    def _perhaps_cut(self, cut_to: int, bound: int, high_watermark: int) -> int | None:
+        """A cut was not answered: it was made or not, and what waited for it was appended behind it or not.
+
+        What has outlived it in any case; None where nothing says which it was.
+        """
         if high_watermark >= bound and high_watermark != cut_to:
-            self.spoiled = True  # nothing says which
-            return bound
+            return None
         self._forget_from(cut_to, self._ends[-1][0])
         self._ends = [(number, min(at, cut_to)) for number, at in self._ends]
         self.start_bound = min(self.start_bound, cut_to)

@@ -41,6 +41,7 @@ class _Member:
         self.connection: Connection | None = None
         self.busy = False
         self.joining = False  # whether a join of its was not answered
+        self.asked_us = 0
         self.heard_us = 0  # when the group has last taken it for a member
         self.forget()
 
@@ -98,6 +99,7 @@ class Members:
         if one.connection is None:
             one.connection = self._door.connect()
         one.busy = True
+        one.asked_us = self._clients.clock.now_us
 
         def answered(answer: Message) -> None:
             one.busy = False
@@ -109,7 +111,7 @@ class Members:
     def _refused(self, one: _Member, what: str, code: int) -> bool:
         """Whether a request was; then it joins again. Raises BrokenPromise where nothing explains why."""
         if code == ErrorCode.NONE:
-            one.heard_us = self._clients.clock.now_us
+            one.heard_us = one.asked_us  # its session begins anew with the request, however late the answer comes
             return False
         self._clients.trace("%s: %s: %s", one.name, what, ErrorCode(code).name)
         if code in _UNAVAILABLE:

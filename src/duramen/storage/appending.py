@@ -114,13 +114,21 @@ class Appends:
     # -- taking in ----------------------------------------------------------------------------------
 
     def append(
-        self, log: Log, batch: bytearray | memoryview, head: Header, epoch: int, done: AppendDone | None
+        self,
+        log: Log,
+        batch: bytearray | memoryview,
+        head: Header,
+        epoch: int,
+        done: AppendDone | None,
+        *,
+        ordered: bool = False,
     ) -> None:
         """Append a checked batch as the leader of `epoch`; `head` is its header. The batch is the store's from here on.
 
-        Base offset and epoch are stamped in place. A repetition of an idempotent producer gets its first offset.
+        Base offset and epoch are stamped in place. A repetition of an idempotent producer gets its first offset. One
+        that is `ordered` is taken as it is: its leader has looked at all that.
         """
-        append = Append(log, batch, head, epoch, done)
+        append = Append(log, batch, head, epoch, done, ordered)
         if self._waiting.is_empty and self._admits(append):
             self._append(append)
         else:
@@ -220,6 +228,10 @@ class Appends:
             return self._wal.failed
         if log.failed:
             return StorageFailed(log.failed)
+        if log.replicated is not None and not append.ordered:
+            refusal = log.replicated.refusal(append.epoch)
+            if refusal is not None:
+                return refusal
         if len(append.batch) > self._wal.largest_bytes:
             return BatchTooLarge(f"a batch of {len(append.batch)} bytes does not fit into wal.max.bytes")
         return None
@@ -252,36 +264,44 @@ class Appends:
             self._hold(log, append)
             self._switching.switch(log)
             return
-        if head.producer_id >= 0:
-            try:
-                known = log.producers.check(head)
-            except DuramenError as fenced:
-                self._refuse(append, fenced)
-                return
-            if known is not None:
-                if done is not None:
-                    self._when_acknowledged(log, known, done)
-                return
+        if head.producer_id >= 0 and not append.ordered and self._is_known(append):
+            return
         base_offset = log.end_offset
         next_offset = base_offset + head.records
-        stamp(batch, base_offset, epoch)
+        if not append.ordered:
+            stamp(batch, base_offset, epoch)
+        elif head.base_offset != base_offset:
+            raise AssertionError(f"a batch at {head.base_offset} does not follow what ends at {base_offset}")
         if epoch > log.takeovers.latest_epoch:
             self._introduce(log, epoch)
+        elif not log.written:
+            self._create(log)
         self._roll_if_due(log, len(batch), head, next_offset)
         if log.durability == "sync":
             kept = _kept(batch)
             until = self._wal.stage(FrameType.APPEND, log.id, kept)
             log.active.append(kept, base_offset, next_offset, head.max_timestamp)
             self._copier.add(log, len(batch))
-            self._advance(log, head, batch, base_offset, next_offset)
+            self._advance(log, head, batch, epoch, base_offset, next_offset)
             self._wal.wait(until, None if done is None else partial(_acknowledge, done, base_offset), log, next_offset)
             self._upkeep.copy_later()
         elif not self._append_unlogged(append, base_offset, next_offset):
             return
         else:
-            self._advance(log, head, batch, base_offset, next_offset)
+            self._advance(log, head, batch, epoch, base_offset, next_offset)
             self._appended_unlogged(log, base_offset, next_offset, done)
         self.flush_soon()
+
+    def _is_known(self, append: Append) -> bool:
+        """Whether an idempotent producer's batch is not to be appended: it repeats one, or is refused."""
+        try:
+            known = append.log.producers.check(append.head)
+        except DuramenError as fenced:
+            self._refuse(append, fenced)
+            return True
+        if known is not None and append.done is not None:
+            self._when_acknowledged(append.log, known, append.done)
+        return known is not None
 
     def _append_unlogged(self, append: Append, base_offset: int, next_offset: int) -> bool:
         log, batch, head = append.log, append.batch, append.head
@@ -322,7 +342,7 @@ class Appends:
         log.notify()
 
     def _advance(
-        self, log: Log, head: Header, batch: bytearray | memoryview, base_offset: int, next_offset: int
+        self, log: Log, head: Header, batch: bytearray | memoryview, epoch: int, base_offset: int, next_offset: int
     ) -> None:
         if head.producer_id >= 0:
             log.producers.add(head, base_offset, self._clock.wall_ms())
@@ -330,12 +350,17 @@ class Appends:
                 log.transactions.add(head, batch, base_offset)
         log.end_offset = next_offset
         log.version += 1
+        if log.replicated is not None:
+            log.replicated.on_append(epoch, base_offset, next_offset)
+
+    def _create(self, log: Log) -> None:
+        self._wal.stage(FrameType.LOG_CREATED, log.id, encode_created(log.key, log.durability))
+        log.written = True
 
     def _introduce(self, log: Log, epoch: int) -> None:
         """The frames that go before a log's first batch in an epoch; without them its segments belong to nobody."""
         if not log.written:
-            self._wal.stage(FrameType.LOG_CREATED, log.id, encode_created(log.key, log.durability))
-            log.written = True
+            self._create(log)
         takeover = Takeover(epoch, self._node_id, log.end_offset)
         log.takeovers.add(takeover)
         log.version += 1  # also where the batch itself is refused: a checkpoint may stand behind the frame
@@ -360,6 +385,8 @@ class Appends:
 
     def _evict(self, log: Log) -> None:
         while len(log.segments) > 1 and log.size_bytes() > log.config.memory_max_bytes:
+            if log.replicated is not None and log.segments[1].base_offset > log.replicated.high_watermark:
+                return
             log.drop_before(log.segments[1].base_offset)
 
     def _when_acknowledged(self, log: Log, base_offset: int, done: AppendDone) -> None:

@@ -198,5 +198,7 @@ def apply_cut(log: Log, cut: Cut) -> None:
     log.producers = cut.producers
     log.transactions.cut_end(end_offset, cut.transactions)
     log.damage = [(first, min(last, end_offset - 1)) for first, last in log.damage if first < end_offset]
+    if log.replicated is not None:
+        log.replicated.cut(end_offset)
     log.version += 1
     log.forget_hints()

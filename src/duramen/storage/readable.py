@@ -13,6 +13,7 @@ from duramen.base.ports import File
 from duramen.codec.batch import Header
 from duramen.storage.handles import Handles
 from duramen.storage.reader import Blocked, End, Slice, Trail, Walk, Windows, find_end, find_start, open_index
+from duramen.storage.replicated import Replicated
 from duramen.storage.segment import Segment
 from duramen.storage.transactions import TransactionTable
 
@@ -26,7 +27,7 @@ T = TypeVar("T")
 class ReadableLog:
     """Segments between two offsets, and what is planned to be read of them.
 
-    Offsets: `start_offset` ≤ `synced_offset` ≤ `end_offset`.
+    Offsets: `start_offset` ≤ `synced_offset` ≤ `end_offset`. `replicated` is None of a log that no other node has.
     """
 
     __slots__ = (
@@ -35,6 +36,7 @@ class ReadableLog:
         "damage",
         "end_offset",
         "handles",
+        "replicated",
         "segments",
         "start_offset",
         "synced_offset",
@@ -47,6 +49,7 @@ class ReadableLog:
         self.end_offset = 0
         self.synced_offset = 0
         self.segments: list[Segment] = [first]
+        self.replicated: Replicated | None = None
         self.transactions = TransactionTable()
         self.damage: list[tuple[int, int]] = []  # offset ranges that recovery could not bring back
         self._hints: dict[int, tuple[Segment, int, Trail]] = {}
@@ -54,17 +57,24 @@ class ReadableLog:
 
     @property
     def high_watermark(self) -> int:
-        """The first offset that readers do not see yet: the synced end, for durability os and memory the appended."""
-        return self.synced_offset
+        """The first offset that readers do not see yet: the synced end, for durability os and memory the appended.
+
+        Of a log that is replicated it is what all replicas in sync are known to have, and this one has too.
+        """
+        if self.replicated is None:
+            return self.synced_offset
+        return min(self.synced_offset, self.replicated.high_watermark)
 
     @property
     def last_stable_offset(self) -> int:
         """The high watermark, or where the earliest transaction begins whose end is not below it."""
-        return max(self.start_offset, self.transactions.stable_end(self.synced_offset))
+        if self.replicated is not None and not self.replicated.settled:
+            return self.start_offset
+        return max(self.start_offset, self.transactions.stable_end(self.high_watermark))
 
     def visible_end(self, *, committed: bool) -> int:
         """The first offset that readers do not see yet; with `committed`, those who see what is committed only."""
-        return self.last_stable_offset if committed else self.synced_offset
+        return self.last_stable_offset if committed else self.high_watermark
 
     def forget_hints(self) -> None:
         """Positions and bytes known from earlier reads may not be right any more."""
@@ -77,11 +87,17 @@ class ReadableLog:
         With `committed` below the last stable offset. At least one batch, then as many as `max_bytes` allows; None
         where there is nothing yet. Raises OffsetOutOfRange, or LogDamaged where the records at `offset` are lost.
         """
+        return self._plan_below(self.visible_end(committed=committed), offset, max_bytes)
+
+    def plan_written(self, offset: int, max_bytes: int) -> Slice | Blocked | None:
+        """As `plan_read`, for other replicas: all that is written, synced or not."""
+        return self._plan_below(self.end_offset, offset, max_bytes)
+
+    def _plan_below(self, limit_offset: int, offset: int, max_bytes: int) -> Slice | Blocked | None:
         if offset < self.start_offset or offset > self.end_offset:
             raise OffsetOutOfRange(
                 f"offset {offset} is not in {self.start_offset} to {self.end_offset} of this partition"
             )
-        limit_offset = self.visible_end(committed=committed)
         # Nobody is led over what is lost: a read ends before it, and the next one hears of it.
         for first, last in self.damage:
             if first <= offset <= last:

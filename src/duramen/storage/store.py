@@ -145,6 +145,15 @@ class Store:
         """
         self._appends.append(log, batch, head, epoch, done)
 
+    def append_ordered(self, log: Log, batch: bytearray | memoryview, head: Header, done: AppendDone | None) -> None:
+        """Append a batch to which another node, as the leader of its epoch, has given its offset: as it is.
+
+        `head` is its header; its offsets count, also those whose records were compacted away. It is the next one, of an
+        epoch that `follow` entered.
+        """
+        head = head._replace(records=head.last_offset_delta + 1)
+        self._appends.append(log, batch, head, head.leader_epoch, done, ordered=True)
+
     def append_together(self, batches: Iterable[tuple[Log, bytearray, Header]], epoch: int, done: TogetherDone) -> None:
         """Append checked batches to logs with durability=sync in one step, in this order, with nothing in between.
 

@@ -20,13 +20,14 @@ TogetherDone = Callable[[list[int], DuramenError | None], None]
 
 
 class Append(msgspec.Struct, frozen=True, eq=False):
-    """A batch for a log."""
+    """A batch for a log; `ordered`: the leader of its epoch has given it its offset."""
 
     log: Log
     batch: bytearray | memoryview
     head: Header
     epoch: int
     done: AppendDone | None
+    ordered: bool = False
 
 
 class Together(NamedTuple):

@@ -4,6 +4,7 @@ The witness judges all the while; after a time all is mended, and all has to be 
 """
 
 import errno
+import random
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -40,6 +41,7 @@ class Simulation(World):
         self.limits = Limits(
             fetch_bytes=draw((1, 600, 1 << 20)),
             chunk_bytes=draw((60, 4000)),
+            kept_bytes=random.Random(f"{seed}/kept").choice((0, 500, 1 << 20)),
             snapshot_bytes=draw((400, 2_000, 1 << 30)),
         )
         self.found(draw((1, 3, 3, 3, 5)), grown=draw((True, False, False, False)))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 from tests.broker.quorum.node import Node
+from tests.broker.quorum.world import World, voter_of
 from tests.controller.quorum.witness import Witness
 
 from duramen.base.errors import DirectoryUnusable, DuramenError, LogDamaged
@@ -12,6 +13,7 @@ from duramen.broker.quorum.kit import Limits
 from duramen.broker.quorum.opening import Plan
 from duramen.broker.quorum.runner import Runner
 from duramen.controller.events import GroupConfigured
+from duramen.controller.quorum.changes import AddVoter, Refusal
 from duramen.controller.quorum.roles import Role
 from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
 from duramen.sim.scheduler import VirtualClock
@@ -99,6 +101,34 @@ def test_a_replica_with_an_empty_disk_is_nobody() -> None:
     runner = alone.start()
     assert runner.machine.voters == Voters()
     assert runner.machine.role is Role.UNATTACHED
+
+
+def test_a_start_of_one_of_several_does_not_raise_the_epoch() -> None:
+    for snapshot_bytes in (100, 1 << 20):
+        quorum = World(3)
+        quorum.limits = Limits(snapshot_bytes=snapshot_bytes)
+        quorum.found(2, grown=True)
+        quorum.run_until(2_000_000)
+        first, other = quorum.nodes
+        (leader,) = quorum.leaders()
+        assert leader is first
+        assert leader.runner is not None
+        assert leader.runner.change(AddVoter(voter_of(other))) is not Refusal.NOT_LEADER
+        quorum.run_until(3_000_000)
+        assert len(leader.runner.machine.voters) == 2
+        answers: list[Position | DuramenError] = []
+        leader.runner.propose([GroupConfigured("a", {"b": "c"})], answers.append)
+        quorum.run_until(3_500_000)
+        epoch = leader.runner.machine.epoch
+        for _ in range(3):
+            quorum.end(first, power=False)
+            first.plan = first.plan._replace(timeouts=first.plan.timeouts._replace(election_ms=10_000))
+            quorum.start(first)
+            quorum.run_until(quorum.clock.now_us + 30_000)
+        assert first.runner is not None
+        assert first.store.node_epoch > epoch + 1
+        assert first.runner.machine.epoch <= epoch + 1
+        assert (first.runner.machine.start.offset > 0) == (snapshot_bytes == 100)
 
 
 def test_a_ballot_that_is_gone_or_older_is_no_reason_to_vote_again() -> None:

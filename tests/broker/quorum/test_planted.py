@@ -7,13 +7,14 @@ import pytest
 from tests.broker.quorum.planted import BUGS
 from tests.broker.quorum.simulation import Simulation
 from tests.controller.quorum.witness import Stuck
-from tests.sim.planted import Bug, planted
+from tests.seeds import first_that_finds
+from tests.sim.planted import Bug
 
 MOST_SEEDS = 1_000
 
 FOUND_BY = {
     "answer-first": 0,
-    "count-written": 8,
+    "count-written": 16,
     "ballot-unsynced": 0,
     "ballot-without-name": 0,
     "vote-forgotten": 440,
@@ -23,16 +24,7 @@ FOUND_BY = {
 
 
 def hunt(bug: Bug, seeds: range) -> int | None:
-    """The first seed that breaks a promise with the bug; that nothing goes on any more is not enough."""
-    with planted(bug):
-        for seed in seeds:
-            try:
-                Simulation(seed).run()
-            except Stuck:
-                continue
-            except AssertionError:
-                return seed
-    return None
+    return first_that_finds(bug, Simulation, seeds, stuck=Stuck)
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

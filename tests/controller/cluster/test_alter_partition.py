@@ -4,6 +4,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 from tests.controller.cluster.building import add_stream, answered, partition_at, proposal_at, site_with
 
 from duramen.controller.cluster.alter_partition import Altered, Member, Proposal, Refusal, alter_partition
@@ -20,7 +21,12 @@ def test_a_member_leaves_and_comes_back() -> None:
         assert not answer.new_leader
         site.commit(answer.events)
         assert partition_at(site, place).isr == isr
-    assert alter_partition(site.state, proposal_at(site, place, 3, 1, 2)) == Altered([])
+    before = partition_at(site, place)
+    answer = alter_partition(site.state, proposal_at(site, place, 3, 1, 2))
+    assert isinstance(answer, Altered)
+    site.commit(answer.events)
+    # The set is the same, and the leader knows that what it proposed before is not taken any more.
+    assert partition_at(site, place) == replace(before, partition_epoch=before.partition_epoch + 1)
 
 
 def members(*node_ids: int) -> tuple[Member, ...]:

@@ -97,8 +97,10 @@ class ClusterMachine(RuleBasedStateMachine):
         known = self.state.registrations.get(node_id)
         self._register(node_id, f"{node_id}-0" if known is None else known.directory_id, kept=kept)
 
-    @rule(node_id=NODE)
-    def come_with_a_blank_disk(self, node_id: int) -> None:
+    @rule(node_id=NODE, silent=st.booleans())
+    def come_with_a_blank_disk(self, node_id: int, silent: bool) -> None:
+        if silent:
+            self.wait({node_id})
         self._register(node_id, f"{node_id}-{next(self.numbers)}")
 
     @rule(node_id=NODE, behind=st.sampled_from([0, 0, 1000]), stops=st.booleans(), wants_fence=st.booleans())
@@ -187,33 +189,42 @@ class ClusterMachine(RuleBasedStateMachine):
     def configure_all(self, least: str | None) -> None:
         self._try(lambda: configure_cluster(self.state, {"min.insync.replicas": least}))
 
-    @rule()
-    def acknowledge(self) -> None:
-        self.holders.acknowledge(self.state)
+    @rule(informed=st.booleans())
+    def acknowledge(self, informed: bool) -> None:
+        if informed:
+            self.catch_up(set(NODES))
+        self.holders.acknowledge()
+
+    @rule(node_ids=st.sets(NODE, min_size=1))
+    def catch_up(self, node_ids: set[int]) -> None:
+        for node_id in sorted(node_ids):
+            self.holders.catch_up(self.state, node_id)
 
     # -- partitions ---------------------------------------------------------------------------------
 
-    @rule(index=INDEX, members=MEMBERS, stale=st.sampled_from([0, 0, 0, 0, 0, 1, -1]), old=st.booleans())
-    def alter(self, index: int, members: tuple[int, ...], stale: int, old: bool) -> None:
+    @rule(index=INDEX, node_id=NODE, members=MEMBERS, informed=st.booleans(), old=st.booleans())
+    def alter(self, index: int, node_id: int, members: tuple[int, ...], informed: bool, old: bool) -> None:
         where = self._at(index)
-        partition = self.state.partitions.get(where) if where is not None else None
-        if where is None or partition is None or partition.leader is None:
+        if where is None:
             return
-        leader = self.state.registrations.get(partition.leader)
-        assert leader is not None
+        if informed:
+            self.catch_up(set(NODES))
+            node_id = self.state.partitions.of_stream(where.stream_id)[where.partition].leader or node_id
+        partition, leader = self.holders.knows(where, node_id), self.state.registrations.get(node_id)
+        if partition is None or leader is None or partition.leader != node_id:
+            return
         known = {node.id: node.epoch for node in self.state.registrations}
-        proposed = tuple(
-            Member(member, known[member] - (old and member != leader.id))
-            for member in dict.fromkeys((leader.id, *members))
-            if member in known and (member in partition.replicas or stale)
-        )
+        proposed = self.holders.propose(where, node_id, dict.fromkeys((node_id, *members)))
         proposal = Proposal(
-            where, Member(leader.id, leader.epoch), partition.leader_epoch, partition.partition_epoch - stale, proposed
+            where,
+            Member(node_id, leader.epoch),
+            partition.leader_epoch,
+            partition.partition_epoch,
+            tuple(Member(member, known.get(member, 0) - (old and member != node_id)) for member in proposed),
         )
         answer = alter_partition(self.state, proposal)
         if isinstance(answer, Altered):
-            assert not stale
-            self.holders.join(where, [member.node_id for member in proposed])
+            assert partition == self.state.partitions.get(where)
             self.site.commit(answer.events)
 
     @rule(index=INDEX)

@@ -6,8 +6,9 @@ Where the simulation changes, seeds do other things: the long hunt says which on
 import pytest
 from tests.controller.quorum.planted import BUGS
 from tests.controller.quorum.simulation import Simulation
-from tests.controller.quorum.witness import Broken, Stuck
-from tests.sim.planted import Bug, planted
+from tests.controller.quorum.witness import Stuck
+from tests.seeds import first_that_finds
+from tests.sim.planted import Bug
 
 MOST_SEEDS = 1_000
 
@@ -26,16 +27,7 @@ FOUND_BY = {
 
 
 def hunt(bug: Bug, seeds: range) -> int | None:
-    """The first seed that breaks a promise with the bug; that nothing goes on any more is not enough."""
-    with planted(bug):
-        for seed in seeds:
-            try:
-                Simulation(seed).run()
-            except Broken:
-                return seed
-            except Stuck:
-                continue
-    return None
+    return first_that_finds(bug, Simulation, seeds, stuck=Stuck)
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

@@ -1,22 +1,18 @@
 """Seeds of the simulated quorum: nothing that the witness sees breaks a promise, and what a seed does is its own."""
 
+from functools import partial
+
 import pytest
 from tests.controller.quorum.simulation import Simulation
 from tests.controller.quorum.world import Totals
+from tests.seeds import add_up, same_traces
 
 SEEDS = 200
 SEEDS_LONG = 20_000
 
 
 def run(seeds: range) -> Totals:
-    totals = Totals(*[0] * len(Totals._fields))
-    for seed in seeds:
-        try:
-            done = Simulation(seed).run()
-        except Exception as error:
-            raise AssertionError(f"seed {seed}: {error}") from error
-        totals = Totals(*map(sum, zip(totals, done, strict=True)))
-    return totals
+    return add_up(Simulation, Totals._make, seeds)
 
 
 def test_no_promise_is_broken() -> None:
@@ -37,9 +33,4 @@ def test_no_promise_is_broken_in_many_seeds() -> None:
 
 @pytest.mark.parametrize("seed", [3, 7, 11])
 def test_a_seed_makes_the_same_trace(seed: int) -> None:
-    first, again, other = (Simulation(number, trace=True) for number in (seed, seed, seed + 1))
-    for simulation in (first, again, other):
-        simulation.run()
-    assert len(first.trace) > 500
-    assert first.trace == again.trace
-    assert first.trace != other.trace
+    same_traces(partial(Simulation, trace=True), seed, at_least=500)

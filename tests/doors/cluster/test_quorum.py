@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import RequestInvalid
+from duramen.broker.quorum.chunks import Chunk, FetchChunk, Wire
 from duramen.codec.cluster.channels import Channel
 from duramen.controller.quorum import messages
 from duramen.controller.quorum.changes import AddVoter, RemoveVoter, UpdateVoter
@@ -39,8 +40,8 @@ all_messages = st.one_of(
         messages.FetchAnswer, sender, whole, fetches, whole, st.none() | ends, st.none() | ends,
         st.lists(batches, max_size=3).map(tuple),
     ),
-    st.builds(messages.FetchSnapshot, sender, whole, ends),
-    st.builds(messages.SnapshotAnswer, sender, whole, ends, sets, payloads),
+    st.builds(FetchChunk, st.builds(messages.FetchSnapshot, sender, whole, ends), whole),
+    st.builds(Chunk, sender, whole, ends, whole, whole, st.binary(max_size=50)),
     st.builds(
         messages.ChangeVoters, sender, whole,
         st.one_of(st.builds(AddVoter, voters), st.builds(RemoveVoter, replicas), st.builds(UpdateVoter, voters)),
@@ -49,16 +50,14 @@ all_messages = st.one_of(
 
 
 @given(all_messages)
-def test_what_is_sent_is_received(message: messages.Message) -> None:
+def test_what_is_sent_is_received(message: Wire) -> None:
     received = from_bytes(to_bytes(message), (1, DIRECTORY))
     assert received == message
     assert type(received) is type(message)
 
 
 @given(all_messages, st.data())
-def test_what_is_damaged_is_refused_or_another_message_of_the_same_sender(
-    message: messages.Message, data: st.DataObject
-) -> None:
+def test_what_is_damaged_is_refused_or_another_message_of_the_same_sender(message: Wire, data: st.DataObject) -> None:
     body = bytearray(to_bytes(message))
     at = data.draw(st.integers(0, len(body) - 1))
     if data.draw(st.booleans()):
@@ -66,7 +65,11 @@ def test_what_is_damaged_is_refused_or_another_message_of_the_same_sender(
     else:
         body[at] ^= data.draw(st.integers(1, 255))
     with suppress(RequestInvalid):
-        assert from_bytes(body, (1, DIRECTORY)).sender == SENDER
+        assert _sender(from_bytes(body, (1, DIRECTORY))) == SENDER
+
+
+def _sender(message: Wire) -> ReplicaId:
+    return message.asked.sender if isinstance(message, FetchChunk) else message.sender
 
 
 @given(st.binary(max_size=300))
@@ -93,8 +96,19 @@ def test_who_sends_in_the_name_of_another_is_refused() -> None:
         [3, [1, "d" * 65], 1],
         [3, [1, str(DIRECTORY)]],
         [99, [1, str(DIRECTORY)], 1],
-        [9, [1, str(DIRECTORY)], 1, [1, 1], [[1, "a", ""], [1, "b", ""]], None],
-        [9, [1, str(DIRECTORY)], 1, [1, 1], [[1, "a", "e" * 513]], None],
+        [8, [1, str(DIRECTORY)], 1, [1, 1], -1],
+        [9, [1, str(DIRECTORY)], 1, [1, 1], 0, 1, None],
+        [10, [1, str(DIRECTORY)], 1, [1, [1, "a", "e" * 513]]],
+        [
+            7,
+            [1, str(DIRECTORY)],
+            1,
+            [6, [1, str(DIRECTORY)], 1, [0, 0], 0, 0, 1],
+            1,
+            None,
+            None,
+            [[1, 0, 1, None, [[1, "a", ""], [1, "b", ""]]]],
+        ],
         [
             7,
             [1, str(DIRECTORY)],
@@ -113,11 +127,21 @@ def test_values_that_cannot_be(fields: list[object]) -> None:
 
 
 def test_a_payload_is_bytes() -> None:
-    answer = messages.SnapshotAnswer(SENDER, 1, End(1, 1), Voters(), payload=["state"])
+    fetch = messages.Fetch(SENDER, 1, End(1, 1), 0, 0, 1)
+    batch = messages.Batch(1, 0, 1, ["state"])
     with pytest.raises(TypeError, match="a payload travels as bytes, not as list"):
-        to_bytes(answer)
+        to_bytes(messages.FetchAnswer(SENDER, 1, fetch, 0, None, None, (batch,)))
+
+
+def test_a_snapshot_travels_in_chunks() -> None:
+    for message in (
+        messages.FetchSnapshot(SENDER, 1, End(1, 1)),
+        messages.SnapshotAnswer(SENDER, 1, End(1, 1), Voters(), b"state"),
+    ):
+        with pytest.raises(TypeError, match="a snapshot travels in chunks, not whole"):
+            to_bytes(message)
 
 
 def test_votes_and_batches_do_not_share_a_connection() -> None:
     assert channel_of(messages.BeginEpoch(SENDER, 1)) is Channel.CONTROL
-    assert channel_of(messages.FetchSnapshot(SENDER, 1, End(1, 1))) is Channel.METADATA
+    assert channel_of(FetchChunk(messages.FetchSnapshot(SENDER, 1, End(1, 1)), 0)) is Channel.METADATA

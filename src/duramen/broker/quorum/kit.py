@@ -19,12 +19,13 @@ __all__ = ["LIMITS", "Kit", "Limits", "Outside"]
 class Limits(NamedTuple):
     """`fetch_bytes` of batches in an answer, `batch_bytes` of a proposal, `chunk_bytes` of a snapshot in a message.
 
-    A snapshot is made for every `snapshot_bytes` of the log that are applied.
+    `kept_bytes` of the log stay in memory, and a snapshot is made for every `snapshot_bytes` of it that are applied.
     """
 
     fetch_bytes: int = 1 << 20
     batch_bytes: int = 8 << 20
     chunk_bytes: int = 1 << 20
+    kept_bytes: int = 4 << 20
     snapshot_bytes: int = 20 << 20
 
 

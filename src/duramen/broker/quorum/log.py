@@ -7,7 +7,6 @@ bounded rest. Epochs are those that the batches have; the takeover table beside 
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from duramen.base.errors import BatchCorrupt, DuramenError, LogDamaged, OffsetOutOfRange
 from duramen.base.ports import Clock
@@ -25,13 +24,13 @@ __all__ = ["MetadataLog"]
 Done = Callable[[DuramenError | None], None]
 BatchesRead = Callable[[tuple[Batch, ...] | DuramenError], None]
 
-_KEPT_BYTES: Final = 4 << 20
-
 
 class MetadataLog:
     """A log that is appended to at its end, cut, and begun anew; `begin` says first what of it there is."""
 
-    def __init__(self, store: Store, log: Log, clock: Clock) -> None:
+    def __init__(self, store: Store, log: Log, clock: Clock, kept_bytes: int) -> None:
+        """`kept_bytes` of what need not be in memory stay there."""
+        self._kept_bytes = kept_bytes
         self._store = store
         self._log = log
         self._clock = clock
@@ -154,7 +153,7 @@ class MetadataLog:
         """What is below is applied: it need not stay in memory, if it is synced."""
         end_offset = min(end_offset, self._log.synced_offset)
         count = 0
-        while self._recent_bytes > _KEPT_BYTES and count < len(self._recent):
+        while self._recent_bytes > self._kept_bytes and count < len(self._recent):
             batch = self._recent[count]
             if batch.first + batch.entries > end_offset:
                 break

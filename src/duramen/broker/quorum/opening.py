@@ -108,14 +108,22 @@ class Opening:
             return
 
         def scanned(error: DuramenError | OSError | None) -> None:
+            if isinstance(error, OSError):
+                done(StorageFailed(f"the metadata log ({self._log.directory}) cannot be read: {error}"))
+                return
             if error is not None:
                 done(LogDamaged(f"the metadata log ({self._log.directory}) is damaged: {error}"))
                 return
+            founders = self._founders(promised)
+            applied = Applied(self._view, founders)
             try:
                 self._judge(promised, start)
-                self._open(promised, found, start, done)
+                if found.snapshot is not None:
+                    applied.restore(found.snapshot)
             except DuramenError as refused:
                 done(refused)
+                return
+            self._open(promised, applied, founders, start, done)
 
         # With an error: damage that the scan could be led over would be a hole in what is committed.
         scan_log(self._store, self._log, 0, partial(self._found, start), scanned)
@@ -150,12 +158,8 @@ class Opening:
                 " empty directory, and it takes part as a new replica"
             )
 
-    def _open(self, promised: Promised | None, found: Found, start: End, done: OpenDone) -> None:
-        founders = self._founders(promised)
-        applied = Applied(self._view, founders)
-        if found.snapshot is not None:
-            applied.restore(found.snapshot)
-        log = MetadataLog(self._store, self._log, self._clock)
+    def _open(self, promised: Promised | None, applied: Applied, founders: Voters, start: End, done: OpenDone) -> None:
+        log = MetadataLog(self._store, self._log, self._clock, self._plan.limits.kept_bytes)
         kit = Kit(
             log, self._ballots, self._snapshots, founders, applied, self._worker, self._clock, self._deadlines,
             self._plan.limits,
@@ -165,7 +169,7 @@ class Opening:
             if error is not None:
                 done(StorageFailed(f"the metadata log cannot begin with its snapshot: {error}"))
             else:
-                done(self._runner(kit, self._ballot(promised, founders), start))
+                done(self._runner(kit, self._ballot(promised, applied.voters), start))
 
         if start.offset in (self._log.start_offset, 0) or self._below == start:
             log.begin(start, self._batches)
@@ -183,14 +187,14 @@ class Opening:
             return promised.founders
         return Voters([Voter(self._plan.me)]) if self._batches else self._plan.founders
 
-    def _ballot(self, promised: Promised | None, founders: Voters) -> Ballot:
-        """The ballot to begin with: a quorum of one is never behind the epoch of its node, nor behind its log.
+    def _ballot(self, promised: Promised | None, voters: Voters) -> Ballot:
+        """The ballot to begin with, `voters` being those before what the log says behind its snapshot.
 
+        A quorum of one is never behind the epoch of its node, nor behind its log.
         With more voters the node's epoch, which grows with every start, is not asked: each start would depose the
         leader.
         """
         ballot = Ballot() if promised is None else promised.ballot
-        voters = founders
         for batch in self._batches:
             voters = voters if batch.voters is None else batch.voters
         least = self._store.node_epoch - 1

@@ -61,6 +61,7 @@ class Runner:
         self._fetches = Fetches()
         self._serving = Serving(machine, kit, outside)
         self._download = Download()
+        self._led_epoch: int | None = None  # in which it leads, once all that came before that is carried out
         self._cuts_taken = 0  # cuts and installs that the machine has asked for
         self._cuts_done = 0
         self._waits = False  # whether the first effects wait for the disk
@@ -105,7 +106,9 @@ class Runner:
         if len(payload) > self._kit.limits.batch_bytes:
             done(BatchTooLarge(f"{len(events)} changes at once have {len(payload)} bytes, more than the quorum takes"))
             return
-        end = self._machine.propose(payload, len(events))
+        # What the machine says of an earlier role may still wait for the disk, and would end what is proposed now.
+        ready = self._led_epoch == self._machine.epoch
+        end = self._machine.propose(payload, len(events)) if ready else Refusal.NOT_LEADER
         if isinstance(end, Refusal):
             done(self._not_controller())
             return
@@ -168,7 +171,7 @@ class Runner:
 
     def _not_controller(self) -> NotController:
         leader = self._machine.leader
-        known = "nobody is known to" if leader is None else f"node {leader.node_id} does"
+        known = "nobody is known to" if leader in (None, self._machine.me) else f"node {leader.node_id} does"
         return NotController(f"this node does not lead the quorum of the controller: {known}")
 
     def _take(self) -> None:
@@ -220,7 +223,8 @@ class Runner:
                 self._serving.serve_snapshot(node_id, snapshot)
             case Send(node_id, message):
                 self._outside.send(node_id, self._outgoing(node_id, message))
-            case Became(role, _, _):
+            case Became(role, epoch, _):
+                self._led_epoch = epoch if role is Role.LEADER else None
                 if role is not Role.LEADER:
                     self._proposals.fail(OutcomeUnknown("this node led the quorum no more before it was committed"))
                 self._fetches.clear()
@@ -250,8 +254,8 @@ class Runner:
     def _append(self, batch: Batch) -> None:
         entry = written(batch, self._machine.me.node_id, self._machine.voters, self._kit.clock.wall_ms())
         end = End(entry.epoch, entry.first + entry.entries)
-        self._outside.carried_out(Append(entry))
         self._kit.log.append(entry, partial(self._appended, self._cuts_done, end))
+        self._outside.carried_out(Append(entry))
 
     def _appended(self, cuts: int, end: End, error: DuramenError | None) -> None:
         if self._over is not None:
@@ -307,13 +311,13 @@ class Runner:
 
     def _commit(self, effect: Commit, high_watermark: int) -> None:
         applied, log = self._kit.applied, self._kit.log
-        self._outside.carried_out(effect)
         try:
             applied.apply(log.between(applied.end.offset, high_watermark))
         except BatchCorrupt as error:
             self._fail(error)
             return
         log.forget(high_watermark)
+        self._outside.carried_out(effect)
         self._proposals.committed(high_watermark)
         self._save()
 

@@ -27,4 +27,4 @@ class _ClusterCommands(click.Group):
 
 @click.command("cluster", cls=_ClusterCommands)
 def command() -> None:
-    """Prepare the nodes of a cluster."""
+    """Prepare the nodes of a cluster. No version forms one yet: the secret is all there is."""

@@ -32,6 +32,8 @@ class Subject(IntEnum):
     HEARTBEAT = 4
     ADMIN = 5
     FETCH = 6
+    NODES = 7
+    PROPOSAL = 8
 
 
 _MEBIBYTE: Final = 1024 * 1024

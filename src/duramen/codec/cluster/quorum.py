@@ -23,7 +23,7 @@ __all__ = [
     "Message",
     "RemoveVoter",
     "ReplicaId",
-    "SnapshotAnswer",
+    "SnapshotChunk",
     "Told",
     "UpdateVoter",
     "Vote",
@@ -123,21 +123,23 @@ class FetchAnswer(msgspec.Struct, array_like=True, frozen=True, tag=7):
 
 
 class FetchSnapshot(msgspec.Struct, array_like=True, frozen=True, tag=8):
-    """Asks for a snapshot."""
+    """Asks for a snapshot, from a position in its bytes on."""
 
     sender: ReplicaId
     epoch: Whole
     snapshot: End
+    position: Whole
 
 
-class SnapshotAnswer(msgspec.Struct, array_like=True, frozen=True, tag=9):
-    """Gives it, whole."""
+class SnapshotChunk(msgspec.Struct, array_like=True, frozen=True, tag=9):
+    """Gives bytes of it from there on; `size_bytes` is how many there are in all."""
 
     sender: ReplicaId
     epoch: Whole
     snapshot: End
-    voters: Voters
-    payload: bytes | None
+    position: Whole
+    size_bytes: Whole
+    data: bytes
 
 
 class AddVoter(msgspec.Struct, array_like=True, frozen=True, tag=1):
@@ -175,7 +177,7 @@ Message = (
     | Fetch
     | FetchAnswer
     | FetchSnapshot
-    | SnapshotAnswer
+    | SnapshotChunk
     | ChangeVoters
 )
 

@@ -9,7 +9,7 @@ from duramen.controller.cluster.rules import rules_of
 from duramen.controller.cluster.settling import change
 from duramen.controller.events import PartitionChanged
 from duramen.controller.nodes import Nodes
-from duramen.controller.partitions import PartitionId, PartitionState
+from duramen.controller.partitions import PartitionId, PartitionState, difference
 from duramen.controller.state import ControllerState
 
 __all__ = ["Altered", "Member", "Proposal", "Refusal", "alter_partition"]
@@ -46,7 +46,7 @@ class Refusal(Enum):
 
 
 class Altered(NamedTuple):
-    """The partition as it is now, and the event that makes it so, if anything changes.
+    """The event that makes the partition what it is now.
 
     `new_leader`: the change has made another node the leader (NEW_LEADER_ELECTED).
     """
@@ -68,6 +68,10 @@ def alter_partition(state: ControllerState, proposal: Proposal) -> Altered | Ref
     proposed = tuple(member.node_id for member in proposal.isr)
     wanted = msgspec.structs.replace(partition, isr=proposed)
     events = change(place, partition, wanted, state.registrations, rules_of(state, place.stream_id))
+    if not events:
+        # A new partition epoch all the same: it tells the leader that nothing it proposed before can still be taken.
+        confirmed = msgspec.structs.replace(partition, partition_epoch=partition.partition_epoch + 1)
+        events = [difference(place, partition, confirmed)]
     return Altered(events, any(isinstance(event.leader_epoch, int) for event in events))
 
 

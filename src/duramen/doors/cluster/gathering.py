@@ -66,7 +66,7 @@ class Gathering:
         if self._forming.cluster_id is None:
             self._dialers = {where: self._door.dial(*seed, Channel.CONTROL) for where, seed in self._seeds.items()}
         self._do()
-        self._turn()
+        self._timer = self._later(_TURN_MS, self._turn)
 
     def stop(self) -> None:
         """Look for the seeds no more. Connections that there are stay."""

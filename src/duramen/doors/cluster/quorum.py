@@ -5,6 +5,7 @@ from uuid import UUID
 
 from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
+from duramen.broker.quorum.chunks import Chunk, FetchChunk, Wire
 from duramen.codec.cluster import quorum as wire
 from duramen.codec.cluster.channels import Channel
 from duramen.controller.quorum import changes, messages
@@ -13,31 +14,32 @@ from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
 
 __all__ = ["channel_of", "from_bytes", "to_bytes"]
 
-_FETCHING: Final = (messages.Fetch, messages.FetchAnswer, messages.FetchSnapshot, messages.SnapshotAnswer)
+_FETCHING: Final = (messages.Fetch, messages.FetchAnswer, FetchChunk, Chunk)
 
 
-def channel_of(message: messages.Message) -> Channel:
+def channel_of(message: Wire) -> Channel:
     """What votes and epochs wait for is never behind batches of the log."""
     return Channel.METADATA if isinstance(message, _FETCHING) else Channel.CONTROL
 
 
-def to_bytes(message: messages.Message) -> bytes:
-    """The message in bytes. Raises TypeError where a payload is not bytes."""
+def to_bytes(message: Wire) -> bytes:
+    """The message in bytes. Raises TypeError where a payload is not bytes, or where a snapshot is not in chunks."""
     return wire.encode(_to_wire(message))
 
 
-def from_bytes(body: Buffer, sender: tuple[int, UUID]) -> messages.Message:
+def from_bytes(body: Buffer, sender: tuple[int, UUID]) -> Wire:
     """The message in these bytes. Raises RequestInvalid, also where not `sender` is named as its sender."""
     message = _from_wire(wire.decode(body))
-    if message.sender != (sender[0], str(sender[1])):
-        raise RequestInvalid(f"{message.sender} is not who sent this message: that was {sender[0]}/{sender[1]}")
+    named = message.asked.sender if isinstance(message, FetchChunk) else message.sender
+    if named != (sender[0], str(sender[1])):
+        raise RequestInvalid(f"{named} is not who sent this message: that was {sender[0]}/{sender[1]}")
     return message
 
 
 # -- to the wire --------------------------------------------------------------------------------------
 
 
-def _to_wire(message: messages.Message) -> wire.Message:
+def _to_wire(message: Wire) -> wire.Message:
     match message:
         case messages.Vote():
             return wire.Vote(*message)
@@ -55,12 +57,14 @@ def _to_wire(message: messages.Message) -> wire.Message:
             return wire.FetchAnswer(
                 sender, epoch, wire.Fetch(*asked), high_watermark, diverging, snapshot, tuple(map(_wire_batch, batches))
             )
-        case messages.FetchSnapshot():
-            return wire.FetchSnapshot(*message)
-        case messages.SnapshotAnswer(sender, epoch, snapshot, voters, payload):
-            return wire.SnapshotAnswer(sender, epoch, snapshot, _wire_voters(voters), _payload(payload))
+        case FetchChunk(asked, position):
+            return wire.FetchSnapshot(*asked, position)
+        case Chunk():
+            return wire.SnapshotChunk(*message)
         case messages.ChangeVoters(sender, epoch, change):
             return wire.ChangeVoters(sender, epoch, _wire_change(change))
+        case messages.FetchSnapshot() | messages.SnapshotAnswer():
+            raise TypeError("a snapshot travels in chunks, not whole")
 
 
 def _wire_batch(batch: messages.Batch) -> wire.Batch:
@@ -95,7 +99,7 @@ def _wire_change(change: changes.Change) -> wire.AddVoter | wire.RemoveVoter | w
 # -- from the wire ------------------------------------------------------------------------------------
 
 
-def _from_wire(message: wire.Message) -> messages.Message:
+def _from_wire(message: wire.Message) -> Wire:
     sender, epoch = ReplicaId(*message.sender), message.epoch
     match message:
         case wire.Vote():
@@ -114,13 +118,14 @@ def _from_wire(message: wire.Message) -> messages.Message:
         case wire.FetchAnswer():
             batches = tuple(map(_batch, message.batches))
             diverging, snapshot = _end(message.diverging), _end(message.snapshot)
-            asked = _fetch(message.asked)
-            return messages.FetchAnswer(sender, epoch, asked, message.high_watermark, diverging, snapshot, batches)
+            fetch = _fetch(message.asked)
+            return messages.FetchAnswer(sender, epoch, fetch, message.high_watermark, diverging, snapshot, batches)
         case wire.FetchSnapshot():
-            return messages.FetchSnapshot(sender, epoch, End(*message.snapshot))
-        case wire.SnapshotAnswer():
-            voters = _voters(message.voters)
-            return messages.SnapshotAnswer(sender, epoch, End(*message.snapshot), voters, message.payload)
+            asked = messages.FetchSnapshot(sender, epoch, End(*message.snapshot))
+            return FetchChunk(asked, message.position)
+        case wire.SnapshotChunk():
+            end = End(*message.snapshot)
+            return Chunk(sender, epoch, end, message.position, message.size_bytes, message.data)
         case wire.ChangeVoters():
             return messages.ChangeVoters(sender, epoch, _change(message.change))
 

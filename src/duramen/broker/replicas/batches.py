@@ -1,0 +1,74 @@
+"""Record batches as other replicas send them, and as the machine knows them: whole, in order, without holes. Pure.
+
+In a log that was compacted offsets are missing, between batches too. A follower's log has none of these holes: an empty
+batch stands in them, of the epoch that the leader's takeovers give to the place.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from duramen.base.errors import BatchCorrupt
+from duramen.base.ids import Position
+from duramen.base.ports import Buffer
+from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, batches
+from duramen.codec.crc import crc32c
+from duramen.codec.filtering import rebuild
+from duramen.replication.messages import Batch
+from duramen.storage.takeovers import Takeover, TakeoverTable
+
+__all__ = ["NO_EPOCH", "bytes_of", "empty", "follow_up"]
+
+NO_EPOCH: Final = -1
+_LARGEST_OFFSETS: Final = 1 << 30
+_NOTHING: Final = Header(0, 0, NO_EPOCH, 2, 0, 0, -1, -1, -1, -1, -1, -1, 0)
+
+
+def follow_up(end: Position, takeovers: Iterable[Takeover], records: Buffer) -> tuple[Batch, ...]:
+    """The batches behind `end` that the bytes of an answer hold; `takeovers` are those behind it. Raises BatchCorrupt.
+
+    What is cut off at the end of the bytes is left out.
+    """
+    epochs = TakeoverTable([(end.leader_epoch, -1, end.offset), *takeovers])
+    whole = memoryview(records)
+    found: list[Batch] = []
+    offset = end.offset
+    for position, head in batches(records):
+        data = whole[position : position + head.size]
+        _check(data, head, offset)
+        found += _holes(epochs, offset, head.base_offset)
+        found.append(Batch(head.leader_epoch, head.base_offset, head.last_offset_delta + 1, data))
+        offset = head.next_offset
+    return tuple(found)
+
+
+def bytes_of(batch: Batch) -> memoryview:
+    """The record batch of one that `follow_up` or `empty` made."""
+    if not isinstance(batch.payload, memoryview):
+        raise TypeError(f"{batch} has no bytes")
+    return batch.payload
+
+
+def empty(first_offset: int, end_offset: int, epoch: int) -> Iterator[Batch]:
+    """Batches without records in the place of these offsets; more than one where they are very many."""
+    while first_offset < end_offset:
+        offsets = min(end_offset - first_offset, _LARGEST_OFFSETS)
+        head = _NOTHING._replace(base_offset=first_offset, leader_epoch=epoch, last_offset_delta=offsets - 1)
+        yield Batch(epoch, first_offset, offsets, memoryview(rebuild(head, b"", ())))
+        first_offset += offsets
+
+
+def _check(data: memoryview, head: Header, offset: int) -> None:
+    if head.magic != 2 or head.size < HEADER_BYTES or head.last_offset_delta < 0:
+        raise BatchCorrupt(f"what came for offset {offset} is no record batch")
+    if head.base_offset < offset:
+        raise BatchCorrupt(f"a batch at offset {head.base_offset} came for offset {offset}")
+    if crc32c(data[CRC_START:]) != head.crc:
+        raise BatchCorrupt(f"the batch at offset {head.base_offset} does not match its CRC")
+
+
+def _holes(epochs: TakeoverTable, offset: int, end_offset: int) -> Iterator[Batch]:
+    if offset == end_offset:
+        return
+    parts = [offset, *(row.first_offset for row in epochs if offset < row.first_offset < end_offset), end_offset]
+    for at, first_offset in enumerate(parts[:-1]):
+        yield from empty(first_offset, parts[at + 1], epochs.epoch_at(first_offset))

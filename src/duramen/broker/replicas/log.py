@@ -1,0 +1,131 @@
+"""The log of a replica on the node's storage: what its machine wants written, cut, begun anew and read."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from duramen.base.errors import DuramenError, LogDamaged, StorageFailed
+from duramen.base.ports import Buffer
+from duramen.broker.replicas.batches import NO_EPOCH, bytes_of, empty
+from duramen.codec.batch import header
+from duramen.replication.messages import Batch
+from duramen.storage.log import Log
+from duramen.storage.reader import Blocked, Slice
+from duramen.storage.store import Store
+
+__all__ = ["ReplicaLog"]
+
+Done = Callable[[DuramenError | None], None]
+ReadDone = Callable[[list[Buffer] | DuramenError], None]
+
+_PIECE_BYTES: Final = 1 << 20
+
+
+class ReplicaLog:
+    """A log that follows others, and is read by them."""
+
+    def __init__(self, store: Store, log: Log) -> None:
+        self._store = store
+        self._log = log
+        self._entered = log.takeovers.latest_epoch  # the newest epoch that was entered here
+        self._start = log.start_offset  # where it is to begin once that is synced
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def append(self, batch: Batch, leader_id: int, done: Done) -> None:
+        """Write a batch that `leader_id` has ordered to the end, as it is; `done(None)` once it is synced."""
+        if batch.epoch > self._entered:
+            self._entered = batch.epoch
+            # Where that fails the append does too, and tells of it.
+            self._store.follow(self._log, batch.epoch, leader_id, lambda _: None)
+        data = bytes_of(batch)
+        self._store.append_ordered(self._log, data, header(data), lambda _, error: done(error))
+
+    def cut(self, end_offset: int, done: Done) -> None:
+        """Let go of what is behind; `done(None)` once that is so on disk, and all before it synced."""
+
+        def cut(error: DuramenError | None) -> None:
+            self._entered = self._log.takeovers.latest_epoch
+            if error is None and self._log.end_offset != end_offset:
+                at = f"{self._log.directory} was to be cut at offset {end_offset}"
+                error = LogDamaged(f"{at}, where no batch begins: it ends at {self._log.end_offset}")
+            done(error)
+
+        self._store.truncate(self._log, end_offset, max(self._log.takeovers.latest_epoch, 0), cut)
+
+    def restart(self, start_offset: int, done: Done) -> None:
+        """Begin anew at `start_offset`, with nothing; `done(None)` once that is so on disk.
+
+        Up to there come empty batches of no epoch, which are let go: a start that finds them does that again.
+        """
+
+        def cut(error: DuramenError | None) -> None:
+            filler = list(empty(self._log.end_offset, start_offset, NO_EPOCH))
+            if error is not None or not filler:
+                done(error)
+                return
+            for batch in filler[:-1]:
+                self.append(batch, -1, lambda _: None)
+            self.append(filler[-1], -1, filled)
+
+        def filled(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self._store.delete_before(self._log, start_offset, done)
+
+        self._start = start_offset
+        if self._log.end_offset > self._log.start_offset:
+            self.cut(self._log.start_offset, cut)
+        else:
+            cut(None)
+
+    def start_at(self, offset: int) -> None:
+        """Let go of what is below, once all of it is synced."""
+        self._start = max(self._start, offset)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """More is synced: what had to wait for that goes."""
+        if self._log.start_offset < self._start <= self._log.synced_offset:
+            self._store.delete_before(self._log, self._start, lambda _: None)
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, done: ReadDone) -> None:
+        """The bytes of whole batches from `offset` on, synced or not, as they lie in memory or in the file.
+
+        At least one where there is any, then as many as fit. `done` gets OffsetOutOfRange, LogDamaged, StorageFailed.
+        """
+        try:
+            plan = self._log.plan_written(offset, max_bytes)
+        except DuramenError as error:
+            done(error)
+            return
+        if isinstance(plan, Slice):
+            self._collect(plan, [], done)
+        elif isinstance(plan, Blocked):
+            self._store.unblock(plan, partial(self._again, partial(self.read, offset, max_bytes, done), done))
+        else:
+            done([])
+
+    def _collect(self, slice_: Slice, found: list[Buffer], done: ReadDone) -> None:
+        while len(slice_):
+            try:
+                piece = slice_.piece(_PIECE_BYTES)
+            except DuramenError as error:
+                done(error)
+                return
+            if isinstance(piece, Blocked):
+                self._store.unblock(piece, partial(self._again, partial(self._collect, slice_, found, done), done))
+                return
+            found += piece
+        done(found)
+
+    def _again(self, go_on: Callable[[], None], done: ReadDone, error: BaseException | None) -> None:
+        if error is None:
+            go_on()
+        elif isinstance(error, DuramenError):
+            done(error)
+        else:
+            done(StorageFailed(f"{self._log.directory} cannot be read: {error}"))

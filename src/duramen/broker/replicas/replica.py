@@ -1,0 +1,388 @@
+"""The replica of a partition at work: hands messages, time and syncs to its machine, and does what the machine says.
+
+Batches are written and not waited for; cuts are, and so is a log that begins anew. A replica whose disk fails does
+nothing any more until the node is started again: it must not say what it cannot keep.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Final
+
+from duramen.base.deadlines import Alarm
+from duramen.base.errors import (
+    BatchCorrupt,
+    DuramenError,
+    LogDamaged,
+    NodeStopping,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
+    StorageFailed,
+)
+from duramen.base.ids import Position
+from duramen.base.ports import Buffer
+from duramen.broker.partition import Admission, Partition
+from duramen.broker.replicas.batches import follow_up
+from duramen.broker.replicas.kit import Kit
+from duramen.broker.replicas.log import ReplicaLog
+from duramen.broker.replicas.serving import Serving
+from duramen.controller.partitions import PartitionId
+from duramen.replication.effects import (
+    Append,
+    Commit,
+    Cut,
+    Effect,
+    MoveLeader,
+    Propose,
+    Release,
+    Restart,
+    Send,
+    Serve,
+    Settle,
+    Show,
+    StartAt,
+)
+from duramen.replication.machine import Machine
+from duramen.replication.messages import FetchAnswer, Message, Refusal
+from duramen.replication.partition import PartitionConfig, PartitionState
+from duramen.replication.reaching import Outcome
+from duramen.replication.replica import Kept
+from duramen.storage.replicated import Replicated
+from duramen.storage.store import AppendDone
+
+__all__ = ["Replica"]
+
+Released = Callable[[Refusal | None], None]
+
+_REFUSED: Final = {
+    Refusal.NOT_ENOUGH_REPLICAS: NotEnoughReplicas,
+    Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND: NotEnoughReplicasAfterAppend,
+}
+
+
+class Replica:
+    """The replica of `partition` at `place`, which begins with what `opening` found: `kept`."""
+
+    def __init__(self, kit: Kit, place: PartitionId, partition: Partition, kept: Kept, config: PartitionConfig) -> None:
+        self._kit = kit
+        self._place = place
+        self._partition = partition
+        self._machine = Machine(
+            kit.node_id,
+            kit.broker_epoch,
+            kept,
+            config=config,
+            now_ms=kit.clock.monotonic_ms(),
+            timeouts=kit.timeouts,
+        )
+        log = partition.log
+        self._state = Replicated(self._machine.shown_offset, log.end_offset, self._appended)
+        log.replicated = self._state
+        self._log = ReplicaLog(kit.store, log)
+        self._serving = Serving(kit, place, self._machine, log, self._log)
+        self._queue: deque[Effect] = deque()
+        self._alarm = Alarm(kit.deadlines, self._fire)
+        self._acks: dict[Released, None] = {}  # who waits with acks=all, to be told if the replica ends
+        self._cuts_taken = 0  # cuts, and logs begun anew, that the machine has asked for
+        self._cuts_done = 0
+        self._waits = False  # whether the first effects wait for the disk
+        self._pumping = False
+        self._told_soon = False
+        self._over: DuramenError | None = None
+        partition.waiting[self._synced] = None
+
+    # -- what is known ------------------------------------------------------------------------------
+
+    @property
+    def partition(self) -> Partition:
+        """The partition."""
+        return self._partition
+
+    @property
+    def machine(self) -> Machine:
+        """The machine, to be asked and not to be told."""
+        return self._machine
+
+    @property
+    def leads(self) -> bool:
+        """Whether producers may append here: it leads, and its log has all that comes before."""
+        return self._state.leader_epoch is not None
+
+    @property
+    def error(self) -> DuramenError | None:
+        """Why it does nothing any more, if it does not."""
+        return self._over
+
+    # -- what producers ask -------------------------------------------------------------------------
+
+    def append(
+        self,
+        batch: bytearray | memoryview,
+        done: AppendDone,
+        admit: Admission | None = None,
+        *,
+        all_replicas: bool,
+    ) -> None:
+        """Append a producer's batch as `Partition.append` does, in the epoch in which this node leads.
+
+        `done` gets the base offset once it is on this disk, with `all_replicas` (acks=all) once it is on the disks of
+        all in sync; or NotLeader, NotEnoughReplicas, NotEnoughReplicasAfterAppend, or what `Partition.append` refuses.
+        """
+        refusal = self._machine.refusal() if all_replicas else None
+        if self._over is not None:
+            done(-1, self._over)
+        elif not self.leads:
+            done(-1, self._refused(Refusal.NOT_LEADER))
+        elif refusal is not None:
+            done(-1, self._refused(refusal))
+        else:
+            epoch = self._machine.state.leader_epoch
+            self._partition.append(batch, partial(self._stored, epoch, done, all_replicas), admit)
+
+    def _stored(
+        self, epoch: int, done: AppendDone, all_replicas: bool, base_offset: int, error: DuramenError | None
+    ) -> None:
+        """It is on this disk, or was there already."""
+        if isinstance(error, StorageFailed):
+            self._fail(error)
+        if error is not None or not all_replicas:
+            done(base_offset, error)
+            return
+        machine = self._machine
+        if self._over is not None or not machine.leads or machine.state.leader_epoch != epoch:
+            done(-1, self._over or self._refused(Refusal.NOT_LEADER))
+        elif base_offset < machine.high_watermark:
+            done(base_offset, None)
+        elif machine.refusal() is not None:
+            done(-1, self._refused(Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+        else:
+            released = partial(self._released, base_offset, done)
+            self._acks[released] = None
+            machine.wait(base_offset, released)
+
+    def _released(self, base_offset: int, done: AppendDone, refusal: Refusal | None) -> None:
+        if refusal is None:
+            done(base_offset, None)
+        else:
+            done(-1, self._refused(refusal))
+
+    def _refused(self, refusal: Refusal) -> DuramenError:
+        state, name = self._machine.state, f"partition {self._partition.index} of {self._partition.stream.name}"
+        if refusal is Refusal.NOT_LEADER:
+            known = "nobody does" if state.leader_id is None else f"node {state.leader_id} does"
+            return NotLeader(f"this node does not lead {name}: {known} in epoch {state.leader_epoch}")
+        in_sync = ", ".join(map(str, sorted(state.in_sync)))
+        return _REFUSED[refusal](f"{refusal.value} (in sync with {name}: {in_sync})")
+
+    def wait_replicated(self, record: Position, done: Callable[[Outcome], None], deadline_ms: int) -> None:
+        """`done` is told when this replica has the record of that epoch at that offset, or that it was cut."""
+        if self._over is not None:
+            done(Outcome.TIMED_OUT)
+            return
+        self._machine.wait_replicated(record, done, deadline_ms)
+        self._go_on()
+
+    # -- what others say ----------------------------------------------------------------------------
+
+    def told(self, state: PartitionState, live: Collection[int]) -> None:
+        """The controller's log says so, and which nodes are live; see `Machine.told`."""
+        if self._over is None:
+            self._tick()
+            self._machine.told(state, live)
+            self._go_on()
+
+    def receive(self, message: Message, records: Buffer = b"") -> None:
+        """A message came, behind an answer its batches; one that is damaged counts as lost."""
+        if self._over is not None:
+            return
+        self._tick()
+        if isinstance(message, FetchAnswer) and len(records):
+            try:
+                message = message._replace(batches=follow_up(message.asked.end, message.takeovers, records))
+            except BatchCorrupt as error:
+                self._kit.outside.report(f"node {message.node_id} sent a damaged batch: {error}")
+                return
+        try:
+            self._machine.receive(message)
+        except LogDamaged as error:
+            self._fail(error)
+        self._go_on()
+
+    def stop(self) -> None:
+        """Do nothing any more; who waits is told. What is being written may still reach the disk."""
+        if self._over is None:
+            self._end(NodeStopping("this node is stopping, or has this partition no more"))
+
+    # -- the machine --------------------------------------------------------------------------------
+
+    def _fire(self) -> None:
+        if self._over is None:
+            self._tick()
+            self._go_on()
+
+    def _tick(self) -> None:
+        machine, start_offset = self._machine, self._partition.log.start_offset
+        machine.tick(self._kit.clock.monotonic_ms())
+        if machine.history.start_offset < start_offset <= machine.high_watermark:
+            machine.trimmed(start_offset)
+
+    def _take(self) -> None:
+        effects = self._machine.take()
+        self._cuts_taken += sum(isinstance(effect, Cut | Restart) for effect in effects)
+        self._queue.extend(effects)
+
+    def _go_on(self) -> None:
+        """Do what is to be done, as far as nothing waits; then producers may append, if it leads."""
+        if self._pumping or self._over is not None:
+            return
+        self._pumping = True
+        try:
+            self._lead()
+            self._take()
+            while self._queue and not self._waits and self._over is None:
+                self._do(self._queue.popleft())
+                self._take()
+            self._lead()
+        finally:
+            self._pumping = False
+        if self._over is None:
+            self._alarm.move(self._machine.deadline_ms)
+
+    def _lead(self) -> None:
+        """Whether batches are ordered here, and in which epoch: not before all that comes before is written or cut."""
+        machine = self._machine
+        epoch = machine.state.leader_epoch if machine.leads else None
+        if epoch == self._state.leader_epoch:
+            return
+        self._state.leader_epoch = None
+        if epoch is None or self._queue or self._waits or self._over is not None:
+            return
+        if machine.history.end.leader_epoch >= epoch:
+            held = machine.history.end.leader_epoch
+            self._fail(
+                LogDamaged(f"{self._name} has epoch {held}, and is to lead in epoch {epoch}: the log is of another")
+            )
+            return
+        self._state.leader_epoch = epoch
+
+    @property
+    def _name(self) -> str:
+        return self._partition.log.directory
+
+    def _resume(self, effect: Effect) -> None:
+        """What the queue waited for is done."""
+        self._waits = False
+        self._kit.outside.carried_out(self._place, effect)
+        self._go_on()
+
+    def _do(self, effect: Effect) -> None:
+        outside = self._kit.outside
+        match effect:
+            case Cut() | Restart():
+                self._waits = True
+                self._serving.when_idle(partial(self._cut, effect))
+                return
+            case Append(batch, leader_id):
+                self._log.append(batch, leader_id, self._written)
+            case StartAt(start_offset):
+                self._log.start_at(start_offset)
+            case Send(node_id, message):
+                outside.send(self._place, node_id, message, ())
+            case Serve():
+                self._serving.serve(effect)
+            case Propose(proposal):
+                outside.propose(self._place, proposal)
+            case MoveLeader(leader_epoch):
+                outside.move_leader(self._place, leader_epoch)
+            case Commit() | Show():
+                self._show()
+            case Release(waiter, refusal):
+                self._release(waiter, refusal)
+            case Settle(waiter, outcome):
+                waiter(outcome)  # type: ignore[operator]
+        outside.carried_out(self._place, effect)
+
+    def _release(self, waiter: object, refusal: Refusal | None) -> None:
+        if isinstance(waiter, partial) and waiter in self._acks:
+            del self._acks[waiter]
+            waiter(refusal)
+
+    def _show(self) -> None:
+        """What is below may be read here."""
+        shown_offset = self._machine.shown_offset
+        if shown_offset > self._state.high_watermark:
+            self._state.high_watermark = shown_offset
+            self._partition.log.notify()
+
+    # -- the disk -----------------------------------------------------------------------------------
+
+    def _appended(self, epoch: int, first_offset: int, end_offset: int) -> None:
+        """A batch is in the log: one that was ordered here the machine does not know yet."""
+        machine = self._machine
+        if epoch == self._state.leader_epoch:
+            if machine.history.end_offset != first_offset:
+                raise AssertionError(f"{self._name}: a batch at {first_offset} behind {machine.history.end}")
+            machine.appended(end_offset - first_offset)
+        if not self._told_soon:
+            # Once for all that comes in a turn.
+            self._told_soon = True
+            self._kit.store.soon(self._written_some)
+
+    def _written_some(self) -> None:
+        self._told_soon = False
+        if self._over is None:
+            self._serving.written()
+            self._go_on()
+
+    def _written(self, error: DuramenError | None) -> None:
+        if error is not None and self._over is None:
+            self._fail(StorageFailed(f"{self._name} could not be written: {error}"))
+
+    def _synced(self, _: Partition) -> None:
+        """More of the log may be on disk. While it is to be cut, what is there may be what is to go."""
+        if self._over is not None:
+            return
+        self._take()
+        self._log.let_go()
+        machine, synced_offset = self._machine, self._partition.log.synced_offset
+        if self._cuts_done == self._cuts_taken:
+            machine.synced(Position(machine.history.epoch_at(synced_offset - 1), synced_offset))
+        self._go_on()
+
+    def _cut(self, effect: Cut | Restart) -> None:
+        if self._over is not None:
+            return
+        done = partial(self._was_cut, effect)
+        if isinstance(effect, Cut):
+            self._log.cut(effect.end_offset, done)
+        else:
+            self._log.restart(effect.start_offset, done)
+
+    def _was_cut(self, effect: Cut | Restart, error: DuramenError | None) -> None:
+        if self._over is not None:
+            return
+        if error is not None:
+            self._fail(error if isinstance(error, LogDamaged) else StorageFailed(f"{self._name} was not cut: {error}"))
+            return
+        self._cuts_done += 1
+        self._resume(effect)
+        self._synced(self._partition)
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    def _fail(self, error: DuramenError) -> None:
+        if self._over is None:
+            self._end(error)
+            self._kit.outside.failed(self._place, error)
+
+    def _end(self, error: DuramenError) -> None:
+        self._over = error
+        self._state.leader_epoch = None
+        self._partition.waiting.pop(self._synced, None)
+        self._serving.end()
+        self._queue.clear()
+        self._alarm.move(None)
+        acks, self._acks = self._acks, {}
+        for released in acks:
+            released(Refusal.NOT_LEADER)

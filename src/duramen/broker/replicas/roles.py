@@ -1,0 +1,117 @@
+"""The replicas of a node, as the controller gives them to it: opened, told what has changed, and let go."""
+
+from collections.abc import Callable, Collection, Iterator
+
+from duramen.base.errors import DuramenError
+from duramen.base.ids import StreamId
+from duramen.base.ports import Buffer
+from duramen.broker.partition import Partition
+from duramen.broker.replicas.kit import Kit
+from duramen.broker.replicas.opening import look
+from duramen.broker.replicas.replica import Replica
+from duramen.controller import partitions as controller
+from duramen.controller.partitions import PartitionId
+from duramen.replication.messages import Message
+from duramen.replication.partition import PartitionConfig, PartitionState
+from duramen.replication.replica import Kept
+from duramen.storage.log import LogKey
+
+__all__ = ["Replicas", "state_of"]
+
+PartitionOf = Callable[[PartitionId], tuple[Partition, PartitionConfig]]
+"""Called once for each replica: its partition, with a log that is there, and what its stream's configs say."""
+
+
+def state_of(state: controller.PartitionState) -> PartitionState:
+    """A partition of the controller's as its replicas know it."""
+    return PartitionState(state.leader, state.leader_epoch, state.partition_epoch, state.replicas, frozenset(state.isr))
+
+
+class Replicas:
+    """A replica for each partition of the node. `told` is called with what the controller's log says, in its order.
+
+    Only what that says behind the node's registration, under the kit's broker epoch, may be told.
+    """
+
+    def __init__(self, kit: Kit, partition_of: PartitionOf) -> None:
+        self._kit = kit
+        self._partition_of = partition_of
+        self._replicas: dict[PartitionId, Replica] = {}
+        self._opening: dict[PartitionId, PartitionState] = {}  # the newest that was told of those
+        self._live: Collection[int] = ()
+        self._over = False
+
+    def __iter__(self) -> Iterator[tuple[PartitionId, Replica]]:
+        return iter(list(self._replicas.items()))
+
+    def get(self, place: PartitionId) -> Replica | None:
+        """The replica of a partition, if it is open here."""
+        return self._replicas.get(place)
+
+    def told(self, place: PartitionId, state: controller.PartitionState) -> None:
+        """A partition is like this: this node has a replica of it, or has none any more."""
+        if self._over:
+            return
+        if self._kit.node_id not in state.replicas:
+            self._let_go(place)
+            return
+        replica, known = self._replicas.get(place), state_of(state)
+        if replica is not None:
+            replica.told(known, self._live)
+        elif place in self._opening:
+            self._opening[place] = known
+        else:
+            self._opening[place] = known
+            self._open(place)
+
+    def told_live(self, live: Collection[int]) -> None:
+        """These nodes are not known to be gone."""
+        self._live = live
+        for replica in list(self._replicas.values()):
+            replica.told(replica.machine.state, live)
+
+    def removed(self, stream_id: StreamId) -> None:
+        """The stream is deleted: its replicas end, and whoever deletes the stream deletes their logs."""
+        for place in [*self._replicas, *self._opening]:
+            if place.stream_id == stream_id:
+                self._close(place)
+
+    def receive(self, place: PartitionId, message: Message, records: Buffer = b"") -> None:
+        """A message for a replica came; where there is none it counts as lost."""
+        replica = self._replicas.get(place)
+        if replica is not None:
+            replica.receive(message, records)
+
+    def stop(self) -> None:
+        """All replicas end."""
+        self._over = True
+        for place in [*self._replicas, *self._opening]:
+            self._close(place)
+
+    def _open(self, place: PartitionId) -> None:
+        partition, config = self._partition_of(place)
+
+        def found(kept: Kept | DuramenError) -> None:
+            state = self._opening.pop(place, None)
+            if state is None:
+                return
+            if isinstance(kept, DuramenError):
+                self._kit.outside.failed(place, kept)
+                return
+            replica = self._replicas[place] = Replica(self._kit, place, partition, kept, config)
+            replica.told(state, self._live)
+
+        look(self._kit.store, partition.log, found)
+
+    def _close(self, place: PartitionId) -> None:
+        self._opening.pop(place, None)
+        replica = self._replicas.pop(place, None)
+        if replica is not None:
+            replica.stop()
+
+    def _let_go(self, place: PartitionId) -> None:
+        """The node has no replica of it any more: the log goes too."""
+        self._close(place)
+        log = self._kit.store.log(LogKey(*place))
+        if log is not None:
+            self._kit.store.delete(log)

@@ -1,0 +1,77 @@
+"""Connections to the nodes whose addresses are known: one for votes and the like, one for the metadata log."""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from duramen.base.errors import SettingInvalid
+from duramen.codec.cluster.channels import Channel
+from duramen.doors.cluster.dialer import Dialer
+from duramen.doors.cluster.door import ClusterDoor
+from duramen.doors.cluster.link import Link
+from duramen.node.addresses import parse_address
+
+__all__ = ["Neighbours"]
+
+_log = logging.getLogger("duramen.cluster")
+
+_CHANNELS: Final = (Channel.CONTROL, Channel.METADATA)
+
+
+class Neighbours:
+    """Which nodes are dialed and which are there; the log says so whenever one comes or goes."""
+
+    def __init__(self, door: ClusterDoor, node_id: int) -> None:
+        """`node_id` is this node's own, which is not dialed."""
+        self._door = door
+        self._node_id = node_id
+        self._addresses: dict[int, str] = {}
+        self._dialers: dict[int, list[Dialer]] = {}
+        self._there: set[int] = set()
+
+    @property
+    def addresses(self) -> Mapping[int, str]:
+        """The nodes that are dialed, and where."""
+        return self._addresses
+
+    def reach(self, addresses: Mapping[int, str]) -> None:
+        """Keep connections to these nodes, and to no others."""
+        wanted = {node_id: where for node_id, where in addresses.items() if node_id != self._node_id}
+        for node_id, where in list(self._addresses.items()):
+            if wanted.get(node_id) != where:
+                self._leave(node_id)
+        for node_id, where in wanted.items():
+            if node_id not in self._addresses:
+                self._dial(node_id, where)
+
+    def _dial(self, node_id: int, where: str) -> None:
+        try:
+            address = parse_address(f"the address of node {node_id}", where)
+        except SettingInvalid as error:
+            _log.warning("node %d cannot be reached: %s", node_id, error)
+            return
+        self._addresses[node_id] = where
+        self._dialers[node_id] = [self._door.dial(*address, channel, node_id) for channel in _CHANNELS]
+
+    def _leave(self, node_id: int) -> None:
+        del self._addresses[node_id]
+        for dialer in self._dialers.pop(node_id):
+            dialer.stop()
+            if dialer.link is not None:
+                dialer.link.close("the node is to be reached elsewhere, or has no vote any more")
+
+    # -- who is there -------------------------------------------------------------------------------
+
+    def opened(self, link: Link) -> None:
+        """There is a connection."""
+        node_id = link.peer.identity.node_id
+        if node_id not in self._there:
+            self._there.add(node_id)
+            _log.info("node %d is there, at %s", node_id, link.where)
+
+    def closed(self, link: Link, why: str) -> None:
+        """It is gone."""
+        node_id = link.peer.identity.node_id
+        if node_id in self._there and node_id not in self._door.peers.node_ids():
+            self._there.remove(node_id)
+            _log.warning("node %d is gone: %s", node_id, why)

@@ -1,0 +1,318 @@
+"""The cluster side of a node: its door, how it comes to a cluster, and its part in what the cluster agrees on."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, Self, TypeVar
+from uuid import UUID
+
+from duramen.base.errors import DirectoryUnusable, DuramenError, NotController, RequestInvalid, StorageFailed
+from duramen.base.ids import Position
+from duramen.base.ports import Buffer
+from duramen.broker.quorum.applying import ControllerView
+from duramen.broker.quorum.ballots import BallotFile
+from duramen.broker.quorum.describe import Described
+from duramen.broker.quorum.kit import LIMITS, Limits
+from duramen.broker.quorum.opening import Plan
+from duramen.broker.quorum.runner import Runner
+from duramen.codec.cluster import nodes
+from duramen.codec.cluster.channels import Channel, Subject
+from duramen.codec.cluster.handshake import Identity
+from duramen.controller.events import Event
+from duramen.controller.forming.values import Kept
+from duramen.controller.quorum.timeouts import TIMEOUTS, Timeouts
+from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voters
+from duramen.controller.state import ControllerState
+from duramen.doors.cluster.dialer import Dialer
+from duramen.doors.cluster.door import ClusterDoor, where_of
+from duramen.doors.cluster.gathering import Gathering
+from duramen.doors.cluster.link import Link
+from duramen.doors.cluster.timing import Timer
+from duramen.node.addresses import Address
+from duramen.node.cluster.agreeing import Agreeing, Parts, chance_of
+from duramen.node.cluster.belonging import BelongingFile
+from duramen.node.cluster.neighbours import Neighbours
+from duramen.node.cluster.proposing import Proposing, refuse
+
+__all__ = ["ClusterSide", "Member"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("duramen.cluster")
+
+
+class Member(NamedTuple):
+    """Who the node is, whom it looks for, and what proves that it may."""
+
+    node_id: int
+    directory_id: UUID
+    seeds: tuple[Address, ...]
+    secret: bytes
+    timeouts: Timeouts = TIMEOUTS
+    limits: Limits = LIMITS
+
+
+class ClusterSide:
+    """Comes to a cluster, and runs the replica of its quorum until it is stopped. A Quorum port.
+
+    `failure` is done once the node can take no part any more; the log has said why.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        parts: Parts,
+        kept: Kept,
+        on_event: Callable[[Event, int], None],
+        on_restored: Callable[[], None],
+    ) -> None:
+        """`kept` is what the directory holds; see `start`."""
+        loop = asyncio.get_running_loop()
+        identity = Identity(member.node_id, member.directory_id, kept.cluster_id)
+        self._member = member
+        self._parts = parts
+        self._me = ReplicaId(member.node_id, str(member.directory_id))
+        self._view = ControllerView(on_event, on_restored)
+        self._door = ClusterDoor(
+            self, identity, member.secret,
+            token=parts.randomness.token, chance=chance_of(parts.randomness), later=_later,
+        )  # fmt: skip
+        self._gathering = Gathering(
+            self._door, self._me, kept, member.seeds, persist=self._persist, belongs=self._belongs, later=_later
+        )
+        self._neighbours = Neighbours(self._door, member.node_id)
+        self._belonging = BelongingFile(parts.files)
+        self._agreeing = Agreeing(parts, self._door, self._view, voters=self._reach, failed=self._fail)
+        self._stopping = False
+        self._voters = NO_VOTERS
+        self._heard: dict[int, str] = {}  # where voters are, by another node
+        self._told: asyncio.Future[None] = loop.create_future()
+        self._seeds: dict[str, Dialer] = {}
+        self._opening: asyncio.Task[None] | None = None
+        self._proposing: Proposing | None = None
+        self._joined: asyncio.Future[UUID | DuramenError] = loop.create_future()
+        self.failure: asyncio.Future[DuramenError] = loop.create_future()
+
+    @classmethod
+    async def start(
+        cls,
+        member: Member,
+        parts: Parts,
+        sockets: Sequence[socket.socket],
+        *,
+        on_event: Callable[[Event, int], None] = lambda _, __: None,
+        on_restored: Callable[[], None] = lambda: None,
+    ) -> Self:
+        """Listen on the sockets, which are bound, and look for a cluster.
+
+        `on_event` is told of each event that takes effect and the epoch that ordered it; `on_restored`, that the state
+        is another as a whole. Raises DirectoryUnusable or StorageFailed where the directory is not for that.
+        """
+        kept = await _read(parts)
+        side = cls(member, parts, kept, on_event, on_restored)
+        await side._door.listen(sockets)
+        side._gathering.start()
+        return side
+
+    async def stop(self) -> None:
+        """Let another lead, and let go of all connections. The storage may be stopped then."""
+        self._stopping = True
+        self._told.cancel()
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+        if self._agreeing.runner is not None:
+            self._agreeing.runner.stop()
+        self._gathering.stop()
+        await self._door.close()
+
+    # -- what is known, and what is asked -----------------------------------------------------------
+
+    async def joined(self) -> UUID:
+        """Wait until the node takes part in a cluster; its id. Raises why it never will."""
+        result = await asyncio.shield(self._joined)
+        if isinstance(result, DuramenError):
+            raise result
+        return result
+
+    @property
+    def obstacle(self) -> str:
+        """Why the node is of no cluster, in one line; empty where it is."""
+        return self._gathering.obstacle
+
+    @property
+    def state(self) -> ControllerState:
+        """What the cluster agrees on, as far as this node knows."""
+        return self._view.state
+
+    def describe(self) -> Described | None:
+        """The quorum as this node knows it; None where it takes no part yet."""
+        return None if self._agreeing.runner is None else self._agreeing.runner.describe()
+
+    def propose(self, events: Sequence[Event], done: Callable[[Position | DuramenError], None]) -> None:
+        """Have events committed by whichever node leads: see `Proposing.propose`."""
+        if self._proposing is None:
+            done(NotController("this node takes no part in a cluster yet"))
+        else:
+            self._proposing.propose(events, done)
+
+    # -- coming to a cluster ------------------------------------------------------------------------
+
+    def _persist(self, kept: Kept, done: Callable[[], None]) -> None:
+        def written(result: object) -> None:
+            if self._stopping:
+                return
+            if isinstance(result, BaseException):
+                _log.error("what this node keeps of its cluster cannot be written: %s", result)
+                self._fail(StorageFailed(f"what this node keeps of its cluster cannot be written: {result}"))
+            else:
+                done()
+
+        self._parts.worker.submit("disk", partial(self._belonging.write, kept), written)
+
+    def _belongs(self, cluster_id: UUID, founders: Voters) -> None:
+        _log.info("this node is of the cluster %s", cluster_id)
+        self._reach(founders)
+        self._dial_seeds(founders)
+        self._opening = asyncio.get_running_loop().create_task(self._open(cluster_id, founders))
+
+    async def _open(self, cluster_id: UUID, founders: Voters) -> None:
+        """Open the replica. Who has come later and knows nothing asks where the voters are first."""
+        if not founders and not self._agreeing.log.end_offset:
+            await self._told
+        member, known = self._member, tuple(self._neighbours.addresses)
+        plan = Plan(self._me, founders, known, timeouts=member.timeouts, limits=member.limits)
+        opened: asyncio.Future[Runner | DuramenError] = asyncio.get_running_loop().create_future()
+        self._agreeing.open(plan, partial(_settle, opened))
+        result = await opened
+        if isinstance(result, DuramenError):
+            self._fail(result)
+        else:
+            self._proposing = Proposing(result, self._door.peers)
+            _settle(self._joined, cluster_id)
+
+    def _fail(self, error: DuramenError) -> None:
+        _settle(self.failure, error)
+        _settle(self._joined, error)
+
+    # -- where the voters are -----------------------------------------------------------------------
+
+    def _reach(self, voters: Voters) -> None:
+        """These are the voters, or the leader is another: keep connections to them, and tell whoever is connected."""
+        if voters and voters != self._voters:
+            self._voters = voters
+            for link in self._door.peers:
+                self._tell(link)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Keep connections to the voters that this node knows from the log, and to those that it heard of.
+
+        What it knows may be old, where it was away for long. Once the leader is among them nobody else is asked.
+        """
+        runner = self._agreeing.runner
+        if runner is not None and runner.machine.leader in self._voters:
+            self._heard = {}
+            self._leave_seeds()
+        self._neighbours.reach(self._heard | {voter.id.node_id: voter.endpoint for voter in self._voters})
+
+    def _tell(self, link: Link) -> None:
+        if self._voters and link.channel is Channel.CONTROL:
+            link.send(Subject.NODES, nodes.encode(tuple((one.id.node_id, one.endpoint) for one in self._voters)))
+
+    def _hear(self, body: Buffer) -> None:
+        """Another node says where the voters are."""
+        heard = dict(nodes.decode(body))
+        if heard and self._opening is not None:
+            self._heard = heard
+            self._connect()
+            _settle(self._told, None)
+
+    def _dial_seeds(self, founders: Voters) -> None:
+        known = {voter.endpoint for voter in founders}
+        for seed in self._member.seeds:
+            where = where_of(*seed)
+            if where not in known:
+                self._seeds[where] = self._door.dial(*seed, Channel.CONTROL)
+
+    def _leave_seeds(self) -> None:
+        for dialer in self._seeds.values():
+            dialer.stop()
+        self._seeds = {}
+
+    # -- what the door says -------------------------------------------------------------------------
+
+    def opened(self, link: Link) -> None:
+        """A node is connected."""
+        self._gathering.opened(link)
+        if link.me.cluster_id is not None and link.peer.identity.cluster_id is not None:
+            self._neighbours.opened(link)
+            self._tell(link)
+
+    def closed(self, link: Link, why: str) -> None:
+        """That connection is gone."""
+        self._gathering.closed(link)
+        self._neighbours.closed(link, why)
+
+    def found_itself(self, where: str) -> None:
+        """Who listens at that address is this node."""
+        self._gathering.found_itself(where)
+        if where in self._seeds:
+            self._seeds.pop(where).stop()
+
+    def message(self, link: Link, subject: Subject, body: Buffer) -> None:
+        """A message came. Raises RequestInvalid where it cannot be read."""
+        match subject:
+            case Subject.QUORUM:
+                self._agreeing.message(link, body)
+            case Subject.NODES:
+                self._hear(body)
+            case _:
+                raise RequestInvalid(f"a message about {subject.name}, which this node does not take")
+
+    def request(self, link: Link, subject: Subject, number: int, body: Buffer) -> None:
+        """A request came. Raises RequestInvalid where it cannot be read."""
+        match subject:
+            case Subject.FORMING:
+                self._gathering.request(link, number, body)
+            case Subject.PROPOSAL if self._proposing is not None:
+                self._proposing.request(link, number, body)
+            case Subject.PROPOSAL:
+                refuse(link, number, NotController("the node that was asked takes no part in a cluster yet"))
+            case _:
+                raise RequestInvalid(f"a request about {subject.name}, which this node does not take")
+
+
+def _settle(future: asyncio.Future[T], value: T) -> None:
+    """Settle it, unless it is, or nobody waits any more."""
+    if not future.done():
+        future.set_result(value)
+
+
+def _later(delay_ms: int, action: Callable[[], None]) -> Timer:
+    return asyncio.get_running_loop().call_later(delay_ms / 1000, action)
+
+
+async def _read(parts: Parts) -> Kept:
+    """What the directory holds of a cluster, where nothing else in it says otherwise."""
+    read: asyncio.Future[tuple[Kept, bool] | BaseException] = asyncio.get_running_loop().create_future()
+    belonging, ballots = BelongingFile(parts.files), BallotFile(parts.files)
+    parts.worker.submit("disk", lambda: (belonging.read(), ballots.read() is not None), partial(_settle, read))
+    result = await read
+    if isinstance(result, DuramenError):
+        raise result
+    if isinstance(result, BaseException):
+        raise StorageFailed(f"what this node keeps of its cluster cannot be read: {result}")
+    kept, voted = result
+    if kept.cluster_id is None and voted:
+        raise DirectoryUnusable(
+            "this directory is of a quorum, and what cluster that is of is gone: put the file quorum/cluster back from"
+            " a backup, or start the node with an empty directory"
+        )
+    if kept.cluster_id is None and any(log.end_offset for log in parts.store.each_log()):
+        raise DirectoryUnusable(
+            "this directory holds streams of a node that was alone: a cluster is formed of empty directories, and a"
+            " node comes to one with an empty directory"
+        )
+    return kept

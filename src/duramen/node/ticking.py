@@ -1,0 +1,36 @@
+"""Fires deadlines by the event loop's timer: one timer, set for whichever comes next."""
+
+import asyncio
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.ports import Clock
+
+__all__ = ["Ticking"]
+
+
+class Ticking:
+    """Fires `deadlines` for as long as the loop runs."""
+
+    def __init__(self, deadlines: Deadlines, clock: Clock) -> None:
+        self._deadlines = deadlines
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """From here on, in the running loop."""
+        self._deadlines.on_earlier = self._schedule
+        self._schedule()
+
+    def _schedule(self) -> None:
+        next_ms = self._deadlines.next_ms()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if next_ms is not None:
+            delay_ms = max(0, next_ms - self._clock.monotonic_ms())
+            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._deadlines.fire(self._clock.monotonic_ms())
+        self._schedule()

@@ -1,0 +1,234 @@
+"""What the controller says of a partition, and what becomes of its replica, its log and its producers."""
+
+from collections.abc import Sequence
+
+import pytest
+from tests.broker.replicas.node import PLACE, Rules
+
+from duramen.base.errors import (
+    DuramenError,
+    LogDamaged,
+    NodeStopping,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
+)
+from duramen.base.ids import Position
+from duramen.base.ports import Buffer
+from duramen.broker.partition import Partition
+from duramen.broker.replicas.batches import NO_EPOCH, bytes_of, empty
+from duramen.broker.replicas.kit import Kit
+from duramen.broker.replicas.replica import Replica
+from duramen.broker.replicas.roles import Replicas
+from duramen.codec.batch import NewRecord, encode, header
+from duramen.controller.partitions import PartitionId, PartitionState
+from duramen.replication.effects import Effect
+from duramen.replication.messages import AlterPartition, Fetch, FetchAnswer, Reach, Refusal
+from duramen.replication.partition import PartitionConfig
+from duramen.sim.store import StoreOnDoubles
+from duramen.storage.log import LogConfig, LogKey
+
+Sent = tuple[int, Fetch | FetchAnswer, bytes]
+
+
+class Around:
+    """Node 1 of three on doubles, and what its replicas say to those around them."""
+
+    def __init__(self, least: int = 2) -> None:
+        self.doubles = StoreOnDoubles()
+        self.least = least
+        self.sent: list[Sent] = []
+        self.failures: list[DuramenError] = []
+        self.start()
+
+    def start(self) -> None:
+        doubles = self.doubles
+        self.broker_epoch = doubles.store.node_epoch
+        kit = Kit(1, self.broker_epoch, doubles.store, doubles.clock, doubles.deadlines, self)
+        self.replicas = Replicas(kit, self.partition)
+        self.replicas.told_live({1, 2, 3})
+
+    def partition(self, place: PartitionId) -> tuple[Partition, PartitionConfig]:
+        log = self.doubles.store.ensure(LogKey(*place), LogConfig())
+        return Partition(Rules(), place.partition, log, self.doubles.store, self.doubles.clock), PartitionConfig(
+            self.least
+        )
+
+    @property
+    def replica(self) -> Replica:
+        found = self.replicas.get(PLACE)
+        assert found is not None
+        return found
+
+    def told(self, leader: int | None, epoch: int, in_sync: tuple[int, ...], change: int) -> None:
+        self.replicas.told(PLACE, PartitionState((1, 2, 3), in_sync, leader, epoch, change))
+        self.doubles.settle()
+
+    def append(self, *, all_replicas: bool = True) -> list[tuple[int, DuramenError | None]]:
+        answers: list[tuple[int, DuramenError | None]] = []
+        batch = encode([NewRecord(self.doubles.clock.wall_ms(), None, b"v")])
+        self.replica.append(batch, lambda *answer: answers.append(answer), all_replicas=all_replicas)
+        self.doubles.settle()
+        return answers
+
+    def fetch(self, node_id: int, end: Position, covered: int, epoch: int = 1) -> None:
+        fetch = Fetch(node_id, 1, epoch, end, (Reach(node_id, 1, covered),), 0, -1, 1, confirmed=True)
+        self.replicas.receive(PLACE, fetch)
+        self.doubles.settle()
+
+    def send(self, place: PartitionId, node_id: int, message: Fetch | FetchAnswer, records: Sequence[Buffer]) -> None:
+        assert place == PLACE
+        self.sent.append((node_id, message, b"".join(bytes(piece) for piece in records)))
+
+    def propose(self, place: PartitionId, proposal: AlterPartition) -> None:
+        assert (place, proposal.node_id) == (PLACE, 1)
+
+    def move_leader(self, place: PartitionId, leader_epoch: int) -> None:
+        raise AssertionError((place, leader_epoch))
+
+    def carried_out(self, place: PartitionId, effect: Effect) -> None:
+        assert place == PLACE
+        del effect
+
+    def failed(self, place: PartitionId, error: DuramenError) -> None:
+        assert place == PLACE
+        self.failures.append(error)
+
+    def report(self, finding: str) -> None:
+        raise AssertionError(finding)
+
+
+def test_acks_all_waits_for_all_in_sync_and_acks_one_for_the_own_disk() -> None:
+    around = Around()
+    around.told(1, 1, (1, 2), 1)
+    one, everyone = around.append(all_replicas=False), around.append()
+    assert (one, everyone) == ([(0, None)], [])
+    around.fetch(2, Position(1, 2), 1)
+    assert (everyone, around.replica.partition.log.high_watermark) == ([], 1)
+    around.fetch(2, Position(1, 2), 2)
+    assert everyone == [(1, None)]
+    assert around.replica.partition.leader_epoch == 1
+
+
+def test_a_follower_gets_what_is_not_synced_yet() -> None:
+    around = Around()
+    around.told(1, 1, (1, 2), 1)
+    batch = encode([NewRecord(around.doubles.clock.wall_ms(), None, b"v")])
+    around.replica.append(batch, lambda *_: None, all_replicas=True)
+    around.replicas.receive(PLACE, Fetch(2, 1, 1, Position(-1, 0), (Reach(2, 1, 0),), 0, -1, 1, confirmed=False))
+    _, answer, data = around.sent[-1]
+    assert isinstance(answer, FetchAnswer)
+    assert around.replica.partition.log.synced_offset == 0
+    assert (header(data).base_offset, header(data).leader_epoch) == (0, 1)
+
+
+def test_too_few_in_sync_take_nothing_and_acknowledge_nothing() -> None:
+    around = Around()
+    around.told(1, 1, (1, 2), 1)
+    late = around.append()
+    around.told(1, 1, (1,), 2)
+    assert isinstance(late[0][1], NotEnoughReplicasAfterAppend)
+    assert isinstance(around.append()[0][1], NotEnoughReplicas)
+    assert around.append(all_replicas=False) == [(1, None)]
+
+
+def test_who_does_not_lead_any_more_says_so() -> None:
+    around = Around()
+    around.told(1, 1, (1, 2), 1)
+    waiting = around.append()
+    around.told(2, 2, (1, 2), 2)
+    assert isinstance(waiting[0][1], NotLeader)
+    assert isinstance(around.append()[0][1], NotLeader)
+    assert isinstance(around.append(all_replicas=False)[0][1], NotLeader)
+    assert around.replica.partition.leader_epoch == -1
+    node_id, fetch, _ = around.sent[-1]
+    assert node_id == 2
+    assert isinstance(fetch, Fetch)
+    assert (fetch.end, fetch.reaches[0].covered) == (Position(1, 1), 1)
+
+
+def test_a_start_begins_with_what_is_on_disk() -> None:
+    around = Around(1)
+    around.told(1, 3, (1,), 1)
+    around.append()
+    around.doubles.crash()
+    around.start()
+    around.told(2, 4, (1, 2), 2)
+    machine = around.replica.machine
+    assert (machine.history.end, machine.history.synced_offset) == (Position(3, 1), 1)
+    assert around.replica.partition.log.high_watermark == 0
+
+
+def test_an_epoch_that_the_log_has_already_is_not_led_again() -> None:
+    around = Around(1)
+    around.told(1, 3, (1,), 1)
+    around.append()
+    around.doubles.crash()
+    around.start()
+    around.told(1, 3, (1,), 1)
+    assert isinstance(around.failures[0], LogDamaged)
+    assert around.append()[0][1] is around.failures[0]
+
+
+def test_a_log_that_was_to_begin_anew_when_the_process_ended_does_so() -> None:
+    around = Around()
+    log = around.partition(PLACE)[0].log
+    (filler,) = empty(0, 7, NO_EPOCH)
+    data = bytes_of(filler)
+    around.doubles.store.append_ordered(log, data, header(data), None)
+    around.doubles.settle()
+    around.doubles.kill()
+    around.start()
+    around.told(2, 1, (2,), 1)
+    history = around.replica.machine.history
+    assert (history.start_offset, history.end) == (7, Position(-1, 7))
+    assert around.replica.partition.log.start_offset == 7
+
+
+def test_a_log_that_has_lost_records_takes_no_part() -> None:
+    around = Around()
+    around.partition(PLACE)[0].log.damage.append((3, 4))
+    around.told(2, 1, (2,), 1)
+    assert around.replicas.get(PLACE) is None
+    assert "3 to 4" in str(around.failures[0])
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_replica_is_let_go(removed: bool) -> None:
+    around = Around()
+    around.told(1, 1, (1, 2), 1)
+    waiting = around.append()
+    replica = around.replica
+    if removed:
+        around.replicas.removed(PLACE.stream_id)
+    else:
+        around.replicas.told(PLACE, PartitionState((2, 3), (2, 3), 2, 2, 2))
+    around.doubles.settle()
+    assert around.replicas.get(PLACE) is None
+    assert isinstance(waiting[0][1], NotLeader)
+    assert isinstance(replica.error, NodeStopping)
+    # Who deletes the stream deletes its logs.
+    assert (around.doubles.store.log(LogKey(*PLACE)) is None) is not removed
+
+
+def test_a_damaged_answer_counts_as_lost() -> None:
+    around = Around()
+    around.told(2, 1, (1, 2), 1)
+    fetch = around.sent[-1][1]
+    assert isinstance(fetch, Fetch)
+    findings: list[str] = []
+    around.report = findings.append  # type: ignore[method-assign,assignment]
+    data = bytearray(encode([NewRecord(1, None, b"v")], leader_epoch=1))
+    data[-1] ^= 1
+    around.replicas.receive(PLACE, FetchAnswer(2, 1, fetch), data)
+    assert around.replica.machine.history.end_offset == 0
+    assert "node 2" in findings[0]
+
+
+def test_a_fetch_of_another_epoch_is_refused() -> None:
+    around = Around()
+    around.told(1, 5, (1, 2), 1)
+    around.fetch(2, Position(-1, 0), 0, epoch=4)
+    answer = around.sent[-1][1]
+    assert isinstance(answer, FetchAnswer)
+    assert answer.refusal is Refusal.FENCED_LEADER_EPOCH

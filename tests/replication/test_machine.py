@@ -1,0 +1,134 @@
+"""What a replica refuses, and what it raises where somebody else has broken a promise."""
+
+import pytest
+
+from duramen.base.errors import LogDamaged
+from duramen.base.ids import Position
+from duramen.replication.effects import Effect, Release, Send
+from duramen.replication.machine import Machine
+from duramen.replication.messages import Fetch, FetchAnswer, Reach, Refusal
+from duramen.replication.partition import PartitionConfig, PartitionState
+from duramen.replication.replica import Kept
+
+KEPT = Kept([(1, 1, 0)], 0, 5, 4)
+
+
+def state(leader: int | None, epoch: int, partition_epoch: int, in_sync: set[int]) -> PartitionState:
+    return PartitionState(leader, epoch, partition_epoch, (1, 2, 3), frozenset(in_sync))
+
+
+def machine(told: PartitionState, least: int = 1) -> Machine:
+    made = Machine(1, 7, KEPT, config=PartitionConfig(least), now_ms=0)
+    made.told(told, (1, 2, 3))
+    made.take()
+    return made
+
+
+def fetch(epoch: int, broker_epoch: int = 9, covered: int = 5) -> Fetch:
+    return Fetch(2, broker_epoch, epoch, Position(1, 5), (Reach(2, broker_epoch, covered),), 0, -1, 1, confirmed=True)
+
+
+def refusals(effects: list[Effect]) -> list[Refusal | None]:
+    return [
+        effect.message.refusal
+        for effect in effects
+        if isinstance(effect, Send) and isinstance(effect.message, FetchAnswer)
+    ]
+
+
+def test_the_epochs_of_both_have_to_be_the_same() -> None:
+    leader = machine(state(1, 4, 1, {1, 2}))
+    leader.receive(fetch(3))
+    leader.receive(fetch(5))
+    assert refusals(leader.take()) == [Refusal.FENCED_LEADER_EPOCH, Refusal.UNKNOWN_LEADER_EPOCH]
+    assert leader.high_watermark == 4
+
+
+def test_who_neither_leads_nor_follows_says_so() -> None:
+    nobody = machine(state(None, 4, 1, {1, 2}))
+    nobody.receive(fetch(4))
+    assert refusals(nobody.take()) == [Refusal.NOT_LEADER]
+    assert nobody.refusal() is Refusal.NOT_LEADER
+    assert nobody.latest_offset is None
+    with pytest.raises(ValueError, match="does not lead"):
+        nobody.appended(1)
+
+
+def test_what_was_said_under_an_earlier_registration_does_not_count() -> None:
+    leader = machine(state(1, 4, 1, {1, 2}))
+    leader.receive(fetch(4, broker_epoch=9, covered=2))
+    leader.receive(fetch(4, broker_epoch=8, covered=5))
+    assert leader.high_watermark == 4
+    assert refusals(leader.take()) == [Refusal.NOT_LEADER]
+    leader.receive(fetch(4, broker_epoch=9, covered=5))
+    assert leader.high_watermark == 5
+
+
+def test_with_too_few_in_sync_nothing_is_taken_and_who_waits_is_told() -> None:
+    leader = machine(state(1, 4, 1, {1, 2}), least=2)
+    assert leader.refusal() is None
+    leader.appended(1, "producer")
+    leader.told(state(1, 4, 2, {1}), (1,))
+    assert Release("producer", Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND) in leader.take()
+    assert leader.refusal() is Refusal.NOT_ENOUGH_REPLICAS
+
+
+def test_min_insync_replicas_asks_for_no_more_than_there_are() -> None:
+    assert machine(state(1, 4, 1, {1, 2, 3}), least=9).refusal() is None
+
+
+def test_who_waits_is_told_that_another_leads() -> None:
+    leader = machine(state(1, 4, 1, {1, 2}))
+    leader.appended(1, "producer")
+    leader.told(state(2, 5, 2, {1, 2}), (1, 2))
+    assert Release("producer", Refusal.NOT_LEADER) in leader.take()
+    assert not leader.leads
+
+
+def test_what_is_older_than_what_is_known_says_nothing() -> None:
+    leader = machine(state(1, 4, 3, {1, 2}))
+    leader.told(state(2, 3, 2, {1, 2, 3}), (1, 2, 3))
+    assert leader.leads
+    assert leader.state.partition_epoch == 3
+
+
+def test_no_log_begins_above_what_is_committed() -> None:
+    leader = machine(state(1, 4, 1, {1, 2}))
+    leader.trimmed(4)
+    with pytest.raises(ValueError, match="offset 5 is not committed"):
+        leader.trimmed(5)
+    assert leader.history.start_offset == 4
+
+
+def answer_to(follower: Machine, **fields: object) -> FetchAnswer:
+    asked = next(
+        effect.message for effect in follower.take() if isinstance(effect, Send) and isinstance(effect.message, Fetch)
+    )
+    return FetchAnswer(2, 4, asked)._replace(**fields)  # type: ignore[arg-type]
+
+
+def follower() -> Machine:
+    made = Machine(1, 7, KEPT, config=PartitionConfig(), now_ms=0)
+    made.told(state(2, 4, 1, {1, 2}), (1, 2, 3))
+    return made
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"diverging": Position(1, 3)},
+        {"refusal": Refusal.OFFSET_OUT_OF_RANGE, "start_offset": 3},
+    ],
+)
+def test_what_is_committed_is_never_cut(fields: dict[str, object]) -> None:
+    replica = follower()
+    with pytest.raises(LogDamaged, match=r"ends at offset 4, and in epoch 4 the leader's log .* 3"):
+        replica.receive(answer_to(replica, **fields))
+    assert replica.history.end == Position(1, 5)
+
+
+def test_an_answer_of_another_epoch_says_nothing() -> None:
+    replica = follower()
+    replica.receive(answer_to(replica, leader_epoch=5, high_watermark=5))
+    assert replica.high_watermark == 4
+    assert replica.take() == []
