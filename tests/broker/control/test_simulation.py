@@ -3,7 +3,7 @@
 import pytest
 from tests.broker.control.simulation import Counts, Simulation
 
-SEEDS = 16
+SEEDS = 12
 SEEDS_LONG = 2_000
 
 

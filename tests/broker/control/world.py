@@ -19,6 +19,7 @@ from duramen.broker.control.requests import (
 )
 from duramen.broker.control.wire import decode_outcome, decode_request, encode_outcome, encode_request
 from duramen.broker.quorum.chunks import Wire
+from duramen.broker.quorum.entries import events_of
 from duramen.controller.cluster.alter_partition import Member, Proposal
 from duramen.controller.quorum.voters import Voters
 
@@ -100,7 +101,10 @@ class ControlWorld(World):
         committed = self.witness.committed
         while self._seen < len(committed):
             self._seen += 1
-            self.auditor.take(committed[self._seen - 1].batch)
+            batch = committed[self._seen - 1].batch
+            if batch.epoch not in self.actives and any(events_of(batch)):
+                raise Broken(f"what is at {batch.first} was decided in epoch {batch.epoch}, in which nobody is active")
+            self.auditor.take(batch)
         for epoch, at_ms, node_id in self.auditor.fenced:
             self._judge_fenced(epoch, at_ms, node_id)
         self.auditor.fenced.clear()
