@@ -1,126 +1,117 @@
-"""Bugs to plant in the controller at work, one at a time: each is a few wrong lines in the place of right ones."""
+"""Bugs to be planted in the controller at work, one at a time: the simulation has to find each."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any, Final
-from unittest.mock import patch
+
+from tests.sim.planted import Bug, Place
 
 from duramen.base.errors import DuramenError, OutcomeUnknown
 from duramen.base.ids import Position
-from duramen.broker.control import active, asking, controller, sessions
 from duramen.broker.control.active import ActiveController
-from duramen.broker.control.answers import Answer
+from duramen.broker.control.answers import Answer, Outcome, Value, When
+from duramen.broker.control.asking import _Asked
 from duramen.broker.control.controller import Controller
 from duramen.broker.control.draft import Draft
 from duramen.broker.control.sessions import NodeSessions
-from duramen.controller.cluster.membership import Membership
 from duramen.controller.quorum.roles import Role
 
-_BUGS: dict[str, Callable[[], Any]] = {}
+__all__ = ["BUGS"]
+
+Original = Callable[..., Any]
 
 
-def _bug(name: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    def add(plant: Callable[[], Any]) -> Callable[[], Any]:
-        _BUGS[name] = plant
-        return plant
-
-    return add
-
-
-@_bug("decides on what is committed")
-def _committed() -> Any:
-    right = ActiveController._decide
-
-    def decide(self: ActiveController, decision: Any, done: Any) -> None:
+def _on_committed(right: Original) -> Original:
+    def _decide(self: ActiveController, decision: Callable[[Draft], Value], done: When) -> None:
         self._ahead = self._view.state.copy()
         right(self, decision, done)
 
-    return patch.object(ActiveController, "_decide", decide)
+    return _decide
 
 
-@_bug("answers what is proposed")
-def _proposed() -> Any:
-    def propose(self: ActiveController, draft: Draft, value: Any, done: Any) -> None:
+def _say_proposed(_: Original) -> Original:
+    def _propose(self: ActiveController, draft: Draft, value: Value, done: When) -> None:
         self._runner.propose(draft.events, lambda _: None)
         done(Answer(value, draft.end_offset))
 
-    return patch.object(ActiveController, "_propose", propose)
+    return _propose
 
 
-@_bug("takes what is not known for not done")
-def _not_known() -> Any:
-    def proposal_done(self: ActiveController, proposal: Any, result: Position | DuramenError) -> None:
-        self._remove(proposal)
-        outcome = Answer(proposal.value, proposal.end_offset) if isinstance(result, Position) else result
-        proposal.done(active._not_active() if isinstance(outcome, OutcomeUnknown) else outcome)
-        for done, value in proposal.behind:
-            done(active._outcome(value, proposal.end_offset))
+def _say_what_rests(right: Original) -> Original:
+    def _proposal_done(self: ActiveController, proposal: Any, result: Position | DuramenError) -> None:
+        behind = list(proposal.behind)
+        if isinstance(result, OutcomeUnknown):
+            proposal.behind.clear()
+        right(self, proposal, result)
+        if isinstance(result, OutcomeUnknown):
+            for done, outcome in behind:
+                done(outcome if isinstance(outcome, DuramenError) else Answer(outcome, proposal.end_offset))
 
-    return patch.object(ActiveController, "_proposal_done", proposal_done)
+    return _proposal_done
 
 
-@_bug("is active before it has applied what was before")
-def _too_early() -> Any:
-    def is_ready(self: Controller) -> bool:
+def _too_early(_: Original) -> Original:
+    def _is_ready(self: Controller) -> bool:
         return self._runner.machine.role is Role.LEADER
 
-    return patch.object(Controller, "_is_ready", is_ready)
+    return _is_ready
 
 
-@_bug("begins with sessions that are nearly over")
-def _no_sessions() -> Any:
-    right = NodeSessions.__init__
+def _old_sessions(right: Original) -> Original:
+    def silent(self: NodeSessions, nodes: Any, now_ms: int) -> list[int]:
+        return right(self, nodes, now_ms) or self.members.silent(now_ms + self._rules.timeout_ms // 2)
 
-    def begin(self: NodeSessions, nodes: Any, now_ms: int, *words: Any, **named: Any) -> None:
-        right(self, nodes, now_ms, *words, **named)
-        self.members = Membership(nodes, now_ms - self._rules.timeout_ms + 30, self._rules)
-
-    return patch.object(sessions.NodeSessions, "__init__", begin)
+    return silent
 
 
-@_bug("asks everything again")
-def _again() -> Any:
-    right = asking._Asked._answered
-
-    def answered(self: Any, attempt: int, outcome: Any) -> None:
+def _ask_again(right: Original) -> Original:
+    def _answered(self: _Asked, attempt: int, outcome: Outcome) -> None:
         if isinstance(outcome, OutcomeUnknown) and attempt == self._attempt:
             self._asked_id = None
             self._again()
         else:
             right(self, attempt, outcome)
 
-    return patch.object(asking._Asked, "_answered", answered)
+    return _answered
 
 
-@_bug("says that all nodes know without asking them")
-def _waits_for_nobody() -> Any:
-    def know(*_: object) -> bool:
-        return True
+def _know_all(right: Original) -> Original:
+    def know(self: NodeSessions, node_ids: Sequence[int], offset: int) -> bool:
+        return bool(right(self, list(node_ids)[:0], offset))
 
-    return patch.object(NodeSessions, "know", know)
+    return know
 
 
-@_bug("stays active when it leads no more")
-def _stays() -> Any:
-    def leads(self: ActiveController) -> bool:
+def _lead_on(_: Original) -> Original:
+    def _leads(self: ActiveController) -> bool:
         return not self._over and self._runner.machine.role is Role.LEADER
 
-    def depose(self: Controller) -> None:
+    return _leads
+
+
+def _stay(_: Original) -> Original:
+    def _depose(self: Controller) -> None:
         if self._over and self._active is not None:
             self._active.end()
             self._active = None
 
-    return _both(
-        patch.object(ActiveController, "_leads", property(leads)),
-        patch.object(controller.Controller, "_depose", depose),
-    )
+    return _depose
 
 
-@contextmanager
-def _both(first: Any, second: Any) -> Iterator[None]:
-    with first, second:
-        yield
-
-
-BUGS: Final[Mapping[str, Callable[[], Any]]] = MappingProxyType(_BUGS)
+BUGS: Final = (
+    Bug("on-committed", "decide on what is committed", (Place(ActiveController, "_decide", _on_committed),)),
+    Bug("say-proposed", "answer what is proposed", (Place(ActiveController, "_propose", _say_proposed),)),
+    Bug(
+        "say-what-rests",
+        "answer what rests on events that may never be committed",
+        (Place(ActiveController, "_proposal_done", _say_what_rests),),
+    ),
+    Bug("too-early", "be active before all that was before is applied", (Place(Controller, "_is_ready", _too_early),)),
+    Bug("old-sessions", "fence who was heard half a session ago", (Place(NodeSessions, "silent", _old_sessions),)),
+    Bug("ask-again", "ask again what may have been done", (Place(_Asked, "_answered", _ask_again),)),
+    Bug("know-all", "say that all nodes know without asking them", (Place(NodeSessions, "know", _know_all),)),
+    Bug(
+        "stay-active",
+        "stay active when another epoch is led",
+        (Place(ActiveController, "_leads", _lead_on), Place(Controller, "_depose", _stay)),
+    ),
+)

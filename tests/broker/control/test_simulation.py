@@ -1,21 +1,17 @@
 """Seeds of clusters whose controller fails over: no promise is broken, and a seed does the same each time."""
 
+from functools import partial
+
 import pytest
 from tests.broker.control.simulation import Counts, Simulation
+from tests.seeds import add_up, same_traces
 
 SEEDS = 12
 SEEDS_LONG = 2_000
 
 
 def run(seeds: range) -> Counts:
-    totals = Counts()
-    for seed in seeds:
-        try:
-            done = Simulation(seed).run()
-        except Exception as error:
-            raise AssertionError(f"seed {seed}: {error}") from error
-        totals = Counts(*map(sum, zip(totals, done, strict=True)))
-    return totals
+    return add_up(Simulation, Counts._make, seeds)
 
 
 def test_no_promise_is_broken() -> None:
@@ -36,9 +32,4 @@ def test_no_promise_is_broken_in_many_seeds() -> None:
 
 
 def test_a_seed_makes_the_same_trace() -> None:
-    first, again, other = (Simulation(number, trace=True) for number in (3, 3, 4))
-    for world in (first, again, other):
-        world.run()
-    assert len(first.trace) > 100
-    assert first.trace == again.trace
-    assert first.trace != other.trace
+    same_traces(partial(Simulation, trace=True), 3, at_least=100)

@@ -94,7 +94,6 @@ class ActiveController:
     def _now_ms(self) -> int:
         return self._kit.clock.monotonic_ms()
 
-    @property
     def _leads(self) -> bool:
         """Whether what is proposed now is ordered in this controller's epoch."""
         machine = self._runner.machine
@@ -152,7 +151,7 @@ class ActiveController:
     def _not_fenced(self, node_id: int, outcome: Outcome) -> None:
         """A silent node that could not be fenced gets another session: it is tried again, and said."""
         self._refused(outcome)
-        if self._leads and isinstance(outcome, DuramenError):
+        if self._leads() and isinstance(outcome, DuramenError):
             self._sessions.members.registered(node_id, self._now_ms)
             self._arm()
 
@@ -188,7 +187,7 @@ class ActiveController:
         return Done()
 
     def _decide(self, decision: _Decision, done: When) -> None:
-        if not self._leads:
+        if not self._leads():
             done(_not_active())
             return
         draft = Draft(self._ahead, self._runner.machine.end.offset)
@@ -250,7 +249,7 @@ class ActiveController:
     # -- what all nodes know ------------------------------------------------------------------------
 
     def _wait(self, request: AwaitApplied, done: When) -> None:
-        if self._leads:
+        if self._leads():
             self._waiters.append(_Waiter(request.offset, self._now_ms + request.within_ms, done))
             self._look()
         else:
