@@ -292,10 +292,10 @@ class Partition:
         (-1, -1) for an epoch that is still to come; for one before the log's first, itself and the first's offset.
         """
         log = self.log
-        if epoch == self.leader_epoch:
-            return epoch, log.high_watermark
         if epoch > self.leader_epoch or epoch < 0:
             return -1, -1
+        if epoch == self.leader_epoch:
+            return epoch, log.high_watermark
         found, end_offset = log.takeovers.end_of(epoch, log.high_watermark)
         if found < 0:
             first = next(iter(log.takeovers), None)

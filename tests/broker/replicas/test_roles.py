@@ -27,6 +27,7 @@ from duramen.replication.messages import AlterPartition, Fetch, FetchAnswer, Rea
 from duramen.replication.partition import PartitionConfig
 from duramen.sim.store import StoreOnDoubles
 from duramen.storage.log import LogConfig, LogKey
+from duramen.storage.takeovers import Takeover
 
 Sent = tuple[int, Fetch | FetchAnswer, bytes]
 
@@ -232,3 +233,24 @@ def test_a_fetch_of_another_epoch_is_refused() -> None:
     answer = around.sent[-1][1]
     assert isinstance(answer, FetchAnswer)
     assert answer.refusal is Refusal.FENCED_LEADER_EPOCH
+
+
+def test_what_compaction_left_out_of_the_leaders_log_leaves_no_hole_here() -> None:
+    around = Around()
+    around.told(2, 3, (1, 2), 1)
+    fetch = around.sent[-1][1]
+    assert isinstance(fetch, Fetch)
+    data = b"".join(
+        encode([NewRecord(1, b"k", b"v")], base_offset=offset, leader_epoch=epoch) for offset, epoch in ((4, 1), (9, 3))
+    )
+    takeovers = (Takeover(1, 2, 0), Takeover(3, 2, 7))
+    around.replicas.receive(PLACE, FetchAnswer(2, 3, fetch, high_watermark=10, takeovers=takeovers), data)
+    around.doubles.settle()
+    log = around.replica.partition.log
+    assert (log.high_watermark, log.takeovers.rows()) == (10, [(1, 2, 0), (3, 2, 7)])
+    assert [record.offset for record in around.doubles.read(log)] == [4, 9]
+    around.doubles.crash()
+    around.start()
+    around.told(2, 4, (1, 2), 2)
+    assert around.replica.machine.history.end == Position(3, 10)
+    assert around.doubles.findings == []

@@ -7,7 +7,7 @@ from tests.broker.replicas.simulation import Simulation
 from tests.broker.replicas.world import Totals
 from tests.seeds import add_up, same_traces
 
-SEEDS = 15
+SEEDS = 30
 SEEDS_LONG = 2_000
 
 
