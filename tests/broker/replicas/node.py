@@ -146,7 +146,7 @@ class Node:
                 self.witness.appended(batch)
                 if log.takeovers.epoch_at(batch.first_offset) != batch.epoch:
                     raise Broken(f"{self.node_id}: {batch} is not of an epoch in {log.takeovers.rows()}")
-        if found and found[0].epoch < 0:
+        if found and found[-1].epoch < 0:
             self.content = Content(log.end_offset)
         for committed in self.witness.committed:
             if committed.batch in self.synced.batches and not self.content.has(committed.batch):

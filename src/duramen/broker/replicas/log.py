@@ -53,16 +53,17 @@ class ReplicaLog:
 
         self._store.truncate(self._log, end_offset, max(self._log.takeovers.latest_epoch, 0), cut)
 
-    def restart(self, start_offset: int, done: Done) -> None:
+    def restart(self, start_offset: int, committed_offset: int, done: Done) -> None:
         """Begin anew at `start_offset`, with nothing; `done(None)` once that is so on disk.
 
-        Up to there come empty batches of no epoch, which are let go: a start that finds them does that again.
+        What is committed stays until then. Behind it come empty batches of no epoch, up to the start, and all of that
+        is let go: a start that finds them does that again.
         """
 
         def cut(error: DuramenError | None) -> None:
             filler = list(empty(self._log.end_offset, start_offset, NO_EPOCH))
             if error is not None or not filler:
-                done(error)
+                filled(error)
                 return
             for batch in filler[:-1]:
                 self.append(batch, -1, lambda _: None)
@@ -76,7 +77,7 @@ class ReplicaLog:
 
         self._start = start_offset
         if self._log.end_offset > self._log.start_offset:
-            self.cut(self._log.start_offset, cut)
+            self.cut(max(committed_offset, self._log.start_offset), cut)
         else:
             cut(None)
 

@@ -357,7 +357,7 @@ class Replica:
         if isinstance(effect, Cut):
             self._log.cut(effect.end_offset, done)
         else:
-            self._log.restart(effect.start_offset, done)
+            self._log.restart(effect.start_offset, self._state.high_watermark, done)
 
     def _was_cut(self, effect: Cut | Restart, error: DuramenError | None) -> None:
         if self._over is not None:
