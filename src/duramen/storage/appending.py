@@ -196,15 +196,14 @@ class Appends:
             if pending and pending + size > self._limits.pending_bytes:
                 self._copier.copy()
                 return False
-            return self._wal.room(size + FRAME_ROOM) or self._wal_will_have_room()
+            return self._wal_has_room(size + FRAME_ROOM)
         introduced = log.takeovers.latest_epoch >= append.epoch
         frameless = introduced and is_reserved(log, log.end_offset + append.head.records)
         return frameless or self._wal_has_room(FRAME_ROOM)
 
     def _wal_has_room(self, size: int) -> bool:
-        return self._wal.room(size) or self._wal_will_have_room()
-
-    def _wal_will_have_room(self) -> bool:
+        if self._wal.room(size):
+            return True
         if not self._wal.preparing:
             # At the bound: only a checkpoint lets files go, and a second one those that the first still needed.
             self._upkeep.checkpoint()

@@ -1,28 +1,17 @@
 """`duramen cluster`: names of its commands."""
 
-import importlib
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar
 
 import click
 
+from duramen.cli.lazy import LazyCommands
+
 __all__ = ["command"]
 
-_COMMANDS: Final[Mapping[str, str]] = {"secret": "duramen.cli.cluster.secret"}
 
-
-class _ClusterCommands(click.Group):
-    """A group whose members are imported on demand: each module has its own as `command`."""
-
-    def list_commands(self, _: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, _: click.Context, name: str) -> click.Command | None:
-        module = _COMMANDS.get(name)
-        if module is None:
-            return None
-        found: click.Command = importlib.import_module(module).command
-        return found
+class _ClusterCommands(LazyCommands):
+    modules: ClassVar[Mapping[str, str]] = {"secret": "duramen.cli.cluster.secret"}
 
 
 @click.command("cluster", cls=_ClusterCommands)

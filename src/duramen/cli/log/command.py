@@ -1,42 +1,33 @@
 """`duramen log`: names of its commands."""
 
-import importlib
 import sys
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar
 
 import click
 
 from duramen.base.errors import DependencyMissing
+from duramen.cli.lazy import LazyCommands
 
 __all__ = ["command"]
 
-_COMMANDS: Final[Mapping[str, str]] = {
-    "dump": "duramen.cli.log.dump",
-    "stats": "duramen.cli.log.stats",
-    "verify": "duramen.cli.log.verify",
-    "salvage": "duramen.cli.log.salvage",
-    "truncate": "duramen.cli.log.truncate",
-}
 
+class _LogCommands(LazyCommands):
+    modules: ClassVar[Mapping[str, str]] = {
+        "dump": "duramen.cli.log.dump",
+        "stats": "duramen.cli.log.stats",
+        "verify": "duramen.cli.log.verify",
+        "salvage": "duramen.cli.log.salvage",
+        "truncate": "duramen.cli.log.truncate",
+    }
 
-class _LogCommands(click.Group):
-    """A group whose members are imported on demand: each module has its own as `command`."""
-
-    def list_commands(self, _: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, _: click.Context, name: str) -> click.Command | None:
-        module = _COMMANDS.get(name)
-        if module is None:
-            return None
-        if sys.platform == "win32":
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if sys.platform == "win32" and name in self.modules:
             raise DependencyMissing(
                 "a data directory is read with what Linux and macOS have: on Windows run `duramen log` in WSL"
                 " (wsl --install)"
             )
-        found: click.Command = importlib.import_module(module).command
-        return found
+        return super().get_command(context, name)
 
 
 @click.command("log", cls=_LogCommands)
