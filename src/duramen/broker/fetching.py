@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadline, Deadlines
-from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
+from duramen.base.errors import DuramenError, OffsetNotAvailable, OffsetOutOfRange, StorageFailed, StreamNotFound
 from duramen.base.metrics import Counter, Metrics
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
@@ -38,6 +38,12 @@ class Fetched(NamedTuple):
     start_offset: int
     last_stable_offset: int
     aborted: Sequence[tuple[int, int]] = ()
+
+
+def _is_to_come(partition: Partition, offset: int) -> bool:
+    """Whether others may have committed what is at that offset, and this node does not know so yet."""
+    role = partition.role
+    return role is not None and role.latest_offset is None and offset > partition.log.high_watermark
 
 
 Answer = Callable[[list[Fetched]], None]
@@ -164,6 +170,8 @@ class Fetcher:
         log = partition.log
         slice_: Slice | None = None
         try:
+            if partition.role is not None:
+                partition.role.check_holds()
             partition.check_epoch(wanted.leader_epoch)
             if room > 0 or self._bytes == 0:
                 plan = log.plan_read(wanted.offset, max(room, 1), committed=wanted.isolation == 1)
@@ -171,7 +179,8 @@ class Fetcher:
                     return plan
                 slice_ = plan
         except DuramenError as error:
-            self._found[index] = self._failed(index, error)
+            known = isinstance(error, OffsetOutOfRange) and _is_to_come(partition, wanted.offset)
+            self._found[index] = self._failed(index, OffsetNotAvailable(str(error)) if known else error)
             self._urgent = True
             return None
         if slice_ is not None:

@@ -37,6 +37,7 @@ __all__ = [
     "PlanMoves",
     "Reassign",
     "RebalanceLeaders",
+    "RecordGap",
     "Register",
     "Report",
     "ReportLeaders",
@@ -165,6 +166,15 @@ class AlterQuotas(_Request, frozen=True):
     changes: Sequence[tuple[str, float | None]]
 
 
+class RecordGap(_Request, frozen=True):
+    """A node did not listen to the subjects of streams, from when to when (ms since 1970), and why."""
+
+    node_id: int
+    start_ms: int
+    end_ms: int
+    cause: str
+
+
 class ElectLeader(_Request, frozen=True):
     """Let the preferred replica lead; `unclean`: let some replica lead that may lack acknowledged records."""
 
@@ -273,6 +283,7 @@ Request = (
     | ConfigureNode
     | ConfigureGroup
     | AlterQuotas
+    | RecordGap
     | ElectLeader
     | MoveLeader
     | RebalanceLeaders

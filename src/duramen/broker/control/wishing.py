@@ -21,7 +21,7 @@ from duramen.controller.cluster.streams import (
     create_replicated,
     grow_replicated,
 )
-from duramen.controller.decisions import configure_group, configure_node, delete_stream
+from duramen.controller.decisions import configure_group, configure_node, delete_stream, record_gap
 from duramen.controller.events import Event
 from duramen.controller.quotas import alter_quotas
 from duramen.controller.state import ControllerState
@@ -88,6 +88,7 @@ _DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], list[Any]]]] = 
         requests.ConfigureNode: _configure_node,
         requests.ConfigureGroup: lambda state, wish: configure_group(state, wish.group, wish.changes),
         requests.AlterQuotas: lambda state, wish: alter_quotas(state, wish.entity, wish.changes),
+        requests.RecordGap: lambda state, gap: record_gap(state, gap.node_id, gap.start_ms, gap.end_ms, gap.cause),
         requests.ElectLeader: _elect,
         requests.MoveLeader: lambda state, wish: move_leader(state, wish.place, wish.node_id),
         requests.Reassign: lambda state, wish: reassign(state, wish.place, wish.replicas),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, NameInvalid, StreamExists
@@ -14,6 +14,7 @@ from duramen.controller.decisions import Definition, check_name
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.places import brokers, live_brokers, partition_answer
 
 __all__ = [
     "TOPIC_OPERATIONS",
@@ -63,20 +64,22 @@ def handle_api_versions(_: Context, exchange: Exchange) -> None:
 
 
 def handle_describe_cluster(context: Context, exchange: Exchange) -> None:
-    """The nodes of the cluster: this one."""
+    """The nodes of the cluster."""
     request = exchange.message()
     endpoint = request["endpoint_type"]
     if endpoint != _BROKERS:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if endpoint == _CONTROLLERS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         exchange.reply({"error_code": code, "error_message": f"this is a broker, not an endpoint of type {endpoint}"})
         return
-    node_id = context.broker.node_id
     wanted = request["include_cluster_authorized_operations"]
     exchange.reply(
         {
             "cluster_id": context.cluster_id,
-            "controller_id": node_id,
-            "brokers": [{"broker_id": node_id, "host": context.host, "port": context.port, "rack": None}],
+            "controller_id": context.broker.standing.controller_id,
+            "brokers": [
+                {"broker_id": node_id, "host": host, "port": port, "rack": rack}
+                for node_id, host, port, rack in brokers(context)
+            ],
             "cluster_authorized_operations": _CLUSTER_OPERATIONS if wanted else _NO_OPERATIONS,
         }
     )
@@ -176,19 +179,8 @@ def _missing(name: str | None, topic_id: UUID, error: ErrorCode) -> Message:
 
 
 def _topic(context: Context, stream: Stream) -> Message:
-    node_id = context.broker.node_id
-    replicas = [node_id]
-    partitions: list[dict[str, Any]] = [
-        {
-            "error_code": ErrorCode.NONE,
-            "partition_index": partition.index,
-            "leader_id": node_id,
-            "leader_epoch": partition.leader_epoch,
-            "replica_nodes": replicas,
-            "isr_nodes": replicas,
-        }
-        for partition in stream.partitions
-    ]
+    live = live_brokers(context)
+    partitions = [partition_answer(context, stream, partition, live) for partition in stream.partitions]
     return {
         "error_code": ErrorCode.NONE,
         "name": stream.name,
@@ -200,10 +192,9 @@ def _topic(context: Context, stream: Stream) -> Message:
 
 
 def nodes(context: Context) -> Message:
-    """What Metadata says of the cluster: this node."""
-    node_id = context.broker.node_id
+    """What Metadata says of the cluster."""
     return {
-        "brokers": [{"node_id": node_id, "host": context.host, "port": context.port, "rack": None}],
+        "brokers": [broker._asdict() for broker in brokers(context)],
         "cluster_id": context.cluster_id,
-        "controller_id": node_id,
+        "controller_id": context.broker.standing.controller_id,
     }

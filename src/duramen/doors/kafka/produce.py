@@ -28,7 +28,8 @@ from duramen.doors.kafka.exchange import Exchange
 
 __all__ = ["handle_produce"]
 
-_ACKS: Final = (0, 1, -1)
+_ALL_REPLICAS: Final = -1
+_ACKS: Final = (0, 1, _ALL_REPLICAS)
 _FIRST_OF_THIS_FORMAT: Final = 3
 _FIRST_WITH_ZSTD: Final = 7
 _ZSTD: Final = 4
@@ -137,6 +138,7 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
     admit: Admission | None = None
     if request.transactional_id is not None:
         admit = context.broker.transactions.admission(request.transactional_id, joins=exchange.version >= _JOINS)
+    all_replicas = request.acks == _ALL_REPLICAS
     for name, partitions in request.topics:
         places = pending.topic(name, len(partitions))
         stream = find(name)
@@ -147,5 +149,6 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
                 pending.refuse(places, place, PartitionResponse(index, code, -1, message=why))
                 continue
             partition = stream.partitions[index]
-            partition.append(records, partial(pending.done, places, place, partition, records), admit)
+            done = partial(pending.done, places, place, partition, records)
+            partition.append(records, done, admit, all_replicas=all_replicas)
     pending.finish()
