@@ -21,7 +21,7 @@ from duramen.broker.changes import ValueDone
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Block, Created, Done, Value
 from duramen.broker.metadata import LogQuorum, Metadata
-from duramen.broker.partition import Role
+from duramen.broker.partition import Partition, Role
 from duramen.broker.standing import Listener
 from duramen.controller.decisions import (
     add_partitions,
@@ -87,6 +87,10 @@ class Alone:
     def partition(self, place: PartitionId) -> PartitionState:
         del place
         return self._partition
+
+    def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
+        del partition, rack_id, offset
+        return -1
 
     # -- starting -----------------------------------------------------------------------------------
 

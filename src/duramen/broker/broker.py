@@ -112,7 +112,7 @@ class Broker:
         self.standing = standing or Alone(store, self.node_id, directory_id, ports.clock, ports.randomness)
         self.streams = Streams(store, settings, ports.clock, metrics, self.standing.first_role)
         self.quotas = Quotas(settings)
-        self.fetches = Fetches(store, ports.clock, deadlines, metrics)
+        self.fetches = Fetches(store, ports.clock, deadlines, metrics, self.standing.preferred_replica)
         self.group_configs = GroupConfigs(settings, self.standing)
         self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock)
         self.groups = Coordinator(

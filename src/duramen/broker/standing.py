@@ -57,6 +57,12 @@ class Standing(Changes, Protocol):
     def partition(self, place: PartitionId) -> PartitionState:
         """Who leads a partition, and who has it."""
 
+    def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
+        """The node that is to serve a consumer of a rack who reads from an offset; -1: the one that it asked (KIP-392).
+
+        Only a leader sends consumers elsewhere, and only to a replica that has the offset.
+        """
+
     def start(self, listener: Listener, done: Callable[[DuramenError | None], None]) -> None:
         """Take in the metadata there is, then `done(None)`; who listens hears of all that comes behind it."""
 

@@ -30,8 +30,10 @@ from duramen.broker.standing import Listener
 from duramen.controller.cluster.registering import Registration
 from duramen.controller.events import (
     Event,
+    NodeConfigured,
     NodeEvent,
     PartitionChanged,
+    StreamConfigured,
     StreamDeleted,
 )
 from duramen.controller.nodes import Node
@@ -121,6 +123,16 @@ class Member:
 
     def partition(self, place: PartitionId) -> PartitionState:
         return self.state.partitions.get(place) or PartitionState()
+
+    def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
+        place = PartitionId(partition.log.key.stream_id, partition.index)
+        state = self.state.partitions.get(place)
+        if state is None or state.leader != self._node_id or self._kit.wish.rack == rack_id:
+            return _NOBODY
+        there = {node.id for node in self.nodes if node.rack == rack_id}
+        covered = {node_id: self.replicating.covered(place, node_id) for node_id in state.replicas if node_id in there}
+        found = max(covered.items(), key=lambda one: one[1], default=(_NOBODY, -1))
+        return found[0] if found[1] >= offset else _NOBODY
 
     def _partition_of(self, place: PartitionId) -> Partition:
         if self._listener is None:
@@ -225,6 +237,8 @@ class Member:
             state = self.state.partitions.get(place)
             if state is not None:
                 self.replicating.told(place, state)
+        elif isinstance(event, StreamConfigured | NodeConfigured):
+            self.replicating.configured()
         elif isinstance(event, NodeEvent):
             self.replicating.told_live(self.state.registrations.live)
 

@@ -105,10 +105,20 @@ class Replicating:
         if self._replicas is not None:
             self._replicas.told_live(live)
 
+    def configured(self) -> None:
+        """Configs of streams have changed."""
+        if self._replicas is not None:
+            self._replicas.configured()
+
     def removed(self, stream_id: StreamId) -> None:
         """A stream is deleted."""
         if self._replicas is not None:
             self._replicas.removed(stream_id)
+
+    def covered(self, place: PartitionId, node_id: int) -> int:
+        """Below this offset a node has all of a partition that is led here; -1 where nothing is known."""
+        replica = None if self._replicas is None else self._replicas.get(place)
+        return -1 if replica is None else replica.machine.covered(node_id)
 
     # -- what other nodes say -----------------------------------------------------------------------
 

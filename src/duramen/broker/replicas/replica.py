@@ -203,6 +203,13 @@ class Replica:
             self._machine.told(state, live)
             self._go_on()
 
+    def configure(self, config: PartitionConfig) -> None:
+        """The stream's configs have changed."""
+        if self._over is None:
+            self._tick()
+            self._machine.configure(config)
+            self._go_on()
+
     def receive(self, message: Message, records: Buffer = b"") -> None:
         """A message came, behind an answer its batches; one that is damaged counts as lost."""
         if self._over is not None:
