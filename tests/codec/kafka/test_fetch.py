@@ -161,10 +161,7 @@ def test_our_responses_as_others_read_them(version: int, data: st.DataObject, er
             ],
         )
         for topic in read.responses
-    ] == [
-        (name, [_known(version, part) for part in partitions])
-        for name, partitions in topics
-    ]
+    ] == [(name, [_known(version, part) for part in partitions]) for name, partitions in topics]
     if version >= NAMES_LEADERS:
         assert [(one.node_id, one.host, one.port, one.rack) for one in read.node_endpoints] == list(ENDPOINTS)
     for topic in read.responses:

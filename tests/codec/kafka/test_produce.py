@@ -134,7 +134,9 @@ def test_our_responses_as_others_read_them(
         (
             name,
             [
-                tuple(part[:4]) + ((part.start_offset,) if version >= 5 else (-1,)) + (part[5:7] if version >= 8 else ())
+                tuple(part[:4])
+                + ((part.start_offset,) if version >= 5 else (-1,))
+                + (part[5:7] if version >= 8 else ())
                 for part in partitions
             ],
         )

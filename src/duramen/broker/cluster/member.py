@@ -9,7 +9,7 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, NotController, OutcomeUnknown, StreamNotFound
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer, Clock, Randomness, Worker
-from duramen.broker.changes import Done, ValueDone
+from duramen.broker.changes import Done, ValueDone, settled
 from duramen.broker.cluster.network import Network
 from duramen.broker.cluster.replicating import Replicating
 from duramen.broker.control.answers import Answer, Outcome, When
@@ -18,7 +18,7 @@ from duramen.broker.control.controller import Controller
 from duramen.broker.control.draft import Draft
 from duramen.broker.control.kit import ControlKit
 from duramen.broker.control.lifecycle import Lifecycle, Phase
-from duramen.broker.control.requests import CreateStream, Request
+from duramen.broker.control.requests import Adopt, CreateStream, Request
 from duramen.broker.control.wire import decode_outcome, decode_request, encode_outcome, encode_request
 from duramen.broker.control.wishing import create_stream, grant
 from duramen.broker.partition import Partition, Role
@@ -200,10 +200,19 @@ class Member:
             self.controller.when_applied(self._begun_epoch, partial(self._registered, self._begun_epoch))
         if phase is Phase.LIVE and self._joining is not None:
             joining, self._joining = self._joining, None
-            joining(None)
+            self._adopt(joining)
         if phase is Phase.DRAINED and self._draining is not None:
             draining, self._draining = self._draining, None
             draining()
+
+    def _adopt(self, done: Done) -> None:
+        """Bring the streams into the cluster that this node had when it was alone; then `done`."""
+        state = self.state
+        brings = any(len(state.partitions.of_stream(one.id)) < one.partitions for one in state.streams.values())
+        if brings and [voter.id.node_id for voter in self._kit.runner.machine.voters] == [self._node_id]:
+            self.ask(Adopt(self._node_id, self._kit.store.node_epoch), settled(done))
+        else:
+            done(None)
 
     def _registered(self, epoch: int) -> None:
         """The metadata is known up to the registration: the replicas begin."""

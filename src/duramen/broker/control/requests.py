@@ -17,6 +17,7 @@ from duramen.controller.decisions import Definition
 from duramen.controller.partitions import PartitionId
 
 __all__ = [
+    "Adopt",
     "AllocateProducerIds",
     "AlterPartitions",
     "AlterQuotas",
@@ -97,6 +98,15 @@ class AllocateProducerIds(_Request, frozen=True):
     """A block of ids for producers."""
 
     repeats = True
+
+
+class Adopt(_Request, frozen=True):
+    """A node that was alone brings its streams: it is their replica, and leads in that epoch, above any before."""
+
+    repeats = True
+
+    node_id: int
+    leader_epoch: int
 
 
 class CreateStream(_Request, frozen=True):
@@ -276,6 +286,7 @@ Request = (
     | AlterPartitions
     | ReportLeaders
     | AllocateProducerIds
+    | Adopt
     | CreateStream
     | GrowStream
     | ConfigureStream

@@ -50,7 +50,10 @@ _log = logging.getLogger("duramen.cluster")
 
 
 class Candidate(NamedTuple):
-    """Who the node is, whom it looks for, and what proves that it may."""
+    """Who the node is, whom it looks for, and what proves that it may.
+
+    `grows`: it looks for nobody else, and may bring what it had when it was alone.
+    """
 
     node_id: int
     directory_id: UUID
@@ -58,6 +61,7 @@ class Candidate(NamedTuple):
     secret: bytes
     timeouts: Timeouts = TIMEOUTS
     limits: Limits = LIMITS
+    grows: bool = False
 
 
 class Part(Protocol):
@@ -138,7 +142,7 @@ class ClusterSide:
 
         Raises DirectoryUnusable or StorageFailed where the directory is not for that.
         """
-        kept = await _read(parts)
+        kept = await _read(parts, grows=member.grows)
         side = cls(member, parts, kept)
         await side._door.listen(sockets)
         side._gathering.start()
@@ -377,7 +381,7 @@ def _later(delay_ms: int, action: Callable[[], None]) -> Timer:
     return asyncio.get_running_loop().call_later(delay_ms / 1000, action)
 
 
-async def _read(parts: Parts) -> Kept:
+async def _read(parts: Parts, *, grows: bool) -> Kept:
     """What the directory holds of a cluster, where nothing else in it says otherwise."""
     read: asyncio.Future[tuple[Kept, bool] | BaseException] = asyncio.get_running_loop().create_future()
     belonging, ballots = BelongingFile(parts.files), BallotFile(parts.files)
@@ -393,9 +397,9 @@ async def _read(parts: Parts) -> Kept:
             "this directory is of a quorum, and what cluster that is of is gone: put the file quorum/cluster back from"
             " a backup, or start the node with an empty directory"
         )
-    if kept.cluster_id is None and any(log.end_offset for log in parts.store.each_log()):
+    if kept.cluster_id is None and not grows and any(log.end_offset for log in parts.store.each_log()):
         raise DirectoryUnusable(
-            "this directory holds streams of a node that was alone: a cluster is formed of empty directories, and a"
-            " node comes to one with an empty directory"
+            "this directory holds streams of a node that was alone: start it once with itself as its only seed, and it"
+            " is a cluster to which others come; to form one with others, or to come to one, take an empty directory"
         )
     return kept
