@@ -161,7 +161,7 @@ class Alone:
 
     def _create(self, state: ControllerState, request: requests.CreateStream) -> tuple[Value, list[Event]]:
         self._check(request.assignment)
-        if request.replication_factor > 1:
+        if request.replication_factor != 1:
             raise ReplicationFactorInvalid(
                 f"this node is alone: the replication factor is 1, not {request.replication_factor}"
             )

@@ -229,7 +229,7 @@ class Leading:
             self._parked.drop(fetch.node_id)
             self._answer(fetch)
         else:
-            self._parked.park(fetch, replica.now_ms + replica.timeouts.wait_ms)
+            self._parked.park(fetch, replica.now_ms + min(fetch.wait_ms, replica.timeouts.idle_wait_ms))
 
     def _hear(self, fetch: Fetch) -> None:
         replica = self._replica

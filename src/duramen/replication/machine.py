@@ -128,6 +128,11 @@ class Machine:
             if self._part is not None:
                 self._part.changed()
 
+    def reachable(self, node_id: int) -> None:
+        """There is a new connection to a node."""
+        if isinstance(self._part, Following):
+            self._part.reachable(node_id)
+
     def refusal(self) -> Refusal | None:
         """Why nothing may be appended under acks=all; asked before the batch is written."""
         return self._part.refusal() if isinstance(self._part, Leading) else Refusal.NOT_LEADER

@@ -276,6 +276,10 @@ class Member:
         self.controller.closed(node_id)
         self.replicating.unreachable(node_id, list(self.state.partitions.of_node(self._node_id)))
 
+    def reachable(self, node_id: int) -> None:
+        """What replicas say goes to a node over a new connection."""
+        self.replicating.reachable(node_id)
+
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """Another node asks this one's controller. Raises RequestInvalid where that cannot be read."""
         self.controller.ask(decode_request(body), lambda outcome: answer(encode_outcome(outcome)))

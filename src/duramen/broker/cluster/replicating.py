@@ -128,6 +128,11 @@ class Replicating:
             if self._replicas is not None:
                 self._replicas.receive(place, message, records[0] if records else b"")
 
+    def reachable(self, node_id: int) -> None:
+        """What replicas say goes to a node over a new connection: what was said before may be lost."""
+        if self._replicas is not None:
+            self._replicas.reachable(node_id)
+
     def unreachable(self, node_id: int, followed: Sequence[tuple[PartitionId, PartitionState]]) -> None:
         """There is no connection to a node, which leads those partitions: the controller is told so."""
         if self._replicas is None:

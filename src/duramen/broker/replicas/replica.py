@@ -210,6 +210,13 @@ class Replica:
             self._machine.configure(config)
             self._go_on()
 
+    def reachable(self, node_id: int) -> None:
+        """There is a new connection to a node."""
+        if self._over is None:
+            self._tick()
+            self._machine.reachable(node_id)
+            self._go_on()
+
     def receive(self, message: Message, records: Buffer = b"") -> None:
         """A message came, behind an answer its batches; one that is damaged counts as lost."""
         if self._over is not None:

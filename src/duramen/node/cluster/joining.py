@@ -25,7 +25,7 @@ _log = logging.getLogger("duramen.cluster")
 FEATURE_LEVEL: Final = 1
 """What nodes say and write among themselves; see docs/adr/cluster-state.md."""
 
-_DRAIN_S: Final = 3.0
+_DRAIN_S: Final = 2.0
 
 
 class Joining:

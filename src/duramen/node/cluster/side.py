@@ -82,6 +82,9 @@ class Part(Protocol):
     def closed(self, node_id: int) -> None:
         """There is none any more."""
 
+    def reachable(self, node_id: int) -> None:
+        """What replicas say goes to a node over a new connection."""
+
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """Another node asks this one's controller. Raises RequestInvalid."""
 
@@ -323,6 +326,8 @@ class ClusterSide:
         if link.me.cluster_id is not None and link.peer.identity.cluster_id is not None:
             if self._neighbours.opened(link) and self.member is not None:
                 self.member.opened(link.peer.identity.node_id)
+            if link.channel is Channel.DATA and self.member is not None:
+                self.member.reachable(link.peer.identity.node_id)
             self._tell(link)
 
     def closed(self, link: Link, why: str) -> None:
