@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from duramen.base.deadlines import Deadlines
+from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
 from duramen.base.ids import METADATA_STREAM_ID, StreamId
 from duramen.base.metrics import Metrics
@@ -250,6 +250,10 @@ class Broker:
     def monotonic_ms(self) -> int:
         """Milliseconds since some start; never goes back."""
         return self._clock.monotonic_ms()
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> Deadline:
+        """Do something after so many milliseconds, unless it is cancelled."""
+        return self._deadlines.at(self._clock.monotonic_ms() + delay_ms, action)
 
     def next_deadline_ms(self) -> int | None:
         """The monotonic time at which `fire` has something to do."""

@@ -86,7 +86,8 @@ class Member:
         )
         self.replicating = Replicating(
             self._node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
-            partition_of=self._partition_of, config_of=self._config_of, led=self._led, report=kit.report,
+            partition_of=self._partition_of, config_of=self._config_of, when_applied=self.controller.when_applied,
+            led=self._led, report=kit.report,
         )  # fmt: skip
         self._listener: Listener | None = None
         self._joining: Done | None = None

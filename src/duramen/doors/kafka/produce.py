@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Final
 
+from duramen.base.deadlines import Deadline
 from duramen.base.errors import (
     BatchInvalid,
     ConcurrentTransactions,
@@ -40,19 +41,21 @@ _ATTRIBUTES_END: Final = 23
 _KNOWS_ABORTABLE: Final = 11
 _JOINS: Final = 12  # from here on partitions join a transaction by being written to (KIP-890)
 _NO_ANSWER: Final = PartitionResponse(-1, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+_TIMED_OUT: Final = PartitionResponse(-1, ErrorCode.REQUEST_TIMED_OUT, -1, message="not all replicas answered in time")
 _NO_RECORDS: Final = (ErrorCode.INVALID_RECORD, "there is no record batch")
 
 
 class _Pending:
     """A produce request whose batches are not all acknowledged yet."""
 
-    __slots__ = ("_acks", "_context", "_exchange", "_leaders", "_left", "_topics")
+    __slots__ = ("_acks", "_context", "_deadline", "_exchange", "_leaders", "_left", "_topics")
 
     def __init__(self, context: Context, exchange: Exchange, acks: int) -> None:
         self._context = context
         self._leaders: list[Leader | None] = []  # those that the client does not know yet
         self._exchange = exchange
         self._acks = acks
+        self._deadline: Deadline | None = None
         self._left = 1  # for the request itself, until all of it has been handed over
         self._topics: list[TopicResponse] = []
 
@@ -92,11 +95,28 @@ class _Pending:
         self._exchange.failed(why.error_code)
         self.finish()
 
+    def give_up_in_time(self, request: ProduceRequest) -> None:
+        """What the replicas have not acknowledged within the request's timeout is answered so: it may be there later."""
+        if self._left > 1:
+            give_up = partial(self._give_up, request)
+            self._deadline = self._context.broker.later(max(0, request.timeout_ms), give_up)
+
+    def _give_up(self, request: ProduceRequest) -> None:
+        for (_, places), (_, partitions) in zip(self._topics, request.topics, strict=True):
+            for place, (index, _) in enumerate(partitions):
+                if places[place] is _NO_ANSWER:
+                    places[place] = _TIMED_OUT._replace(partition=index)
+        self._exchange.failed(ErrorCode.REQUEST_TIMED_OUT)
+        self._left = 1
+        self.finish()
+
     def finish(self) -> None:
-        """One thing less to wait for; answer after the last."""
+        """One thing less to wait for; answer after the last, once."""
         self._left -= 1
         if self._left:
             return
+        if self._deadline is not None:
+            self._deadline.cancel()
         exchange = self._exchange
         exchange.throttle_ms = self._context.broker.produced(exchange.client_id, exchange.size)
         if self._acks == 0:
@@ -157,4 +177,6 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
             partition = stream.partitions[index]
             done = partial(pending.done, places, place, partition, records)
             partition.append(records, done, admit, all_replicas=all_replicas)
+    if all_replicas and context.broker.standing.nodes:
+        pending.give_up_in_time(request)
     pending.finish()
