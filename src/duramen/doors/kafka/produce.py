@@ -48,7 +48,7 @@ _NO_RECORDS: Final = (ErrorCode.INVALID_RECORD, "there is no record batch")
 class _Pending:
     """A produce request whose batches are not all acknowledged yet."""
 
-    __slots__ = ("_acks", "_context", "_deadline", "_exchange", "_leaders", "_left", "_topics")
+    __slots__ = ("_acks", "_context", "_deadline", "_exchange", "_leaders", "_left", "_places", "_topics")
 
     def __init__(self, context: Context, exchange: Exchange, acks: int) -> None:
         self._context = context
@@ -57,12 +57,14 @@ class _Pending:
         self._acks = acks
         self._deadline: Deadline | None = None
         self._left = 1  # for the request itself, until all of it has been handed over
+        self._places: list[list[PartitionResponse]] = []
         self._topics: list[TopicResponse] = []
 
     def topic(self, name: str, partitions: int) -> list[PartitionResponse]:
         """Where the answers of this topic's `partitions` batches belong."""
         self._left += partitions
         places = [_NO_ANSWER] * partitions
+        self._places.append(places)
         self._topics.append(TopicResponse(name, places))
         return places
 
@@ -96,13 +98,13 @@ class _Pending:
         self.finish()
 
     def give_up_in_time(self, request: ProduceRequest) -> None:
-        """What the replicas have not acknowledged within the request's timeout is answered so: it may be there later."""
+        """What replicas have not acknowledged within the request's timeout is answered so: it may be there later."""
         if self._left > 1:
             give_up = partial(self._give_up, request)
             self._deadline = self._context.broker.later(max(0, request.timeout_ms), give_up)
 
     def _give_up(self, request: ProduceRequest) -> None:
-        for (_, places), (_, partitions) in zip(self._topics, request.topics, strict=True):
+        for places, (_, partitions) in zip(self._places, request.topics, strict=True):
             for place, (index, _) in enumerate(partitions):
                 if places[place] is _NO_ANSWER:
                     places[place] = _TIMED_OUT._replace(partition=index)
