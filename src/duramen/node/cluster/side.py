@@ -249,11 +249,14 @@ class ClusterSide:
         if link.me.cluster_id is not None and link.peer.identity.cluster_id is not None:
             self._neighbours.opened(link)
             self._tell(link)
+            self._agreeing.connected(link.peer.identity.node_id)
 
     def closed(self, link: Link, why: str) -> None:
         """That connection is gone."""
         self._gathering.closed(link)
         self._neighbours.closed(link, why)
+        if link.peer.identity.node_id not in self._door.peers.node_ids():
+            self._agreeing.disconnected(link.peer.identity.node_id)
 
     def found_itself(self, where: str) -> None:
         """Who listens at that address is this node."""
