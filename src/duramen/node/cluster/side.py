@@ -329,12 +329,16 @@ class ClusterSide:
             if link.channel is Channel.DATA and self.member is not None:
                 self.member.reachable(link.peer.identity.node_id)
             self._tell(link)
+            self._agreeing.connected(link.peer.identity.node_id)
 
     def closed(self, link: Link, why: str) -> None:
         """That connection is gone."""
         self._gathering.closed(link)
+        node_id = link.peer.identity.node_id
         if self._neighbours.closed(link, why) and self.member is not None:
-            self.member.closed(link.peer.identity.node_id)
+            self.member.closed(node_id)
+        if node_id not in self._door.peers.node_ids():
+            self._agreeing.disconnected(node_id)
 
     def found_itself(self, where: str) -> None:
         """Who listens at that address is this node."""
