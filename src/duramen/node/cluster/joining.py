@@ -53,7 +53,9 @@ class Joining:
         if self._socket is None:
             raise AssertionError("a node comes to a cluster once")
         sockets, self._socket = [self._socket], None
-        candidate = Candidate(node_id, directory_id, self._seeds, self._secret, grows=self._seeds == (self._listen,))
+        candidate = Candidate(
+            node_id, directory_id, self._seeds, self._secret, grows=self._seeds == (self._reached_at,)
+        )
         side = self._side = await ClusterSide.start(candidate, parts, sockets)
         waits("looking for the nodes of the cluster")
         cluster_id = await side.joined()
