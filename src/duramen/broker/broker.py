@@ -14,6 +14,7 @@ from duramen.base.ids import METADATA_STREAM_ID, new_stream_id
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
+from duramen.broker.alone import alone_office
 from duramen.broker.coordinator import Coordinator
 from duramen.broker.ending import Places
 from duramen.broker.fetching import Fetches
@@ -25,6 +26,7 @@ from duramen.broker.measures import Measures
 from duramen.broker.metadata import LogQuorum, Metadata
 from duramen.broker.node_configs import NodeConfigs
 from duramen.broker.offsets import OFFSETS_STREAM, Offsets
+from duramen.broker.operating import ClusterOffice
 from duramen.broker.producer_ids import ProducerIds
 from duramen.broker.quotas import Quotas
 from duramen.broker.resets import Resets
@@ -114,6 +116,11 @@ class Broker:
         self.fetches = Fetches(store, ports.clock, deadlines, metrics)
         quorum = LogQuorum(store, ports.clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
+        self.cluster: ClusterOffice | None = None
+        """The cluster that this node is of; None where it is alone."""
+        self._alone = alone_office(
+            self.node_id, lambda: self._metadata.state, lambda: quorum.describe(self.node_id, directory_id)
+        )
         self.group_configs = GroupConfigs(settings, self._metadata)
         self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock)
         self.groups = Coordinator(
@@ -251,6 +258,11 @@ class Broker:
     def metadata_state(self) -> ControllerState:
         """What is committed of the metadata."""
         return self._metadata.state
+
+    @property
+    def office(self) -> ClusterOffice:
+        """What an operator asks, of a cluster or of this node alone."""
+        return self._alone if self.cluster is None else self.cluster
 
     def now_ms(self) -> int:
         """The time on the wall, in ms since 1970."""
