@@ -5,12 +5,14 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, NameInvalid, StreamExists
+from duramen.base.errors import DuramenError, NameInvalid, NotController, StreamExists
+from duramen.broker.operating import endpoint_of
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import APIS, FEATURES
 from duramen.controller.decisions import Definition, check_name
+from duramen.controller.nodes import Node
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
@@ -34,6 +36,8 @@ _NULL_ID: Final = UUID(int=0)
 _BY_ID: Final = 12  # since this version topics are asked for by id; 10 and 11 have the field and no use for it
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
+_KAFKA_ENDPOINT: Final = "kafka"
+_NOBODY: Final = -1
 _KNOWS_LEVEL_0: Final = 4  # Java clients of version 3 take a feature that begins at level 0 for damage (KAFKA-17011)
 _FEATURES_EPOCH: Final = 1  # what is finalized never changes while the node runs
 
@@ -63,23 +67,44 @@ def handle_api_versions(_: Context, exchange: Exchange) -> None:
 
 
 def handle_describe_cluster(context: Context, exchange: Exchange) -> None:
-    """The nodes of the cluster: this one."""
+    """The nodes of the cluster; those that are fenced only where that is asked for (KIP-1073)."""
     request = exchange.message()
     endpoint = request["endpoint_type"]
     if endpoint != _BROKERS:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if endpoint == _CONTROLLERS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         exchange.reply({"error_code": code, "error_message": f"this is a broker, not an endpoint of type {endpoint}"})
         return
-    node_id = context.broker.node_id
     wanted = request["include_cluster_authorized_operations"]
+    fenced = request["include_fenced_brokers"]
     exchange.reply(
         {
             "cluster_id": context.cluster_id,
-            "controller_id": node_id,
-            "brokers": [{"broker_id": node_id, "host": context.host, "port": context.port, "rack": None}],
+            "controller_id": _controller_id(context),
+            "brokers": [_described(context, node) for node in _shown(context, fenced=fenced)],
             "cluster_authorized_operations": _CLUSTER_OPERATIONS if wanted else _NO_OPERATIONS,
         }
     )
+
+
+def _controller_id(context: Context) -> int:
+    try:
+        return context.broker.office.seen_from_here().leader_id
+    except NotController:
+        return _NOBODY
+
+
+def _shown(context: Context, *, fenced: bool) -> list[Node]:
+    return [
+        node
+        for node in context.broker.office.state.registrations
+        if node.holds_partitions and (fenced or not node.fenced)
+    ]
+
+
+def _described(context: Context, node: Node) -> Message:
+    here = (context.host, context.port) if node.id == context.broker.node_id else ("", -1)
+    host, port = endpoint_of(node, _KAFKA_ENDPOINT) or here
+    return {"broker_id": node.id, "host": host, "port": port, "rack": node.rack, "is_fenced": node.fenced}
 
 
 class _Asked:
