@@ -28,7 +28,7 @@ from duramen.controller.partitions import PartitionId
 from duramen.controller.quorum.voters import ReplicaId, Voter
 from duramen.controller.state import ControllerState
 
-__all__ = ["CLUSTER_ENDPOINT", "WITHIN_MS", "Asking", "ClusterOffice", "Elected", "endpoint_of"]
+__all__ = ["CLUSTER_ENDPOINT", "WITHIN_MS", "Asking", "ClusterOffice", "Elected", "Look", "endpoint_of"]
 
 WITHIN_MS: Final = 10_000
 """How long what is asked may take where nothing else is said."""
@@ -54,6 +54,13 @@ class Elected(NamedTuple):
 
     place: PartitionId
     error: DuramenError | None
+
+
+class Look(NamedTuple):
+    """The quorum, and whether its leader has said so: only that one knows how far the others are."""
+
+    observed: Observed
+    from_leader: bool
 
 
 class ClusterOffice:
@@ -106,18 +113,26 @@ class ClusterOffice:
             raise NotController("this node takes no part in a cluster yet")
         return Observed(*described[:5], tuple(described.endpoints))
 
-    def look(self, done: Callable[[Observed | DuramenError], None], *, within_ms: int = WITHIN_MS) -> None:
+    def look(self, done: Callable[[Look | DuramenError], None], *, within_ms: int = WITHIN_MS) -> None:
         """As `observe`, or as this node sees it where no controller answers."""
 
         def answered(observed: Observed | DuramenError) -> None:
-            if isinstance(observed, NotController | OutcomeUnknown):
-                try:
-                    observed = self.seen_from_here()
-                except DuramenError as error:
-                    observed = error
-            done(observed)
+            if isinstance(observed, Observed):
+                done(Look(observed, from_leader=True))
+            elif isinstance(observed, NotController | OutcomeUnknown):
+                self._look_from_here(done)
+            else:
+                done(observed)
 
         self.observe(answered, within_ms=within_ms)
+
+    def _look_from_here(self, done: Callable[[Look | DuramenError], None]) -> None:
+        try:
+            seen = self.seen_from_here()
+        except DuramenError as error:
+            done(error)
+        else:
+            done(Look(seen, from_leader=False))
 
     # -- leaders ------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from duramen.base.errors import (
 )
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Answer, Done, Observed
-from duramen.broker.operating import ClusterOffice
+from duramen.broker.operating import ClusterOffice, Look
 from duramen.broker.overview import Faults, faults, moving, nodes
 from duramen.controller.events import Endpoint, NodeRegistered
 from duramen.controller.partitions import PartitionId
@@ -239,13 +239,13 @@ def test_without_a_controller_a_node_shows_what_it_knows_itself() -> None:
     cluster.go_on(1_000)
     office = cluster.office
     assert kind_of(cluster.wait(lambda done: office.observe(done, within_ms=200))) is NotController
-    seen = cluster.wait(lambda done: office.look(done, within_ms=200))
-    assert isinstance(seen, Observed)
+    seen, from_leader = cluster.wait(lambda done: office.look(done, within_ms=200))
+    assert not from_leader
     assert ([one.replica.node_id for one in seen.voters], seen.observers, seen.applied) == ([1, 2, 3], (), {})
 
 
 def test_before_it_takes_part_a_node_knows_nothing() -> None:
-    answers: list[Observed | DuramenError] = []
+    answers: list[Look | DuramenError] = []
     lost = Scripted(lambda _: OutcomeUnknown("lost"))
     ClusterOffice(lost, ControllerState, lambda: None).look(answers.append)
     assert kind_of(answers[0]) is NotController

@@ -171,8 +171,8 @@ def test_the_quorum(version: int) -> None:
     assert head == {"leader_id": 1, "leader_epoch": 5, "high_watermark": 15, "error_code": 0}
     rows = [(row["replica_id"], row["log_end_offset"]) for row in partition["current_voters"]]
     assert (rows, [row["replica_id"] for row in partition["observers"]]) == ([(1, 20), (2, 17)], [3])
+    second = partition["current_voters"][1]
     if version >= 1:
-        second = partition["current_voters"][1]
         assert (second["last_fetch_timestamp"], second["last_caught_up_timestamp"]) == (990, 900)
     if version >= 2:
         assert second["replica_directory_id"] == UUID(int=2)
