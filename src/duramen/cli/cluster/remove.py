@@ -21,5 +21,5 @@ def command(node_id: int, yes: bool, server: Server) -> None:
     """
     check_askable(yes=yes)
     confirm(f"Take node {node_id} out of the cluster?", yes=yes)
-    server.ask("DELETE", node_path(node_id))
+    server.delete(node_path(node_id))
     click.echo(f"Node {node_id} is of the cluster no more.")
