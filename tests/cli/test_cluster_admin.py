@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.cli.command import Run, run
-from tests.cli.fake import Answer, FakeNode
+from tests.cli.fake import Answer, Answers, FakeNode
 from tests.cli.terminal import Terminal
 
 NODE: dict[str, Any] = {
@@ -99,7 +99,7 @@ def test_a_node_alone(duramen: Run) -> None:
 
 def test_nodes_are_added_drained_and_removed() -> None:
     bodies: list[Any] = []
-    answers = {
+    answers: Answers = {
         "POST /v1/cluster/voters": keeping(bodies, (204, None)),
         "POST /v1/cluster/nodes/4/drain": (204, None),
         "DELETE /v1/cluster/nodes/4": (204, None),
@@ -122,7 +122,7 @@ def test_nodes_are_added_drained_and_removed() -> None:
 def test_elections() -> None:
     bodies: list[Any] = []
     outcomes = [outcome(0), outcome(1, "election-not-needed")]
-    answers = {
+    answers: Answers = {
         ELECT: keeping(bodies, lambda _: (200, {"partitions": outcomes})),
         "GET /v1/streams/a": (200, {"partitions": [{"partition": 0}, {"partition": 1}]}),
     }
@@ -151,7 +151,7 @@ def test_elections() -> None:
 def test_reassignments() -> None:
     bodies: list[Any] = []
     under_way = {"stream": "a", "partition": 0, "replicas": [3, 1, 2], "adding": [3], "removing": []}
-    answers = {
+    answers: Answers = {
         "GET /v1/cluster/reassignments": (200, {"reassignments": [under_way]}),
         REASSIGN: keeping(bodies, (200, {"partitions": [outcome(0)]})),
     }
@@ -196,7 +196,7 @@ def test_a_plan_is_carried_out_step_by_step() -> None:
         (200, {"done": 101, "moving": 0, "waiting": 0, "void": 0}),
     ]
     plan = [MOVE | {"partition": index} for index in range(601)]
-    answers = {
+    answers: Answers = {
         PLAN: (200, {"moves": plan}),
         BEGIN: keeping(bodies, lambda _: steps.pop(0)),
         ELECT: (200, {"partitions": [outcome(0), outcome(1, "leader-unavailable")]}),
@@ -230,7 +230,7 @@ def test_what_is_under_way_is_taken_back() -> None:
     bodies: list[Any] = []
     under_way = [{"stream": "a", "partition": index, "replicas": [1], "adding": [], "removing": []} for index in (0, 1)]
     outcomes = [outcome(0), outcome(1, "replica-assignment-invalid")]
-    answers = {
+    answers: Answers = {
         "GET /v1/cluster/reassignments": (200, {"reassignments": under_way}),
         REASSIGN: keeping(bodies, (200, {"partitions": outcomes})),
     }

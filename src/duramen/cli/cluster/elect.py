@@ -18,7 +18,7 @@ __all__ = ["command"]
 @click.option("--leader", type=click.IntRange(0), metavar="NODE",
               help="Let this node lead, which has to be in sync. [default: the first of the replicas]")  # fmt: skip
 @click.option("--unclean", is_flag=True,
-              help="Where nobody leads, elect a replica that may lack acknowledged records; they are lost.")  # fmt: skip
+              help="Where nobody leads, elect a replica that may lack acknowledged records, now lost.")  # fmt: skip
 @yes_option
 @format_option
 @server_option
