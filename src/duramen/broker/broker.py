@@ -14,7 +14,7 @@ from duramen.base.ids import METADATA_STREAM_ID, new_stream_id
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
-from duramen.broker.alone import alone_office
+from duramen.broker.operating_alone import alone_office
 from duramen.broker.coordinator import Coordinator
 from duramen.broker.ending import Places
 from duramen.broker.fetching import Fetches

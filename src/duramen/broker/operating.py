@@ -1,6 +1,6 @@
 """What an operator asks of a cluster on any of its nodes: brought to the active controller, or read of what is known.
 
-A node that is alone has the same office: `alone` decides there.
+A node that is alone has the same office: `operating_alone` decides there.
 """
 
 from collections.abc import Callable, Iterable, Sequence
