@@ -50,6 +50,7 @@ BROKER_DEFAULTS: Final[Mapping[str, Value | None]] = {
     "compression.lz4.level": 9,
     "compression.zstd.level": 3,
     "max.decompressed.message.bytes": 2147483639,
+    "default.replication.factor": 1,
     "min.insync.replicas": 1,
     "log.roll.jitter.ms": None,
     "quota.window.num": 11,

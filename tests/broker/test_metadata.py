@@ -11,10 +11,11 @@ from duramen.base.errors import (
     StreamExists,
     StreamNotFound,
 )
-from duramen.base.ids import shard_of
+from duramen.base.ids import METADATA_STREAM_ID, shard_of
 from duramen.codec.batch import NewRecord, encode
 from duramen.controller.decisions import PRODUCER_ID_BLOCK, Definition
 from duramen.sim.broker import Answer, ManualBroker
+from duramen.storage.log import LogKey
 
 
 def creating(hand: ManualBroker, name: str, partitions: int = 1, *, idempotent: bool = False) -> Answer[None]:
@@ -210,12 +211,18 @@ def test_a_producer_id_is_durable_before_it_is_given() -> None:
     assert len({answer.value for answer in answers}) == 3
 
 
+def metadata_end(hand: ManualBroker) -> int:
+    log = hand.store.log(LogKey(METADATA_STREAM_ID, 0))
+    assert log is not None
+    return log.end_offset
+
+
 def test_a_new_node_takes_part_once() -> None:
     hand = ManualBroker()
-    end = hand.broker._metadata._log.end_offset
+    end = metadata_end(hand)
     hand.restart()
     hand.restart()
-    assert hand.broker._metadata._log.end_offset == end
+    assert metadata_end(hand) == end
 
 
 def test_a_wish_that_is_refused_is_not_taken_for_an_earlier_one_that_waits_for_its_sync() -> None:

@@ -52,6 +52,19 @@ BROKER = _by_name(
             "Names by which HTTP requests may call the node beside its addresses and `localhost`, with commas between "
             "them; a name with a port is allowed with that port only. Others are refused: a web page could have sent "
             "them (DNS rebinding)."),
+    Setting("cluster.listen", "text", "",
+            "The address of the door for other nodes, HOST:PORT; empty: the node is alone. It is how the others reach "
+            "this node, so it is no 0.0.0.0."),
+    Setting("cluster.seeds", "text", "",
+            "Addresses of nodes, HOST:PORT with commas between them. Nodes with empty directories that all name the "
+            "same ones form a cluster as soon as all of these are up; a node that comes later names any that is up."),
+    Setting("cluster.secret.file", "text", "",
+            "The file with the secret that the nodes of a cluster prove to each other: at least 32 bytes that only its "
+            "owner may read. `duramen cluster secret FILE` makes one."),
+    Setting("broker.rack", "text", "",
+            "Where this node stands, such as a rack or an availability zone: replicas of a partition go to different "
+            "ones, and consumers that say the same are told to read here.",
+            kafka=True, kafka_default="null", deviation="the same: none"),
     Setting("nats.server", "text", "embedded",
             "`embedded` starts a nats-server beside the node, `off` has no NATS door, an address (nats://…) uses "
             "a server that runs already.",
@@ -215,6 +228,12 @@ BROKER = _by_name(
     Setting("max.decompressed.message.bytes", "integer", 2_147_483_639,
             "Default of the stream setting of the same name.",
             kafka=True, dynamic=True, unit="bytes", minimum=1, maximum=_INT32_MAX),
+    Setting("default.replication.factor", "integer", 3,
+            "How many replicas the partitions of a stream have where who creates it does not say, the broker's own "
+            "streams included; fewer where the cluster has fewer nodes.",
+            kafka=True, minimum=1, maximum=32767, kafka_default="1",
+            deviation="a cluster is there to lose nothing, so a stream has three replicas unless somebody says "
+            "otherwise"),
     Setting("min.insync.replicas", "integer", 1,
             "Default of the stream setting of the same name.",
             kafka=True, dynamic=True, minimum=1, maximum=_INT32_MAX),
@@ -373,7 +392,15 @@ STREAM = _by_name(
             "How many replicas must have a record before acks=all is answered, and, as in Apache Kafka 4, never more "
             "than the stream has.",
             scope="stream", kafka=True, dynamic=True, minimum=1, maximum=_INT32_MAX,
-            broker_default="min.insync.replicas", without_effect="on a single node a stream has one replica"),
+            broker_default="min.insync.replicas"),
+    Setting("min.synced.nodes", "integer", 1,
+            "How many nodes must have synced a record before consumers are shown it; more than are in sync hold "
+            "everything back.",
+            scope="stream", minimum=1, maximum=32767),
+    Setting("replication.topology", "choice", "fanout",
+            "Who fetches from whom: `fanout`, every replica from the leader; `chain`, each from the one before it, in "
+            "the order of the assignment; `tree`, two from each.",
+            scope="stream", choices=("fanout", "chain", "tree")),
     Setting("delete.retention.ms", "integer", _DAY_MS,
             "How long compaction keeps a tombstone, a record without a value, after it has seen it first.",
             scope="stream", kafka=True, dynamic=True, unit="ms", minimum=0,

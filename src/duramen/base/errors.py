@@ -59,6 +59,7 @@ __all__ = [
     "NotEnoughReplicasAfterAppend",
     "NotLeader",
     "OffsetMetadataTooLarge",
+    "OffsetNotAvailable",
     "OffsetOutOfRange",
     "OptionInvalid",
     "OriginRefused",
@@ -391,6 +392,14 @@ class ExpectedStreamDiffers(DuramenError):
     id = "expected-stream-differs"
     safe = "No stream that answers stored the message; those with nats.ack=never did."
     remedy = "Correct Nats-Expected-Stream, or bind that stream to the subject."
+
+
+class OffsetNotAvailable(DuramenError):
+    """The node that was asked does not know yet how far the partition is committed, or it is not that far itself."""
+
+    id = "offset-not-available"
+    safe = "Nothing was read and nothing changed; nothing that was shown before is lost."
+    remedy = "Ask again; clients do so by themselves. It takes as long as the replicas in sync need to answer once."
 
 
 class OffsetOutOfRange(DuramenError):

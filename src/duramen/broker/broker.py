@@ -5,16 +5,19 @@ Nothing here waits. Completions come back through callbacks, what has to happen 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import BatchCorrupt, DuramenError, LogDamaged, StorageFailed
-from duramen.base.ids import METADATA_STREAM_ID, new_stream_id
+from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
+from duramen.base.ids import METADATA_STREAM_ID, StreamId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
-from duramen.broker.operating_alone import alone_office
+from duramen.broker.alone import Alone
+from duramen.broker.changes import settled
+from duramen.broker.control.requests import AlterQuotas, ConfigureStream, CreateStream, DeleteStream, GrowStream
 from duramen.broker.coordinator import Coordinator
 from duramen.broker.ending import Places
 from duramen.broker.fetching import Fetches
@@ -23,39 +26,32 @@ from duramen.broker.group_configs import GroupConfigs
 from duramen.broker.internal_streams import InternalStreams
 from duramen.broker.lag import Lags
 from duramen.broker.measures import Measures
-from duramen.broker.metadata import LogQuorum, Metadata
 from duramen.broker.node_configs import NodeConfigs
 from duramen.broker.offsets import OFFSETS_STREAM, Offsets
-from duramen.broker.operating import ClusterOffice
+from duramen.broker.partition import Partition
 from duramen.broker.producer_ids import ProducerIds
 from duramen.broker.quotas import Quotas
 from duramen.broker.resets import Resets
 from duramen.broker.sharing import Sharing
 from duramen.broker.sharing_groups import ShareGroups
 from duramen.broker.sharing_state import SHARE_STATE_STREAM, ShareStates
+from duramen.broker.standing import Standing
 from duramen.broker.streams import Streams
 from duramen.broker.transacting import Transactions
 from duramen.broker.transaction_log import TRANSACTIONS_STREAM, TransactionLog
-from duramen.controller.decisions import (
-    Definition,
-    add_partitions,
-    configure_stream,
-    create_stream,
-    delete_stream,
-)
+from duramen.controller.decisions import Definition
 from duramen.controller.events import (
     Event,
     GroupConfigured,
     NatsGapRecorded,
     NodeConfigured,
-    NodeRegistered,
     PartitionsAdded,
     QuotasChanged,
     StreamConfigured,
     StreamCreated,
     StreamDeleted,
 )
-from duramen.controller.quotas import alter_quotas
+from duramen.controller.partitions import PartitionId
 from duramen.controller.state import ControllerState, Entity, StreamState
 from duramen.storage.store import Store
 from duramen.storage.view import View
@@ -64,6 +60,8 @@ from duramen.storage.viewpart import ViewPart
 __all__ = ["Broker", "Ports"]
 
 Done = Callable[[DuramenError | None], None]
+Assignment = tuple[tuple[int, ...], ...]
+"""The replicas of each partition, by their node ids, the preferred leader first."""
 
 _PARTITIONS_SHARE: Final = 4  # partitions may take a quarter of memory.limit.bytes
 _PARTITION_BYTES: Final = 2048  # what one takes while nothing is written to it
@@ -92,8 +90,9 @@ class Broker:
         *,
         directory_id: str,
         report: Callable[[str], None],
+        standing: Standing | None = None,
     ) -> None:
-        """`report` is told what an operator should hear of.
+        """`report` is told what an operator should hear of. Without a `standing` the node is alone.
 
         A door that listens for the subjects of streams sets `when_listening`: it calls what it is handed once
         what is listened for is what is bound now.
@@ -102,7 +101,6 @@ class Broker:
         self._randomness = ports.randomness
         self._deadlines = deadlines
         self._report = report
-        self._directory_id = directory_id
         self._stopping = False
         self.settings = settings
         self.metrics = metrics
@@ -111,17 +109,11 @@ class Broker:
         store.quarantine.report_to(report)
         self.node_id = settings.integer("node.id")
         self._largest_size = settings.integer("memory.limit.bytes") // _PARTITIONS_SHARE // _PARTITION_BYTES
-        self.streams = Streams(store, settings, ports.clock, metrics)
+        self.standing = standing or Alone(store, self.node_id, directory_id, ports.clock, ports.randomness)
+        self.streams = Streams(store, settings, ports.clock, metrics, self.standing.first_role)
         self.quotas = Quotas(settings)
-        self.fetches = Fetches(store, ports.clock, deadlines, metrics)
-        quorum = LogQuorum(store, ports.clock)
-        self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
-        self.cluster: ClusterOffice | None = None
-        """The cluster that this node is of; None where it is alone."""
-        self._alone = alone_office(
-            self.node_id, lambda: self._metadata.state, lambda: quorum.describe(self.node_id, directory_id)
-        )
-        self.group_configs = GroupConfigs(settings, self._metadata)
+        self.fetches = Fetches(store, ports.clock, deadlines, metrics, self.standing.preferred_replica)
+        self.group_configs = GroupConfigs(settings, self.standing)
         self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock)
         self.groups = Coordinator(
             self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, self.group_configs.get,
@@ -133,7 +125,7 @@ class Broker:
             self.create_stream, settings, self._offsets, self._transaction_log, self._shares
         )
         self.resets = Resets(self.streams, self.groups, ports.clock, self.internal_streams.ensure_offsets)
-        self.producer_ids = ProducerIds(self._metadata)
+        self.producer_ids = ProducerIds(self.standing)
         self.transactions = Transactions(
             Places(self._transaction_log, self.streams, self._offsets, store), self.groups, ports.clock, settings,
             self.producer_ids.allocate, metrics, report,
@@ -143,7 +135,7 @@ class Broker:
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
         self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
         store.when_failed(lambda error: report(str(error)))
-        self.node_configs = NodeConfigs(settings, self._metadata, self.node_id)
+        self.node_configs = NodeConfigs(settings, self.standing, self.node_id)
         self.sharing = Sharing(
             self._shares, self.streams, store, ports.clock, deadlines, settings, self.group_configs.get, metrics
         )  # fmt: skip
@@ -151,45 +143,31 @@ class Broker:
             self.sharing, self.streams, ports.clock, deadlines, settings, self.groups.room, self.groups.kinds
         )  # fmt: skip
         self.groups.kinds.add(self.share_groups)
-        self.gaps = Gaps(self.node_id, self._metadata, self.streams, ports.clock, deadlines, metrics)
+        self.gaps = Gaps(self.node_id, self.standing, self.streams, ports.clock, deadlines, metrics)
         self.when_listening: Callable[[Callable[[], None]], None] | None = None
 
     # -- starting and stopping ----------------------------------------------------------------------
 
     def start(self, done: Done) -> None:
         """Take in the metadata and the groups; then `done(None)`, and requests may come."""
-        self._metadata.start(lambda error: self._metadata_ready(error, done))
+        self.standing.start(self, lambda error: self._metadata_ready(error, done))
 
-    def _metadata_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
+    def _metadata_ready(self, error: DuramenError | None, done: Done) -> None:
         if error is not None:
-            done(self._metadata_error(error))
+            done(error)
             return
-        self.streams.reconfigure(self.node_configs.changed)
-        for state in self._metadata.state.streams.values():
-            self._put(state, at_once=True)
-        self.quotas.update(self._metadata.state.quotas)
-        self._remove_orphans()
-        self.store.name_leaders(lambda epoch: self._metadata.leader_of(epoch, self._directory_id))
+        self.restored()
+        self.store.name_leaders(self.standing.leader_of)
         self.gaps.measure()
         self._offsets.recover(self._report, lambda failure: self._offsets_ready(failure, done))
 
-    def _metadata_error(self, error: DuramenError | OSError) -> DuramenError:
-        if not isinstance(error, LogDamaged | BatchCorrupt):
-            return _storage_error("the metadata log cannot be read", error)
-        return LogDamaged(
-            f"the metadata log ({self._metadata.directory}) is damaged: {error}. The node does not start, because"
-            " without it streams would be lost: put the damaged file back from a backup, or save the rest with"
-            " `duramen log salvage`"
-        )
-
     def _remove_orphans(self) -> None:
         # A stream's deletion is durable before its logs are deleted: a crash in between leaves them behind.
-        # A stream that the metadata log says nothing of was lost from it: that proves nothing about its records.
         for log in list(self.store.each_log()):
             stream_id = log.key.stream_id
-            if stream_id == METADATA_STREAM_ID or self._metadata.state.stream_by_id(stream_id) is not None:
+            if stream_id == METADATA_STREAM_ID or self.metadata_state.stream_by_id(stream_id) is not None:
                 continue
-            if stream_id in self._metadata.deleted:
+            if self.standing.is_gone(stream_id):
                 self.store.delete(log)
             else:
                 self._report(
@@ -225,11 +203,12 @@ class Broker:
         self.store.scrubber.start(
             self.settings.integer("scrub.bytes.per.second"), self.settings.integer("scrub.interval.ms")
         )
-        if self._metadata.state.nodes.get(self.node_id) == self._directory_id:
-            done(None)
-            return
-        registered = NodeRegistered(self.node_id, self._directory_id)
-        self._metadata.decide(lambda _: [registered], done)
+        self.standing.join(partial(self._joined, done))
+
+    def _joined(self, done: Done, error: DuramenError | None) -> None:
+        if error is None:
+            self._remove_orphans()
+        done(error)
 
     def _every(self, setting: str, action: Callable[[], None]) -> None:
         interval_ms = self.settings.integer(setting)
@@ -250,6 +229,7 @@ class Broker:
     def stop(self, done: Callable[[OSError | None], None]) -> None:
         """Take no more work, finish what was taken, and leave the directory clean."""
         self._stopping = True
+        self.standing.stop()
         self.groups.stop()
         self.transactions.stop()
         self._offsets.flush(lambda _: self._shares.flush(lambda _: self.store.stop(done)))
@@ -257,12 +237,7 @@ class Broker:
     @property
     def metadata_state(self) -> ControllerState:
         """What is committed of the metadata."""
-        return self._metadata.state
-
-    @property
-    def office(self) -> ClusterOffice:
-        """What an operator asks, of a cluster or of this node alone."""
-        return self._alone if self.cluster is None else self.cluster
+        return self.standing.state
 
     def now_ms(self) -> int:
         """The time on the wall, in ms since 1970."""
@@ -286,18 +261,38 @@ class Broker:
 
     # -- streams ------------------------------------------------------------------------------------
 
-    def _on_event(self, event: Event) -> None:
+    def restored(self) -> None:
+        """The metadata is another as a whole: streams follow."""
+        state = self.metadata_state
+        self.streams.reconfigure(self.node_configs.changed)
+        for stream in self.streams:
+            if state.stream_by_id(stream.id) is None:
+                self._remove(stream.id)
+        for stream_state in state.streams.values():
+            self._put(stream_state, at_once=True)
+        self.quotas.update(state.quotas)
+
+    def partition(self, place: PartitionId) -> Partition:
+        """A partition that the metadata has. Raises StreamNotFound."""
+        stream = self.streams.find_id(place.stream_id)
+        if stream is None:
+            raise StreamNotFound(f"there is no stream {place.stream_id}")
+        return stream.partition(place.partition)
+
+    def led(self, place: PartitionId, leader_epoch: int | None) -> None:
+        """From here on this node leads a partition, in that epoch; None: no more."""
+
+    def happened(self, event: Event) -> None:
+        """An event of the metadata has taken effect."""
         match event:
             case StreamCreated() | PartitionsAdded() | StreamConfigured():
-                state = self._metadata.state.streams.get(event.name) if isinstance(event, StreamCreated) else None
+                state = self.metadata_state.streams.get(event.name) if isinstance(event, StreamCreated) else None
                 if state is None:
-                    state = self._metadata.state.stream_by_id(UUID(event.id))
+                    state = self.metadata_state.stream_by_id(UUID(event.id))
                 if state is not None:
                     self._put(state)
             case StreamDeleted():
-                stream_gone = self.streams.remove(UUID(event.id))
-                if stream_gone is not None and self._offsets.ready:
-                    self.groups.forget_topic(stream_gone.name)
+                self._remove(UUID(event.id))
             case NatsGapRecorded():
                 self.gaps.measure()
             case NodeConfigured():
@@ -306,12 +301,17 @@ class Broker:
                 self.sharing.reconfigured(event.group)
                 self.groups.consumer.reconfigured(event.group)
             case QuotasChanged():
-                self.quotas.update(self._metadata.state.quotas)
+                self.quotas.update(self.metadata_state.quotas)
             case _:
                 pass
 
+    def _remove(self, stream_id: StreamId) -> None:
+        gone = self.streams.remove(stream_id)
+        if gone is not None and self._offsets.ready:
+            self.groups.forget_topic(gone.name)
+
     def _put(self, state: StreamState, *, at_once: bool = False) -> None:
-        stream = self.streams.put(state, at_once=at_once or state.internal)
+        stream = self.streams.put(state, at_once=at_once or state.internal or self.standing.first_role is not None)
         if stream.name == OFFSETS_STREAM:
             self._offsets.use(stream)
         elif stream.name == TRANSACTIONS_STREAM:
@@ -319,22 +319,30 @@ class Broker:
         elif stream.name == SHARE_STATE_STREAM:
             self._shares.use(stream)
 
-    def create_stream(self, wish: Definition, done: Done, *, idempotent: bool = False) -> None:
+    def create_stream(
+        self,
+        wish: Definition,
+        done: Done,
+        *,
+        idempotent: bool = False,
+        replication_factor: int | None = None,
+        assignment: Assignment | None = None,
+    ) -> None:
         """Create a stream; with `idempotent`, one that exists with the same definition is as good.
 
-        One that is bound to subjects is listened for when it is `done`.
+        Its partitions have as many replicas, or those of `assignment`; without both as many as the settings say, where
+        there are so many nodes. One that is bound to subjects is listened for when it is `done`.
         """
-        stream_id = new_stream_id(self._randomness.token(16))
-        now_ms = self._clock.wall_ms()
+        request = self._creation(wish, replication_factor, assignment, idempotent=idempotent)
+        created = self._when_whole(wish.name, self._after_listening(done) if wish.subjects else done)
+        self.standing.ask(request, settled(created))
 
-        def decide(state: ControllerState) -> list[StreamCreated]:
-            return create_stream(
-                state, wish, stream_id=stream_id, now_ms=now_ms, idempotent=idempotent, largest_size=self._largest_size
-            )
-
-        self._metadata.decide(
-            decide, self._when_whole(wish.name, self._after_listening(done) if wish.subjects else done)
-        )
+    def _creation(
+        self, wish: Definition, replication_factor: int | None, assignment: Assignment | None, *, idempotent: bool
+    ) -> CreateStream:
+        if replication_factor is None:
+            replication_factor = min(self.settings.integer("default.replication.factor"), self.standing.most_replicas)
+        return CreateStream(wish, replication_factor, assignment, idempotent, self._largest_size)
 
     def _when_whole(self, name: str, done: Done) -> Done:
         def decided(error: DuramenError | None) -> None:
@@ -354,37 +362,36 @@ class Broker:
 
         return changed
 
-    def check_stream(self, wish: Definition) -> None:
+    def check_stream(
+        self, wish: Definition, *, replication_factor: int | None = None, assignment: Assignment | None = None
+    ) -> None:
         """Raise what `create_stream` would end with."""
-        create_stream(
-            self._metadata.state, wish, stream_id=METADATA_STREAM_ID, now_ms=0, largest_size=self._largest_size
-        )
+        self.standing.check(self._creation(wish, replication_factor, assignment, idempotent=False))
 
     def delete_stream(self, name: str, done: Done) -> None:
         """Delete a stream with all its records; its subjects are not listened for any more when it is `done`."""
         stream = self.streams.find(name)
         bound = stream is not None and bool(stream.subjects)
-        self._metadata.decide(lambda state: delete_stream(state, name), self._after_listening(done) if bound else done)
+        self.standing.ask(DeleteStream(name), settled(self._after_listening(done) if bound else done))
 
-    def add_partitions(self, name: str, partitions: int, done: Done) -> None:
-        """Give a stream `partitions` partitions in all."""
-        limit = self._largest_size
-        decided = self._when_whole(name, done)
-        self._metadata.decide(lambda state: add_partitions(state, name, partitions, largest_size=limit), decided)
+    def add_partitions(self, name: str, partitions: int, done: Done, *, assignment: Assignment | None = None) -> None:
+        """Give a stream `partitions` partitions in all; `assignment` is of the new ones."""
+        request = GrowStream(name, partitions, assignment, self._largest_size)
+        self.standing.ask(request, settled(self._when_whole(name, done)))
 
-    def check_partitions(self, name: str, partitions: int) -> None:
+    def check_partitions(self, name: str, partitions: int, *, assignment: Assignment | None = None) -> None:
         """Raise what `add_partitions` would end with."""
-        add_partitions(self._metadata.state, name, partitions, largest_size=self._largest_size)
+        self.standing.check(GrowStream(name, partitions, assignment, self._largest_size))
 
     def configure_stream(
         self, name: str, changes: Mapping[str, str | None], done: Done, *, whole: bool = False
     ) -> None:
         """Change a stream's config; None sets a name back to its default, `whole` all that are not named."""
-        self._metadata.decide(lambda state: configure_stream(state, name, changes, whole=whole), done)
+        self.standing.ask(ConfigureStream(name, changes, whole), settled(done))
 
     def alter_quotas(self, entity: Entity, changes: Sequence[tuple[str, float | None]], done: Done) -> None:
         """Change the quotas of a user, a client or both; None removes one."""
-        self._metadata.decide(lambda state: alter_quotas(state, entity, changes), done)
+        self.standing.ask(AlterQuotas(entity, changes), settled(done))
 
     def produced(self, client_id: str, size: int) -> int:
         """Count bytes that a client has produced; how many ms it is to wait before it goes on."""

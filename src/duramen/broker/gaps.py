@@ -11,9 +11,9 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
-from duramen.broker.metadata import Metadata
+from duramen.broker.changes import Changes, settled
+from duramen.broker.control.requests import RecordGap
 from duramen.broker.streams import Stream, Streams
-from duramen.controller.decisions import record_gap
 from duramen.controller.state import Gap
 
 __all__ = ["Gaps", "GapsOf", "OpenGap"]
@@ -41,10 +41,10 @@ class Gaps:
     """The gap there is now, and those kept. Times are ms since 1970."""
 
     def __init__(
-        self, node_id: int, metadata: Metadata, streams: Streams, clock: Clock, deadlines: Deadlines, metrics: Metrics
+        self, node_id: int, changes: Changes, streams: Streams, clock: Clock, deadlines: Deadlines, metrics: Metrics
     ) -> None:
         self._node_id = node_id
-        self._metadata = metadata
+        self._changes = changes
         self._streams = streams
         self._clock = clock
         self._deadlines = deadlines
@@ -85,14 +85,14 @@ class Gaps:
                 # The disk is full or has failed; until it is kept it is shown from memory.
                 self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, self._keep)
 
-        self._metadata.decide(lambda state: record_gap(state, self._node_id, *gap), kept)
+        self._changes.ask(RecordGap(self._node_id, *gap), settled(kept))
 
     def of(self, stream: Stream) -> GapsOf:
         """The gaps of a stream."""
         if not stream.subjects:
             return GapsOf(0, 0, (), None)
         created_ms = stream.state.created_at_ms
-        count, total_ms, recent = self._metadata.state.gaps(stream.id)
+        count, total_ms, recent = self._changes.state.gaps(stream.id)
         for gap in self._unkept:
             start_ms = max(gap.start_ms, created_ms)
             if start_ms < gap.end_ms:
@@ -106,7 +106,7 @@ class Gaps:
     def measure(self) -> None:
         """Set the metrics to what is kept."""
         for stream in self._streams:
-            count, total_ms, recent = self._metadata.state.gaps(stream.id)
+            count, total_ms, recent = self._changes.state.gaps(stream.id)
             for start_ms, end_ms, cause in recent:  # the oldest first: the last of each cause stays
                 self._metrics.counter("duramen_nats_last_gap_start_seconds", stream.name, cause).value = start_ms / 1000
                 self._metrics.counter("duramen_nats_last_gap_end_seconds", stream.name, cause).value = end_ms / 1000

@@ -6,11 +6,11 @@ from typing import Final
 from duramen.base.catalogue import GROUP
 from duramen.base.errors import ConfigInvalid, DuramenError
 from duramen.base.settings import Setting, Settings, Value, check, nearest
+from duramen.broker.changes import Changes, settled
 from duramen.broker.configs import ConfigEntry, ConfigSource
+from duramen.broker.control.requests import ConfigureGroup
 from duramen.broker.group_values import group_value
-from duramen.broker.metadata import Metadata
 from duramen.broker.sharing_configs import parse_reset
-from duramen.controller.decisions import configure_group
 
 __all__ = ["GroupConfigs"]
 
@@ -35,13 +35,13 @@ _KINDS: Final = ("consumer", "share")
 class GroupConfigs:
     """The configs that groups have of their own; they are in the metadata."""
 
-    def __init__(self, settings: Settings, metadata: Metadata) -> None:
+    def __init__(self, settings: Settings, changes: Changes) -> None:
         self._settings = settings
-        self._metadata = metadata
+        self._changes = changes
 
     def get(self, group: str) -> Mapping[str, str]:
         """Those of a group."""
-        return self._metadata.state.groups.get(group, {})
+        return self._changes.state.groups.get(group, {})
 
     def entries(self, group: str) -> list[ConfigEntry]:
         """Every config of a group, in the order of the catalogue; those of its own have the source `stream`."""
@@ -92,4 +92,4 @@ class GroupConfigs:
         except DuramenError as error:
             done(error)
         else:
-            self._metadata.decide(lambda state: configure_group(state, group, changes), done)
+            self._changes.ask(ConfigureGroup(group, changes), settled(done))

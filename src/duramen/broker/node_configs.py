@@ -9,9 +9,9 @@ from typing import Final
 from duramen.base.catalogue import BROKER
 from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid, SettingInvalid
 from duramen.base.settings import Settings, Value, check, nearest
+from duramen.broker.changes import Changes, settled
 from duramen.broker.configs import Changed, ConfigEntry, broker_entries
-from duramen.broker.metadata import Metadata
-from duramen.controller.decisions import configure_node
+from duramen.broker.control.requests import ConfigureNode
 
 __all__ = ["NodeConfigs"]
 
@@ -21,9 +21,9 @@ _DYNAMIC: Final = frozenset(name for name, setting in BROKER.items() if setting.
 class NodeConfigs:
     """The settings in force and where each comes from."""
 
-    def __init__(self, settings: Settings, metadata: Metadata, node_id: int) -> None:
+    def __init__(self, settings: Settings, changes: Changes, node_id: int) -> None:
         self._settings = settings
-        self._metadata = metadata
+        self._changes = changes
         self._node_id = node_id
 
     @property
@@ -32,7 +32,7 @@ class NodeConfigs:
         return Changed(self._values(self._node_id), self._values(None))
 
     def _values(self, node_id: int | None) -> Mapping[str, Value]:
-        config = self._metadata.state.node_configs.get(node_id, {})
+        config = self._changes.state.node_configs.get(node_id, {})
         return {name: check(BROKER[name], text) for name, text in config.items() if name in _DYNAMIC}
 
     def entries(self) -> list[ConfigEntry]:
@@ -78,7 +78,7 @@ class NodeConfigs:
         """
         self.check(changes)
         node_id = None if of_all else self._node_id
-        self._metadata.decide(lambda state: configure_node(state, node_id, changes, whole=whole), done)
+        self._changes.ask(ConfigureNode(node_id, changes, whole=whole), settled(done))
 
 
 def _check_name(name: str) -> None:

@@ -184,7 +184,7 @@ class Offsets:
                 self._apply(log, base_offset + len(rows), changes)
             done(error)
 
-        self._store.append(log, batch, head, partition.leader_epoch, appended)
+        partition.store(batch, head, appended)
 
     # -- in transactions ----------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class Offsets:
                 self._view.apply(log, base_offset + len(rows), changes)
             done(error)
 
-        self._store.append(log, batch, header(batch), partition.leader_epoch, appended)
+        partition.store(batch, header(batch), appended)
 
     def keeps(self, log: Log) -> bool:
         """Whether the log is one of the stream's."""

@@ -10,6 +10,7 @@ from duramen.base.errors import (
     DeletionRefused,
     DuramenError,
     FencedLeaderEpoch,
+    OffsetNotAvailable,
     OffsetOutOfRange,
     TimestampInvalid,
     TransactionalIdMissing,
@@ -42,6 +43,7 @@ __all__ = [
     "MAX_TIMESTAMP",
     "Admission",
     "Partition",
+    "Role",
     "StreamRules",
     "Writer",
 ]
@@ -91,19 +93,57 @@ class StreamRules(Protocol):
     batch_bytes: Histogram
 
 
+class Role(Protocol):
+    """What this node is for a partition of a cluster: its leader, a follower, or neither."""
+
+    @property
+    def epoch(self) -> int:
+        """The newest leader epoch that is known here; -1 where none is."""
+
+    @property
+    def latest_offset(self) -> int | None:
+        """The end that a leader tells clients; None where it does not know yet, or this node does not lead."""
+
+    def check_leads(self) -> None:
+        """Raise NotLeader unless producers and those who ask for offsets are right here."""
+
+    def check_holds(self) -> None:
+        """Raise NotLeader unless consumers may read here."""
+
+    def accept(self, done: AppendDone, *, all_replicas: bool) -> AppendDone:
+        """What a batch that comes now is stored with, so that `done` is told once it is acknowledged.
+
+        With `all_replicas` (acks=all) once all replicas in sync have it. Raises NotLeader, NotEnoughReplicas.
+        """
+
+
 class Partition:
-    """A partition of a stream. `waiting` are those to be told when the high watermark rises."""
+    """A partition of a stream. `waiting` are those to be told when the high watermark rises.
 
-    __slots__ = ("_clock", "_store", "index", "log", "stream", "waiting")
+    `role` is None where the node is alone: it leads whatever it has.
+    """
 
-    def __init__(self, stream: StreamRules, index: int, log: Log, store: Store, clock: Clock) -> None:
+    __slots__ = ("_clock", "_store", "index", "log", "role", "stream", "waiting")
+
+    def __init__(
+        self, stream: StreamRules, index: int, log: Log, store: Store, clock: Clock, role: Role | None = None
+    ) -> None:
         self.stream = stream
         self.index = index
         self.log = log
+        self.role = role
         self.waiting: dict[Callable[[Partition], None], None] = {}
         self._store = store
         self._clock = clock
         log.on_advance = self._advanced
+
+    def begin_anew(self) -> None:
+        """What the log holds is deleted: there is an empty one in its place."""
+        before = self.log
+        self._store.delete(before)
+        self.log = self._store.ensure(before.key, before.config)
+        self.log.on_advance = self._advanced
+        before.notify()
 
     def _advanced(self) -> None:
         for wake in list(self.waiting):
@@ -111,11 +151,8 @@ class Partition:
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch in which this node leads the partition; -1 where another does, or nobody."""
-        replicated = self.log.replicated
-        if replicated is None:
-            return self._store.node_epoch
-        return _NOT_NAMED if replicated.leader_epoch is None else replicated.leader_epoch
+        """The epoch of the partition's leader, as far as it is known here; -1 where it is not."""
+        return self._store.node_epoch if self.role is None else self.role.epoch
 
     @property
     def last_stable_offset(self) -> int:
@@ -142,14 +179,24 @@ class Partition:
             error = FencedLeaderEpoch if epoch < self.leader_epoch else UnknownLeaderEpoch
             raise error(f"the leader epoch is {self.leader_epoch}, not {epoch}")
 
-    def append(self, batch: bytearray | memoryview, done: AppendDone | None, admit: Admission | None = None) -> None:
+    def append(
+        self,
+        batch: bytearray | memoryview,
+        done: AppendDone | None,
+        admit: Admission | None = None,
+        *,
+        all_replicas: bool = True,
+    ) -> None:
         """Check a producer's batch and append it; it is the log's from here on.
 
         `admit` raises where a batch of a transaction may not be appended; without it none may. `done` gets the base
-        offset once it is acknowledged, or the error; the error may come at once.
+        offset once it is acknowledged, or the error; the error may come at once. Without `all_replicas` it is
+        acknowledged as soon as this node has it (acks=1).
         """
         again = self.stream.recompressing
         try:
+            if self.role is not None:
+                done = self.role.accept(done or _nobody, all_replicas=all_replicas)
             head = self.check(batch)
             if again is None:
                 self._append(batch, head, done, admit)
@@ -253,6 +300,15 @@ class Partition:
         stream.batch_bytes.observe(len(batch))
         self._store.append(self.log, batch, head, self.leader_epoch, done)
 
+    def store(self, batch: bytearray, head: Header, done: AppendDone) -> None:
+        """Append a batch of the broker's own, as it is; `done` as of `append`, with all replicas."""
+        try:
+            stored = done if self.role is None else self.role.accept(done, all_replicas=True)
+        except DuramenError as error:
+            done(-1, error)
+        else:
+            self._store.append(self.log, batch, head, self.leader_epoch, stored)
+
     def served(self, slice_: Slice, offset: int) -> None:
         """Count a slice that goes to a consumer who asked for the records from `offset` on."""
         self.stream.bytes_out.value += len(slice_)
@@ -266,6 +322,7 @@ class Partition:
         """
         log = self.log
         try:
+            self.check_leads()
             until = self.check_deletion(offset)
         except DuramenError as error:
             done(-1, error)
@@ -283,6 +340,11 @@ class Partition:
                 f"offset {until} is not in {log.start_offset} to {log.high_watermark} of partition {self.index}"
             )
         return until
+
+    def check_leads(self) -> None:
+        """Raise NotLeader unless this node leads the partition."""
+        if self.role is not None:
+            self.role.check_leads()
 
     # -- asking -------------------------------------------------------------------------------------
 
@@ -305,10 +367,13 @@ class Partition:
     def find_offset(self, timestamp: int, done: OffsetFound, *, committed: bool = False) -> None:
         """The offset of the first record at or after `timestamp` (ms), or of one of the special values above.
 
-        With `committed` as those see it who read what is committed only.
+        With `committed` as those see it who read what is committed only. `done` gets OffsetNotAvailable where an
+        earlier leader may have shown more than is known to be committed here (KIP-207).
         """
         log = self.log
-        if timestamp == LATEST:
+        if self.role is not None and self.role.latest_offset is None and timestamp not in (EARLIEST, EARLIEST_LOCAL):
+            done(-1, -1, OffsetNotAvailable("what is committed is not known yet: this leader is new"))
+        elif timestamp == LATEST:
             done(log.visible_end(committed=committed), -1, None)
         elif timestamp in (EARLIEST, EARLIEST_LOCAL):
             done(log.start_offset, -1, None)
@@ -328,6 +393,10 @@ def _apart(ahead_ms: int) -> str:
 
 def _count(wrong: Sequence[tuple[int, str]]) -> str:
     return f" ({len(wrong)} record{'s' if len(wrong) > 1 else ''})"
+
+
+def _nobody(_: int, __: DuramenError | None) -> None:
+    """Nobody waits for it."""
 
 
 def _refuse(done: AppendDone | None, error: DuramenError) -> None:

@@ -1,12 +1,12 @@
 """Ids for producers: blocks of them are taken from the metadata, so that none is ever given out twice."""
 
 from collections.abc import Callable
+from functools import partial
 
 from duramen.base.errors import DuramenError
-from duramen.broker.metadata import Metadata
-from duramen.controller.decisions import allocate_producer_ids
-from duramen.controller.events import ProducerIdsAllocated
-from duramen.controller.state import ControllerState
+from duramen.broker.changes import Changes
+from duramen.broker.control.answers import Block, Value
+from duramen.broker.control.requests import AllocateProducerIds
 
 __all__ = ["ProducerIdDone", "ProducerIds"]
 
@@ -17,8 +17,8 @@ ProducerIdDone = Callable[[int, DuramenError | None], None]
 class ProducerIds:
     """The node's block of ids, and the next one when it is used up."""
 
-    def __init__(self, metadata: Metadata) -> None:
-        self._metadata = metadata
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
         self._next = self._end = 0
 
     def allocate(self, done: ProducerIdDone) -> None:
@@ -26,20 +26,15 @@ class ProducerIds:
         if self._next < self._end:
             self._next += 1
             done(self._next - 1, None)
+        else:
+            self._changes.ask(AllocateProducerIds(), partial(self._allocated, done))
+
+    def _allocated(self, done: ProducerIdDone, outcome: Value | DuramenError) -> None:
+        if isinstance(outcome, DuramenError):
+            done(-1, outcome)
             return
-        blocks: list[ProducerIdsAllocated] = []
-
-        def allocated(error: DuramenError | None) -> None:
-            if error is not None:
-                done(-1, error)
-                return
-            block = blocks[0]
-            if self._next >= self._end:
-                self._next, self._end = block.first, block.first + block.count
-            self.allocate(done)
-
-        def decide(state: ControllerState) -> list[ProducerIdsAllocated]:
-            blocks.extend(allocate_producer_ids(state))
-            return blocks
-
-        self._metadata.decide(decide, allocated)
+        if not isinstance(outcome, Block):
+            raise TypeError(f"{outcome} is no block of ids")
+        if self._next >= self._end:
+            self._next, self._end = outcome.first, outcome.first + outcome.count
+        self.allocate(done)

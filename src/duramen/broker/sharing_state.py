@@ -158,7 +158,7 @@ class ShareStates:
                 self._view.apply(log, base_offset + len(rows), changes)
             done(error)
 
-        self._store.append(log, batch, check(batch), partition.leader_epoch, appended)
+        partition.store(batch, check(batch), appended)
 
     def _partition_for(self, key: ShareKey) -> int:
         return state_partition_for(key, len(self._stream.partitions)) if self._stream is not None else 0

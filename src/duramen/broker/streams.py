@@ -10,7 +10,7 @@ from duramen.base.metrics import Counter, Metrics
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.configs import UNCHANGED, Changed, StreamConfig
-from duramen.broker.partition import Partition
+from duramen.broker.partition import Partition, Role
 from duramen.broker.recompressing import Form, Recompressing
 from duramen.controller.state import StreamState
 from duramen.storage.log import LogKey
@@ -111,7 +111,11 @@ class Stream:
 class Streams:
     """Every stream, by name and by id."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, clock: Clock, metrics: Metrics, first_role: Role | None = None
+    ) -> None:
+        """`first_role` is what this node is for a partition until it is told."""
+        self._first_role = first_role
         self._store = store
         self._settings = settings
         self._clock = clock
@@ -180,7 +184,7 @@ class Streams:
         end = min(stream.state.partitions, len(stream.partitions) + count)
         for index in range(len(stream.partitions), end):
             log = self._store.ensure(LogKey(stream.id, index), log_config)
-            stream.partitions.append(Partition(stream, index, log, self._store, self._clock))
+            stream.partitions.append(Partition(stream, index, log, self._store, self._clock, self._first_role))
         if end < stream.state.partitions:
             self._store.soon(lambda: self._grow(stream, count))
             return

@@ -7,17 +7,29 @@ from typing import NamedTuple
 from duramen.base.errors import SettingInvalid
 from duramen.base.settings import Settings
 from duramen.doors.nats.address import ServerAddress, parse_server
-from duramen.node.addresses import Address, check_advertised, check_loopback, parse_addresses
+from duramen.node.addresses import (
+    Address,
+    check_advertised,
+    check_loopback,
+    is_wildcard,
+    parse_address,
+    parse_addresses,
+)
 
 __all__ = ["Listening", "contradictions", "data_dir", "listening"]
 
 
 class Listening(NamedTuple):
-    """The addresses of the doors; `nats` is where to start a server, which one to use, or None."""
+    """The addresses of the doors; `nats` is where to start a server, which one to use, or None.
+
+    `cluster` is None where the node is alone; `seeds` are where it looks for others.
+    """
 
     kafka: tuple[Address, ...]
     http: tuple[Address, ...]
     nats: Address | ServerAddress | None
+    cluster: Address | None = None
+    seeds: tuple[Address, ...] = ()
 
 
 def data_dir(settings: Settings) -> Path:
@@ -73,9 +85,47 @@ def _advertised(settings: Settings) -> None:
         check_advertised(addresses, settings.text("kafka.advertise"))
 
 
+def _cluster(settings: Settings) -> Address | None:
+    """The cluster door of a node that is not alone; what else it needs then is checked too."""
+    text = settings.text("cluster.listen")
+    if not text:
+        for name in ("cluster.seeds", "cluster.secret.file"):
+            if settings.text(name):
+                raise SettingInvalid(
+                    f"{name}: a node of a cluster needs cluster.listen too, the HOST:PORT at which the others reach it"
+                )
+        return None
+    address = parse_address("cluster.listen", text)
+    if is_wildcard(address) or not address.port:
+        raise SettingInvalid(
+            f"cluster.listen: {text!r} does not fit; the other nodes reach this one there, so it must be one host and"
+            " port that they can connect to"
+        )
+    if "insecure" not in settings.unfit:
+        check_loopback("cluster.listen", "--cluster-listen", address, insecure=settings.flag("insecure"))
+    if settings.source("node.id") == "default":
+        raise SettingInvalid("node.id: every node of a cluster needs a number of its own; give --node-id")
+    if not settings.text("cluster.seeds"):
+        raise SettingInvalid(
+            "cluster.seeds: a node of a cluster needs to know where others are; give --cluster-seeds"
+            " HOST:PORT,HOST:PORT,…, the same to all nodes that are to form a cluster"
+        )
+    if not settings.text("cluster.secret.file"):
+        raise SettingInvalid(
+            "cluster.secret.file: the nodes of a cluster share a secret; `duramen cluster secret FILE` makes one,"
+            " give --cluster-secret-file FILE to every node"
+        )
+    return address
+
+
+def _seeds(settings: Settings) -> tuple[Address, ...]:
+    return parse_addresses("cluster.seeds", settings.text("cluster.seeds")) if settings.text("cluster.seeds") else ()
+
+
 def listening(settings: Settings) -> Listening:
     """Where the doors listen. Raises SettingInvalid for addresses that do not fit or contradict each other."""
-    doors = Listening(_kafka(settings), _http(settings), _nats(settings))
+    cluster = _cluster(settings)
+    doors = Listening(_kafka(settings), _http(settings), _nats(settings), cluster, _seeds(settings))
     _allowed_hosts(settings)
     _advertised(settings)
     return doors
@@ -83,7 +133,9 @@ def listening(settings: Settings) -> Listening:
 
 def contradictions(settings: Settings) -> Iterator[SettingInvalid]:
     """Everything for which a node of these settings would not start before it looks at the machine."""
-    checks: tuple[Callable[[Settings], object], ...] = (data_dir, _kafka, _http, _allowed_hosts, _nats, _advertised)
+    checks: tuple[Callable[[Settings], object], ...] = (
+        data_dir, _kafka, _http, _allowed_hosts, _nats, _advertised, _cluster, _seeds,
+    )  # fmt: skip
     said: set[str] = set()
     for check in checks:
         try:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import socket
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from duramen.host.files import HostFileSystem
 from duramen.host.memory import return_large_blocks
 from duramen.host.rocksdb import RocksViewStore
 from duramen.host.worker import HostWorker
-from duramen.node.addresses import Address, bind_all
+from duramen.node.addresses import Address, bind_all, parse_address
 from duramen.node.banner import banner
 from duramen.node.collecting import Collecting
 from duramen.node.http import HttpSide
@@ -42,6 +43,8 @@ from duramen.storage.recovery import Recovered, recover
 from duramen.storage.store import Store, StoreLimits
 
 if TYPE_CHECKING:
+    from duramen.broker.cluster.member import Member
+    from duramen.node.cluster.joining import Joining
     from duramen.node.nats import NatsSide
 
 __all__ = ["Node"]
@@ -90,6 +93,7 @@ class Node:
         self._progress = RecoveryProgress()
         self._listening = listening(settings)
         place = self._listening.nats
+        self._joining: Joining | None = None
         self._nats = None if place is None else _nats_side(place, self.data_dir / _RUN, self._metrics)
 
     # -- starting -----------------------------------------------------------------------------------
@@ -101,6 +105,8 @@ class Node:
         loop = asyncio.get_running_loop()
         kafka_sockets = bind_all("Kafka", "--kafka-listen", self._listening.kafka)
         http_sockets = bind_all("HTTP", "--http-listen", self._listening.http)
+        if self._listening.cluster is not None:
+            self._joining = _joining(self.settings, self._listening.cluster, self._listening.seeds)
         files: FileSystem = HostFileSystem(str(self.data_dir))
         if self._through is not None:
             files = self._through(files)
@@ -116,10 +122,12 @@ class Node:
         )
         self.addresses["http"] = await self._http.start(http_sockets)
         store = await self._open_store(files, self._directory)
+        doors = {"kafka": self._advertised(kafka_sockets[0]), "http": _address(http_sockets[0])}
+        standing = await self._come_to_cluster(files, store, self._directory, doors)
         self._progress.begin("reading streams and groups")
-        self._broker = self._make_broker(store, self._directory)
+        self._broker = self._make_broker(store, self._directory, standing)
         await completion(self._broker.start)
-        cluster_id = urlsafe_b64encode(self._directory.id.bytes).decode().rstrip("=")
+        cluster_id = urlsafe_b64encode(self._broker.standing.cluster_id.bytes).decode().rstrip("=")
         self._kafka = KafkaDoor(
             self._broker, self._clock, self._deadlines,
             cluster_id=cluster_id, advertise=self.settings.text("kafka.advertise"),
@@ -175,12 +183,28 @@ class Node:
             raise AssertionError("the node is not starting")
         return self._worker
 
-    def _make_broker(self, store: Store, directory: Directory) -> Broker:
+    async def _come_to_cluster(
+        self, files: FileSystem, store: Store, directory: Directory, doors: dict[str, Address]
+    ) -> "Member | None":
+        """What this node is in its cluster; None where it is alone."""
+        if self._joining is None:
+            return None
+        from duramen.node.cluster.agreeing import Parts
+
+        parts = Parts(files, store, self._require_worker(), self._clock, self._deadlines, HostRandomness())
+        return await self._joining.come(parts, directory.id, doors, self._progress.begin)
+
+    def _advertised(self, listener: socket.socket) -> Address:
+        """Where Kafka clients are told to connect to."""
+        text = self.settings.text("kafka.advertise")
+        return parse_address("kafka.advertise", text) if text else _address(listener)
+
+    def _make_broker(self, store: Store, directory: Directory, standing: "Member | None") -> Broker:
         self._views = _open_views(str(self.data_dir / "views"))
         ports = Ports(self._require_worker(), self._clock, HostRandomness(), self._views)
         return Broker(
             ports, self._deadlines, store, self.settings, self._metrics,
-            directory_id=str(directory.id), report=_report,
+            directory_id=str(directory.id), report=_report, standing=standing,
         )  # fmt: skip
 
     def _write_addresses(self) -> None:
@@ -213,10 +237,7 @@ class Node:
         self._measuring.stop()
         self._collecting.stop()
         self._forget_addresses()
-        if self._nats is not None:
-            await self._nats.drain()
-        if self._kafka is not None:
-            await self._kafka.stop()
+        await self._close_doors()
         if self._broker is not None:
             error = await outcome(self._broker.stop)
             if error is not None:
@@ -235,11 +256,33 @@ class Node:
         if self._directory is not None:
             self._directory.lock.release()
 
+    async def _close_doors(self) -> None:
+        """Let others lead, and take nothing more; then no other node hears of this one."""
+        if self._joining is not None:
+            await self._joining.drain()
+        if self._nats is not None:
+            await self._nats.drain()
+        if self._kafka is not None:
+            await self._kafka.stop()
+        if self._joining is not None:
+            await self._joining.stop()
+
 
 def _nats_side(place: Address | ServerAddress, run_directory: Path, metrics: Metrics) -> "NatsSide":
     from duramen.node.nats import NatsSide  # only who needs it waits for it
 
     return NatsSide(place, run_directory, HostRandomness(), metrics)
+
+
+def _joining(settings: Settings, listen: Address, seeds: tuple[Address, ...]) -> "Joining":
+    from duramen.node.cluster.joining import Joining  # a node that is alone does not wait for it
+
+    return Joining(settings, listen, seeds)
+
+
+def _address(listener: socket.socket) -> Address:
+    host, port = listener.getsockname()[:2]
+    return Address(host, port)
 
 
 def _report(message: str) -> None:

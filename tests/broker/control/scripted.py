@@ -1,6 +1,7 @@
 """A controller that answers as a test says, and a cluster's state made of events."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 from uuid import UUID
 
 from duramen.base.errors import DuramenError
@@ -16,11 +17,12 @@ from duramen.controller.events import (
     NodeRegistered,
     StreamCreated,
 )
+from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState, difference
 from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
 from duramen.controller.state import ControllerState
 
-__all__ = ["STREAM", "Scripted", "described", "office_of", "state_of"]
+__all__ = ["STREAM", "Operated", "Scripted", "described", "office_of", "state_of"]
 
 STREAM = UUID(int=7)
 DIRECTORIES = {number: str(UUID(int=number)) for number in range(1, 6)}
@@ -75,3 +77,19 @@ def office_of(script: Scripting, state: ControllerState | None = None) -> tuple[
     """An office, and the controller behind it."""
     asking, known = Scripted(script), state_of() if state is None else state
     return ClusterOffice(asking, lambda: known, described), asking
+
+
+class Operated:
+    """A broker's standing in a cluster as far as an operator sees it; all else is as `alone` has it."""
+
+    def __init__(self, alone: Any, office: ClusterOffice) -> None:
+        self._alone = alone
+        self.office = office
+        self.controller_id = 1
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return [node for node in self.office.state.registrations if not node.fenced]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._alone, name)

@@ -274,7 +274,7 @@ class Alone:
     def __init__(self) -> None:
         self.hand = ManualBroker()
         self.hand.create("a", partitions=3)
-        self.office = self.hand.broker.office
+        self.office = self.hand.broker.standing.office
         self.me = self.hand.broker.node_id
         self.place = self.office.find("a", 1)
 

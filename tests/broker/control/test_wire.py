@@ -50,6 +50,8 @@ REQUESTS: list[Request] = [
     requests.ConfigureNode(None, {"a": "b"}),
     requests.ConfigureGroup("g", {"a": "b"}),
     requests.AlterQuotas((("client-id", None), ("user", "u")), (("producer_byte_rate", 1000.0), ("other", None))),
+    requests.Adopt(1, 7),
+    requests.RecordGap(1, 1000, 2000, "the server was gone"),
     requests.ElectLeader(PLACE, unclean=True),
     requests.MoveLeader(PLACE, 2),
     requests.RebalanceLeaders(10),

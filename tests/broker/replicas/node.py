@@ -221,6 +221,10 @@ class Node:
     def move_leader(self, place: PartitionId, leader_epoch: int) -> None:
         raise AssertionError(f"{place} is not to move in epoch {leader_epoch}")
 
+    def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
+        assert place == PLACE
+        assert leader_epoch is None or leader_epoch >= 0
+
     def failed(self, place: PartitionId, error: DuramenError) -> None:
         assert place == PLACE
         self.failed_with(self, error)

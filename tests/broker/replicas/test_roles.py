@@ -40,6 +40,7 @@ class Around:
         self.least = least
         self.sent: list[Sent] = []
         self.failures: list[DuramenError] = []
+        self.led: list[int | None] = []
         self.start()
 
     def start(self) -> None:
@@ -68,7 +69,7 @@ class Around:
     def append(self, *, all_replicas: bool = True) -> list[tuple[int, DuramenError | None]]:
         answers: list[tuple[int, DuramenError | None]] = []
         batch = encode([NewRecord(self.doubles.clock.wall_ms(), None, b"v")])
-        self.replica.append(batch, lambda *answer: answers.append(answer), all_replicas=all_replicas)
+        self.replica.partition.append(batch, lambda *answer: answers.append(answer), all_replicas=all_replicas)
         self.doubles.settle()
         return answers
 
@@ -90,6 +91,10 @@ class Around:
     def carried_out(self, place: PartitionId, effect: Effect) -> None:
         assert place == PLACE
         del effect
+
+    def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
+        assert place == PLACE
+        self.led.append(leader_epoch)
 
     def failed(self, place: PartitionId, error: DuramenError) -> None:
         assert place == PLACE
@@ -115,7 +120,7 @@ def test_a_follower_gets_what_is_not_synced_yet() -> None:
     around = Around()
     around.told(1, 1, (1, 2), 1)
     batch = encode([NewRecord(around.doubles.clock.wall_ms(), None, b"v")])
-    around.replica.append(batch, lambda *_: None, all_replicas=True)
+    around.replica.partition.append(batch, lambda *_: None, all_replicas=True)
     around.replicas.receive(PLACE, Fetch(2, 1, 1, Position(-1, 0), (Reach(2, 1, 0),), 0, -1, 1, confirmed=False))
     _, answer, data = around.sent[-1]
     assert isinstance(answer, FetchAnswer)
@@ -141,7 +146,7 @@ def test_who_does_not_lead_any_more_says_so() -> None:
     assert isinstance(waiting[0][1], NotLeader)
     assert isinstance(around.append()[0][1], NotLeader)
     assert isinstance(around.append(all_replicas=False)[0][1], NotLeader)
-    assert around.replica.partition.leader_epoch == -1
+    assert around.replica.partition.leader_epoch == 2
     node_id, fetch, _ = around.sent[-1]
     assert node_id == 2
     assert isinstance(fetch, Fetch)
@@ -208,8 +213,11 @@ def test_a_replica_is_let_go(removed: bool) -> None:
     assert around.replicas.get(PLACE) is None
     assert isinstance(waiting[0][1], NotLeader)
     assert isinstance(replica.error, NodeStopping)
-    # Who deletes the stream deletes its logs.
-    assert (around.doubles.store.log(LogKey(*PLACE)) is None) is not removed
+    log = around.doubles.store.log(LogKey(*PLACE))
+    assert log is not None
+    # Who deletes the stream deletes its logs; else there is an empty one in the place of what was there.
+    assert log.written is removed
+    assert (log.end_offset == 0) is not removed
 
 
 def test_a_damaged_answer_counts_as_lost() -> None:

@@ -288,7 +288,9 @@ class World:
             assert replica is not None
             acks_all = self.random.random() < 0.8
             done = partial(self._stored, node, node.life, sent, acks_all, [])
-            self.guarded(node, partial(replica.append, bytearray(sent.batch), done, None, all_replicas=acks_all))
+            self.guarded(
+                node, partial(replica.partition.append, bytearray(sent.batch), done, None, all_replicas=acks_all)
+            )
 
     def _new(self) -> Produced:
         number = next(self._numbers)

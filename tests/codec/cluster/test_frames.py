@@ -49,7 +49,7 @@ def test_frames_come_out_as_they_went_in(sent: list[Frame | None], cuts: list[in
 
 
 def test_the_largest_and_one_byte_more() -> None:
-    frame = Frame(Kind.REQUEST, Subject.FETCH, 1, bytes(LARGEST))
+    frame = Frame(Kind.REQUEST, Subject.REPLICAS, 1, bytes(LARGEST))
     assert read(FrameReader(LARGEST), encoded(frame), [1 << 20]) == [frame]
     with pytest.raises(RequestInvalid, match="a frame of 100001 bytes, and 100000 are the most there may be"):
         read(FrameReader(LARGEST), encoded(frame._replace(body=bytes(LARGEST + 1))), [1 << 20])
@@ -79,11 +79,11 @@ def test_any_bytes_are_read_or_refused(data: bytes, cut: int) -> None:
 def test_answers_find_who_asked() -> None:
     calls = Calls()
     heard: list[object] = []
-    first, second = (calls.begin(Subject.FETCH, heard.append) for _ in range(2))
+    first, second = (calls.begin(Subject.REPLICAS, heard.append) for _ in range(2))
     assert (first, second, len(calls)) == (1, 2, 2)
-    calls.end(Subject.FETCH, 2, b"two")
+    calls.end(Subject.REPLICAS, 2, b"two")
     with pytest.raises(RequestInvalid, match="an answer with the number 2 about FETCH, which nobody asked for"):
-        calls.end(Subject.FETCH, 2, b"two")
+        calls.end(Subject.REPLICAS, 2, b"two")
     calls.drop()
     calls.drop()
     assert heard == [b"two", None]
@@ -92,23 +92,23 @@ def test_answers_find_who_asked() -> None:
 
 def test_an_answer_about_something_else_is_none() -> None:
     calls = Calls()
-    number = calls.begin(Subject.FETCH, print)
+    number = calls.begin(Subject.REPLICAS, print)
     assert number is not None
     with pytest.raises(RequestInvalid, match="about ADMIN, which nobody asked for"):
-        calls.end(Subject.ADMIN, number, b"")
+        calls.end(Subject.CONTROLLER, number, b"")
 
 
 def test_so_many_may_wait_and_no_more() -> None:
     calls = Calls()
-    numbers = [calls.begin(Subject.FETCH, lambda _: None) for _ in range(10_000)]
+    numbers = [calls.begin(Subject.REPLICAS, lambda _: None) for _ in range(10_000)]
     assert numbers == list(range(1, 10_001))
-    assert calls.begin(Subject.FETCH, lambda _: None) is None
-    calls.end(Subject.FETCH, 7, b"")
-    assert calls.begin(Subject.FETCH, lambda _: None) == 10_001
+    assert calls.begin(Subject.REPLICAS, lambda _: None) is None
+    calls.end(Subject.REPLICAS, 7, b"")
+    assert calls.begin(Subject.REPLICAS, lambda _: None) == 10_001
 
 
 def test_numbers_begin_anew_and_leave_out_those_that_wait() -> None:
     calls = Calls()
-    assert calls.begin(Subject.FETCH, lambda _: None) == 1
+    assert calls.begin(Subject.REPLICAS, lambda _: None) == 1
     calls._last = (1 << 32) - 2
-    assert [calls.begin(Subject.FETCH, lambda _: None) for _ in range(2)] == [(1 << 32) - 1, 2]
+    assert [calls.begin(Subject.REPLICAS, lambda _: None) for _ in range(2)] == [(1 << 32) - 1, 2]

@@ -82,14 +82,14 @@ async def test_two_nodes_speak_both_ways() -> None:
         assert there.send(Subject.QUORUM, b"vo", b"te")
         heard = await soon(two.owner.heard.get())
         assert heard == (back, Subject.QUORUM, 0, b"vote")
-        assert back.send(Subject.HEARTBEAT)
-        assert (await soon(one.owner.heard.get()))[1:] == (Subject.HEARTBEAT, 0, b"")
-        first, second = ask(there, Subject.FETCH, b"first"), ask(there, Subject.ADMIN, b"second")
+        assert back.send(Subject.QUORUM)
+        assert (await soon(one.owner.heard.get()))[1:] == (Subject.QUORUM, 0, b"")
+        first, second = ask(there, Subject.REPLICAS, b"first"), ask(there, Subject.CONTROLLER, b"second")
         asked = [await soon(two.owner.heard.get()) for _ in range(2)]
         assert [heard.body for heard in asked] == [b"first", b"second"]
         large = bytes(range(256)) * 4096 * 8
-        back.answer(Subject.ADMIN, asked[1].number, b"2")
-        back.answer(Subject.FETCH, asked[0].number, large, b"end")
+        back.answer(Subject.CONTROLLER, asked[1].number, b"2")
+        back.answer(Subject.REPLICAS, asked[0].number, large, b"end")
         assert await soon(second) == b"2"
         assert await soon(first) == large + b"end"
         assert (one.door.peers.node_ids(), two.door.peers.node_ids()) == ([2], [1])
@@ -201,7 +201,7 @@ async def test_who_has_come_to_a_cluster_proves_it_anew() -> None:
 async def test_the_end_of_a_connection_is_told_to_who_waits_for_an_answer() -> None:
     async with node(identity(1)) as one, node(identity(2)) as two:
         there = await one.dial(two)
-        answer = ask(there, Subject.FETCH, b"?")
+        answer = ask(there, Subject.REPLICAS, b"?")
         heard = await soon(two.owner.heard.get())
         heard.link.abort("that is all")
         assert await soon(answer) is None
@@ -210,7 +210,7 @@ async def test_the_end_of_a_connection_is_told_to_who_waits_for_an_answer() -> N
         assert "connection" in why or "closed" in why
         assert not there.send(Subject.QUORUM, b"x")
         assert not there.request(Subject.QUORUM, print, b"x")
-        there.answer(Subject.FETCH, 1, b"x")
+        there.answer(Subject.REPLICAS, 1, b"x")
         # And it is dialed again.
         assert (await soon(one.owner.links.get())).peer.identity == identity(2)
 
@@ -265,7 +265,7 @@ async def test_who_says_that_it_is_there_is_kept() -> None:
     async with node(identity(2), later=clock.later) as two, proven(two.port, identity(1)) as (_, writer):
         link = await soon(two.owner.links.get())
         for number in range(3 * TIMING.silent_turns):
-            frames = b"".join(map(bytes, encode_frame(Kind.MESSAGE, Subject.HEARTBEAT, 0, [b"%d" % number])))
+            frames = b"".join(map(bytes, encode_frame(Kind.MESSAGE, Subject.QUORUM, 0, [b"%d" % number])))
             writer.write(ALIVE + frames)
             assert (await soon(two.owner.heard.get())).body == b"%d" % number
             assert clock.fire(TIMING.alive_ms) == 1
@@ -278,13 +278,13 @@ async def test_a_peer_that_does_not_read_is_let_go_and_costs_what_is_allowed() -
     async with node(identity(2), later=clock.later) as two, proven(two.port, identity(1)) as (_, writer):
         link = await soon(two.owner.links.get())
         taken = 0
-        while link.send(Subject.ADMIN, bytes(MEBIBYTE)):
+        while link.send(Subject.CONTROLLER, bytes(MEBIBYTE)):
             taken += MEBIBYTE
         assert taken <= 2 * LARGEST_BODY_BYTES[Channel.CONTROL] + 8 * MEBIBYTE
-        assert not link.request(Subject.ADMIN, print, b"x")
+        assert not link.request(Subject.CONTROLLER, print, b"x")
         for _ in range(TIMING.silent_turns):
             writer.write(ALIVE)
-            writer.write(b"".join(map(bytes, encode_frame(Kind.MESSAGE, Subject.HEARTBEAT, 0, []))))
+            writer.write(b"".join(map(bytes, encode_frame(Kind.MESSAGE, Subject.QUORUM, 0, []))))
             await soon(two.owner.heard.get())
             assert clock.fire(TIMING.alive_ms) == 1
         _, why = await soon(two.owner.ends.get())
@@ -296,7 +296,7 @@ async def test_answers_that_nobody_reads_end_the_connection() -> None:
     async with node(identity(2), later=Clock().later) as two, proven(two.port, identity(1)):
         link = await soon(two.owner.links.get())
         for number in range(1, 40):
-            link.answer(Subject.ADMIN, number, bytes(MEBIBYTE))
+            link.answer(Subject.CONTROLLER, number, bytes(MEBIBYTE))
         _, why = await soon(two.owner.ends.get())
         assert why == "it does not read its answers"
 
@@ -306,7 +306,7 @@ async def test_a_peer_that_does_not_read_does_not_keep_a_node_from_stopping() ->
     clock = Clock()
     async with node(identity(2), later=clock.later) as two, proven(two.port, identity(1)):
         link = await soon(two.owner.links.get())
-        while link.send(Subject.ADMIN, bytes(MEBIBYTE)):
+        while link.send(Subject.CONTROLLER, bytes(MEBIBYTE)):
             pass
         stopping = asyncio.ensure_future(two.door.close())
         await clock.fire_next(TIMING.closing_ms)
@@ -319,10 +319,10 @@ async def test_more_than_a_channel_takes_is_not_sent() -> None:
     async with node(identity(1)) as one, node(identity(2)) as two:
         there = await one.dial(two)
         with pytest.raises(ValueError, match="a body is larger than CONTROL takes"):
-            there.send(Subject.ADMIN, bytes(4 * MEBIBYTE), b"x")
+            there.send(Subject.CONTROLLER, bytes(4 * MEBIBYTE), b"x")
         with pytest.raises(ValueError, match="a body is larger than CONTROL takes"):
-            there.request(Subject.ADMIN, print, bytes(4 * MEBIBYTE), b"x")
-        assert there.send(Subject.ADMIN, bytes(4 * MEBIBYTE))
+            there.request(Subject.CONTROLLER, print, bytes(4 * MEBIBYTE), b"x")
+        assert there.send(Subject.CONTROLLER, bytes(4 * MEBIBYTE))
 
 
 # -- strangers ------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from starlette.requests import Request
-from tests.broker.control.scripted import DIRECTORIES, STREAM, Scripting, described, office_of, state_of
+from tests.broker.control.scripted import DIRECTORIES, STREAM, Operated, Scripting, described, office_of, state_of
 from tests.doors.http.conftest import Ask
 
 from duramen.base.errors import (
@@ -48,9 +48,11 @@ class Cluster:
     def __init__(self, script: Scripting = lambda _: Done()) -> None:
         manual = ManualBroker()
         office, self.asking = office_of(script, state_of(*PARTITIONS))
-        manual.broker.cluster = office
+        standing: Any = Operated(manual.broker.standing, office)
+        manual.broker.standing = standing
         self._node = Node(Metrics(), {}, str)
         self._node.broker = manual.broker
+        self._node.cluster_id = "c"
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, **parameters: str) -> Any:
         """What is answered, as JSON has it."""

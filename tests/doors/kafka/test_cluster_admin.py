@@ -5,7 +5,16 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.broker.control.scripted import DIRECTORIES, STREAM, Scripted, Scripting, described, office_of, state_of
+from tests.broker.control.scripted import (
+    DIRECTORIES,
+    STREAM,
+    Operated,
+    Scripted,
+    Scripting,
+    described,
+    office_of,
+    state_of,
+)
 from tests.codec.kafka.oracles import through_kio
 from tests.doors.kafka.by_hand import ByHand, ManualConnection
 
@@ -46,7 +55,9 @@ class Cluster:
     def __init__(self, script: Scripting = lambda _: Done()) -> None:
         by_hand = ByHand()
         office, self.asking = office_of(script, state_of(*PARTITIONS))
-        by_hand.manual.broker.cluster = office
+        broker = by_hand.manual.broker
+        standing: Any = Operated(broker.standing, office)
+        broker.standing = standing
         self.client: ManualConnection = by_hand.connect()
 
     def ask(self, api: ApiKey, version: int, message: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,9 +23,11 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, NotController
 from duramen.base.ids import Position, new_stream_id
 from duramen.base.metrics import Metrics
+from duramen.base.ports import Buffer
 from duramen.broker.quorum.kit import LIMITS
 from duramen.controller.decisions import Definition, create_stream
 from duramen.controller.events import Event, StreamCreated
+from duramen.controller.quorum.effects import Effect
 from duramen.controller.quorum.timeouts import TIMEOUTS, Timeouts
 from duramen.doors.cluster.secret import read_secret
 from duramen.doors.completion import outcome
@@ -34,7 +36,7 @@ from duramen.host.files import HostFileSystem
 from duramen.host.worker import HostWorker
 from duramen.node.addresses import bind_all, parse_addresses
 from duramen.node.cluster.agreeing import Parts
-from duramen.node.cluster.side import ClusterSide, Member
+from duramen.node.cluster.side import Candidate, ClusterSide
 from duramen.node.ticking import Ticking
 from duramen.storage.directory import Directory, open_directory
 from duramen.storage.handles import Handles
@@ -96,9 +98,30 @@ class Program:
         say(f"described {json.dumps(text)}")
 
 
-def applied(event: Event, epoch: int) -> None:
-    if isinstance(event, StreamCreated):
-        say(f"applied {event.name} {event.id} in epoch {epoch}")
+class Watcher:
+    """Says what takes effect, and is nothing else for other nodes."""
+
+    def happened(self, event: Event, epoch: int) -> None:
+        if isinstance(event, StreamCreated):
+            say(f"applied {event.name} {event.id} in epoch {epoch}")
+
+    def restored(self) -> None:
+        say("restored from a snapshot")
+
+    def carried_out(self, effect: Effect) -> None:
+        del effect
+
+    def opened(self, node_id: int) -> None:
+        del node_id
+
+    def closed(self, node_id: int) -> None:
+        del node_id
+
+    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        del body, answer
+
+    def heard(self, node_id: int, body: Buffer) -> None:
+        del node_id, body
 
 
 def make_parts(directory: Directory, files: HostFileSystem, node_id: int, worker: HostWorker) -> Parts:
@@ -123,11 +146,10 @@ async def run(node: int, where: str, listen: str, seeds: str, secret: str, timeo
     parts = make_parts(directory, files, node, worker)
     waits = Timeouts(*map(int, timeouts.split(","))) if timeouts else TIMEOUTS
     limits = LIMITS._replace(snapshot_bytes=snapshot) if snapshot else LIMITS
-    member = Member(node, directory.id, parse_addresses("seeds", seeds), read_secret(secret), waits, limits)
+    member = Candidate(node, directory.id, parse_addresses("seeds", seeds), read_secret(secret), waits, limits)
     sockets = bind_all("cluster", "--cluster-listen", parse_addresses("listen", listen))
-    side = await ClusterSide.start(
-        member, parts, sockets, on_event=applied, on_restored=lambda: say("restored from a snapshot")
-    )
+    side = await ClusterSide.start(member, parts, sockets)
+    side.member = Watcher()
     program = Program(side, parts)
     told = asyncio.Event()
     loop.add_reader(sys.stdin.fileno(), _read(program, told))

@@ -19,6 +19,7 @@ from duramen.controller.quorum.voters import ReplicaId, Voter
 
 __all__ = [
     "AddVoter",
+    "Adopt",
     "AllocateProducerIds",
     "AlterPartitions",
     "AlterQuotas",
@@ -40,6 +41,7 @@ __all__ = [
     "PlanMoves",
     "Reassign",
     "RebalanceLeaders",
+    "RecordGap",
     "Register",
     "RemoveVoter",
     "Report",
@@ -100,6 +102,15 @@ class AllocateProducerIds(_Request, frozen=True):
     """A block of ids for producers."""
 
     repeats = True
+
+
+class Adopt(_Request, frozen=True):
+    """A node that was alone brings its streams: it is their replica, and leads in that epoch, above any before."""
+
+    repeats = True
+
+    node_id: int
+    leader_epoch: int
 
 
 class CreateStream(_Request, frozen=True):
@@ -167,6 +178,15 @@ class AlterQuotas(_Request, frozen=True):
 
     entity: tuple[tuple[str, str | None], ...]
     changes: Sequence[tuple[str, float | None]]
+
+
+class RecordGap(_Request, frozen=True):
+    """A node did not listen to the subjects of streams, from when to when (ms since 1970), and why."""
+
+    node_id: int
+    start_ms: int
+    end_ms: int
+    cause: str
 
 
 class ElectLeader(_Request, frozen=True):
@@ -288,6 +308,7 @@ Request = (
     | AlterPartitions
     | ReportLeaders
     | AllocateProducerIds
+    | Adopt
     | CreateStream
     | GrowStream
     | ConfigureStream
@@ -295,6 +316,7 @@ Request = (
     | ConfigureNode
     | ConfigureGroup
     | AlterQuotas
+    | RecordGap
     | ElectLeader
     | MoveLeader
     | RebalanceLeaders

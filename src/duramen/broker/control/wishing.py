@@ -9,7 +9,7 @@ from duramen.base.ids import StreamId
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Created, Done, Planned, Stepped, Value
 from duramen.broker.control.draft import Draft
-from duramen.controller.cluster.beginning import set_feature_level
+from duramen.controller.cluster.beginning import adopt, set_feature_level
 from duramen.controller.cluster.electing import elect_preferred, elect_unclean, move_leader, rebalance_leaders
 from duramen.controller.cluster.fencing import drain
 from duramen.controller.cluster.reassigning import cancel, reassign
@@ -21,7 +21,7 @@ from duramen.controller.cluster.streams import (
     create_replicated,
     grow_replicated,
 )
-from duramen.controller.decisions import configure_group, configure_node, delete_stream
+from duramen.controller.decisions import configure_group, configure_node, delete_stream, record_gap
 from duramen.controller.events import Event
 from duramen.controller.quotas import alter_quotas
 from duramen.controller.state import ControllerState
@@ -78,6 +78,7 @@ def _drain(state: ControllerState, request: requests.DrainNode) -> list[Event]:
 
 _DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], list[Any]]]] = MappingProxyType(
     {
+        requests.Adopt: lambda state, wish: adopt(state, wish.node_id, wish.leader_epoch),
         requests.GrowStream: lambda state, wish: grow_replicated(
             state, wish.name, wish.partitions, assignment=wish.assignment, largest_size=wish.largest_size
         ),
@@ -88,6 +89,7 @@ _DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], list[Any]]]] = 
         requests.ConfigureNode: _configure_node,
         requests.ConfigureGroup: lambda state, wish: configure_group(state, wish.group, wish.changes),
         requests.AlterQuotas: lambda state, wish: alter_quotas(state, wish.entity, wish.changes),
+        requests.RecordGap: lambda state, gap: record_gap(state, gap.node_id, gap.start_ms, gap.end_ms, gap.cause),
         requests.ElectLeader: _elect,
         requests.MoveLeader: lambda state, wish: move_leader(state, wish.place, wish.node_id),
         requests.Reassign: lambda state, wish: reassign(state, wish.place, wish.replicas),

@@ -29,6 +29,9 @@ class Outside(Protocol):
     def move_leader(self, place: PartitionId, leader_epoch: int) -> None:
         """Ask the controller to let another replica lead in the place of this one."""
 
+    def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
+        """From here on this node orders batches in that epoch; None: no more."""
+
     def carried_out(self, place: PartitionId, effect: Effect) -> None:
         """Told of each effect once it is done, as far as it is done at once: a batch is written, a log is cut."""
 

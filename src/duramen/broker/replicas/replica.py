@@ -22,7 +22,7 @@ from duramen.base.errors import (
 )
 from duramen.base.ids import Position
 from duramen.base.ports import Buffer
-from duramen.broker.partition import Admission, Partition
+from duramen.broker.partition import Partition
 from duramen.broker.replicas.batches import follow_up
 from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.log import ReplicaLog
@@ -91,6 +91,7 @@ class Replica:
         self._told_soon = False
         self._over: DuramenError | None = None
         partition.waiting[self._synced] = None
+        partition.role = self
 
     # -- what is known ------------------------------------------------------------------------------
 
@@ -114,31 +115,41 @@ class Replica:
         """Why it does nothing any more, if it does not."""
         return self._over
 
+    @property
+    def epoch(self) -> int:
+        """The newest leader epoch that it was told of; -1 before."""
+        return self._machine.state.leader_epoch
+
+    @property
+    def latest_offset(self) -> int | None:
+        """See `Machine.latest_offset`."""
+        return self._machine.latest_offset
+
+    def check_leads(self) -> None:
+        """Raise NotLeader, or why this replica does nothing any more."""
+        if self._over is not None:
+            raise self._over
+        if not self.leads:
+            raise self._refused(Refusal.NOT_LEADER)
+
+    def check_holds(self) -> None:
+        """Raise why this replica does nothing any more, if so."""
+        if self._over is not None:
+            raise self._over
+
     # -- what producers ask -------------------------------------------------------------------------
 
-    def append(
-        self,
-        batch: bytearray | memoryview,
-        done: AppendDone,
-        admit: Admission | None = None,
-        *,
-        all_replicas: bool,
-    ) -> None:
-        """Append a producer's batch as `Partition.append` does, in the epoch in which this node leads.
+    def accept(self, done: AppendDone, *, all_replicas: bool) -> AppendDone:
+        """What a batch is stored with that comes in the epoch in which this node leads.
 
         `done` gets the base offset once it is on this disk, with `all_replicas` (acks=all) once it is on the disks of
-        all in sync; or NotLeader, NotEnoughReplicas, NotEnoughReplicasAfterAppend, or what `Partition.append` refuses.
+        all in sync; or NotLeader, NotEnoughReplicasAfterAppend. Raises NotLeader, NotEnoughReplicas.
         """
+        self.check_leads()
         refusal = self._machine.refusal() if all_replicas else None
-        if self._over is not None:
-            done(-1, self._over)
-        elif not self.leads:
-            done(-1, self._refused(Refusal.NOT_LEADER))
-        elif refusal is not None:
-            done(-1, self._refused(refusal))
-        else:
-            epoch = self._machine.state.leader_epoch
-            self._partition.append(batch, partial(self._stored, epoch, done, all_replicas), admit)
+        if refusal is not None:
+            raise self._refused(refusal)
+        return partial(self._stored, self._machine.state.leader_epoch, done, all_replicas)
 
     def _stored(
         self, epoch: int, done: AppendDone, all_replicas: bool, base_offset: int, error: DuramenError | None
@@ -190,6 +201,13 @@ class Replica:
         if self._over is None:
             self._tick()
             self._machine.told(state, live)
+            self._go_on()
+
+    def configure(self, config: PartitionConfig) -> None:
+        """The stream's configs have changed."""
+        if self._over is None:
+            self._tick()
+            self._machine.configure(config)
             self._go_on()
 
     def receive(self, message: Message, records: Buffer = b"") -> None:
@@ -255,7 +273,9 @@ class Replica:
         epoch = machine.state.leader_epoch if machine.leads else None
         if epoch == self._state.leader_epoch:
             return
-        self._state.leader_epoch = None
+        if self._state.leader_epoch is not None:
+            self._state.leader_epoch = None
+            self._kit.outside.leads(self._place, None)
         if epoch is None or self._queue or self._waits or self._over is not None:
             return
         if machine.history.end.leader_epoch >= epoch:
@@ -265,6 +285,7 @@ class Replica:
             )
             return
         self._state.leader_epoch = epoch
+        self._kit.outside.leads(self._place, epoch)
 
     @property
     def _name(self) -> str:
@@ -378,7 +399,9 @@ class Replica:
 
     def _end(self, error: DuramenError) -> None:
         self._over = error
-        self._state.leader_epoch = None
+        if self._state.leader_epoch is not None:
+            self._state.leader_epoch = None
+            self._kit.outside.leads(self._place, None)
         self._partition.waiting.pop(self._synced, None)
         self._serving.end()
         self._queue.clear()

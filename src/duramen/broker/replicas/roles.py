@@ -6,6 +6,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
+from duramen.broker.replicas.absent import Absent
 from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.opening import look
 from duramen.broker.replicas.replica import Replica
@@ -14,7 +15,6 @@ from duramen.controller.partitions import PartitionId
 from duramen.replication.messages import Message
 from duramen.replication.partition import PartitionConfig, PartitionState
 from duramen.replication.replica import Kept
-from duramen.storage.log import LogKey
 
 __all__ = ["Replicas", "state_of"]
 
@@ -53,7 +53,7 @@ class Replicas:
         if self._over:
             return
         if self._kit.node_id not in state.replicas:
-            self._let_go(place)
+            self._let_go(place, state)
             return
         replica, known = self._replicas.get(place), state_of(state)
         if replica is not None:
@@ -69,6 +69,12 @@ class Replicas:
         self._live = live
         for replica in list(self._replicas.values()):
             replica.told(replica.machine.state, live)
+
+    def configured(self) -> None:
+        """Configs of streams have changed."""
+        for place, replica in self:
+            _, config = self._partition_of(place)
+            replica.configure(config)
 
     def removed(self, stream_id: StreamId) -> None:
         """The stream is deleted: its replicas end, and whoever deletes the stream deletes their logs."""
@@ -109,9 +115,10 @@ class Replicas:
         if replica is not None:
             replica.stop()
 
-    def _let_go(self, place: PartitionId) -> None:
-        """The node has no replica of it any more: the log goes too."""
+    def _let_go(self, place: PartitionId, state: controller.PartitionState) -> None:
+        """The node has no replica of it, or none any more: then what its log holds goes too."""
         self._close(place)
-        log = self._kit.store.log(LogKey(*place))
-        if log is not None:
-            self._kit.store.delete(log)
+        partition, _ = self._partition_of(place)
+        partition.role = Absent(state.leader_epoch, state.leader)
+        if partition.log.written:
+            partition.begin_anew()

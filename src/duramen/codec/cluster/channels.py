@@ -28,10 +28,10 @@ class Subject(IntEnum):
 
     FORMING = 1
     QUORUM = 2
-    REGISTRATION = 3
-    HEARTBEAT = 4
-    ADMIN = 5
-    FETCH = 6
+    CONTROLLER = 3
+    """What the active controller is asked."""
+    REPLICAS = 4
+    """What the replicas of partitions say to each other."""
     NODES = 7
     PROPOSAL = 8
 

@@ -80,13 +80,13 @@ async def _look(office: ClusterOffice) -> Look:
 
 
 async def _show(call: Call) -> ClusterInfo:
-    broker, office = call.broker, call.broker.office
+    broker, office = call.broker, call.broker.standing.office
     look = await _look(office)
     found = faults(office.state)
     return ClusterInfo(
-        office.state.cluster_id or call.node.cluster_id,
+        call.node.cluster_id,
         broker.node_id,
-        broker.cluster is None,
+        not office.state.cluster_id,
         office.state.feature_level,
         _quorum(look),
         _nodes(office, look),
@@ -157,39 +157,39 @@ def _nodes(office: ClusterOffice, look: Look) -> list[ClusterNode]:
 
 
 async def _list_nodes(call: Call) -> ClusterNodes:
-    office = call.broker.office
+    office = call.broker.standing.office
     return ClusterNodes(_nodes(office, await _look(office)))
 
 
 async def _show_quorum(call: Call) -> QuorumInfo:
-    return _quorum(await _look(call.broker.office))
+    return _quorum(await _look(call.broker.standing.office))
 
 
 # -- nodes and voters ---------------------------------------------------------------------------------
 
 
 async def _drain(call: Call) -> None:
-    office, node_id = call.broker.office, _node_id(call)
+    office, node_id = call.broker.standing.office, _node_id(call)
     await completion(lambda done: office.drain(node_id, done))
 
 
 async def _remove(call: Call) -> None:
-    office, node_id = call.broker.office, _node_id(call)
+    office, node_id = call.broker.standing.office, _node_id(call)
     await completion(lambda done: office.remove(node_id, done))
 
 
 async def _add_voter(call: Call, body: VoterWish) -> None:
-    office = call.broker.office
+    office = call.broker.standing.office
     await completion(lambda done: office.add_voter(body.node_id, done))
 
 
 async def _remove_voter(call: Call) -> None:
-    office, node_id = call.broker.office, _node_id(call)
+    office, node_id = call.broker.standing.office, _node_id(call)
     await completion(lambda done: office.remove_voter(node_id, done))
 
 
 async def _set_feature_level(call: Call, body: FeatureLevelWish) -> None:
-    office = call.broker.office
+    office = call.broker.standing.office
     await completion(lambda done: office.set_feature_level(body.level, done))
 
 
@@ -197,7 +197,7 @@ async def _set_feature_level(call: Call, body: FeatureLevelWish) -> None:
 
 
 async def _elect(call: Call, body: ElectionWish) -> PartitionOutcomes:
-    office = call.broker.office
+    office = call.broker.standing.office
     if body.leader is not None:
         return await _move_leaders(office, body)
     if body.partitions is None:
@@ -235,7 +235,7 @@ def _outcome(stream: str, partition: int, error: DuramenError | None) -> Partiti
 
 
 async def _list_reassignments(call: Call) -> ReassignmentList:
-    office = call.broker.office
+    office = call.broker.standing.office
     return ReassignmentList(
         [
             ReassignmentInfo(
@@ -247,7 +247,7 @@ async def _list_reassignments(call: Call) -> ReassignmentList:
 
 
 async def _reassign(call: Call, body: ReassignmentWishes) -> PartitionOutcomes:
-    office = call.broker.office
+    office = call.broker.standing.office
     places = [office.find(one.stream, one.partition) for one in body.partitions]
     found = []
     for place, wish in zip(places, body.partitions, strict=True):
@@ -257,7 +257,7 @@ async def _reassign(call: Call, body: ReassignmentWishes) -> PartitionOutcomes:
 
 
 async def _plan(call: Call, body: PlanWish) -> PlanInfo:
-    office = call.broker.office
+    office = call.broker.standing.office
     moves: Sequence[Move] = await _answer(lambda done: office.plan(body.without_nodes, done))
     return PlanInfo(
         [
@@ -288,20 +288,20 @@ def _progress(progress: Progress, gone: int) -> ProgressInfo:
 
 
 async def _begin(call: Call, body: StepWish) -> ProgressInfo:
-    office = call.broker.office
+    office = call.broker.standing.office
     moves, gone = _moves(office, body.moves)
     step: Progress = await _answer(lambda done: office.begin(moves, body.at_once, done))
     return _progress(step, gone)
 
 
 async def _show_progress(call: Call, body: MovesWish) -> ProgressInfo:
-    office = call.broker.office
+    office = call.broker.standing.office
     moves, gone = _moves(office, body.moves)
     return _progress(office.progress(moves), gone)
 
 
 async def _cancel(call: Call, body: MovesWish) -> ProgressInfo:
-    office = call.broker.office
+    office = call.broker.standing.office
     moves, gone = _moves(office, body.moves)
     step: Progress = await _answer(lambda done: office.cancel(moves, done))
     return _progress(step, gone)

@@ -1,15 +1,21 @@
 """Groups: FindCoordinator and the members of the classic protocol."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from duramen.base.errors import DuramenError, GroupFull, MemberIdRequired, UnknownMember
 from duramen.broker.coordinator import CommitMember, Leaving
 from duramen.broker.kinds import GroupKind
+from duramen.broker.offsets import OFFSETS_STREAM
+from duramen.broker.sharing_state import SHARE_STATE_STREAM
+from duramen.broker.transaction_log import TRANSACTIONS_STREAM
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import group_error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.places import coordinator_place
+from duramen.groups.records import partition_for
 from duramen.groups.values import JoinRequest, JoinResult, SyncRequest, SyncResult
 
 __all__ = [
@@ -26,9 +32,16 @@ _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1
 _SHARE_KEY: Final = 2
 
+_STORED: Final[Mapping[int, tuple[str, Callable[[str, int], int]]]] = {
+    _GROUP_KEY: (OFFSETS_STREAM, partition_for),
+    _TRANSACTION_KEY: (TRANSACTIONS_STREAM, partition_for),
+    _SHARE_KEY: (SHARE_STATE_STREAM, partition_for),
+}
+"""Where what is coordinated is stored: the stream, and the partition for a key."""
+
 
 def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
-    """Which node coordinates a group or a transactional id: this one, once there is somewhere to store it."""
+    """Which node coordinates a group or a transactional id: who leads the partition that stores it."""
     request = exchange.message()
     keys = request["coordinator_keys"] if exchange.version >= 4 else [request["key"]]
     broker = context.broker
@@ -37,10 +50,10 @@ def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
         code, message = group_error_code(error), None if error is None else str(error)
         if request["key_type"] not in (_GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY):
             code, message = ErrorCode.INVALID_REQUEST, f"there are no coordinators of the type {request['key_type']}"
-        found: dict[str, Any] = {"error_code": code, "error_message": message, "node_id": -1, "host": "", "port": -1}
-        if code is ErrorCode.NONE:
-            found |= {"node_id": broker.node_id, "host": context.host, "port": context.port}
-        exchange.reply(found | {"coordinators": [found | {"key": key} for key in keys]})
+        refused: dict[str, Any] = {"error_code": code, "error_message": message, "node_id": -1, "host": "", "port": -1}
+        found = [_coordinator(context, request["key_type"], key) if not code else refused for key in keys]
+        coordinators = [one | {"key": key} for one, key in zip(found, keys, strict=True)]
+        exchange.reply((found[0] if found else refused) | {"coordinators": coordinators})
 
     if request["key_type"] == _TRANSACTION_KEY:
         broker.internal_streams.ensure_transactions(reply)
@@ -50,6 +63,20 @@ def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
         broker.internal_streams.ensure_shares(reply)
     else:
         reply(None)
+
+
+def _coordinator(context: Context, key_type: int, key: str) -> dict[str, Any]:
+    """Who coordinates a group, a transactional id or a partition of a share group."""
+    name, partition_of = _STORED[key_type]
+    stream = context.broker.streams.find(name)
+    index = -1 if stream is None else partition_of(key, len(stream.partitions))
+    place = coordinator_place(context, stream, index)
+    if place is None:
+        why = f"nobody leads partition {index} of {name} now, which stores it"
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return {"error_code": code, "error_message": why, "node_id": -1, "host": "", "port": -1}
+    found = {"error_code": ErrorCode.NONE, "error_message": None}
+    return found | {"node_id": place.node_id, "host": place.host, "port": place.port}
 
 
 # -- membership ---------------------------------------------------------------------------------------

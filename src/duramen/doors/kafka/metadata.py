@@ -2,20 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, NameInvalid, NotController, StreamExists
-from duramen.broker.operating import endpoint_of
+from duramen.base.errors import DuramenError, NameInvalid, StreamExists
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import APIS, FEATURES
 from duramen.controller.decisions import Definition, check_name
-from duramen.controller.nodes import Node
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.places import brokers, fenced_brokers, live_brokers, partition_answer
 
 __all__ = [
     "TOPIC_OPERATIONS",
@@ -36,8 +35,6 @@ _NULL_ID: Final = UUID(int=0)
 _BY_ID: Final = 12  # since this version topics are asked for by id; 10 and 11 have the field and no use for it
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
-_KAFKA_ENDPOINT: Final = "kafka"
-_NOBODY: Final = -1
 _KNOWS_LEVEL_0: Final = 4  # Java clients of version 3 take a feature that begins at level 0 for damage (KAFKA-17011)
 _FEATURES_EPOCH: Final = 1  # what is finalized never changes while the node runs
 
@@ -79,32 +76,21 @@ def handle_describe_cluster(context: Context, exchange: Exchange) -> None:
     exchange.reply(
         {
             "cluster_id": context.cluster_id,
-            "controller_id": _controller_id(context),
-            "brokers": [_described(context, node) for node in _shown(context, fenced=fenced)],
+            "controller_id": context.broker.standing.controller_id,
+            "brokers": _shown(context, fenced=fenced),
             "cluster_authorized_operations": _CLUSTER_OPERATIONS if wanted else _NO_OPERATIONS,
         }
     )
 
 
-def _controller_id(context: Context) -> int:
-    try:
-        return context.broker.office.seen_from_here().leader_id
-    except NotController:
-        return _NOBODY
-
-
-def _shown(context: Context, *, fenced: bool) -> list[Node]:
+def _shown(context: Context, *, fenced: bool) -> list[Message]:
+    found = [(broker, False) for broker in brokers(context)]
+    if fenced:
+        found += [(broker, True) for broker in fenced_brokers(context)]
     return [
-        node
-        for node in context.broker.office.state.registrations
-        if node.holds_partitions and (fenced or not node.fenced)
+        {"broker_id": node_id, "host": host, "port": port, "rack": rack, "is_fenced": is_fenced}
+        for (node_id, host, port, rack), is_fenced in sorted(found)
     ]
-
-
-def _described(context: Context, node: Node) -> Message:
-    here = (context.host, context.port) if node.id == context.broker.node_id else ("", -1)
-    host, port = endpoint_of(node, _KAFKA_ENDPOINT) or here
-    return {"broker_id": node.id, "host": host, "port": port, "rack": node.rack, "is_fenced": node.fenced}
 
 
 class _Asked:
@@ -201,19 +187,8 @@ def _missing(name: str | None, topic_id: UUID, error: ErrorCode) -> Message:
 
 
 def _topic(context: Context, stream: Stream) -> Message:
-    node_id = context.broker.node_id
-    replicas = [node_id]
-    partitions: list[dict[str, Any]] = [
-        {
-            "error_code": ErrorCode.NONE,
-            "partition_index": partition.index,
-            "leader_id": node_id,
-            "leader_epoch": partition.leader_epoch,
-            "replica_nodes": replicas,
-            "isr_nodes": replicas,
-        }
-        for partition in stream.partitions
-    ]
+    live = live_brokers(context)
+    partitions = [partition_answer(context, stream, partition, live) for partition in stream.partitions]
     return {
         "error_code": ErrorCode.NONE,
         "name": stream.name,
@@ -225,10 +200,9 @@ def _topic(context: Context, stream: Stream) -> Message:
 
 
 def nodes(context: Context) -> Message:
-    """What Metadata says of the cluster: this node."""
-    node_id = context.broker.node_id
+    """What Metadata says of the cluster."""
     return {
-        "brokers": [{"node_id": node_id, "host": context.host, "port": context.port, "rack": None}],
+        "brokers": [broker._asdict() for broker in brokers(context)],
         "cluster_id": context.cluster_id,
-        "controller_id": node_id,
+        "controller_id": context.broker.standing.controller_id,
     }

@@ -77,6 +77,7 @@ def _find(
         return
     try:
         partition = _partition(context, topic, wanted["partition_index"])
+        partition.check_leads()
         partition.check_epoch(wanted["current_leader_epoch"])
     except DuramenError as error:
         answer["error_code"] = error_code(error)
@@ -115,6 +116,7 @@ def handle_offset_for_leader_epoch(context: Context, exchange: Exchange) -> None
             answer = {"partition": wanted["partition"], "leader_epoch": -1, "end_offset": -1}
             try:
                 partition = _partition(context, topic["topic"], wanted["partition"])
+                partition.check_leads()
                 partition.check_epoch(wanted["current_leader_epoch"])
                 answer["leader_epoch"], answer["end_offset"] = partition.end_of_epoch(wanted["leader_epoch"])
             except StreamNotFound:

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
+from duramen.controller.partitions import PartitionId
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.metadata import TOPIC_OPERATIONS, absent
+from duramen.doors.kafka.places import live_brokers, partition_answer
 
 __all__ = ["handle_describe_topic_partitions"]
 
@@ -61,14 +63,11 @@ def _page(context: Context, names: Sequence[str], first: int, left: int) -> tupl
 
 
 def _partitions(context: Context, stream: Stream, first: int, count: int) -> Iterator[Message]:
-    replicas = [context.broker.node_id]
+    live = live_brokers(context)
     for partition in stream.partitions[first : first + count]:
+        state = context.broker.standing.partition(PartitionId(stream.id, partition.index))
         yield {
-            "partition_index": partition.index,
-            "leader_id": context.broker.node_id,
-            "leader_epoch": partition.leader_epoch,
-            "replica_nodes": replicas,
-            "isr_nodes": replicas,
-            "eligible_leader_replicas": (),
-            "last_known_elr": (),
+            **partition_answer(context, stream, partition, live),
+            "eligible_leader_replicas": state.elr,
+            "last_known_elr": state.last_known_elr,
         }

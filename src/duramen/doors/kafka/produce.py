@@ -10,11 +10,11 @@ from duramen.base.errors import (
     TimestampInvalid,
     TransactionAbortable,
 )
-from duramen.broker.broker import Broker
 from duramen.broker.partition import Admission, Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import CODEC_MASK, HEADER_BYTES, header
 from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.leaders import Leader
 from duramen.codec.kafka.produce import (
     PartitionResponse,
     ProduceRequest,
@@ -25,10 +25,12 @@ from duramen.codec.kafka.produce import encode_response as encode_body
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.places import SAYS_LEADER, endpoints_of, leader_of
 
 __all__ = ["handle_produce"]
 
-_ACKS: Final = (0, 1, -1)
+_ALL_REPLICAS: Final = -1
+_ACKS: Final = (0, 1, _ALL_REPLICAS)
 _FIRST_OF_THIS_FORMAT: Final = 3
 _FIRST_WITH_ZSTD: Final = 7
 _ZSTD: Final = 4
@@ -44,10 +46,11 @@ _NO_RECORDS: Final = (ErrorCode.INVALID_RECORD, "there is no record batch")
 class _Pending:
     """A produce request whose batches are not all acknowledged yet."""
 
-    __slots__ = ("_acks", "_broker", "_exchange", "_left", "_topics")
+    __slots__ = ("_acks", "_context", "_exchange", "_leaders", "_left", "_topics")
 
-    def __init__(self, broker: Broker, exchange: Exchange, acks: int) -> None:
-        self._broker = broker
+    def __init__(self, context: Context, exchange: Exchange, acks: int) -> None:
+        self._context = context
+        self._leaders: list[Leader | None] = []  # those that the client does not know yet
         self._exchange = exchange
         self._acks = acks
         self._left = 1  # for the request itself, until all of it has been handed over
@@ -73,7 +76,10 @@ class _Pending:
         if error is not None:
             wrong = error.records if isinstance(error, BatchInvalid | TimestampInvalid) else ()
             code = _code(self._exchange.version, error)
-            self.refuse(places, place, PartitionResponse(partition.index, code, -1, -1, -1, str(error), wrong))
+            leader = leader_of(self._context, partition) if code in SAYS_LEADER else None
+            self._leaders.append(leader)
+            why = PartitionResponse(partition.index, code, -1, -1, -1, str(error), wrong, leader)
+            self.refuse(places, place, why)
             return
         # The broker has written its time into the batch where it is the one that counts.
         append_ms = header(batch).max_timestamp if partition.stream.append_time else -1
@@ -92,11 +98,12 @@ class _Pending:
         if self._left:
             return
         exchange = self._exchange
-        exchange.throttle_ms = self._broker.produced(exchange.client_id, exchange.size)
+        exchange.throttle_ms = self._context.broker.produced(exchange.client_id, exchange.size)
         if self._acks == 0:
             exchange.send(None)
             return
-        exchange.reply_body(encode_body(exchange.version, self._topics, exchange.throttle_ms))
+        endpoints = endpoints_of(self._context, self._leaders) if self._leaders else ()
+        exchange.reply_body(encode_body(exchange.version, self._topics, exchange.throttle_ms, endpoints))
 
 
 def _code(version: int, error: DuramenError) -> ErrorCode:
@@ -132,11 +139,12 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
     """Append batches; answered once all of them are acknowledged as their streams' durability says."""
     request = decode_request(exchange.version, exchange.frame, exchange.header.end)
     exchange.decoded(sum([1 + len(partitions) for _, partitions in request.topics]))
-    pending = _Pending(context.broker, exchange, request.acks)
+    pending = _Pending(context, exchange, request.acks)
     find = context.broker.streams.find
     admit: Admission | None = None
     if request.transactional_id is not None:
         admit = context.broker.transactions.admission(request.transactional_id, joins=exchange.version >= _JOINS)
+    all_replicas = request.acks == _ALL_REPLICAS
     for name, partitions in request.topics:
         places = pending.topic(name, len(partitions))
         stream = find(name)
@@ -147,5 +155,6 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
                 pending.refuse(places, place, PartitionResponse(index, code, -1, message=why))
                 continue
             partition = stream.partitions[index]
-            partition.append(records, partial(pending.done, places, place, partition, records), admit)
+            done = partial(pending.done, places, place, partition, records)
+            partition.append(records, done, admit, all_replicas=all_replicas)
     pending.finish()

@@ -60,7 +60,7 @@ def handle_describe_quorum(context: Context, exchange: Exchange) -> None:
         topic = {"topic_name": _METADATA_TOPIC, "partitions": [partition]}
         exchange.reply({"topics": [topic], "nodes": _nodes(observed.endpoints)})
 
-    context.broker.office.observe(done)
+    context.broker.standing.office.observe(done)
 
 
 def _unknown(topic: Message) -> Message:
@@ -112,7 +112,7 @@ def handle_add_raft_voter(context: Context, exchange: Exchange) -> None:
         return
     listener = request["listeners"][0]
     voter = Voter(replica, address_text(listener["host"], listener["port"]))
-    context.broker.office.change_voters(
+    context.broker.standing.office.change_voters(
         requests.AddVoter(voter),
         lambda error: _settled(exchange, error),
         within_ms=within_ms(request["timeout_ms"]),
@@ -127,7 +127,7 @@ def handle_remove_raft_voter(context: Context, exchange: Exchange) -> None:
     except DuramenError as error:
         _settled(exchange, error)
         return
-    context.broker.office.change_voters(requests.RemoveVoter(replica), lambda error: _settled(exchange, error))
+    context.broker.standing.office.change_voters(requests.RemoveVoter(replica), lambda error: _settled(exchange, error))
 
 
 def _named_replica(context: Context, request: Message) -> ReplicaId:
@@ -141,4 +141,4 @@ def _named_replica(context: Context, request: Message) -> ReplicaId:
 def handle_unregister_broker(context: Context, exchange: Exchange) -> None:
     """Let a node take part no more that is gone and holds nothing."""
     node_id = exchange.message()["broker_id"]
-    context.broker.office.unregister(node_id, lambda error: _settled(exchange, error))
+    context.broker.standing.office.unregister(node_id, lambda error: _settled(exchange, error))

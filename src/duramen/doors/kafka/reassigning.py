@@ -48,7 +48,7 @@ def handle_elect_leaders(context: Context, exchange: Exchange) -> None:
     """Elect leaders of partitions, or of all: of these only those are told whose leader could be another one."""
     request = exchange.message()
     kind, asked = request["election_type"], request["topic_partitions"]
-    office = context.broker.office
+    office = context.broker.standing.office
     unclean = kind == _UNCLEAN
     if asked is None:
         named = [(office.name(place), place.partition) for place in office.electable(unclean=unclean)]
@@ -109,7 +109,7 @@ def handle_alter_partition_reassignments(context: Context, exchange: Exchange) -
         exchange.reply({"allow_replication_factor_change": resize, "responses": responses})
 
     put = gather(len(wanted), reply)
-    office = context.broker.office
+    office = context.broker.standing.office
     for at, (name, partition) in enumerate(wanted):
         index = partition["partition_index"]
         done = partial(_reassigned, partial(put, at), index)
@@ -129,7 +129,7 @@ def handle_list_partition_reassignments(context: Context, exchange: Exchange) ->
     """The partitions whose reassignment is under way: of those asked for, or of all."""
     asked = exchange.message()["topics"]
     wanted = None if asked is None else {(topic["name"], at) for topic in asked for at in topic["partition_indexes"]}
-    office = context.broker.office
+    office = context.broker.standing.office
     topics: dict[str, list[Message]] = {}
     for place, partition in moving(office.state):
         name = office.name(place)

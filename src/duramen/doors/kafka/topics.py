@@ -6,11 +6,13 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid
+from duramen.base.errors import ConfigInvalid, DuramenError, ReplicaAssignmentInvalid, RequestInvalid
+from duramen.broker.broker import Assignment
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.controller.decisions import Definition
+from duramen.controller.partitions import PartitionId
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
@@ -20,22 +22,7 @@ from duramen.doors.kafka.resources import Described, described
 __all__ = ["handle_create_partitions", "handle_create_topics", "handle_delete_topics"]
 
 _NULL_ID = UUID(int=0)
-
-
-class _ReplicationInvalid(DuramenError):
-    id = "request-invalid"
-
-
-class _AssignmentInvalid(DuramenError):
-    id = "request-invalid"
-
-
-def _code(error: DuramenError | None) -> ErrorCode:
-    if isinstance(error, _ReplicationInvalid):
-        return ErrorCode.INVALID_REPLICATION_FACTOR
-    if isinstance(error, _AssignmentInvalid):
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    return error_code(error)
+_BY_DEFAULT = -1
 
 
 def _distinct(topics: Sequence[Message]) -> tuple[list[Message], set[str]]:
@@ -57,27 +44,27 @@ def handle_create_topics(context: Context, exchange: Exchange) -> None:
         try:
             if topic["name"] in repeated:
                 raise RequestInvalid(f"{topic['name']} is named more than once")
-            wish = _definition(context, topic)
+            wish, replication_factor, assignment = _wish(context, topic)
             if request["validate_only"]:
-                context.broker.check_stream(wish)
+                context.broker.check_stream(wish, replication_factor=replication_factor, assignment=assignment)
         except DuramenError as error:
             finish(error)
             continue
         if request["validate_only"]:
             finish(None)
         else:
-            context.broker.create_stream(wish, finish)
+            context.broker.create_stream(wish, finish, replication_factor=replication_factor, assignment=assignment)
 
 
-def _definition(context: Context, topic: Message) -> Definition:
+def _wish(context: Context, topic: Message) -> tuple[Definition, int | None, Assignment | None]:
+    """The stream that is wanted, and how many replicas each partition is to have, or which."""
     broker = context.broker
     name, partitions, replicas = topic["name"], topic["num_partitions"], topic["replication_factor"]
-    if topic["assignments"]:
-        if partitions != -1 or replicas != -1:
-            raise RequestInvalid("a request gives assignments or counts, not both")
-        partitions = _assigned(broker.node_id, topic["assignments"])
-    elif replicas not in (-1, 1):
-        raise _ReplicationInvalid(f"this node is alone: the replication factor is 1, not {replicas}")
+    if topic["assignments"] and (partitions != -1 or replicas != -1):
+        raise RequestInvalid("a request gives assignments or counts, not both")
+    assignment = _assignment(topic["assignments"]) if topic["assignments"] else None
+    if assignment is not None:
+        partitions = len(assignment)
     if partitions == -1:
         partitions = broker.settings.integer("num.partitions")
     config: dict[str, str] = {}
@@ -85,16 +72,15 @@ def _definition(context: Context, topic: Message) -> Definition:
         if entry["value"] is None:
             raise ConfigInvalid(f"{entry['name']} has no value")
         config[entry["name"]] = entry["value"]
-    return Definition(name, partitions, config)
+    return Definition(name, partitions, config), None if replicas == _BY_DEFAULT else replicas, assignment
 
 
-def _assigned(node_id: int, assignments: Sequence[Message]) -> int:
-    indexes = sorted(assignment["partition_index"] for assignment in assignments)
-    if indexes != list(range(len(indexes))):
-        raise _AssignmentInvalid("partitions are numbered from 0 without a gap")
-    if any(list(assignment["broker_ids"]) != [node_id] for assignment in assignments):
-        raise _AssignmentInvalid(f"this node is alone: every partition is assigned to {node_id}")
-    return len(indexes)
+def _assignment(assignments: Sequence[Message]) -> Assignment:
+    """The replicas of each partition. Raises ReplicaAssignmentInvalid."""
+    by_index = {assignment["partition_index"]: tuple(assignment["broker_ids"]) for assignment in assignments}
+    if len(by_index) != len(assignments) or sorted(by_index) != list(range(len(by_index))):
+        raise ReplicaAssignmentInvalid("partitions are numbered from 0 without a gap")
+    return tuple(by_index[index] for index in range(len(by_index)))
 
 
 def _created(
@@ -102,7 +88,7 @@ def _created(
 ) -> None:
     answer: dict[str, Any] = {
         "name": name,
-        "error_code": _code(error),
+        "error_code": error_code(error),
         "error_message": None if error is None else str(error),
         "configs": [],
     }
@@ -111,7 +97,7 @@ def _created(
         answer |= {
             "topic_id": stream.id,
             "num_partitions": len(stream.partitions),
-            "replication_factor": 1,
+            "replication_factor": len(context.broker.standing.partition(PartitionId(stream.id, 0)).replicas),
             "configs": [_config(described(entry)) for entry in stream.config.entries()],
         }
     put(answer)
@@ -174,26 +160,27 @@ def handle_create_partitions(context: Context, exchange: Exchange) -> None:
         try:
             if topic["name"] in repeated:
                 raise RequestInvalid(f"{topic['name']} is named more than once")
-            _check_growth(context, topic)
+            assignment = _growth(context, topic)
         except DuramenError as error:
             finish(error)
             continue
         if request["validate_only"]:
             finish(None)
         else:
-            context.broker.add_partitions(topic["name"], topic["count"], finish)
+            context.broker.add_partitions(topic["name"], topic["count"], finish, assignment=assignment)
 
 
-def _check_growth(context: Context, topic: Message) -> None:
+def _growth(context: Context, topic: Message) -> Assignment | None:
+    """The replicas of the new partitions, where they are given. Raises what the request would end with."""
     stream = context.broker.streams.get(topic["name"])
-    context.broker.check_partitions(topic["name"], topic["count"])
     assignments = topic["assignments"]
-    if assignments is not None:
-        if len(assignments) != topic["count"] - len(stream.partitions):
-            raise _AssignmentInvalid("there is one assignment for each new partition")
-        if any(list(assignment["broker_ids"]) != [context.broker.node_id] for assignment in assignments):
-            raise _AssignmentInvalid(f"this node is alone: every partition is assigned to {context.broker.node_id}")
+    assignment = None if assignments is None else tuple(tuple(one["broker_ids"]) for one in assignments)
+    context.broker.check_partitions(topic["name"], topic["count"])
+    if assignment is not None and len(assignment) != topic["count"] - len(stream.partitions):
+        raise ReplicaAssignmentInvalid("there is one assignment for each new partition")
+    context.broker.check_partitions(topic["name"], topic["count"], assignment=assignment)
+    return assignment
 
 
 def _grown(put: Callable[[Message], None], name: str, error: DuramenError | None) -> None:
-    put({"name": name, "error_code": _code(error), "error_message": None if error is None else str(error)})
+    put({"name": name, "error_code": error_code(error), "error_message": None if error is None else str(error)})

@@ -56,13 +56,18 @@ class Agreeing:
         view: ControllerView,
         *,
         voters: Callable[[Voters], None],
+        carried_out: Callable[[Effect], None],
         failed: Callable[[DuramenError], None],
     ) -> None:
-        """`voters` is told the set in force whenever it or the leader may be another, `failed` why nothing is done."""
+        """`voters` is told the set in force whenever it or the leader may be another, `failed` why nothing is done.
+
+        `carried_out` is told of each effect.
+        """
         self._parts = parts
         self._door = door
         self._view = view
         self._voters = voters
+        self._told = carried_out
         self._failed = failed
         self._leader: tuple[int, ReplicaId | None] = (0, None)
         self.runner: Runner | None = None
@@ -103,6 +108,7 @@ class Agreeing:
 
     def carried_out(self, effect: Effect) -> None:
         """Told of each effect."""
+        self._told(effect)
         if isinstance(effect, Became):
             self._say_leader(effect.epoch, effect.leader)
         elif isinstance(effect, Append):

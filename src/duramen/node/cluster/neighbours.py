@@ -1,4 +1,4 @@
-"""Connections to the nodes whose addresses are known: one for votes and the like, one for the metadata log."""
+"""Connections to the nodes whose addresses are known: one for votes and the like, and one for each kind of log."""
 
 import logging
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ __all__ = ["Neighbours"]
 
 _log = logging.getLogger("duramen.cluster")
 
-_CHANNELS: Final = (Channel.CONTROL, Channel.METADATA)
+_CHANNELS: Final = (Channel.CONTROL, Channel.METADATA, Channel.DATA)
 
 
 class Neighbours:
@@ -62,16 +62,20 @@ class Neighbours:
 
     # -- who is there -------------------------------------------------------------------------------
 
-    def opened(self, link: Link) -> None:
-        """There is a connection."""
+    def opened(self, link: Link) -> bool:
+        """There is a connection; whether it is the first with that node."""
         node_id = link.peer.identity.node_id
-        if node_id not in self._there:
-            self._there.add(node_id)
-            _log.info("node %d is there, at %s", node_id, link.where)
+        if node_id in self._there:
+            return False
+        self._there.add(node_id)
+        _log.info("node %d is there, at %s", node_id, link.where)
+        return True
 
-    def closed(self, link: Link, why: str) -> None:
-        """It is gone."""
+    def closed(self, link: Link, why: str) -> bool:
+        """It is gone; whether it was the last with that node."""
         node_id = link.peer.identity.node_id
-        if node_id in self._there and node_id not in self._door.peers.node_ids():
-            self._there.remove(node_id)
-            _log.warning("node %d is gone: %s", node_id, why)
+        if node_id not in self._there or node_id in self._door.peers.node_ids():
+            return False
+        self._there.remove(node_id)
+        _log.warning("node %d is gone: %s", node_id, why)
+        return True

@@ -5,12 +5,13 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 from uuid import UUID
 
 from duramen.base.errors import DirectoryUnusable, DuramenError, NotController, RequestInvalid, StorageFailed
 from duramen.base.ids import Position
 from duramen.base.ports import Buffer
+from duramen.broker.control.wire import encode_outcome
 from duramen.broker.quorum.applying import ControllerView
 from duramen.broker.quorum.ballots import BallotFile
 from duramen.broker.quorum.describe import Described
@@ -20,8 +21,10 @@ from duramen.broker.quorum.runner import Runner
 from duramen.codec.cluster import nodes
 from duramen.codec.cluster.channels import Channel, Subject
 from duramen.codec.cluster.handshake import Identity
-from duramen.controller.events import Event
+from duramen.controller.events import Event, NodeEvent
 from duramen.controller.forming.values import Kept
+from duramen.controller.nodes import Node
+from duramen.controller.quorum.effects import Effect
 from duramen.controller.quorum.timeouts import TIMEOUTS, Timeouts
 from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voters
 from duramen.controller.state import ControllerState
@@ -36,15 +39,21 @@ from duramen.node.cluster.belonging import BelongingFile
 from duramen.node.cluster.neighbours import Neighbours
 from duramen.node.cluster.proposing import Proposing, refuse
 
-__all__ = ["ClusterSide", "Member"]
+__all__ = ["CLUSTER", "Candidate", "ClusterSide", "Part"]
 
 T = TypeVar("T")
+
+CLUSTER = "cluster"
+"""The name of the endpoint under which a node registers where other nodes reach it."""
 
 _log = logging.getLogger("duramen.cluster")
 
 
-class Member(NamedTuple):
-    """Who the node is, whom it looks for, and what proves that it may."""
+class Candidate(NamedTuple):
+    """Who the node is, whom it looks for, and what proves that it may.
+
+    `grows`: it looks for nobody else, and may bring what it had when it was alone.
+    """
 
     node_id: int
     directory_id: UUID
@@ -52,6 +61,32 @@ class Member(NamedTuple):
     secret: bytes
     timeouts: Timeouts = TIMEOUTS
     limits: Limits = LIMITS
+    grows: bool = False
+
+
+class Part(Protocol):
+    """What this node is for the others, beside its part in the quorum: `broker.cluster.member`."""
+
+    def happened(self, event: Event, epoch: int) -> None:
+        """An event has taken effect in the view; the quorum ordered it in that epoch."""
+
+    def restored(self) -> None:
+        """The view's state is another as a whole."""
+
+    def carried_out(self, effect: Effect) -> None:
+        """The replica of the quorum has done that."""
+
+    def opened(self, node_id: int) -> None:
+        """There is a connection to a node."""
+
+    def closed(self, node_id: int) -> None:
+        """There is none any more."""
+
+    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """Another node asks this one's controller. Raises RequestInvalid."""
+
+    def heard(self, node_id: int, body: Buffer) -> None:
+        """Replicas of another node say something. Raises RequestInvalid."""
 
 
 class ClusterSide:
@@ -62,11 +97,9 @@ class ClusterSide:
 
     def __init__(
         self,
-        member: Member,
+        member: Candidate,
         parts: Parts,
         kept: Kept,
-        on_event: Callable[[Event, int], None],
-        on_restored: Callable[[], None],
     ) -> None:
         """`kept` is what the directory holds; see `start`."""
         loop = asyncio.get_running_loop()
@@ -74,7 +107,8 @@ class ClusterSide:
         self._member = member
         self._parts = parts
         self._me = ReplicaId(member.node_id, str(member.directory_id))
-        self._view = ControllerView(on_event, on_restored)
+        self.member: Part | None = None
+        self._view = ControllerView(self._happened, self._restored)
         self._door = ClusterDoor(
             self, identity, member.secret,
             token=parts.randomness.token, chance=chance_of(parts.randomness), later=_later,
@@ -84,7 +118,9 @@ class ClusterSide:
         )
         self._neighbours = Neighbours(self._door, member.node_id)
         self._belonging = BelongingFile(parts.files)
-        self._agreeing = Agreeing(parts, self._door, self._view, voters=self._reach, failed=self._fail)
+        self._agreeing = Agreeing(
+            parts, self._door, self._view, voters=self._reach, carried_out=self._carried_out, failed=self._fail
+        )
         self._stopping = False
         self._voters = NO_VOTERS
         self._heard: dict[int, str] = {}  # where voters are, by another node
@@ -98,20 +134,16 @@ class ClusterSide:
     @classmethod
     async def start(
         cls,
-        member: Member,
+        member: Candidate,
         parts: Parts,
         sockets: Sequence[socket.socket],
-        *,
-        on_event: Callable[[Event, int], None] = lambda _, __: None,
-        on_restored: Callable[[], None] = lambda: None,
     ) -> Self:
         """Listen on the sockets, which are bound, and look for a cluster.
 
-        `on_event` is told of each event that takes effect and the epoch that ordered it; `on_restored`, that the state
-        is another as a whole. Raises DirectoryUnusable or StorageFailed where the directory is not for that.
+        Raises DirectoryUnusable or StorageFailed where the directory is not for that.
         """
-        kept = await _read(parts)
-        side = cls(member, parts, kept, on_event, on_restored)
+        kept = await _read(parts, grows=member.grows)
+        side = cls(member, parts, kept)
         await side._door.listen(sockets)
         side._gathering.start()
         return side
@@ -142,6 +174,18 @@ class ClusterSide:
         return self._gathering.obstacle
 
     @property
+    def runner(self) -> Runner:
+        """The replica of the quorum on this node. Raises RuntimeError before the node has joined."""
+        if self._agreeing.runner is None:
+            raise RuntimeError("this node takes no part in a cluster yet")
+        return self._agreeing.runner
+
+    @property
+    def view(self) -> ControllerView:
+        """What the cluster agrees on, as its events have taken effect here."""
+        return self._view
+
+    @property
     def state(self) -> ControllerState:
         """What the cluster agrees on, as far as this node knows."""
         return self._view.state
@@ -156,6 +200,34 @@ class ClusterSide:
             done(NotController("this node takes no part in a cluster yet"))
         else:
             self._proposing.propose(events, done)
+
+    # -- the broker's ways to other nodes -----------------------------------------------------------
+
+    def ask(self, node_id: int, body: Buffer, done: Callable[[Buffer | None], None]) -> bool:
+        """Ask another node's controller: see `Network`."""
+        link = self._door.peers.link(node_id, Channel.CONTROL)
+        return link is not None and link.request(Subject.CONTROLLER, done, body)
+
+    def say(self, node_id: int, pieces: Sequence[Buffer]) -> None:
+        """Send what replicas say; it is lost where there is no connection, or too much waits on it."""
+        link = self._door.peers.link(node_id, Channel.DATA)
+        if link is not None:
+            link.send(Subject.REPLICAS, *pieces)
+
+    def _happened(self, event: Event, epoch: int) -> None:
+        if self.member is not None:
+            self.member.happened(event, epoch)
+        if isinstance(event, NodeEvent):
+            self._connect()
+
+    def _restored(self) -> None:
+        if self.member is not None:
+            self.member.restored()
+        self._connect()
+
+    def _carried_out(self, effect: Effect) -> None:
+        if self.member is not None:
+            self.member.carried_out(effect)
 
     # -- coming to a cluster ------------------------------------------------------------------------
 
@@ -215,7 +287,9 @@ class ClusterSide:
         if runner is not None and runner.machine.leader in self._voters:
             self._heard = {}
             self._leave_seeds()
-        self._neighbours.reach(self._heard | {voter.id.node_id: voter.endpoint for voter in self._voters})
+        registered = {node.id: where for node in self.state.registrations if (where := _cluster_address(node))}
+        voters = {voter.id.node_id: voter.endpoint for voter in self._voters}
+        self._neighbours.reach(self._heard | voters | registered)
 
     def _tell(self, link: Link) -> None:
         if self._voters and link.channel is Channel.CONTROL:
@@ -247,13 +321,15 @@ class ClusterSide:
         """A node is connected."""
         self._gathering.opened(link)
         if link.me.cluster_id is not None and link.peer.identity.cluster_id is not None:
-            self._neighbours.opened(link)
+            if self._neighbours.opened(link) and self.member is not None:
+                self.member.opened(link.peer.identity.node_id)
             self._tell(link)
 
     def closed(self, link: Link, why: str) -> None:
         """That connection is gone."""
         self._gathering.closed(link)
-        self._neighbours.closed(link, why)
+        if self._neighbours.closed(link, why) and self.member is not None:
+            self.member.closed(link.peer.identity.node_id)
 
     def found_itself(self, where: str) -> None:
         """Who listens at that address is this node."""
@@ -268,6 +344,9 @@ class ClusterSide:
                 self._agreeing.message(link, body)
             case Subject.NODES:
                 self._hear(body)
+            case Subject.REPLICAS:
+                if self.member is not None:
+                    self.member.heard(link.peer.identity.node_id, body)
             case _:
                 raise RequestInvalid(f"a message about {subject.name}, which this node does not take")
 
@@ -276,6 +355,10 @@ class ClusterSide:
         match subject:
             case Subject.FORMING:
                 self._gathering.request(link, number, body)
+            case Subject.CONTROLLER if self.member is not None:
+                self.member.asked(body, partial(link.answer, Subject.CONTROLLER, number))
+            case Subject.CONTROLLER:
+                link.answer(Subject.CONTROLLER, number, encode_outcome(NotController("the node is not ready yet")))
             case Subject.PROPOSAL if self._proposing is not None:
                 self._proposing.request(link, number, body)
             case Subject.PROPOSAL:
@@ -290,11 +373,15 @@ def _settle(future: asyncio.Future[T], value: T) -> None:
         future.set_result(value)
 
 
+def _cluster_address(node: Node) -> str:
+    return next((where_of(one.host, one.port) for one in node.endpoints if one.name == CLUSTER), "")
+
+
 def _later(delay_ms: int, action: Callable[[], None]) -> Timer:
     return asyncio.get_running_loop().call_later(delay_ms / 1000, action)
 
 
-async def _read(parts: Parts) -> Kept:
+async def _read(parts: Parts, *, grows: bool) -> Kept:
     """What the directory holds of a cluster, where nothing else in it says otherwise."""
     read: asyncio.Future[tuple[Kept, bool] | BaseException] = asyncio.get_running_loop().create_future()
     belonging, ballots = BelongingFile(parts.files), BallotFile(parts.files)
@@ -310,9 +397,9 @@ async def _read(parts: Parts) -> Kept:
             "this directory is of a quorum, and what cluster that is of is gone: put the file quorum/cluster back from"
             " a backup, or start the node with an empty directory"
         )
-    if kept.cluster_id is None and any(log.end_offset for log in parts.store.each_log()):
+    if kept.cluster_id is None and not grows and any(log.end_offset for log in parts.store.each_log()):
         raise DirectoryUnusable(
-            "this directory holds streams of a node that was alone: a cluster is formed of empty directories, and a"
-            " node comes to one with an empty directory"
+            "this directory holds streams of a node that was alone: start it once with itself as its only seed, and it"
+            " is a cluster to which others come; to form one with others, or to come to one, take an empty directory"
         )
     return kept

@@ -1,0 +1,33 @@
+"""Where changes of the metadata are asked for: of the node itself where it is alone, else of the active controller."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from duramen.base.errors import DuramenError
+from duramen.broker.control.answers import Value
+from duramen.broker.control.requests import Request
+from duramen.controller.state import ControllerState
+
+__all__ = ["Changes", "Done", "ValueDone", "settled"]
+
+Done = Callable[[DuramenError | None], None]
+ValueDone = Callable[[Value | DuramenError], None]
+
+
+class Changes(Protocol):
+    """What is committed of the metadata, and how it is changed."""
+
+    @property
+    def state(self) -> ControllerState:
+        """What is committed, as far as it has taken effect here: not to be kept, not to be changed."""
+
+    def check(self, request: Request) -> None:
+        """Raise what would be said to a request, as far as that is known here."""
+
+    def ask(self, request: Request, done: ValueDone) -> None:
+        """Ask for a change; `done` gets the answer once it has taken effect here, or why it is refused."""
+
+
+def settled(done: Done) -> ValueDone:
+    """For who asks, and wants to know no more than whether it is so."""
+    return lambda outcome: done(outcome if isinstance(outcome, DuramenError) else None)

@@ -1,0 +1,302 @@
+"""The Standing of a node among others: it asks the active controller, hears the metadata log, has its replicas."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError, NotController, OutcomeUnknown, StreamNotFound
+from duramen.base.ids import StreamId
+from duramen.base.ports import Buffer, Clock, Randomness, Worker
+from duramen.broker.changes import Done, ValueDone, settled
+from duramen.broker.cluster.network import Network
+from duramen.broker.cluster.replicating import Replicating
+from duramen.broker.control.answers import Answer, Outcome, When
+from duramen.broker.control.asking import Asker
+from duramen.broker.control.controller import Controller
+from duramen.broker.control.draft import Draft
+from duramen.broker.control.kit import ControlKit
+from duramen.broker.control.lifecycle import Lifecycle, Phase
+from duramen.broker.control.requests import Adopt, CreateStream, Request
+from duramen.broker.control.wire import decode_outcome, decode_request, encode_outcome, encode_request
+from duramen.broker.control.wishing import create_stream, grant
+from duramen.broker.operating import ClusterOffice
+from duramen.broker.partition import Partition, Role
+from duramen.broker.quorum.applying import ControllerView
+from duramen.broker.quorum.runner import Runner
+from duramen.broker.replicas.absent import UNKNOWN
+from duramen.broker.replicas.configs import config_of
+from duramen.broker.standing import Listener
+from duramen.controller.cluster.registering import Registration
+from duramen.controller.events import (
+    Event,
+    NodeConfigured,
+    NodeEvent,
+    PartitionChanged,
+    StreamConfigured,
+    StreamDeleted,
+)
+from duramen.controller.nodes import Node
+from duramen.controller.partitions import PartitionId, PartitionState
+from duramen.controller.quorum.effects import Effect
+from duramen.controller.state import ControllerState
+from duramen.replication.partition import PartitionConfig
+from duramen.storage.store import Store
+
+__all__ = ["Member", "MemberKit"]
+
+_CHANGE_MS: Final = 30_000
+_NOBODY: Final = -1
+_NO_STREAM: Final = StreamId(int=0)
+
+
+class MemberKit(NamedTuple):
+    """What a member works with. `wish` is how it registers; `chance` draws a number below the one it is given."""
+
+    wish: Registration
+    runner: Runner
+    view: ControllerView
+    store: Store
+    worker: Worker
+    clock: Clock
+    deadlines: Deadlines
+    randomness: Randomness
+    chance: Callable[[int], int]
+    network: Network
+    report: Callable[[str], None]
+    failed: Callable[[DuramenError], None]
+
+
+class Member:
+    """A node of a cluster, from when its replica of the quorum is open."""
+
+    def __init__(self, kit: MemberKit) -> None:
+        self._kit = kit
+        self._node_id = kit.wish.node_id
+        self._view = kit.view
+        self._network = kit.network
+        control = ControlKit(
+            self._node_id, kit.wish.cluster_id, kit.clock, kit.deadlines, kit.randomness, kit.chance, self,
+            feature_level=kit.wish.latest_feature_level,
+        )  # fmt: skip
+        self.controller = Controller(kit.runner, kit.view, kit.worker, control)
+        self.asker = Asker(self.controller, control)
+        self.office = ClusterOffice(self.asker, lambda: self.state, kit.runner.describe)
+        self.lifecycle = Lifecycle(
+            kit.wish, self.controller, self.asker, control, changed=self._phase_changed, failed=self._left_out
+        )
+        self.replicating = Replicating(
+            self._node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
+            partition_of=self._partition_of, config_of=self._config_of, led=self._led, report=kit.report,
+        )  # fmt: skip
+        self._listener: Listener | None = None
+        self._joining: Done | None = None
+        self._begun_epoch = -1
+        self._draining: Callable[[], None] | None = None
+
+    # -- what is known ------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ControllerState:
+        return self._view.state
+
+    @property
+    def first_role(self) -> Role | None:
+        return UNKNOWN
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return [node for node in self.state.registrations if not node.fenced]
+
+    @property
+    def cluster_id(self) -> UUID:
+        return UUID(self._kit.wish.cluster_id)
+
+    @property
+    def controller_id(self) -> int:
+        leader_id = self.controller.leader_id
+        return _NOBODY if leader_id is None else leader_id
+
+    @property
+    def most_replicas(self) -> int:
+        # Not fewer than there are voters: those that have not come yet will.
+        return max(len(self.state.registrations), len(self._kit.runner.machine.voters))
+
+    def partition(self, place: PartitionId) -> PartitionState:
+        return self.state.partitions.get(place) or PartitionState()
+
+    def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
+        place = PartitionId(partition.log.key.stream_id, partition.index)
+        state = self.state.partitions.get(place)
+        if state is None or state.leader != self._node_id or self._kit.wish.rack == rack_id:
+            return _NOBODY
+        there = {node.id for node in self.nodes if node.rack == rack_id}
+        covered = {node_id: self.replicating.covered(place, node_id) for node_id in state.replicas if node_id in there}
+        found = max(covered.items(), key=lambda one: one[1], default=(_NOBODY, -1))
+        return found[0] if found[1] >= offset else _NOBODY
+
+    def _partition_of(self, place: PartitionId) -> Partition:
+        if self._listener is None:
+            raise StreamNotFound("this node has not taken in the metadata yet")
+        return self._listener.partition(place)
+
+    def _config_of(self, place: PartitionId) -> PartitionConfig:
+        return config_of(self.state, place.stream_id)
+
+    # -- what users want ----------------------------------------------------------------------------
+
+    def check(self, request: Request) -> None:
+        draft = Draft(self.state.copy(), self.controller.applied_offset)
+        if isinstance(request, CreateStream):
+            create_stream(request, draft, _NO_STREAM, 0)
+        else:
+            grant(request, draft)
+
+    def ask(self, request: Request, done: ValueDone) -> None:
+        self.asker.ask(request, partial(self._answered, done), within_ms=_CHANGE_MS)
+
+    def _answered(self, done: ValueDone, outcome: Outcome) -> None:
+        if isinstance(outcome, Answer):
+            self.controller.when_applied(outcome.end_offset, lambda: done(outcome.value))
+        else:
+            done(outcome)
+
+    # -- coming and going ---------------------------------------------------------------------------
+
+    def start(self, listener: Listener, done: Callable[[DuramenError | None], None]) -> None:
+        self._listener = listener
+        done(None)
+
+    def leader_of(self, epoch: int) -> int:
+        del epoch  # each takeover names its leader
+        return _NOBODY
+
+    def is_gone(self, stream_id: StreamId) -> bool:
+        # What a registered node has applied has every stream that its logs can be of, unless it was deleted.
+        return self._begun_epoch >= 0 and self.state.stream_by_id(stream_id) is None
+
+    def join(self, done: Done) -> None:
+        self._joining = done
+        self.lifecycle.begin()
+
+    def drain(self, done: Callable[[], None]) -> None:
+        """Let others lead; `done` once this node may stop without anybody noticing."""
+        if self.lifecycle.phase in (Phase.FENCED, Phase.LIVE, Phase.DRAINING):
+            self._draining = done
+            self.lifecycle.drain()
+        else:
+            done()
+
+    def stop(self) -> None:
+        self.lifecycle.stop()
+        self.asker.stop()
+        self.replicating.end()
+        self.controller.stop()
+
+    def _phase_changed(self, phase: Phase) -> None:
+        if phase is Phase.JOINING:
+            self.replicating.end()
+        elif self.lifecycle.epoch != self._begun_epoch:
+            self._begun_epoch = self.lifecycle.epoch
+            self.controller.when_applied(self._begun_epoch, partial(self._registered, self._begun_epoch))
+        if phase is Phase.LIVE and self._joining is not None:
+            joining, self._joining = self._joining, None
+            self._adopt(joining)
+        if phase is Phase.DRAINED and self._draining is not None:
+            draining, self._draining = self._draining, None
+            draining()
+
+    def _adopt(self, done: Done) -> None:
+        """Bring the streams into the cluster that this node had when it was alone; then `done`."""
+        state = self.state
+        brings = any(len(state.partitions.of_stream(one.id)) < one.partitions for one in state.streams.values())
+        if brings and [voter.id.node_id for voter in self._kit.runner.machine.voters] == [self._node_id]:
+            self.ask(Adopt(self._node_id, self._kit.store.node_epoch), settled(done))
+        else:
+            done(None)
+
+    def _registered(self, epoch: int) -> None:
+        """The metadata is known up to the registration: the replicas begin."""
+        if epoch == self._begun_epoch:
+            self.replicating.begin(epoch)
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        self.replicating.told_live(self.state.registrations.live)
+        for place, state in list(self.state.partitions):
+            self.replicating.told(place, state)
+
+    def _left_out(self, error: DuramenError) -> None:
+        joining, self._joining = self._joining, None
+        if joining is not None:
+            joining(error)
+        else:
+            self._kit.failed(error)
+
+    # -- what the metadata log says -----------------------------------------------------------------
+
+    def happened(self, event: Event, epoch: int) -> None:
+        """An event has taken effect in the view; the quorum ordered it in that epoch."""
+        del epoch
+        if isinstance(event, StreamDeleted):
+            self.replicating.removed(StreamId(event.id))
+        if self._listener is not None:
+            self._listener.happened(event)
+        if isinstance(event, PartitionChanged):
+            place = PartitionId(StreamId(event.id), event.partition)
+            state = self.state.partitions.get(place)
+            if state is not None:
+                self.replicating.told(place, state)
+        elif isinstance(event, StreamConfigured | NodeConfigured):
+            self.replicating.configured()
+        elif isinstance(event, NodeEvent):
+            self.replicating.told_live(self.state.registrations.live)
+
+    def restored(self) -> None:
+        """The view's state is another as a whole."""
+        if self._listener is not None:
+            self._listener.restored()
+            self._tell_all()
+
+    def carried_out(self, effect: Effect) -> None:
+        """The replica of the quorum has done that."""
+        self.controller.happened(effect)
+
+    def _led(self, place: PartitionId, leader_epoch: int | None) -> None:
+        if self._listener is not None:
+            self._listener.led(place, leader_epoch)
+
+    # -- what other nodes say -----------------------------------------------------------------------
+
+    def opened(self, node_id: int) -> None:
+        """There is a connection to a node."""
+        self.controller.opened(node_id)
+
+    def closed(self, node_id: int) -> None:
+        """There is none any more."""
+        self.controller.closed(node_id)
+        self.replicating.unreachable(node_id, list(self.state.partitions.of_node(self._node_id)))
+
+    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """Another node asks this one's controller. Raises RequestInvalid where that cannot be read."""
+        self.controller.ask(decode_request(body), lambda outcome: answer(encode_outcome(outcome)))
+
+    def heard(self, node_id: int, body: Buffer) -> None:
+        """Replicas of another node say something. Raises RequestInvalid where that cannot be read."""
+        self.replicating.heard(node_id, body)
+
+    # -- what the controller's part needs -----------------------------------------------------------
+
+    def call(self, node_id: int, request: Request, done: When) -> None:
+        def answered(body: Buffer | None) -> None:
+            if body is None:
+                done(OutcomeUnknown(f"node {node_id} was asked, and the connection ended before it answered"))
+            else:
+                done(decode_outcome(body))
+
+        if not self._network.ask(node_id, encode_request(request), answered):
+            self._kit.worker.soon(partial(done, NotController(f"there is no connection to node {node_id}")))
+
+    def report(self, finding: str) -> None:
+        self._kit.report(finding)

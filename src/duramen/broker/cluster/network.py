@@ -1,0 +1,21 @@
+"""What a member needs of the network. Nothing that is handed to it is sure to arrive."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from duramen.base.ports import Buffer
+
+__all__ = ["Network"]
+
+
+class Network(Protocol):
+    """Ways to the other nodes. Each message is received whole or not at all."""
+
+    def ask(self, node_id: int, body: Buffer, done: Callable[[Buffer | None], None]) -> bool:
+        """Ask another node's controller; `done` gets the answer, or None where the connection ends first.
+
+        False where there is no way to it now: then nothing was sent, and `done` is never called.
+        """
+
+    def say(self, node_id: int, pieces: Sequence[Buffer]) -> None:
+        """Send what replicas say to those of another node."""

@@ -1,0 +1,210 @@
+"""The replicas of a node among those of other nodes: what they say and propose goes out once for all of a turn."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError, StreamNotFound
+from duramen.base.ids import StreamId
+from duramen.base.ports import Buffer, Clock, Worker
+from duramen.broker.cluster.network import Network
+from duramen.broker.control import requests
+from duramen.broker.control.answers import Answer, IsrAnswers, Outcome
+from duramen.broker.control.asking import Asker
+from duramen.broker.partition import Partition
+from duramen.broker.replicas.kit import Kit
+from duramen.broker.replicas.roles import Replicas, state_of
+from duramen.broker.replicas.wire import Said, decode, encode
+from duramen.controller.cluster import alter_partition
+from duramen.controller.cluster.alter_partition import Member, Proposal
+from duramen.controller.partitions import PartitionId, PartitionState
+from duramen.replication.effects import Effect
+from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer, Refusal
+from duramen.replication.partition import PartitionConfig
+from duramen.replication.timeouts import TIMEOUTS, Timeouts
+from duramen.storage.store import Store
+
+__all__ = ["Replicating"]
+
+_PROPOSALS_AT_ONCE: Final = 1000
+_WITHIN_MS: Final = 3_000
+
+_REFUSALS: Final = {
+    alter_partition.Refusal.FENCED_LEADER_EPOCH: Refusal.FENCED_LEADER_EPOCH,
+    alter_partition.Refusal.INVALID_UPDATE_VERSION: Refusal.INVALID_UPDATE_VERSION,
+    alter_partition.Refusal.INELIGIBLE_REPLICA: Refusal.INELIGIBLE_REPLICA,
+}
+
+
+class Replicating:
+    """The replicas of this node, from when it is registered until it is so no more.
+
+    `partition_of` finds a partition that the metadata has, `config_of` what its stream says of replication.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        store: Store,
+        worker: Worker,
+        clock: Clock,
+        deadlines: Deadlines,
+        network: Network,
+        asker: Asker,
+        *,
+        partition_of: Callable[[PartitionId], Partition],
+        config_of: Callable[[PartitionId], PartitionConfig],
+        led: Callable[[PartitionId, int | None], None],
+        report: Callable[[str], None],
+        timeouts: Timeouts = TIMEOUTS,
+    ) -> None:
+        """`led` is told where this node leads, and in which epoch; `report`, what an operator should hear of."""
+        self._node_id = node_id
+        self._store = store
+        self._worker = worker
+        self._clock = clock
+        self._deadlines = deadlines
+        self._network = network
+        self._asker = asker
+        self._partition_of = partition_of
+        self._config_of = config_of
+        self._led = led
+        self._report = report
+        self._timeouts = timeouts
+        self._epoch = -1
+        self._replicas: Replicas | None = None
+        self._said: dict[int, list[Said]] = {}
+        self._proposed: list[tuple[PartitionId, AlterPartition]] = []
+        self._flushes = False
+
+    # -- what the controller's log says -------------------------------------------------------------
+
+    def begin(self, broker_epoch: int) -> None:
+        """Take part, under that registration: what is told from here on lies behind it."""
+        self.end()
+        self._epoch = broker_epoch
+        kit = Kit(self._node_id, broker_epoch, self._store, self._clock, self._deadlines, self, timeouts=self._timeouts)
+        self._replicas = Replicas(kit, lambda place: (self._partition_of(place), self._config_of(place)))
+
+    def end(self) -> None:
+        """It takes part no more."""
+        if self._replicas is not None:
+            self._replicas.stop()
+            self._replicas = None
+        self._said.clear()
+        self._proposed.clear()
+
+    def told(self, place: PartitionId, state: PartitionState) -> None:
+        """A partition is like this."""
+        if self._replicas is not None:
+            self._replicas.told(place, state)
+
+    def told_live(self, live: frozenset[int]) -> None:
+        """These nodes are live."""
+        if self._replicas is not None:
+            self._replicas.told_live(live)
+
+    def configured(self) -> None:
+        """Configs of streams have changed."""
+        if self._replicas is not None:
+            self._replicas.configured()
+
+    def removed(self, stream_id: StreamId) -> None:
+        """A stream is deleted."""
+        if self._replicas is not None:
+            self._replicas.removed(stream_id)
+
+    def covered(self, place: PartitionId, node_id: int) -> int:
+        """Below this offset a node has all of a partition that is led here; -1 where nothing is known."""
+        replica = None if self._replicas is None else self._replicas.get(place)
+        return -1 if replica is None else replica.machine.covered(node_id)
+
+    # -- what other nodes say -----------------------------------------------------------------------
+
+    def heard(self, node_id: int, body: Buffer) -> None:
+        """Replicas of another node say something. Raises RequestInvalid where that cannot be read."""
+        for place, message, records in decode(body, node_id):
+            if self._replicas is not None:
+                self._replicas.receive(place, message, records[0] if records else b"")
+
+    def unreachable(self, node_id: int, followed: Sequence[tuple[PartitionId, PartitionState]]) -> None:
+        """There is no connection to a node, which leads those partitions: the controller is told so."""
+        if self._replicas is None:
+            return
+        reports = [
+            requests.Report(place, state.leader_epoch)
+            for place, state in followed
+            if state.leader == node_id and self._node_id in state.isr
+        ]
+        reporter = Member(self._node_id, self._epoch)
+        for first in range(0, len(reports), _PROPOSALS_AT_ONCE):
+            some = tuple(reports[first : first + _PROPOSALS_AT_ONCE])
+            self._asker.ask(requests.ReportLeaders(reporter, some), lambda _: None, within_ms=_WITHIN_MS)
+
+    # -- what the replicas want of those around them ------------------------------------------------
+
+    def send(self, place: PartitionId, node_id: int, message: Fetch | FetchAnswer, records: Sequence[Buffer]) -> None:
+        self._said.setdefault(node_id, []).append(Said(place, message, records))
+        self._flush_soon()
+
+    def propose(self, place: PartitionId, proposal: AlterPartition) -> None:
+        self._proposed.append((place, proposal))
+        self._flush_soon()
+
+    def move_leader(self, place: PartitionId, leader_epoch: int) -> None:
+        replica = None if self._replicas is None else self._replicas.get(place)
+        if replica is None or replica.machine.state.leader_epoch != leader_epoch:
+            return
+        others = sorted(replica.machine.state.in_sync - {self._node_id})
+        if others:
+            self._asker.ask(requests.MoveLeader(place, others[0]), lambda _: None, within_ms=_WITHIN_MS)
+
+    def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
+        self._led(place, leader_epoch)
+
+    def carried_out(self, place: PartitionId, effect: Effect) -> None:
+        """Nobody here has to know."""
+
+    def failed(self, place: PartitionId, error: DuramenError) -> None:
+        try:
+            name = self._partition_of(place).stream.name
+        except StreamNotFound:
+            return
+        self._report(f"partition {place.partition} of {name} takes no part on this node until a restart: {error}")
+
+    def report(self, finding: str) -> None:
+        self._report(finding)
+
+    # -- once for all of a turn ---------------------------------------------------------------------
+
+    def _flush_soon(self) -> None:
+        if not self._flushes:
+            self._flushes = True
+            self._worker.soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushes = False
+        said, self._said = self._said, {}
+        for node_id, messages in said.items():
+            self._network.say(node_id, encode(messages))
+        proposed, self._proposed = self._proposed, []
+        for first in range(0, len(proposed), _PROPOSALS_AT_ONCE):
+            some = proposed[first : first + _PROPOSALS_AT_ONCE]
+            request = requests.AlterPartitions(tuple(_proposal(place, wish) for place, wish in some))
+            self._asker.ask(request, partial(self._altered, some), within_ms=_WITHIN_MS)
+
+    def _altered(self, proposed: Sequence[tuple[PartitionId, AlterPartition]], outcome: Outcome) -> None:
+        """The controller has answered; where it has not, who proposed does so again."""
+        if not isinstance(outcome, Answer) or not isinstance(outcome.value, IsrAnswers) or self._replicas is None:
+            return
+        for (place, asked), isr in zip(proposed, outcome.value.answers, strict=True):
+            state = None if isr.partition is None else state_of(isr.partition)
+            refusal = None if isr.refusal is None else _REFUSALS.get(isr.refusal, Refusal.NOT_LEADER)
+            self._replicas.receive(place, AlterPartitionAnswer(asked, state, refusal))
+
+
+def _proposal(place: PartitionId, wish: AlterPartition) -> Proposal:
+    leader = Member(wish.node_id, wish.broker_epoch)
+    in_sync = tuple(Member(*one) for one in wish.in_sync)
+    return Proposal(place, leader, wish.leader_epoch, wish.partition_epoch, in_sync)

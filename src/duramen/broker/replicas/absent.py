@@ -1,0 +1,35 @@
+"""A partition of which this node has no replica, or none that is open: whoever asks is told who leads it."""
+
+from typing import NamedTuple
+
+from duramen.base.errors import NotLeader
+from duramen.storage.store import AppendDone
+
+__all__ = ["UNKNOWN", "Absent"]
+
+
+class Absent(NamedTuple):
+    """A Role: neither leader nor follower. `leader_id` is None where nobody leads."""
+
+    epoch: int
+    leader_id: int | None
+
+    @property
+    def latest_offset(self) -> int | None:
+        return None
+
+    def check_leads(self) -> None:
+        known = "nobody is known to" if self.leader_id is None else f"node {self.leader_id} does"
+        raise NotLeader(f"this node has no replica of the partition that takes part: {known}")
+
+    def check_holds(self) -> None:
+        self.check_leads()
+
+    def accept(self, done: AppendDone, *, all_replicas: bool) -> AppendDone:
+        del all_replicas
+        self.check_leads()
+        return done
+
+
+UNKNOWN = Absent(-1, None)
+"""Nothing is known of the partition yet."""

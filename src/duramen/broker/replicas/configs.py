@@ -1,0 +1,30 @@
+"""What the configs of a stream say of its replication: from the metadata log alone, so that all nodes agree. Pure."""
+
+from typing import Final
+
+from duramen.base.catalogue import STREAM
+from duramen.base.ids import StreamId
+from duramen.base.settings import Value, check
+from duramen.controller.cluster.rules import rules_of
+from duramen.controller.state import ControllerState
+from duramen.replication.partition import PartitionConfig, Topology
+
+__all__ = ["config_of"]
+
+_TOPOLOGY: Final = "replication.topology"
+_MIN_SYNCED: Final = "min.synced.nodes"
+
+
+def config_of(state: ControllerState, stream_id: StreamId) -> PartitionConfig:
+    """How the partitions of a stream are replicated; as the defaults say where it is not known."""
+    stream = state.stream_by_id(stream_id)
+
+    def value(name: str) -> Value:
+        text = None if stream is None else stream.config.get(name)
+        return STREAM[name].default if text is None else check(STREAM[name], text)
+
+    return PartitionConfig(
+        min_insync_replicas=rules_of(state, stream_id).min_insync_replicas,
+        min_synced_nodes=int(value(_MIN_SYNCED)),
+        topology=Topology(str(value(_TOPOLOGY))),
+    )

@@ -1,0 +1,84 @@
+"""What a node is: alone, or a member of a cluster. What the broker needs of that is here."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from duramen.base.errors import DuramenError
+from duramen.base.ids import StreamId
+from duramen.broker.changes import Changes, Done
+from duramen.broker.operating import ClusterOffice
+from duramen.broker.partition import Partition, Role
+from duramen.controller.events import Event
+from duramen.controller.nodes import Node
+from duramen.controller.partitions import PartitionId, PartitionState
+
+__all__ = ["Listener", "Standing"]
+
+
+class Listener(Protocol):
+    """Who is told of the metadata, behind what `start` has taken in."""
+
+    def happened(self, event: Event) -> None:
+        """An event has taken effect."""
+
+    def restored(self) -> None:
+        """The state is another as a whole."""
+
+    def partition(self, place: PartitionId) -> Partition:
+        """A partition that the metadata has. Raises StreamNotFound."""
+
+    def led(self, place: PartitionId, leader_epoch: int | None) -> None:
+        """From here on this node leads a partition, in that epoch; None: no more."""
+
+
+class Standing(Changes, Protocol):
+    """A node's place among others."""
+
+    @property
+    def first_role(self) -> Role | None:
+        """What this node is for a partition until it is told; None: alone, it leads all."""
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The nodes that are live, as they registered; empty where the node is alone."""
+
+    @property
+    def cluster_id(self) -> UUID:
+        """The id of the cluster; that of its directory where the node is alone."""
+
+    @property
+    def controller_id(self) -> int:
+        """The node that decides; -1 where none is known."""
+
+    @property
+    def office(self) -> ClusterOffice:
+        """What an operator asks, and is told, of the cluster; of one node where it is alone."""
+
+    @property
+    def most_replicas(self) -> int:
+        """How many replicas a partition may have."""
+
+    def partition(self, place: PartitionId) -> PartitionState:
+        """Who leads a partition, and who has it."""
+
+    def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
+        """The node that is to serve a consumer of a rack who reads from an offset; -1: the one that it asked (KIP-392).
+
+        Only a leader sends consumers elsewhere, and only to a replica that has the offset.
+        """
+
+    def start(self, listener: Listener, done: Callable[[DuramenError | None], None]) -> None:
+        """Take in the metadata there is, then `done(None)`; who listens hears of all that comes behind it."""
+
+    def leader_of(self, epoch: int) -> int:
+        """The id of the node that led the logs of this directory in an epoch before the start; -1 if not known."""
+
+    def is_gone(self, stream_id: StreamId) -> bool:
+        """Whether a stream that the metadata does not know is known to have been deleted."""
+
+    def join(self, done: Done) -> None:
+        """Take part, now that what there is was taken in; `done` once others know."""
+
+    def stop(self) -> None:
+        """Take part no more."""

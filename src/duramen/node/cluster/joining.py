@@ -1,0 +1,105 @@
+"""Comes to a cluster and makes of the node a member: before its doors open, and until the last of them is closed."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from duramen.base.errors import DuramenError
+from duramen.base.settings import Settings
+from duramen.broker.cluster.member import Member, MemberKit
+from duramen.controller.cluster.registering import Registration
+from duramen.controller.events import Endpoint
+from duramen.controller.nodes import BROKER_ROLE
+from duramen.doors.cluster.secret import read_secret
+from duramen.node.addresses import Address, bind
+from duramen.node.cluster.agreeing import Parts, chance_of
+from duramen.node.cluster.side import CLUSTER, Candidate, ClusterSide
+
+__all__ = ["FEATURE_LEVEL", "Joining"]
+
+_log = logging.getLogger("duramen.cluster")
+
+FEATURE_LEVEL: Final = 1
+"""What nodes say and write among themselves; see docs/adr/cluster-state.md."""
+
+_DRAIN_S: Final = 3.0
+
+
+class Joining:
+    """The cluster side of a node of these settings."""
+
+    def __init__(self, settings: Settings, listen: Address, seeds: Sequence[Address]) -> None:
+        """Binds the address. Raises SecretUnusable, AddressInUse."""
+        self._settings = settings
+        self._listen = listen
+        self._seeds = tuple(seeds)
+        self._secret = read_secret(settings.text("cluster.secret.file"))
+        self._socket: socket.socket | None = bind("cluster", "--cluster-listen", listen)
+        self._side: ClusterSide | None = None
+        self._member: Member | None = None
+
+    async def come(
+        self, parts: Parts, directory_id: UUID, doors: Mapping[str, Address], waits: Callable[[str], None]
+    ) -> Member:
+        """Form a cluster with others, or come to one, however long that takes.
+
+        `doors` are where clients reach this node, by the name of the door; `waits` is told what for. Raises
+        DirectoryUnusable, StorageFailed.
+        """
+        node_id = self._settings.integer("node.id")
+        if self._socket is None:
+            raise AssertionError("a node comes to a cluster once")
+        sockets, self._socket = [self._socket], None
+        candidate = Candidate(node_id, directory_id, self._seeds, self._secret, grows=self._seeds == (self._listen,))
+        side = self._side = await ClusterSide.start(candidate, parts, sockets)
+        waits("looking for the nodes of the cluster")
+        cluster_id = await side.joined()
+        rack = self._settings.text("broker.rack") or None
+        endpoints = [Endpoint(name, *address) for name, address in {**doors, CLUSTER: self._listen}.items()]
+        wish = Registration(
+            node_id, str(directory_id), str(UUID(bytes=parts.randomness.token(16))), str(cluster_id), rack,
+            (BROKER_ROLE,), tuple(endpoints), FEATURE_LEVEL, FEATURE_LEVEL,
+        )  # fmt: skip
+        kit = MemberKit(
+            wish, side.runner, side.view, parts.store, parts.worker, parts.clock, parts.deadlines, parts.randomness,
+            chance_of(parts.randomness), side, report=_report, failed=_failed,
+        )  # fmt: skip
+        self._member = side.member = Member(kit)
+        waits("waiting for the controller of the cluster")
+        return self._member
+
+    @property
+    def obstacle(self) -> str:
+        """Why the node is of no cluster yet, in one line."""
+        return "" if self._side is None else self._side.obstacle
+
+    async def drain(self) -> None:
+        """Let others lead, if that can be had in a few seconds."""
+        if self._member is None:
+            return
+        drained = asyncio.get_running_loop().create_future()
+        self._member.drain(lambda: None if drained.done() else drained.set_result(None))
+        try:
+            await asyncio.wait_for(drained, _DRAIN_S)
+        except TimeoutError:
+            _log.warning("nobody has taken over what this node leads within %.0f s: it stops all the same", _DRAIN_S)
+
+    async def stop(self) -> None:
+        """Let go of all connections. The storage may be stopped then."""
+        if self._socket is not None:
+            self._socket.close()
+        if self._member is not None:
+            self._member.stop()
+        if self._side is not None:
+            await self._side.stop()
+
+
+def _report(finding: str) -> None:
+    _log.warning("%s", finding)
+
+
+def _failed(error: DuramenError) -> None:
+    _log.error("this node takes no part in the cluster any more, until it is restarted: %s", error)
