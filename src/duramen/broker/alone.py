@@ -21,6 +21,7 @@ from duramen.broker.changes import ValueDone
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Block, Created, Done, Value
 from duramen.broker.metadata import LogQuorum, Metadata
+from duramen.broker.operating_alone import alone_office
 from duramen.broker.partition import Partition, Role
 from duramen.broker.standing import Listener
 from duramen.controller.decisions import (
@@ -57,6 +58,9 @@ class Alone:
         self._listener: Listener | None = None
         quorum = LogQuorum(store, clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._happened)
+        self.office = alone_office(
+            node_id, lambda: self._metadata.state, lambda: quorum.describe(node_id, directory_id)
+        )
         mine = (node_id,)
         self._partition = PartitionState(mine, mine, node_id, store.node_epoch)
 

@@ -7,6 +7,7 @@ from uuid import UUID
 from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
 from duramen.broker.changes import Changes, Done
+from duramen.broker.operating import ClusterOffice
 from duramen.broker.partition import Partition, Role
 from duramen.controller.events import Event
 from duramen.controller.nodes import Node
@@ -49,6 +50,10 @@ class Standing(Changes, Protocol):
     @property
     def controller_id(self) -> int:
         """The node that decides; -1 where none is known."""
+
+    @property
+    def office(self) -> ClusterOffice:
+        """What an operator asks, and is told, of the cluster; of one node where it is alone."""
 
     @property
     def most_replicas(self) -> int:

@@ -21,6 +21,7 @@ from duramen.broker.control.lifecycle import Lifecycle, Phase
 from duramen.broker.control.requests import Adopt, CreateStream, Request
 from duramen.broker.control.wire import decode_outcome, decode_request, encode_outcome, encode_request
 from duramen.broker.control.wishing import create_stream, grant
+from duramen.broker.operating import ClusterOffice
 from duramen.broker.partition import Partition, Role
 from duramen.broker.quorum.applying import ControllerView
 from duramen.broker.quorum.runner import Runner
@@ -81,6 +82,7 @@ class Member:
         )  # fmt: skip
         self.controller = Controller(kit.runner, kit.view, kit.worker, control)
         self.asker = Asker(self.controller, control)
+        self.office = ClusterOffice(self.asker, lambda: self.state, kit.runner.describe)
         self.lifecycle = Lifecycle(
             kit.wish, self.controller, self.asker, control, changed=self._phase_changed, failed=self._left_out
         )

@@ -15,8 +15,10 @@ from duramen.controller.cluster.rebalancing import Move
 from duramen.controller.cluster.registering import Registration
 from duramen.controller.decisions import Definition
 from duramen.controller.partitions import PartitionId
+from duramen.controller.quorum.voters import ReplicaId, Voter
 
 __all__ = [
+    "AddVoter",
     "Adopt",
     "AllocateProducerIds",
     "AlterPartitions",
@@ -35,11 +37,13 @@ __all__ = [
     "ElectLeader",
     "GrowStream",
     "MoveLeader",
+    "Observe",
     "PlanMoves",
     "Reassign",
     "RebalanceLeaders",
     "RecordGap",
     "Register",
+    "RemoveVoter",
     "Report",
     "ReportLeaders",
     "Request",
@@ -271,6 +275,24 @@ class SetFeatureLevel(_Request, frozen=True):
     level: int
 
 
+class AddVoter(_Request, frozen=True):
+    """Let a replica that has caught up vote in the quorum (KIP-853)."""
+
+    voter: Voter
+
+
+class RemoveVoter(_Request, frozen=True):
+    """Let a voter vote no more."""
+
+    replica: ReplicaId
+
+
+class Observe(_Request, frozen=True):
+    """What only the active controller sees: how far the replicas of the quorum and the nodes are."""
+
+    repeats = True
+
+
 class AwaitApplied(_Request, frozen=True):
     """Answer once every live node has applied what is below the offset, or when `within_ms` are over."""
 
@@ -306,5 +328,8 @@ Request = (
     | DrainNode
     | UnregisterNode
     | SetFeatureLevel
+    | AddVoter
+    | RemoveVoter
+    | Observe
     | AwaitApplied
 )

@@ -38,6 +38,9 @@ __all__ = [
 ]
 
 FLEXIBLE: Final = 12
+_REPLICA_STATES: Final = 15  # from here on a replica says who it is in a tagged field (KIP-903)
+_REPLICA_STATE_TAG: Final = 1
+_CONSUMER: Final = -1
 TOPIC_IDS: Final = 13
 """The first version that names topics by their ids."""
 
@@ -205,6 +208,20 @@ class _Frame:
                 size, self.position = read_uvarint(self.data, self.position)
                 self.take(size)
 
+    def replica_id(self) -> int:
+        """Take the tagged fields of the request; the id of the replica that they name, -1 where they name none."""
+        found = _CONSUMER
+        count, self.position = read_uvarint(self.data, self.position)
+        if count > LARGEST_TAGS:
+            raise ValueError(f"a structure has {count} tagged fields")
+        for _ in range(count):
+            tag, self.position = read_uvarint(self.data, self.position)
+            size, self.position = read_uvarint(self.data, self.position)
+            body = self.take(size)
+            if tag == _REPLICA_STATE_TAG:
+                found = _INT32.unpack_from(body)[0]
+        return found
+
 
 def decode_request(version: int, frame: memoryview, position: int) -> FetchRequest:
     """The request in `frame` from `position` on. Raises RequestInvalid."""
@@ -215,7 +232,7 @@ def decode_request(version: int, frame: memoryview, position: int) -> FetchReque
 
 
 def _decode_request(version: int, frame: _Frame) -> FetchRequest:
-    replica_id = frame.unpack(_INT32)[0] if version < 15 else -1
+    replica_id = frame.unpack(_INT32)[0] if version < _REPLICA_STATES else _CONSUMER
     max_wait_ms, min_bytes, max_bytes, isolation_level = frame.unpack(_WAIT)
     session_id, session_epoch = frame.unpack(_SESSION) if version >= 7 else (0, -1)
     layout = _layout(version)
@@ -238,7 +255,10 @@ def _decode_request(version: int, frame: _Frame) -> FetchRequest:
     if version >= 7:
         forgotten = _forgotten(version, frame)
     rack_id = frame.text() if version >= 11 else ""
-    frame.tags()
+    if version >= _REPLICA_STATES:
+        replica_id = frame.replica_id()
+    else:
+        frame.tags()
     return FetchRequest(
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, rack_id,
         forgotten,

@@ -3,7 +3,7 @@
 from typing import Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, StreamNotFound
+from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.ports import Buffer
 from duramen.broker.fetching import Fetched, Wanted
 from duramen.codec.kafka.errors import ErrorCode
@@ -36,8 +36,13 @@ _LARGEST_ANSWER: Final = (1 << 31) - (1 << 20)
 
 
 def handle_fetch(context: Context, exchange: Exchange) -> None:
-    """Answer with what there is, at once or as soon as there is enough."""
+    """Answer with what there is, at once or as soon as there is enough. Raises RequestInvalid for a replica."""
     request = decode_request(exchange.version, exchange.frame, exchange.header.end)
+    if request.replica_id >= 0:
+        raise RequestInvalid(
+            f"it fetches as the replica of node {request.replica_id}: nodes fetch from each other through"
+            " --cluster-listen, never here"
+        )
     turn = _turn(context, exchange, request)
     if turn.error:
         _refuse(exchange, turn.error)

@@ -12,7 +12,15 @@ from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.doors.kafka.context import Context
 
-__all__ = ["BrokerAt", "broker_at", "brokers", "coordinator_place", "live_brokers", "partition_answer"]
+__all__ = [
+    "BrokerAt",
+    "broker_at",
+    "brokers",
+    "coordinator_place",
+    "fenced_brokers",
+    "live_brokers",
+    "partition_answer",
+]
 
 SAYS_LEADER: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
@@ -38,6 +46,14 @@ def brokers(context: Context) -> Sequence[BrokerAt]:
     if not nodes:
         return [BrokerAt(context.broker.node_id, context.host, context.port, None)]
     return [found for node in nodes if (found := _reached(node)) is not None]
+
+
+def fenced_brokers(context: Context) -> Sequence[BrokerAt]:
+    """The brokers that are registered and fenced; none of a node that is alone."""
+    fenced = [
+        node for node in context.broker.standing.office.state.registrations if node.fenced and node.holds_partitions
+    ]
+    return [found for node in fenced if (found := _reached(node)) is not None]
 
 
 def live_brokers(context: Context) -> frozenset[int] | None:
