@@ -15,7 +15,7 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import Clock
 from duramen.broker.catching_up import CatchingUp
-from duramen.broker.coordinating import Coordinating
+from duramen.broker.coordinated import Coordinated
 from duramen.broker.partition import Partition
 from duramen.broker.pending import HeldOffset, PendingOffsets
 from duramen.broker.stored_offsets import Key, StoredOffsets, change_of, row_key
@@ -73,8 +73,8 @@ class Offsets(StoredOffsets):
             store, view, self._take, of="consumer offsets", stream=OFFSETS_STREAM,
             cost="so a group whose last commit was there goes on from an older one",
         )  # fmt: skip
-        self._coordinating = Coordinating(store, view, self._catching_up, self, report)
-        super().__init__(view, self._coordinating.coordinates, alone=alone)
+        self._coordinated = Coordinated(store, view, self._catching_up, self, report)
+        super().__init__(view, self._coordinated.coordinates, alone=alone)
 
     def recover(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
         """Bring the view to the end of the log, from the position it holds or, where that does not fit, anew.
@@ -98,20 +98,20 @@ class Offsets(StoredOffsets):
         if self._stream is None or partition.stream is not self._stream:
             return
         if leads:
-            self._coordinating.begin(partition)
+            self._coordinated.begin(partition)
         else:
-            self._coordinating.end(partition)
+            self._coordinated.end(partition)
 
     def check(self, group: str) -> None:
         """Raise NotCoordinator, CoordinatorLoading or StorageFailed unless the group is coordinated here."""
         if self._stream is not None:
-            self._coordinating.check(self._partition(group), f"group {group}")
+            self._coordinated.check(self._partition(group), f"group {group}")
         elif not self._alone:
             raise NotCoordinator(f"nobody coordinates group {group} yet: there is no stream {OFFSETS_STREAM}")
 
     def coordinates(self, group: str) -> bool:
         """Whether the group is coordinated here."""
-        return self._stream is None or self._coordinating.coordinates(self._partition(group))
+        return self._stream is None or self._coordinated.coordinates(self._partition(group))
 
     def _partition(self, group: str) -> Partition:
         if self._stream is None:
@@ -121,7 +121,7 @@ class Offsets(StoredOffsets):
     def follow(self) -> None:
         """Take in what other coordinators have stored: there is less to do where this node takes their place."""
         for partition in self._stream.partitions if self._stream is not None and not self._alone else ():
-            self._coordinating.follow(partition)
+            self._coordinated.follow(partition)
 
     def forget(self, partition: Partition) -> None:
         """Take back all that the view has of a partition."""
@@ -212,10 +212,10 @@ class Offsets(StoredOffsets):
     ) -> None:  # fmt: skip
         """What was to be appended is committed, or why it is not."""
         if error is None:
-            self._coordinating.settle(partition, base_offset, next_offset, apply, done)
+            self._coordinated.settle(partition, base_offset, next_offset, apply, done)
             return
         if isinstance(error, NotEnoughReplicasAfterAppend):
-            self._coordinating.again(partition)
+            self._coordinated.again(partition)
         done(NotCoordinator(str(error)) if isinstance(error, NotLeader) else error)
 
     # -- in transactions ----------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Offsets(StoredOffsets):
         def apply() -> None:
             self._view.apply(log, marker_offset + 1, self._ended(log, producer_id, commit=commit))
 
-        self._coordinating.applied(self._stream.partitions[log.key.partition], marker_offset, marker_offset + 1, apply)
+        self._coordinated.applied(self._stream.partitions[log.key.partition], marker_offset, marker_offset + 1, apply)
 
     def _ended(self, log: Log, producer_id: int, *, commit: bool) -> list[Change]:
         return self._pending.end(log.key.partition, producer_id, commit=commit)

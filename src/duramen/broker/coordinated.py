@@ -16,7 +16,7 @@ from duramen.storage.log import Log
 from duramen.storage.store import Store
 from duramen.storage.view import View
 
-__all__ = ["Coordinating", "Keeper"]
+__all__ = ["Coordinated", "Keeper"]
 
 Done = Callable[[DuramenError | None], None]
 
@@ -67,7 +67,7 @@ class _Part:
         return self.ready or self.restoring is not None
 
 
-class Coordinating:
+class Coordinated:
     """The partitions of a stream of which `keeper` keeps the view. A node that is alone coordinates all of them."""
 
     def __init__(
