@@ -114,13 +114,15 @@ class Broker:
         self.quotas = Quotas(settings)
         self.fetches = Fetches(store, ports.clock, deadlines, metrics, self.standing.preferred_replica)
         self.group_configs = GroupConfigs(settings, self.standing)
-        self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock)
+        alone = self.standing.first_role is None
+        self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock, report, alone=alone)
         self.groups = Coordinator(
             self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, self.group_configs.get,
             metrics, report,
         )  # fmt: skip
         self._transaction_log = TransactionLog(store, ports.clock)
-        self._shares = ShareStates(store, View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker), ports.clock)
+        shares = View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker)
+        self._shares = ShareStates(store, shares, ports.clock, alone=alone)
         self.internal_streams = InternalStreams(
             self.create_stream, settings, self._offsets, self._transaction_log, self._shares
         )
@@ -159,7 +161,7 @@ class Broker:
         self.restored()
         self.store.name_leaders(self.standing.leader_of)
         self.gaps.measure()
-        self._offsets.recover(self._report, lambda failure: self._offsets_ready(failure, done))
+        self._offsets.recover(lambda failure: self._offsets_ready(failure, done))
 
     def _remove_orphans(self) -> None:
         # A stream's deletion is durable before its logs are deleted: a crash in between leaves them behind.
@@ -193,7 +195,7 @@ class Broker:
             done(_storage_error("the stream of transactions cannot be read", error))
             return
         # As late as can be: members have a whole session from here on, and no requests of theirs may come before.
-        self.groups.restore(lambda name: self.streams.find(name) is not None)
+        self.groups.restore()
         self._every("log.retention.check.interval.ms", self._enforce_retention)
         self._every("log.cleaner.backoff.ms", self.store.compact)
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
@@ -223,6 +225,7 @@ class Broker:
         now_ms = self._clock.wall_ms()
         self.store.enforce_retention(now_ms)
         self.store.expire_producers(now_ms - self.settings.integer("producer.id.expiration.ms"))
+        self._offsets.follow()
         self._offsets.flush()
         self._shares.flush()
 
@@ -285,6 +288,9 @@ class Broker:
 
     def led(self, place: PartitionId, leader_epoch: int | None) -> None:
         """From here on this node leads a partition, in that epoch; None: no more."""
+        stream = self.streams.find_id(place.stream_id)
+        if stream is not None:
+            self._offsets.led(stream.partitions[place.partition], leads=leader_epoch is not None)
 
     def happened(self, event: Event) -> None:
         """An event of the metadata has taken effect."""

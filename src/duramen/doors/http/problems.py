@@ -46,6 +46,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.NodeStarting: 503,
     errors.NodeStopping: 503,
     errors.NotController: 503,
+    errors.NotCoordinator: 503,
     errors.NotEnoughReplicas: 503,
     errors.NotEnoughReplicasAfterAppend: 503,
     errors.NotLeader: 503,
