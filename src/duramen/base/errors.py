@@ -55,6 +55,7 @@ __all__ = [
     "NodeStarting",
     "NodeStopping",
     "NotController",
+    "NotCoordinator",
     "NotEnoughReplicas",
     "NotEnoughReplicasAfterAppend",
     "NotLeader",
@@ -623,7 +624,7 @@ class GroupFull(DuramenError):
 
 
 class CoordinatorLoading(DuramenError):
-    """The group's state is still being read; ask again."""
+    """The node begins to coordinate the group and still reads what is stored of it; ask again."""
 
     id = "coordinator-loading"
     safe = "Nothing was done; repeating is safe."
@@ -768,6 +769,14 @@ class NotController(DuramenError):
     id = "not-controller"
     safe = "Nothing was done; asking again is safe."
     remedy = "Ask the node that the message names; where it names none, ask again a second later."
+
+
+class NotCoordinator(DuramenError):
+    """The node that was asked does not coordinate the group: who leads the partition that keeps the group does."""
+
+    id = "not-coordinator"
+    safe = "Nothing was done, or, where the node has just lost its place, it is not known; repeating is safe."
+    remedy = "Look for the coordinator again; clients do so by themselves."
 
 
 class NotLeader(DuramenError):

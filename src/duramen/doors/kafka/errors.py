@@ -33,6 +33,7 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.NameInvalid: ErrorCode.INVALID_TOPIC_EXCEPTION,
     errors.NodeStopping: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.NotController: ErrorCode.NOT_CONTROLLER,
+    errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
     errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
     errors.NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -76,6 +77,11 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.VersionTooOld: ErrorCode.UNSUPPORTED_VERSION,
 }
 
+_UNAVAILABLE: Final = (
+    errors.NodeStopping, errors.NotEnoughReplicas, errors.NotEnoughReplicasAfterAppend, errors.StorageFull,
+    errors.StorageFailed,
+)  # fmt: skip
+
 
 def error_code(error: Exception | None) -> ErrorCode:
     """The number for `error`; NONE for None."""
@@ -90,6 +96,8 @@ def error_code(error: Exception | None) -> ErrorCode:
 
 def group_error_code(error: Exception | None) -> ErrorCode:
     """The number for `error` as a coordinator says it: a client asks for the coordinator again where it must wait."""
-    if isinstance(error, errors.NodeStopping | errors.StorageFull | errors.StorageFailed):
+    if isinstance(error, errors.NotLeader):
+        return ErrorCode.NOT_COORDINATOR
+    if isinstance(error, _UNAVAILABLE):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error_code(error)
