@@ -15,7 +15,7 @@ from duramen.base.errors import (
     StorageFailed,
 )
 from duramen.base.ids import StreamId, new_stream_id
-from duramen.base.ports import Clock, Randomness
+from duramen.base.ports import Buffer, Clock, Randomness
 from duramen.broker.changes import Done as DecisionDone
 from duramen.broker.changes import ValueDone
 from duramen.broker.control import requests
@@ -95,6 +95,10 @@ class Alone:
     def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
         del partition, rack_id, offset
         return -1
+
+    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
+        del node_id, body, done
+        return False
 
     # -- starting -----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
 from duramen.base.ids import METADATA_STREAM_ID, StreamId
 from duramen.base.metrics import Metrics
-from duramen.base.ports import Clock, Randomness, ViewStore, Worker
+from duramen.base.ports import Buffer, Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
 from duramen.broker.alone import Alone
 from duramen.broker.changes import settled
@@ -129,8 +129,8 @@ class Broker:
         self.resets = Resets(self.streams, self.groups, ports.clock, self.internal_streams.ensure_offsets)
         self.producer_ids = ProducerIds(self.standing)
         self.transactions = Transactions(
-            Places(self._transaction_log, self.streams, self._offsets, store), self.groups, ports.clock, settings,
-            self.producer_ids.allocate, metrics, report,
+            Places(self._transaction_log, self.streams, self._offsets, store, self.standing), self.groups, ports.clock,
+            deadlines, settings, self.producer_ids.allocate, metrics, report,
         )  # fmt: skip
         metrics.most_series = settings.integer("metrics.partitions.max")
         self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
@@ -289,8 +289,16 @@ class Broker:
     def led(self, place: PartitionId, leader_epoch: int | None) -> None:
         """From here on this node leads a partition, in that epoch; None: no more."""
         stream = self.streams.find_id(place.stream_id)
-        if stream is not None:
-            self._offsets.led(stream.partitions[place.partition], leads=leader_epoch is not None)
+        if stream is None:
+            return
+        partition = stream.partition(place.partition)
+        self._offsets.led(partition, leads=leader_epoch is not None)
+        if stream.name == TRANSACTIONS_STREAM:
+            self.transactions.led(partition, leader_epoch)
+
+    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """The broker of another node asks. Raises RequestInvalid where that cannot be read."""
+        self.transactions.asked(body, answer)
 
     def happened(self, event: Event) -> None:
         """An event of the metadata has taken effect."""

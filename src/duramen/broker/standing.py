@@ -6,6 +6,7 @@ from uuid import UUID
 
 from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
+from duramen.base.ports import Buffer
 from duramen.broker.changes import Changes, Done
 from duramen.broker.operating import ClusterOffice
 from duramen.broker.partition import Partition, Role
@@ -30,6 +31,9 @@ class Listener(Protocol):
 
     def led(self, place: PartitionId, leader_epoch: int | None) -> None:
         """From here on this node leads a partition, in that epoch; None: no more."""
+
+    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """The broker of another node asks. Raises RequestInvalid where that cannot be read."""
 
 
 class Standing(Changes, Protocol):
@@ -66,6 +70,12 @@ class Standing(Changes, Protocol):
         """The node that is to serve a consumer of a rack who reads from an offset; -1: the one that it asked (KIP-392).
 
         Only a leader sends consumers elsewhere, and only to a replica that has the offset.
+        """
+
+    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
+        """Ask the broker of another node; `done` gets the answer, or None where the connection ends before it.
+
+        False where there is no way to it now: then nothing was sent, and `done` is never called.
         """
 
     def start(self, listener: Listener, done: Callable[[DuramenError | None], None]) -> None:

@@ -123,6 +123,9 @@ class Watcher:
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         del body, answer
 
+    def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        del body, answer
+
     def heard(self, node_id: int, body: Buffer) -> None:
         del node_id, body
 

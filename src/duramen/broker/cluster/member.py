@@ -28,6 +28,7 @@ from duramen.broker.quorum.runner import Runner
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.configs import config_of
 from duramen.broker.standing import Listener
+from duramen.codec.cluster.channels import Subject
 from duramen.controller.cluster.registering import Registration
 from duramen.controller.events import (
     Event,
@@ -163,6 +164,9 @@ class Member:
         else:
             done(outcome)
 
+    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
+        return self._network.ask(node_id, body, done, subject=Subject.BROKER)
+
     # -- coming and going ---------------------------------------------------------------------------
 
     def start(self, listener: Listener, done: Callable[[DuramenError | None], None]) -> None:
@@ -286,6 +290,13 @@ class Member:
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """Another node asks this one's controller. Raises RequestInvalid where that cannot be read."""
         self.controller.ask(decode_request(body), lambda outcome: answer(encode_outcome(outcome)))
+
+    def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """The broker of another node asks this one's; see `Listener.asked`."""
+        if self._listener is not None:
+            self._listener.asked(body, answer)
+        else:
+            answer(b"")
 
     def heard(self, node_id: int, body: Buffer) -> None:
         """Replicas of another node say something. Raises RequestInvalid where that cannot be read."""

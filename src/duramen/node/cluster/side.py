@@ -88,6 +88,9 @@ class Part(Protocol):
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """Another node asks this one's controller. Raises RequestInvalid."""
 
+    def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """Another node asks this one's broker. Raises RequestInvalid."""
+
     def heard(self, node_id: int, body: Buffer) -> None:
         """Replicas of another node say something. Raises RequestInvalid."""
 
@@ -206,10 +209,17 @@ class ClusterSide:
 
     # -- the broker's ways to other nodes -----------------------------------------------------------
 
-    def ask(self, node_id: int, body: Buffer, done: Callable[[Buffer | None], None]) -> bool:
-        """Ask another node's controller: see `Network`."""
+    def ask(
+        self,
+        node_id: int,
+        body: Buffer,
+        done: Callable[[Buffer | None], None],
+        *,
+        subject: Subject = Subject.CONTROLLER,
+    ) -> bool:
+        """Ask another node: see `Network`."""
         link = self._door.peers.link(node_id, Channel.CONTROL)
-        return link is not None and link.request(Subject.CONTROLLER, done, body)
+        return link is not None and link.request(subject, done, body)
 
     def say(self, node_id: int, pieces: Sequence[Buffer]) -> None:
         """Send what replicas say; it is lost where there is no connection, or too much waits on it."""
@@ -368,6 +378,10 @@ class ClusterSide:
                 self.member.asked(body, partial(link.answer, Subject.CONTROLLER, number))
             case Subject.CONTROLLER:
                 link.answer(Subject.CONTROLLER, number, encode_outcome(NotController("the node is not ready yet")))
+            case Subject.BROKER if self.member is not None:
+                self.member.asked_broker(body, partial(link.answer, Subject.BROKER, number))
+            case Subject.BROKER:
+                link.answer(Subject.BROKER, number)  # nothing: who asks does so again
             case Subject.PROPOSAL if self._proposing is not None:
                 self._proposing.request(link, number, body)
             case Subject.PROPOSAL:
