@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 INTERFACE: Final[int]
 __version__: Final[str]
@@ -8,7 +8,7 @@ class Rows:
     def __len__(self) -> int: ...
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
 
-_Buffer = bytes | bytearray | memoryview
+_Buffer: TypeAlias = bytes | bytearray | memoryview
 
 def decode(data: _Buffer, position: int, first: int, end: int, columns: Sequence[str]) -> tuple[int, Rows]: ...
 def scan_keys(data: _Buffer, position: int, first: int, end: int) -> tuple[int, Rows]: ...

@@ -1,7 +1,7 @@
 """Write requirements/*.lock anew: names, versions and hashes, no addresses.
 
-Run by `make lock`; needs `uv` (which `make install` puts into .venv). Touches only requirements/ and, where Rust is installed,
-native/crates.lock.
+Run by `make lock`; needs `uv` (which `make install` puts into .venv). Touches only requirements/ and,
+where Rust is installed, native/crates.lock.
 """
 
 import pathlib

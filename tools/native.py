@@ -127,7 +127,7 @@ def lock() -> None:
 
 
 def lint() -> None:
-    """rustfmt and clippy, without a warning."""
+    """Rustfmt and clippy, without a warning."""
     tool = cargo()
     restore_lock()
     run(tool, "fmt", "--check")
