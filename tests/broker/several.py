@@ -143,10 +143,6 @@ class Placed:
     def ask(self, request: Request, done: ValueDone) -> None:
         self.several.change(request, done)
 
-    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
-        del node_id, body, done
-        return False
-
     # -- what replicas need -------------------------------------------------------------------------
 
     def send(self, place: PartitionId, node_id: int, message: Fetch | FetchAnswer, records: Sequence[Buffer]) -> None:
