@@ -57,9 +57,13 @@ class Replicating:
         config_of: Callable[[PartitionId], PartitionConfig],
         led: Callable[[PartitionId, int | None], None],
         report: Callable[[str], None],
+        carried_out: Callable[[PartitionId, Effect], None],
         timeouts: Timeouts = TIMEOUTS,
     ) -> None:
-        """`led` is told where this node leads, and in which epoch; `report`, what an operator should hear of."""
+        """`led` is told where this node leads, and in which epoch; `report`, what an operator should hear of.
+
+        `carried_out` is told of each effect of a replica, once it is done.
+        """
         self._node_id = node_id
         self._store = store
         self._worker = worker
@@ -71,12 +75,18 @@ class Replicating:
         self._config_of = config_of
         self._led = led
         self._report = report
+        self._carried_out = carried_out
         self._timeouts = timeouts
         self._epoch = -1
         self._replicas: Replicas | None = None
         self._said: dict[int, list[Said]] = {}
         self._proposed: list[tuple[PartitionId, AlterPartition]] = []
         self._flushes = False
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The replicas of this node; None while it takes no part."""
+        return self._replicas
 
     # -- what the controller's log says -------------------------------------------------------------
 
@@ -154,7 +164,7 @@ class Replicating:
         self._led(place, leader_epoch)
 
     def carried_out(self, place: PartitionId, effect: Effect) -> None:
-        """Nobody here has to know."""
+        self._carried_out(place, effect)
 
     def failed(self, place: PartitionId, error: DuramenError) -> None:
         try:
