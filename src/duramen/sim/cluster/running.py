@@ -1,4 +1,4 @@
-"""Many runs of clusters on all cores, and what they came to: requests, their rate, faults, and the first that failed."""
+"""Many runs of clusters on all cores, and what they came to: requests, their rate, faults, and the first failure."""
 
 import multiprocessing
 import sys
