@@ -55,6 +55,7 @@ __all__ = [
     "NodeStarting",
     "NodeStopping",
     "NotController",
+    "NotCoordinator",
     "NotEnoughReplicas",
     "NotEnoughReplicasAfterAppend",
     "NotLeader",
@@ -107,6 +108,9 @@ __all__ = [
     "UnsupportedFeature",
     "UsageWrong",
     "VersionTooOld",
+    "VoterDuplicate",
+    "VoterNotFound",
+    "VotersUnsettled",
 ]
 
 
@@ -623,7 +627,7 @@ class GroupFull(DuramenError):
 
 
 class CoordinatorLoading(DuramenError):
-    """The group's state is still being read; ask again."""
+    """The node begins to coordinate the group and still reads what is stored of it; ask again."""
 
     id = "coordinator-loading"
     safe = "Nothing was done; repeating is safe."
@@ -768,6 +772,14 @@ class NotController(DuramenError):
     id = "not-controller"
     safe = "Nothing was done; asking again is safe."
     remedy = "Ask the node that the message names; where it names none, ask again a second later."
+
+
+class NotCoordinator(DuramenError):
+    """The node that was asked does not coordinate the group: who leads the partition that keeps the group does."""
+
+    id = "not-coordinator"
+    safe = "Nothing was done, or, where the node has just lost its place, it is not known; repeating is safe."
+    remedy = "Look for the coordinator again; clients do so by themselves."
 
 
 class NotLeader(DuramenError):
@@ -922,3 +934,27 @@ class ReplicationFactorInvalid(DuramenError):
     id = "replication-factor-invalid"
     safe = "Nothing was changed; repeating gives the same answer until there are more nodes."
     remedy = "Ask for as many replicas as there are nodes, or fewer."
+
+
+class VoterDuplicate(DuramenError):
+    """A node votes in the quorum already, maybe with an earlier data directory."""
+
+    id = "voter-duplicate"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Nothing needs to be done, unless its disk was lost: then remove the old voter first."
+
+
+class VoterNotFound(DuramenError):
+    """There is no voter that is this node with this data directory."""
+
+    id = "voter-not-found"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Look with `duramen cluster status` who votes."
+
+
+class VotersUnsettled(DuramenError):
+    """The voters cannot be changed now: a change is under way, or the node that is to vote has not caught up."""
+
+    id = "voters-unsettled"
+    safe = "Nothing was changed; repeating is safe."
+    remedy = "Repeat in a moment."

@@ -14,10 +14,12 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.BatchCorrupt: ErrorCode.CORRUPT_MESSAGE,
     errors.BatchInvalid: ErrorCode.INVALID_RECORD,
     errors.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    errors.ClusterDiffers: ErrorCode.INCONSISTENT_CLUSTER_ID,
     errors.ConfigInvalid: ErrorCode.INVALID_CONFIG,
     errors.ConcurrentTransactions: ErrorCode.CONCURRENT_TRANSACTIONS,
     errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     errors.DeletionRefused: ErrorCode.POLICY_VIOLATION,
+    errors.ElectionNotNeeded: ErrorCode.ELECTION_NOT_NEEDED,
     errors.FencedInstance: ErrorCode.FENCED_INSTANCE_ID,
     errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
     errors.FencedMemberEpoch: ErrorCode.FENCED_MEMBER_EPOCH,
@@ -28,11 +30,16 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.GroupSubscribed: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
     errors.IllegalGeneration: ErrorCode.ILLEGAL_GENERATION,
     errors.InconsistentProtocol: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    errors.LeaderUnavailable: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     errors.LogDamaged: ErrorCode.CORRUPT_MESSAGE,
     errors.MemberIdRequired: ErrorCode.MEMBER_ID_REQUIRED,
     errors.NameInvalid: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    errors.NodeDuplicate: ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    errors.NodeEpochStale: ErrorCode.STALE_BROKER_EPOCH,
+    errors.NodeNotFound: ErrorCode.BROKER_ID_NOT_REGISTERED,
     errors.NodeStopping: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.NotController: ErrorCode.NOT_CONTROLLER,
+    errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
     errors.NotEnoughReplicas: ErrorCode.NOT_ENOUGH_REPLICAS,
     errors.NotEnoughReplicasAfterAppend: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -45,8 +52,11 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.PatternInvalid: ErrorCode.INVALID_REGULAR_EXPRESSION,
     errors.ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
     errors.ProducerIdUnknown: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    errors.ReassignmentNotFound: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     errors.RebalanceInProgress: ErrorCode.REBALANCE_IN_PROGRESS,
     errors.RecordStateInvalid: ErrorCode.INVALID_RECORD_STATE,
+    errors.ReplicaAssignmentInvalid: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    errors.ReplicationFactorInvalid: ErrorCode.INVALID_REPLICATION_FACTOR,
     errors.RequestInvalid: ErrorCode.INVALID_REQUEST,
     errors.RequestTimedOut: ErrorCode.REQUEST_TIMED_OUT,
     errors.SessionTimeoutInvalid: ErrorCode.INVALID_SESSION_TIMEOUT,
@@ -73,8 +83,16 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.UnknownMember: ErrorCode.UNKNOWN_MEMBER_ID,
     errors.UnreleasedInstance: ErrorCode.UNRELEASED_INSTANCE_ID,
     errors.UnsupportedFeature: ErrorCode.INVALID_REQUEST,
+    errors.VoterDuplicate: ErrorCode.DUPLICATE_VOTER,
+    errors.VoterNotFound: ErrorCode.VOTER_NOT_FOUND,
+    errors.VotersUnsettled: ErrorCode.REQUEST_TIMED_OUT,
     errors.VersionTooOld: ErrorCode.UNSUPPORTED_VERSION,
 }
+
+_UNAVAILABLE: Final = (
+    errors.NodeStopping, errors.NotEnoughReplicas, errors.NotEnoughReplicasAfterAppend, errors.StorageFull,
+    errors.StorageFailed,
+)  # fmt: skip
 
 
 def error_code(error: Exception | None) -> ErrorCode:
@@ -90,6 +108,8 @@ def error_code(error: Exception | None) -> ErrorCode:
 
 def group_error_code(error: Exception | None) -> ErrorCode:
     """The number for `error` as a coordinator says it: a client asks for the coordinator again where it must wait."""
-    if isinstance(error, errors.NodeStopping | errors.StorageFull | errors.StorageFailed):
+    if isinstance(error, errors.NotLeader):
+        return ErrorCode.NOT_COORDINATOR
+    if isinstance(error, _UNAVAILABLE):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error_code(error)

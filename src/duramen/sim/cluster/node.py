@@ -20,7 +20,7 @@ from duramen.broker.quorum.chunks import Wire
 from duramen.broker.quorum.kit import Limits
 from duramen.broker.quorum.opening import Opening, Plan
 from duramen.broker.quorum.runner import Runner
-from duramen.codec.cluster.channels import Channel
+from duramen.codec.cluster.channels import Channel, Subject
 from duramen.controller.cluster.registering import Registration
 from duramen.controller.events import Event
 from duramen.controller.nodes import BROKER_ROLE
@@ -239,17 +239,24 @@ class Node:
 
     # -- what the member needs of the network --------------------------------------------------------
 
-    def ask(self, node_id: int, body: Buffer, done: Callable[[Buffer | None], None]) -> bool:
+    def ask(
+        self,
+        node_id: int,
+        body: Buffer,
+        done: Callable[[Buffer | None], None],
+        *,
+        subject: Subject = Subject.CONTROLLER,
+    ) -> bool:
         link = self.network.link(self.node_id, node_id, Channel.CONTROL)
         if link is None:
             return False
         number = next(self._numbers)
         self._asked.setdefault(link, {})[number] = done
-        self.network.say(link, self.node_id, partial(self.peers[node_id].asked, link, number, bytes(body)))
+        self.network.say(link, self.node_id, partial(self.peers[node_id].asked, link, number, subject, bytes(body)))
         return True
 
-    def asked(self, link: Link, number: int, body: bytes) -> None:
-        """Another node asks this one's controller."""
+    def asked(self, link: Link, number: int, subject: Subject, body: bytes) -> None:
+        """Another node asks this one's controller, or its broker."""
         life, peer = self.life, self.peers[link.peer_of(self.node_id)]
 
         def answer(outcome: bytes) -> None:
@@ -257,12 +264,14 @@ class Node:
                 self.network.say(link, self.node_id, partial(peer.answered, link, number, outcome))
 
         if self.member is None:
-            answer(encode_outcome(NotController("the node is not ready yet")))
+            answer(b"" if subject is Subject.BROKER else encode_outcome(NotController("the node is not ready yet")))
+        elif subject is Subject.BROKER:
+            self.member.asked_broker(body, answer)
         else:
             self.member.asked(body, answer)
 
     def answered(self, link: Link, number: int, body: bytes) -> None:
-        """What another node's controller answers."""
+        """What another node answers."""
         done = self._asked.get(link, {}).pop(number, None)
         if done is not None:
             done(body)
@@ -282,8 +291,13 @@ class Node:
         """There is a connection."""
         peer_id = link.peer_of(self.node_id)
         self._open_links[peer_id] = self._open_links.get(peer_id, 0) + 1
-        if self._open_links[peer_id] == 1 and self.member is not None:
-            self.member.opened(peer_id)
+        if self.member is not None:
+            if self._open_links[peer_id] == 1:
+                self.member.opened(peer_id)
+            if link.channel is Channel.DATA:
+                self.member.reachable(peer_id)
+        if self.runner is not None:
+            self.runner.connected(peer_id)
 
     def closed(self, link: Link) -> None:
         """It is gone: who waits for an answer is told."""
@@ -295,3 +309,5 @@ class Node:
             del self._open_links[peer_id]
             if self.member is not None:
                 self.member.closed(peer_id)
+            if self.runner is not None:
+                self.runner.disconnected(peer_id)

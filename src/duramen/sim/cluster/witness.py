@@ -151,6 +151,8 @@ class Witness:
 
     def opens(self, node_id: int, place: PartitionId) -> None:
         store = self._nodes[node_id].store
+        if self._replica(self._nodes[node_id], place) is not None:
+            return  # it is only asked for
         log = None if store is None else store.log(LogKey(*place))
         key = node_id, place
         self._logs.pop(key, None)
