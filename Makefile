@@ -3,7 +3,7 @@ PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long compat sim lint format bench docs reference wheel lock clean
+.PHONY: help install demo demo-cluster test test-long compat sim lint format bench docs reference wheel lock clean
 # Modules of other places have no business in .venv.
 unexport PYTHONPATH PYTHONHOME
 # Every node that a test starts would compile itself anew: 0.2 s of it.
@@ -20,6 +20,9 @@ install:  ## make .venv from the lock files; nothing to do when nothing has chan
 
 demo: install  ## 336,776 flights from NATS through the log to Kafka consumers and Spark, with a kill -9 in between
 	@$(BIN)/python -m duramen.demo $(DEMO)
+
+demo-cluster: install  ## the flights through three nodes, one of them killed and another paused while they flow
+	@$(BIN)/python -m duramen.demo.cluster $(DEMO)
 
 test: install  ## every test that `main` has to pass, JOBS=2 files of them at once (under 25 minutes on 2 cores)
 	@$(BIN)/python tools/kcat.py
@@ -65,4 +68,4 @@ lock: install  ## resolve the dependencies anew
 	@$(BIN)/python tools/lock.py
 
 clean:  ## remove .venv and everything that tools leave behind
-	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist duramen-demo
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist duramen-demo duramen-demo-cluster
