@@ -42,6 +42,7 @@ from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.quorum.effects import Effect
 from duramen.controller.state import ControllerState
+from duramen.replication.effects import Effect as ReplicaEffect
 from duramen.replication.partition import PartitionConfig
 from duramen.storage.store import Store
 
@@ -52,8 +53,15 @@ _NOBODY: Final = -1
 _NO_STREAM: Final = StreamId(int=0)
 
 
+def _nobody(_: PartitionId, __: ReplicaEffect) -> None:
+    """Nobody has to know."""
+
+
 class MemberKit(NamedTuple):
-    """What a member works with. `wish` is how it registers; `chance` draws a number below the one it is given."""
+    """What a member works with. `wish` is how it registers; `chance` draws a number below the one it is given.
+
+    `carried_out` is told of each effect of a replica.
+    """
 
     wish: Registration
     runner: Runner
@@ -67,6 +75,7 @@ class MemberKit(NamedTuple):
     network: Network
     report: Callable[[str], None]
     failed: Callable[[DuramenError], None]
+    carried_out: Callable[[PartitionId, ReplicaEffect], None] = _nobody
 
 
 class Member:
@@ -90,7 +99,7 @@ class Member:
         self.replicating = Replicating(
             self._node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
             partition_of=self._partition_of, config_of=self._config_of, when_applied=self.controller.when_applied,
-            led=self._led, report=kit.report,
+            led=self._led, report=kit.report, carried_out=kit.carried_out,
         )  # fmt: skip
         self._listener: Listener | None = None
         self._joining: Done | None = None

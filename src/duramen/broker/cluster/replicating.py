@@ -58,11 +58,14 @@ class Replicating:
         when_applied: Callable[[int, Callable[[], None]], None],
         led: Callable[[PartitionId, int | None], None],
         report: Callable[[str], None],
+        carried_out: Callable[[PartitionId, Effect], None],
         timeouts: Timeouts = TIMEOUTS,
     ) -> None:
         """`when_applied` calls back once what is below an offset of the metadata log has taken effect here.
 
         `led` is told where this node leads, and in which epoch; `report`, what an operator should hear of.
+
+        `carried_out` is told of each effect of a replica, once it is done.
         """
         self._node_id = node_id
         self._store = store
@@ -76,12 +79,18 @@ class Replicating:
         self._when_applied = when_applied
         self._led = led
         self._report = report
+        self._carried_out = carried_out
         self._timeouts = timeouts
         self._epoch = -1
         self._replicas: Replicas | None = None
         self._said: dict[int, list[Said]] = {}
         self._proposed: list[tuple[PartitionId, AlterPartition]] = []
         self._flushes = False
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The replicas of this node; None while it takes no part."""
+        return self._replicas
 
     # -- what the controller's log says -------------------------------------------------------------
 
@@ -174,7 +183,7 @@ class Replicating:
         self._led(place, leader_epoch)
 
     def carried_out(self, place: PartitionId, effect: Effect) -> None:
-        """Nobody here has to know."""
+        self._carried_out(place, effect)
 
     def failed(self, place: PartitionId, error: DuramenError) -> None:
         try:
