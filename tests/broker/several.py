@@ -18,6 +18,7 @@ from duramen.broker.changes import Done as DecisionDone
 from duramen.broker.changes import ValueDone
 from duramen.broker.control.answers import Created, Done
 from duramen.broker.control.requests import CreateStream, DeleteStream, Request
+from duramen.broker.operating import ClusterOffice
 from duramen.broker.partition import Partition, Role
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.configs import config_of
@@ -88,6 +89,20 @@ class Placed:
     def partition(self, place: PartitionId) -> PartitionState:
         return self.several.partitions[place]
 
+    @property
+    def office(self) -> ClusterOffice:
+        raise AssertionError("nobody operates this cluster")
+
+    def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
+        del partition, rack_id, offset
+        return -1
+
+    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
+        if {node_id, self.node_id} & self.several.cut:
+            return False
+        self.several.placed[node_id].broker.asked(body, done)
+        return True
+
     def leader_of(self, epoch: int) -> int:
         del epoch
         return -1
@@ -127,10 +142,6 @@ class Placed:
 
     def ask(self, request: Request, done: ValueDone) -> None:
         self.several.change(request, done)
-
-    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
-        del node_id, body, done
-        return False
 
     # -- what replicas need -------------------------------------------------------------------------
 

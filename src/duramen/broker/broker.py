@@ -9,11 +9,11 @@ from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from duramen.base.deadlines import Deadlines
+from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
 from duramen.base.ids import METADATA_STREAM_ID, StreamId
 from duramen.base.metrics import Metrics
-from duramen.base.ports import Clock, Randomness, ViewStore, Worker
+from duramen.base.ports import Buffer, Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
 from duramen.broker.alone import Alone
 from duramen.broker.changes import settled
@@ -112,7 +112,7 @@ class Broker:
         self.standing = standing or Alone(store, self.node_id, directory_id, ports.clock, ports.randomness)
         self.streams = Streams(store, settings, ports.clock, metrics, self.standing.first_role)
         self.quotas = Quotas(settings)
-        self.fetches = Fetches(store, ports.clock, deadlines, metrics)
+        self.fetches = Fetches(store, ports.clock, deadlines, metrics, self.standing.preferred_replica)
         self.group_configs = GroupConfigs(settings, self.standing)
         alone = self.standing.first_role is None
         self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock, report, alone=alone)
@@ -129,8 +129,8 @@ class Broker:
         self.resets = Resets(self.streams, self.groups, ports.clock, self.internal_streams.ensure_offsets)
         self.producer_ids = ProducerIds(self.standing)
         self.transactions = Transactions(
-            Places(self._transaction_log, self.streams, self._offsets, store), self.groups, ports.clock, settings,
-            self.producer_ids.allocate, metrics, report,
+            Places(self._transaction_log, self.streams, self._offsets, store, self.standing), self.groups, ports.clock,
+            deadlines, settings, self.producer_ids.allocate, metrics, report,
         )  # fmt: skip
         metrics.most_series = settings.integer("metrics.partitions.max")
         self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
@@ -254,6 +254,10 @@ class Broker:
         """Milliseconds since some start; never goes back."""
         return self._clock.monotonic_ms()
 
+    def later(self, delay_ms: int, action: Callable[[], None]) -> Deadline:
+        """Do something after so many milliseconds, unless it is cancelled."""
+        return self._deadlines.at(self._clock.monotonic_ms() + delay_ms, action)
+
     def next_deadline_ms(self) -> int | None:
         """The monotonic time at which `fire` has something to do."""
         return self._deadlines.next_ms()
@@ -285,8 +289,16 @@ class Broker:
     def led(self, place: PartitionId, leader_epoch: int | None) -> None:
         """From here on this node leads a partition, in that epoch; None: no more."""
         stream = self.streams.find_id(place.stream_id)
-        if stream is not None:
-            self._offsets.led(stream.partitions[place.partition], leads=leader_epoch is not None)
+        if stream is None:
+            return
+        partition = stream.partition(place.partition)
+        self._offsets.led(partition, leads=leader_epoch is not None)
+        if stream.name == TRANSACTIONS_STREAM:
+            self.transactions.led(partition, leader_epoch)
+
+    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """The broker of another node asks. Raises RequestInvalid where that cannot be read."""
+        self.transactions.asked(body, answer)
 
     def happened(self, event: Event) -> None:
         """An event of the metadata has taken effect."""

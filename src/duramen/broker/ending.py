@@ -13,6 +13,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.known import KnownTransactions
 from duramen.broker.offsets import Offsets
+from duramen.broker.standing import Standing
 from duramen.broker.streams import Streams
 from duramen.broker.transaction_log import TransactionLog
 from duramen.codec.batch import Header, header
@@ -29,12 +30,13 @@ Batch = tuple[Log, bytearray, Header]
 
 
 class Places(NamedTuple):
-    """Where transactions leave something: their own log, streams, the offsets of groups."""
+    """Where transactions leave something: their own log, streams, the offsets of groups; and who leads what."""
 
     log: TransactionLog
     streams: Streams
     offsets: Offsets
     store: Store
+    standing: Standing
 
 
 class Endings:

@@ -58,8 +58,11 @@ _NO_TIMESTAMP: Final = -1
 _NOT_NAMED: Final = -1
 _SHOWN_RECORDS: Final = 1000  # of the records that are wrong in a batch, so many are named
 
-Admission = Callable[["Partition", Header], None]
-"""Called with a partition and the header of a transactional batch for it. Raises where it may not be appended."""
+Admission = Callable[["Partition", Header, Callable[[DuramenError | None], None]], None]
+"""Called with a partition, the header of a transactional batch for it, and whom to tell once: now or later, in order.
+
+That gets None as soon as the batch may be appended, or why it may not be.
+"""
 
 
 class Writer(NamedTuple):
@@ -189,7 +192,7 @@ class Partition:
     ) -> None:
         """Check a producer's batch and append it; it is the log's from here on.
 
-        `admit` raises where a batch of a transaction may not be appended; without it none may. `done` gets the base
+        `admit` says whether a batch of a transaction may be appended; without it none may. `done` gets the base
         offset once it is acknowledged, or the error; the error may come at once. Without `all_replicas` it is
         acknowledged as soon as this node has it (acks=1).
         """
@@ -281,11 +284,29 @@ class Partition:
         came: bytearray | memoryview | None = None,
     ) -> None:  # fmt: skip
         """`came` is the batch as it came, where it may have been compressed again since."""
+        if not head.attributes & TRANSACTIONAL:
+            self._append_admitted(batch, head, done, came)
+        elif admit is None:
+            raise TransactionalIdMissing("a batch of a transaction comes without its transactional id")
+        else:
+            admit(self, head, partial(self._admitted, batch, head, done, came))
+
+    def _admitted(
+        self, batch: bytearray | memoryview, head: Header, done: AppendDone | None,
+        came: bytearray | memoryview | None, error: DuramenError | None,
+    ) -> None:  # fmt: skip
+        try:
+            if error is not None:
+                raise error
+            self._append_admitted(batch, head, done, came)
+        except DuramenError as refused:
+            _refuse(done, refused)
+
+    def _append_admitted(
+        self, batch: bytearray | memoryview, head: Header, done: AppendDone | None,
+        came: bytearray | memoryview | None,
+    ) -> None:  # fmt: skip
         stream = self.stream
-        if head.attributes & TRANSACTIONAL:
-            if admit is None:
-                raise TransactionalIdMissing("a batch of a transaction comes without its transactional id")
-            admit(self, head)
         if came is not None and came is not batch and len(batch) > stream.max_message_bytes:
             raise self._too_large(batch)
         if stream.append_time:

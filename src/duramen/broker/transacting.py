@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from duramen.base.deadlines import Deadlines
 from duramen.base.errors import (
     ConcurrentTransactions,
     DuramenError,
@@ -14,13 +15,16 @@ from duramen.base.errors import (
     TransactionTimeoutInvalid,
 )
 from duramen.base.metrics import Metrics
-from duramen.base.ports import Clock
+from duramen.base.ports import Buffer, Clock
 from duramen.base.settings import Settings
+from duramen.broker.coordinating.cluster import ClusterKit, ClusterTransactions, JoinDone
+from duramen.broker.coordinating.joining import Admitted
 from duramen.broker.coordinator import CommitMember, Coordinator
 from duramen.broker.ending import Endings, Places
 from duramen.broker.known import KnownTransactions
+from duramen.broker.ledger import Ledger, OwnLedger
 from duramen.broker.offsets import OFFSETS_STREAM
-from duramen.broker.partition import Partition
+from duramen.broker.partition import Admission, Partition
 from duramen.broker.producer_ids import ProducerIdDone
 from duramen.codec.batch import Header
 from duramen.groups.records import CommittedOffset, OffsetKey
@@ -46,13 +50,14 @@ class Listed(NamedTuple):
 
 
 class Transactions:
-    """Every transactional id of this node."""
+    """Every transactional id that this node coordinates."""
 
     def __init__(
         self,
         places: Places,
         groups: Coordinator,
         clock: Clock,
+        deadlines: Deadlines,
         settings: Settings,
         new_producer_id: Callable[[ProducerIdDone], None],
         metrics: Metrics,
@@ -60,59 +65,55 @@ class Transactions:
     ) -> None:
         """`report` is told what an operator should hear of."""
         self._begun = metrics.counter("duramen_transactions_total", "begun")
-        self._log = places.log
+        self._streams = places.streams
         self._offsets = places.offsets
         self._groups = groups
         self._clock = clock
         self._new_producer_id = new_producer_id
-        self._report = report
         self._max_timeout_ms = settings.integer("transaction.max.timeout.ms")
         self._expiration_ms = settings.integer("transactional.id.expiration.ms")
         self._known = KnownTransactions(settings.integer("memory.limit.bytes") // _MEMORY_SHARE)
-        self._endings = Endings(self._known, places, clock, metrics, report)
+        self._cluster: ClusterTransactions | None = None
+        self._ledger: Ledger
+        if places.standing.first_role is None:
+            endings = Endings(self._known, places, clock, metrics, report)
+            self._ledger = OwnLedger(places.log, self._known, endings, report)
+        else:
+            kit = ClusterKit(settings.integer("node.id"), clock, deadlines, metrics, report)
+            self._cluster = ClusterTransactions(places, self._known, kit, self)
+            self._ledger = self._cluster.ledger
         self._stopping = False
 
     # -- starting and stopping ----------------------------------------------------------------------
 
     def restore(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
-        """Take in what is stored, and end what a crash has left in the middle; then `done`."""
+        """Take in what is stored, and end what a crash has left in the middle; then `done`.
 
-        def loaded(error: DuramenError | OSError | None) -> None:
-            if error is not None:
-                done(error)
-            else:
-                self._endings.end_left(done)
+        In a cluster that is done for each partition of `__transaction_state` when this node begins to lead it.
+        """
+        self._ledger.restore(done)
 
-        self._log.load(self._take, self._report, loaded)
+    def led(self, partition: Partition, leader_epoch: int | None) -> None:
+        """From here on this node leads a partition of `__transaction_state`, in that epoch; None: no more."""
+        if self._cluster is not None:
+            self._cluster.led(partition, leader_epoch)
 
-    def _take(self, id_: str, one: Transaction | None) -> None:
-        if one is None:
-            self._known.remove(id_)
-        else:
-            self._known.put(one)
+    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """Another node asks. Raises RequestInvalid where that cannot be read."""
+        if self._cluster is not None:
+            self._cluster.asked(body, answer)
 
     def stop(self) -> None:
         """Take no more requests."""
         self._stopping = True
+        if self._cluster is not None:
+            self._cluster.stop()
 
     def _check(self, id_: str) -> None:
         if self._stopping:
             raise NodeStopping("this node is stopping")
         if not id_:
             raise RequestInvalid("a transactional id is not empty")
-
-    # -- what is stored -----------------------------------------------------------------------------
-
-    def _keep(self, before: Transaction | None, one: Transaction, done: Done) -> None:
-        """The transaction is `one` from here on; `done` once that is durable. Raises CoordinatorLoading."""
-
-        def stored(error: DuramenError | None) -> None:
-            if error is not None and self._known.get(one.id) is one:
-                self._take(one.id, before)
-            done(error)
-
-        self._known.put(one)
-        self._log.append(one, stored)
 
     # -- who writes ---------------------------------------------------------------------------------
 
@@ -124,12 +125,21 @@ class Transactions:
                 raise TransactionTimeoutInvalid(
                     f"a transaction timeout is 1 to {self._max_timeout_ms} ms, not {timeout_ms}"
                 )
+            self._ledger.check(id_)
         except DuramenError as error:
             done(None, error)
             return
-        self._with_producer_id(
-            id_, lambda fresh: self._initialise(id_, timeout_ms, expected, fresh, done), partial(done, None)
-        )
+
+        def changed(one: Transaction | None, error: DuramenError | None) -> None:
+            if error is None and one is not None and one.state is not TransactionState.EMPTY:
+                # The producer asks again, and finds it at rest.
+                error = ConcurrentTransactions(f"the transaction that {id_} had open is aborted first")
+            done(None if one is None or error is not None else one.identity, error)
+
+        def act(fresh: int) -> None:
+            self._ledger.change(id_, partial(self._initialised, id_, timeout_ms, expected, fresh), changed)
+
+        self._with_producer_id(id_, act, partial(done, None))
 
     def _with_producer_id(
         self, id_: str, action: Callable[[int], None], failed: Callable[[DuramenError], None]
@@ -139,39 +149,28 @@ class Transactions:
         def allocated(producer_id: int, error: DuramenError | None) -> None:
             if error is not None:
                 failed(error)
-                return
-            try:
+            else:
                 action(producer_id)
-            except DuramenError as refused:
-                failed(refused)
 
         if machine.wants_producer_id(self._known.get(id_)):
             self._new_producer_id(allocated)
         else:
             allocated(_NO_FRESH, None)
 
-    def _initialise(self, id_: str, timeout_ms: int, expected: Identity | None, fresh: int, done: IdentityDone) -> None:
-        current = self._known.get(id_)
+    def _initialised(
+        self, id_: str, timeout_ms: int, expected: Identity | None, fresh: int, current: Transaction | None
+    ) -> Transaction:
         if machine.wants_producer_id(current) and fresh == _NO_FRESH:
             raise ConcurrentTransactions(f"{id_} has changed meanwhile")
         one = machine.initialise(current, id_, timeout_ms, expected, self._clock.wall_ms(), fresh)
         self._known.check(one)
-        if current is not None and one.state is TransactionState.PREPARE_ABORT:
-            # The producer asks again, and finds it at rest.
-            again = ConcurrentTransactions(f"the transaction that {id_} had open is aborted first")
-            self._endings.finish(current, one, lambda error: done(None, again if error is None else error))
-        else:
-            self._keep(current, one, lambda error: done(one.identity if error is None else None, error))
+        return one
 
     # -- what is written ----------------------------------------------------------------------------
 
     def add_partitions(self, id_: str, identity: Identity, partitions: Collection[TopicPartition], done: Done) -> None:
         """Partitions join the transaction before they are written to (clients before KIP-890's second part)."""
-        try:
-            self._check(id_)
-            self._join(id_, identity, partitions, 0, done)
-        except DuramenError as error:
-            done(error)
+        self.join(id_, identity, partitions, 0, lambda _, error: done(error))
 
     def add_group(self, id_: str, identity: Identity, group_id: str, done: Done) -> None:
         """The partition that keeps a group's offsets joins the transaction."""
@@ -182,47 +181,83 @@ class Transactions:
         else:
             self.add_partitions(id_, identity, [partition], done)
 
-    def _join(
-        self, id_: str, identity: Identity, partitions: Collection[TopicPartition], version: int, done: Done
+    def join(
+        self, id_: str, identity: Identity, partitions: Collection[TopicPartition], version: int, done: JoinDone
     ) -> None:
-        current = self._known.get(id_)
-        one = machine.add_partitions(current, id_, identity, partitions, self._clock.wall_ms(), version)
-        if one is None:
-            done(None)
-        else:
-            # Not taken back where it cannot be stored: a marker too many does no harm, one too few does.
-            self._known.check(one)
-            if current is None or current.state is not one.state:
-                self._begun.value += 1
-            self._known.put(one)
-            self._log.append(one, done)
+        """Partitions join a transaction that this node coordinates; `done` is told which were not in it before.
 
-    def admission(self, id_: str, *, joins: bool) -> Callable[[Partition, Header], None]:
-        """What looks at the header of each transactional batch before it is appended, and raises where it may not be.
+        `version` 2 where they join by being written to.
+        """
+        begun: list[TopicPartition] = []
+
+        def decide(current: Transaction | None) -> Transaction | None:
+            one = machine.add_partitions(current, id_, identity, partitions, self._clock.wall_ms(), version)
+            if one is not None:
+                self._known.check(one)
+                begun.extend(one for one in partitions if not machine.is_written_to(current, one))
+                if current is None or current.state is not one.state:
+                    self._begun.value += 1
+            return one
+
+        try:
+            self._check(id_)
+        except DuramenError as error:
+            done((), error)
+        else:
+            self._ledger.join(id_, decide, lambda _, error: done(begun, error))
+
+    def verify(self, id_: str, identity: Identity, partitions: Collection[TopicPartition]) -> None:
+        """Raise unless the partitions are in a transaction that this node coordinates."""
+        self._check(id_)
+        self._ledger.check(id_)
+        current = self._known.get(id_)
+        for one in partitions:
+            machine.verify(current, id_, identity, one)
+
+    def admission(self, id_: str, *, joins: bool) -> Admission:
+        """What looks at the header of each transactional batch before it is appended.
 
         With `joins` (KIP-890, part 2) its partition is part of the transaction from then on.
         """
         return partial(self._admit, id_, joins)
 
-    def _admit(self, id_: str, joins: bool, partition: Partition, head: Header) -> None:
-        topic, index = partition.stream.name, partition.index
-        begins = joins and not machine.is_written_to(self._known.get(id_), TopicPartition(topic, index))
-        self._admit_to(id_, Identity(head.producer_id, head.producer_epoch), topic, index, joins)
-        # What the producer wrote there before may be forgotten: then nothing vouches for what lies in between.
-        if begins and head.base_sequence > 0 and not partition.log.producers.has_written(head.producer_id):
-            raise OutOfOrderSequence(
-                f"producer {head.producer_id} begins in partition {index} of {topic} with sequence"
-                f" {head.base_sequence}, not 0"
-            )
+    def _admit(self, id_: str, joins: bool, partition: Partition, head: Header, done: Done) -> None:
+        def admitted(begins: bool, error: DuramenError | None) -> None:
+            # What the producer wrote there before may be forgotten: then nothing vouches for what lies in between.
+            unknown = begins and head.base_sequence > 0 and not partition.log.producers.has_written(head.producer_id)
+            if unknown and error is None:
+                error = OutOfOrderSequence(
+                    f"producer {head.producer_id} begins in partition {partition.index} of {partition.stream.name} with"
+                    f" sequence {head.base_sequence}, not 0"
+                )
+            done(error)
 
-    def _admit_to(self, id_: str, identity: Identity, topic: str, index: int, joins: bool) -> None:
-        self._check(id_)
-        partition = TopicPartition(topic, index)
-        if joins:
-            # Its record goes into the log right before the batch: no batch is there without it.
-            self._join(id_, identity, [partition], 2, _nothing)
-        else:
-            machine.verify(self._known.get(id_), id_, identity, partition)
+        self._admit_to(id_, Identity(head.producer_id, head.producer_epoch), partition, joins, admitted)
+
+    def _admit_to(self, id_: str, identity: Identity, partition: Partition, joins: bool, done: Admitted) -> None:
+        try:
+            self._check(id_)
+            if self._cluster is not None:
+                self._cluster.joining.admit(id_, identity, partition, joins=joins, done=done)
+            else:
+                done(
+                    self._admit_here(id_, identity, TopicPartition(partition.stream.name, partition.index), joins), None
+                )
+        except DuramenError as error:
+            done(False, error)
+
+    def _admit_here(self, id_: str, identity: Identity, partition: TopicPartition, joins: bool) -> bool:
+        """Whether a partition joins now. Raises where nothing may be appended."""
+        if not joins:
+            self.verify(id_, identity, [partition])
+            return False
+        begins = not machine.is_written_to(self._known.get(id_), partition)
+        refused: list[DuramenError | None] = []
+        # Its record goes into the log right before the batch: no batch is there without it, and nobody waits for it.
+        self.join(id_, identity, [partition], 2, lambda _, error: refused.append(error))
+        if refused and refused[0] is not None:
+            raise refused[0]
+        return begins
 
     def commit_offsets(
         self,
@@ -245,76 +280,89 @@ class Transactions:
         def stored(error: DuramenError | None) -> None:
             done([error if result is None else result for result in results])
 
-        try:
-            # As in Apache Kafka: the transaction is looked at first, also where the group refuses the offsets.
-            self._admit_to(id_, identity, OFFSETS_STREAM, self._offsets.partition_of(group_id), joins)
-            self._groups.check_transactional(group_id, member)
-        except DuramenError as error:
-            done(error)
-        else:
+        def admitted(_: bool, error: DuramenError | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                self._groups.check_transactional(group_id, member)
+            except DuramenError as refused:
+                done(refused)
+                return
             if accepted:
                 self._offsets.hold(group_id, identity.producer_id, identity.epoch, accepted, stored)
             else:
                 done(results)
 
+        try:
+            partition = self._streams.get(OFFSETS_STREAM).partition(self._offsets.partition_of(group_id))
+            partition.check_leads()
+        except DuramenError as error:
+            done(error)
+        else:
+            # As in Apache Kafka: the transaction is looked at first, also where the group refuses the offsets.
+            self._admit_to(id_, identity, partition, joins, admitted)
+
     # -- how it ends --------------------------------------------------------------------------------
 
     def end(self, id_: str, identity: Identity, *, commit: bool, version: int, done: IdentityDone) -> None:
-        """Commit or abort; answered with the identity to go on with, once every marker is durable."""
+        """Commit or abort; answered with the identity to go on with.
+
+        That is once every marker is durable; in a cluster once it is decided, whatever happens to whom.
+        """
         try:
             self._check(id_)
+            self._ledger.check(id_)
         except DuramenError as error:
             done(None, error)
             return
 
-        def act(fresh: int) -> None:
-            current = self._known.get(id_)
+        def decide(fresh: int, current: Transaction | None) -> Transaction | None:
             if current is not None and current.exhausted and fresh == _NO_FRESH:
                 raise ConcurrentTransactions(f"{id_} has changed meanwhile")
-            prepared = machine.end(
+            return machine.end(
                 current, id_, identity, commit=commit, version=version, now_ms=self._clock.wall_ms(), fresh=fresh
             )
-            if current is None or prepared is None:
-                done(None if current is None else current.identity, None)
-            else:
-                self._endings.finish(current, prepared, ended)
 
-        def ended(error: DuramenError | None) -> None:
-            known = self._known.get(id_)
-            done(known.identity if error is None and known is not None else None, error)
+        def changed(one: Transaction | None, error: DuramenError | None) -> None:
+            done(one.identity if error is None and one is not None else None, error)
+
+        def act(fresh: int) -> None:
+            self._ledger.change(id_, partial(decide, fresh), changed)
 
         if id_ in self._known:
             self._with_producer_id(id_, act, partial(done, None))
         else:
-            try:
-                act(_NO_FRESH)
-            except DuramenError as error:
-                done(None, error)
+            act(_NO_FRESH)
 
     # -- time ---------------------------------------------------------------------------------------
 
     def abort_timed_out(self) -> None:
         """Abort what is open for longer than its producer allows; the producer is fenced."""
         now_ms = self._clock.wall_ms()
-        for one in [one for one in self._known.values() if machine.timed_out(one, now_ms)]:
-            self._endings.finish(one, machine.fence(one, now_ms), _nothing)
+
+        def decide(current: Transaction | None) -> Transaction | None:
+            late = current is not None and machine.timed_out(current, now_ms)
+            return machine.fence(current, now_ms) if late and current is not None else None
+
+        for one in [one for one in self._known.open() if machine.timed_out(one, now_ms)]:
+            self._ledger.change(one.id, decide, _nothing)
 
     def expire(self) -> None:
         """Forget transactional ids that nobody has used for long."""
         now_ms = self._clock.wall_ms()
-        for one in [one for one in self._known.values() if machine.expired(one, now_ms, self._expiration_ms)]:
-            self._known.remove(one.id)
-            self._log.remove(one.id, partial(self._removed, one))
 
-    def _removed(self, one: Transaction, error: DuramenError | None) -> None:
-        if error is not None and one.id not in self._known:
-            self._known.put(one)
+        def expired(one: Transaction) -> bool:
+            return machine.expired(one, now_ms, self._expiration_ms)
+
+        for one in [one for one in self._known.values() if expired(one)]:
+            self._ledger.forget(one.id, expired)
 
     # -- asking -------------------------------------------------------------------------------------
 
     def describe(self, id_: str) -> Transaction:
         """A transactional id as it is. Raises TransactionalIdNotFound."""
         self._check(id_)
+        self._ledger.check(id_)
         one = self._known.get(id_)
         if one is None:
             raise TransactionalIdNotFound(f"there is no transactional id {id_}")
@@ -338,5 +386,5 @@ class Transactions:
         ]
 
 
-def _nothing(_: DuramenError | None) -> None:
+def _nothing(_: Transaction | None, __: DuramenError | None) -> None:
     """Nobody waits for it."""

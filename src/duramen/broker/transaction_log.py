@@ -1,12 +1,14 @@
 """Transactions as they are kept: records in `__transaction_state`, read back when the node starts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from duramen.base.errors import BatchCorrupt, CoordinatorLoading, DuramenError
 from duramen.base.ports import Clock
+from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import Header, NewRecord, Record, check, encode, records
+from duramen.controller.partitions import PartitionId
 from duramen.groups.records import partition_for
 from duramen.storage.log import Log
 from duramen.storage.scanning import scan_log
@@ -38,14 +40,36 @@ class TransactionLog:
         """Whether there is somewhere to store."""
         return self._stream is not None
 
+    @property
+    def partitions(self) -> Sequence[Partition]:
+        """Those of the stream; none where it is not there."""
+        return () if self._stream is None else self._stream.partitions
+
+    def place_of(self, id_: str) -> PartitionId:
+        """The partition that keeps an id. Raises CoordinatorLoading."""
+        stream = self._there()
+        return PartitionId(stream.id, partition_for(id_, len(stream.partitions)))
+
+    def partition_of(self, id_: str) -> int:
+        """The number of the partition that keeps an id. Raises CoordinatorLoading."""
+        return self.place_of(id_).partition
+
+    def place(self, index: int) -> PartitionId:
+        """The partition of that number. Raises CoordinatorLoading."""
+        return PartitionId(self._there().id, index)
+
     def load(
         self,
+        partitions: Sequence[Partition],
         take: Callable[[str, Transaction | None], None],
         report: Callable[[str], None],
         done: Callable[[DuramenError | OSError | None], None],
     ) -> None:
-        """Call `take` with each record, None for one that is forgotten, in their order. What is damaged is reported."""
-        left = list(self._stream.partitions) if self._stream is not None else []
+        """Call `take` with each record below the high watermark, None for one that is forgotten, in their order.
+
+        What is damaged is reported.
+        """
+        left = list(partitions)
 
         def lost(first: int, last: int, error: DuramenError) -> None:
             report(f"records {first} to {last} of {TRANSACTIONS_STREAM} cannot be read: {error}")
@@ -67,17 +91,22 @@ class TransactionLog:
 
     def batch(self, one: Transaction) -> tuple[Log, bytearray, Header]:
         """What `Store.append_together` has to be handed for the transaction to be stored. Raises CoordinatorLoading."""
-        return self._batch(one.id, encode_value(one))
+        partition, batch, head = self._batch(one.id, encode_value(one))
+        return partition.log, batch, head
 
-    def _batch(self, id_: str, value: bytes | None) -> tuple[Log, bytearray, Header]:
+    def _there(self) -> Stream:
         if self._stream is None:
             raise CoordinatorLoading(f"the stream {TRANSACTIONS_STREAM} is not there yet")
-        log = self._stream.partitions[partition_for(id_, len(self._stream.partitions))].log
+        return self._stream
+
+    def _batch(self, id_: str, value: bytes | None) -> tuple[Partition, bytearray, Header]:
+        stream = self._there()
+        partition = stream.partitions[partition_for(id_, len(stream.partitions))]
         batch = encode([NewRecord(self._clock.wall_ms(), encode_key(id_), value)])
-        return log, batch, check(batch)
+        return partition, batch, check(batch)
 
     def append(self, one: Transaction, done: Done) -> None:
-        """Store a transaction; `done` once it is durable. Raises CoordinatorLoading."""
+        """Store a transaction; `done` once all replicas in sync have it. Raises CoordinatorLoading."""
         self._append(one.id, encode_value(one), done)
 
     def remove(self, id_: str, done: Done) -> None:
@@ -85,8 +114,8 @@ class TransactionLog:
         self._append(id_, None, done)
 
     def _append(self, id_: str, value: bytes | None, done: Done) -> None:
-        log, batch, head = self._batch(id_, value)
-        self._store.append(log, batch, head, self._store.node_epoch, lambda _, error: done(error))
+        partition, batch, head = self._batch(id_, value)
+        partition.store(batch, head, lambda _, error: done(error))
 
 
 def _take(record: Record, take: Callable[[str, Transaction | None], None]) -> None:

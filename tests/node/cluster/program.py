@@ -117,7 +117,13 @@ class Watcher:
     def closed(self, node_id: int) -> None:
         del node_id
 
+    def reachable(self, node_id: int) -> None:
+        del node_id
+
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        del body, answer
+
+    def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         del body, answer
 
     def heard(self, node_id: int, body: Buffer) -> None:

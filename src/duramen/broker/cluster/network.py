@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from duramen.base.ports import Buffer
+from duramen.codec.cluster.channels import Subject
 
 __all__ = ["Network"]
 
@@ -11,8 +12,15 @@ __all__ = ["Network"]
 class Network(Protocol):
     """Ways to the other nodes. Each message is received whole or not at all."""
 
-    def ask(self, node_id: int, body: Buffer, done: Callable[[Buffer | None], None]) -> bool:
-        """Ask another node's controller; `done` gets the answer, or None where the connection ends first.
+    def ask(
+        self,
+        node_id: int,
+        body: Buffer,
+        done: Callable[[Buffer | None], None],
+        *,
+        subject: Subject = Subject.CONTROLLER,
+    ) -> bool:
+        """Ask another node, its controller or its broker; `done` gets the answer, or None where the connection ends.
 
         False where there is no way to it now: then nothing was sent, and `done` is never called.
         """

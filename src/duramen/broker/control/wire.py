@@ -4,26 +4,20 @@ from typing import Final
 
 import msgspec
 
-from duramen.base.errors import DuramenError, OutcomeUnknown, RequestInvalid
+from duramen.base.errors import OutcomeUnknown, RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.broker.control.answers import Answer, Outcome
 from duramen.broker.control.requests import Request
+from duramen.broker.refusals import Refused
 
 __all__ = ["decode_outcome", "decode_request", "encode_outcome", "encode_request"]
-
-
-class _Refused(msgspec.Struct, frozen=True, array_like=True):
-    """An error, by its stable id, with its message."""
-
-    id: str
-    message: str
 
 
 class _Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     """One of the two."""
 
     answer: Answer | None = None
-    refused: _Refused | None = None
+    refused: Refused | None = None
 
 
 _requests: Final = msgspec.msgpack.Decoder(Request)
@@ -49,7 +43,7 @@ def encode_outcome(outcome: Outcome) -> bytes:
     """The answer, or why there is none, in bytes."""
     if isinstance(outcome, Answer):
         return _encoder.encode(_Reply(answer=outcome))
-    return _encoder.encode(_Reply(refused=_Refused(outcome.id, str(outcome))))
+    return _encoder.encode(_Reply(refused=Refused.of(outcome)))
 
 
 def decode_outcome(body: Buffer) -> Outcome:
@@ -62,17 +56,4 @@ def decode_outcome(body: Buffer) -> Outcome:
         return reply.answer
     if reply.refused is None:
         return OutcomeUnknown("the controller's answer says nothing")
-    return _error_of(reply.refused)
-
-
-def _error_of(refused: _Refused) -> DuramenError:
-    """The error with that id; one that this version does not know is told as it came."""
-    known = {kind.id: kind for kind in _kinds(DuramenError)}
-    kind = known.get(refused.id)
-    if kind is None or kind.__init__ is not DuramenError.__init__:
-        return RequestInvalid(f"{refused.id}: {refused.message}")
-    return kind(refused.message)
-
-
-def _kinds(base: type[DuramenError]) -> list[type[DuramenError]]:
-    return [base, *(found for derived in base.__subclasses__() for found in _kinds(derived))]
+    return reply.refused.error()

@@ -32,6 +32,8 @@ class Subject(IntEnum):
     """What the active controller is asked."""
     REPLICAS = 4
     """What the replicas of partitions say to each other."""
+    BROKER = 5
+    """What the brokers of nodes ask each other: about transactions."""
     NODES = 7
     PROPOSAL = 8
 

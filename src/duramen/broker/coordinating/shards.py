@@ -1,0 +1,106 @@
+"""The partitions of `__transaction_state` that this node leads: what is committed in them is taken in, and let go."""
+
+from collections.abc import Callable
+from functools import partial
+
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator
+from duramen.broker.known import KnownTransactions
+from duramen.broker.partition import Partition
+from duramen.broker.transaction_log import TransactionLog
+from duramen.transactions.values import Transaction
+
+__all__ = ["Shard", "Shards"]
+
+
+class Shard:
+    """A partition of `__transaction_state`, led by this node in `epoch`. Compared by identity: led again is another."""
+
+    __slots__ = ("epoch", "loaded", "partition", "wake")
+
+    def __init__(self, partition: Partition, epoch: int, wake: Callable[["Shard"], None]) -> None:
+        self.partition = partition
+        self.epoch = epoch
+        self.loaded = False
+        self.wake: Callable[[Partition], None] = lambda _: wake(self)
+
+    @property
+    def index(self) -> int:
+        """Which partition it is."""
+        return self.partition.index
+
+
+class Shards:
+    """What this node coordinates: the ids of these partitions are in `known`, those of others are not."""
+
+    def __init__(
+        self,
+        log: TransactionLog,
+        known: KnownTransactions,
+        soon: Callable[[Callable[[], None]], None],
+        report: Callable[[str], None],
+        began: Callable[[Shard], None],
+    ) -> None:
+        """`began` is told of each partition that has been taken in; `report`, what an operator should hear of."""
+        self._log = log
+        self._known = known
+        self._soon = soon
+        self._report = report
+        self._began = began
+        self._shards: dict[int, Shard] = {}
+
+    def get(self, id_: str) -> Shard:
+        """The partition of an id. Raises NotCoordinator, CoordinatorLoading."""
+        shard = self._shards.get(self._log.partition_of(id_))
+        if shard is None:
+            raise NotCoordinator(f"this node does not coordinate the transactional id {id_}")
+        if not shard.loaded:
+            raise CoordinatorLoading(f"the transactions among which {id_} is are still being read")
+        return shard
+
+    def is_led(self, shard: Shard) -> bool:
+        """Whether this node still leads it, without a break."""
+        return self._shards.get(shard.index) is shard
+
+    def led(self, partition: Partition, epoch: int | None) -> None:
+        """From here on this node leads that partition; None: no more."""
+        before = self._shards.pop(partition.index, None)
+        if before is not None:
+            before.partition.waiting.pop(before.wake, None)
+            self._forget(partition.index)
+        if epoch is not None:
+            shard = self._shards[partition.index] = Shard(partition, epoch, self._look)
+            partition.waiting[shard.wake] = None
+            self._soon(partial(self._look, shard))
+
+    def _forget(self, index: int) -> None:
+        for one in self._known.values():
+            if self._log.partition_of(one.id) == index:
+                self._known.remove(one.id)
+
+    def _look(self, shard: Shard) -> None:
+        """Take it in once all that leaders before have acknowledged is known to be committed."""
+        if not self.is_led(shard) or shard.wake not in shard.partition.waiting or shard.partition.role is None:
+            return
+        latest_offset = shard.partition.role.latest_offset
+        if latest_offset is not None and latest_offset <= shard.partition.log.high_watermark:
+            del shard.partition.waiting[shard.wake]
+            self._log.load(
+                [shard.partition], partial(self._take, shard), self._report, partial(self._loaded, shard)
+            )  # fmt: skip
+
+    def _take(self, shard: Shard, id_: str, one: Transaction | None) -> None:
+        if not self.is_led(shard):
+            return
+        if one is None:
+            self._known.remove(id_)
+        else:
+            self._known.put(one)
+
+    def _loaded(self, shard: Shard, error: DuramenError | OSError | None) -> None:
+        if not self.is_led(shard):
+            return
+        if error is not None:
+            self._report(f"transactions cannot be read, and are coordinated by nobody until a restart: {error}")
+            return
+        shard.loaded = True
+        self._began(shard)
