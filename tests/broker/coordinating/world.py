@@ -261,6 +261,12 @@ class World:
         """Do it when so many more steps were done."""
         self._plans[self.steps + step] = action
 
+    def calm(self) -> None:
+        """What was planned and has not happened does not happen; all nodes are there."""
+        self._plans.clear()
+        self.start_all()
+        self.settle()
+
     def settle(self) -> None:
         """Do everything that does not wait for time."""
         for _ in range(200_000):
@@ -473,6 +479,10 @@ class World:
     def start(self, node_id: int) -> None:
         if not self.node(node_id).up:
             self.node(node_id).start()
+
+    def start_all(self) -> None:
+        for node in self.nodes:
+            self.start(node.node_id)
 
     # -- looking ------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ RETRIED = (
     NotLeader, NodeStopping, OutcomeUnknown, StreamNotFound,
 )  # fmt: skip
 _TIMEOUT_MS = 60_000
+_PATIENCE = 20  # attempts, after which every node is started that is down
 
 
 class Writer:
@@ -46,7 +47,9 @@ class Writer:
 
     def _until(self, place: tuple[str, int], attempt: Callable[[Node, Partition, Answer[Any]], None]) -> Any:
         """Ask the leader of that partition, whoever it is, until it answers."""
-        for _ in range(300):
+        for attempts in range(300):
+            if attempts == _PATIENCE:
+                self.world.start_all()
             answer: Answer[Any] = Answer()
             leader = self.world.leader(*place)
             if leader is not None and self.world.node(leader).up:
