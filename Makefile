@@ -3,7 +3,9 @@ PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long compat sim lint format bench docs reference wheel lock clean
+# Maturin would fetch a Rust toolchain by itself where there is none.
+export MATURIN_NO_INSTALL_RUST=1
+.PHONY: help install native demo test test-long compat sim lint format bench docs reference wheel lock clean
 # Modules of other places have no business in .venv.
 unexport PYTHONPATH PYTHONHOME
 # Every node that a test starts would compile itself anew: 0.2 s of it.
@@ -17,6 +19,9 @@ install:  ## make .venv from the lock files; nothing to do when nothing has chan
 	@command -v "$(PYTHON)" >/dev/null || { echo "make install: there is no $(PYTHON): install Python 3.11 or newer" \
 	  "(Debian and Ubuntu: apt-get install python3-venv), or name one: make PYTHON=/path/to/python3 ..." >&2; exit 1; }
 	@"$(PYTHON)" tools/install.py
+
+native: install  ## build the native package again and install it, or say why that cannot be
+	@$(BIN)/python tools/native.py must
 
 demo: install  ## 336,776 flights from NATS through the log to Kafka consumers and Spark, with a kill -9 in between
 	@$(BIN)/python -m duramen.demo $(DEMO)
@@ -36,13 +41,14 @@ compat: install  ## lead every Kafka client through the list, record the results
 sim: install  ## crash the storage on a simulated disk (SEEDS=1000, SEEDS=FROM-TO, or SEED=N for one run again)
 	@$(BIN)/python -m duramen.sim $(if $(SEED),--seed $(SEED) --trace $(or $(TRACE),-),--seeds $(or $(SEEDS),1000))
 
-lint: install  ## ruff, mypy --strict, the layers, and whether the generated pages are up to date
+lint: install  ## ruff, mypy --strict, the layers, whether the generated pages are up to date; rustfmt and clippy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 	@$(BIN)/python tools/reference.py --check
 	@$(BIN)/python tools/compat.py --check
+	@$(BIN)/python tools/native.py lint
 
 format: install  ## format the code
 	@$(BIN)/ruff format .
@@ -58,8 +64,9 @@ reference: install  ## write the generated pages of docs/ anew
 	@$(BIN)/python tools/reference.py
 	@$(BIN)/python tools/compat.py
 
-wheel: install  ## build dist/duramen-*.whl with the locked build tools, without the network
+wheel: install  ## build dist/duramen-*.whl, and where Rust is installed dist/duramen_native-*.whl for manylinux
 	@$(BIN)/python -m hatchling build -t wheel -d dist
+	@$(BIN)/python tools/native.py wheel
 
 lock: install  ## resolve the dependencies anew
 	@$(BIN)/python tools/lock.py

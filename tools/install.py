@@ -26,7 +26,8 @@ STAMP = VENV / "installed.sha256"
 PYTHON = VENV / "bin" / "python"
 OLDEST_PYTHON = (3, 11)
 NEWEST_MINOR_TRIED = 20
-INPUTS = ("requirements/build.lock", "requirements/all.lock", "pyproject.toml", "tools/install.py")
+INPUTS = ("requirements/build.lock", "requirements/all.lock", "pyproject.toml", "tools/install.py", "tools/native.py")
+NATIVE_INPUTS = (".rs", ".toml", ".lock", ".pyi")
 VENV_BYTES = 1_400_000_000
 CACHE_BYTES = 2_600_000_000
 SHOWN_EVERY_S = 15
@@ -151,6 +152,11 @@ def digest_of_inputs() -> str:
     digest.update(str(ROOT).encode())
     for name in INPUTS:
         digest.update((ROOT / name).read_bytes())
+    for path in sorted(ROOT.glob("native/**/*")):
+        if path.suffix in NATIVE_INPUTS and path.name != "Cargo.lock":
+            digest.update(path.read_bytes())
+    # Where a toolchain has come, the native package can be built.
+    digest.update(str(shutil.which("cargo") is not None).encode())
     return digest.hexdigest()
 
 
@@ -354,7 +360,7 @@ def make_venv(environment: "dict[str, str]") -> None:
     needed_bytes = VENV_BYTES + (0 if os.path.isdir(environment["UV_CACHE_DIR"]) else CACHE_BYTES)
     if free_bytes < needed_bytes:
         fail(f"{ROOT} has {free_bytes / 1e9:.1f} GB free and {needed_bytes / 1e9:.1f} GB are needed: make room there")
-    step("1/4  making .venv", [sys.executable, "-m", "venv", "--without-pip", str(VENV)], environment)
+    step("1/5  making .venv", [sys.executable, "-m", "venv", "--without-pip", str(VENV)], environment)
     # By itself, because venv keeps to itself what went wrong with it.
     step("     giving it pip", [str(PYTHON), "-m", "ensurepip", "--default-pip"], environment)
 
@@ -368,7 +374,7 @@ def install(digest: str) -> None:
         make_venv(environment)
     python = str(PYTHON)
     # fmt: off
-    step("2/4  uv and the build tools (25 MB)",
+    step("2/5  uv and the build tools (25 MB)",
         [python, "-m", "pip", "install", "--quiet", "--require-hashes", "--no-deps", "-r", "requirements/build.lock"],
         environment)
     environment = as_pip_is_set_up(environment)
@@ -376,11 +382,15 @@ def install(digest: str) -> None:
     if environment.pop(NO_INDEX, "").lower() in ("1", "on", "true", "yes"):
         uv.append("--no-index")
     # The build tools just installed, checked by their hashes, are the ones that build: no isolation.
-    step("3/4  the locked packages (700 MB where none is cached)",
+    step("3/5  the locked packages (700 MB where none is cached)",
         [*uv, "--require-hashes", "--link-mode", "copy", "-r", "requirements/all.lock"],
         environment, on_screen=sys.stderr.isatty())
-    step("4/4  duramen itself", [*uv, "--quiet", "--editable", "."], environment)
+    step("4/5  duramen itself", [*uv, "--quiet", "--editable", "."], environment)
     # fmt: on
+    print("5/5  the native package, where Rust is installed (a minute)", flush=True)
+    if (ROOT / "native" / "Cargo.toml").exists():
+        # It says itself what was wrong, and nothing needs it.
+        subprocess.call([python, "tools/native.py", "install"], cwd=str(ROOT), env=environment)
     STAMP.write_text(digest)
 
 

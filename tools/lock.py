@@ -1,6 +1,7 @@
 """Write requirements/*.lock anew: names, versions and hashes, no addresses.
 
-Run by `make lock`; needs `uv` (which `make install` puts into .venv). Touches only requirements/.
+Run by `make lock`; needs `uv` (which `make install` puts into .venv). Touches only requirements/ and,
+where Rust is installed, native/crates.lock.
 """
 
 import pathlib
@@ -31,10 +32,12 @@ def compile_lock(uv: str, name: str, *inputs: str) -> None:
 
 
 def main() -> None:
-    """Write both lock files."""
+    """Write all lock files."""
     uv = str(pathlib.Path(sys.executable).parent / "uv")
     compile_lock(uv, "all", "pyproject.toml", "requirements/build.in", "--all-extras")
     compile_lock(uv, "build", "requirements/build.in", "--constraint", "requirements/all.lock")
+    compile_lock(uv, "wheel", "requirements/wheel.in")
+    subprocess.run([sys.executable, "tools/native.py", "lock"], check=True, cwd=REQUIREMENTS.parent)
 
 
 if __name__ == "__main__":

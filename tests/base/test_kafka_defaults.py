@@ -16,6 +16,7 @@ NO_BOUND: Final = 9223372036854775807
 
 BROKER_DEFAULTS: Final[Mapping[str, Value | None]] = {
     "node.id": None,
+    "broker.rack": None,
     "auto.create.topics.enable": True,
     "num.partitions": 1,
     "message.max.bytes": 1048588,

@@ -32,6 +32,9 @@ _values = itertools.count(1)
 class Client(threading.Thread):
     """A process of the history. `problem` is what should not have happened and no checker sees."""
 
+    records = True
+    """Whether it writes down operations; else it only has problems."""
+
     def __init__(self, process: int, address: str, partitions: int, recorder: Recorder, seed: int) -> None:
         super().__init__(name=f"{type(self).__name__} {process}")
         self.process = process
@@ -94,7 +97,7 @@ class PlainSender(Client):
     """An idempotent producer; an operation is a few sends at once."""
 
     def work(self) -> None:
-        producer = self._producer()
+        producer = self.producer()
         while not self.stopping.wait(_STEP_S):
             sends = self.sends(5)
             self.invoke(sends)
@@ -104,12 +107,19 @@ class PlainSender(Client):
             certain = not deliveries.errors and not deliveries.left
             self.complete("ok" if certain else "info", deliveries.parts)
             if not certain:
-                producer = self._producer()
+                producer = self.producer()
 
-    def _producer(self) -> Producer:
+    def producer(self) -> Producer:
+        """A new one."""
         return Producer(
-            {**self.settings, "enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": int(_END_S * 1000)}
-        )
+            {
+                **self.settings, "enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": int(_END_S * 1000),
+                "error_cb": self.said,
+            }
+        )  # fmt: skip
+
+    def said(self, error: KafkaError) -> None:
+        """The library says that something is wrong; it goes on by itself."""
 
 
 class _Reader:

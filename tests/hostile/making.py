@@ -135,6 +135,8 @@ class Maker:
         if layout == ">d":
             return struct.pack(layout, chance.choice((0.0, 1.0, -1.0, 1e300, float("nan"), float("inf"))))
         bits = 8 * struct.calcsize(layout) - 1
+        if field.name == "replica_id" and chance.random() < 0.9:
+            return struct.pack(layout, -1)  # replicas are refused whatever they want
         if field.name.endswith("_ms") and chance.random() < 0.9:
             value = chance.choice((0, 10, 100, 6000, 10_000))
         elif chance.random() < 0.1:

@@ -7,7 +7,7 @@ from duramen.base.ids import Position
 from duramen.replication.effects import Effect, Release, Send
 from duramen.replication.machine import Machine
 from duramen.replication.messages import Fetch, FetchAnswer, Reach, Refusal
-from duramen.replication.partition import PartitionConfig, PartitionState
+from duramen.replication.partition import PartitionConfig, PartitionState, Topology
 from duramen.replication.replica import Kept
 
 KEPT = Kept([(1, 1, 0)], 0, 5, 4)
@@ -132,3 +132,23 @@ def test_an_answer_of_another_epoch_says_nothing() -> None:
     replica.receive(answer_to(replica, leader_epoch=5, high_watermark=5))
     assert replica.high_watermark == 4
     assert replica.take() == []
+
+
+def test_a_config_that_changes_counts_from_then_on() -> None:
+    leading = machine(state(1, 2, 1, {1}))
+    assert leading.refusal() is None
+    leading.configure(PartitionConfig(min_insync_replicas=2))
+    assert leading.refusal() is Refusal.NOT_ENOUGH_REPLICAS
+    leading.configure(PartitionConfig(min_insync_replicas=1))
+    assert leading.refusal() is None
+
+
+def test_a_follower_turns_to_whom_another_topology_gives_it() -> None:
+    made = Machine(3, 7, KEPT, config=PartitionConfig(), now_ms=0)
+    made.told(state(1, 2, 1, {1, 2, 3}), [1, 2, 3])
+    (asked,) = (effect for effect in made.take() if isinstance(effect, Send))
+    assert isinstance(asked.message, Fetch)
+    made.receive(FetchAnswer(1, 2, asked.message, None, 4))
+    made.take()
+    made.configure(PartitionConfig(topology=Topology.CHAIN))
+    assert [effect.node_id for effect in made.take() if isinstance(effect, Send)] == [2]

@@ -15,14 +15,14 @@ MOST_SEEDS = 1_000
 FOUND_BY = {
     "cut-to-high-watermark": 0,
     "report-written": 1,
-    "stale-in-sync": 0,
-    "forget-refused": 287,
+    "stale-in-sync": 18,
+    "forget-refused": 18,
     "count-proposed": 6,
-    "any-epoch": 50,
-    "elect-anybody": 1,
-    "tell-at-once": 0,
+    "any-epoch": 115,
+    "elect-anybody": 0,
+    "tell-at-once": 2,
     "join-early": 10,
-    "join-before-tail": 95,
+    "join-before-tail": 126,
     "unconfirmed": 0,
 }
 

@@ -54,7 +54,11 @@ BROKER = _by_name(
             "them (DNS rebinding)."),
     Setting("cluster.listen", "text", "",
             "The address of the door for other nodes, HOST:PORT; empty: the node is alone. It is how the others reach "
-            "this node, so it is no 0.0.0.0."),
+            "this node, unless `cluster.advertise` says otherwise."),
+    Setting("cluster.advertise", "text", "",
+            "The HOST:PORT at which other nodes reach this one, and by which `cluster.seeds` name it; empty: "
+            "`cluster.listen`. Needed where that is every address of the machine (0.0.0.0 or [::]), and where the way "
+            "here leads through a translation of addresses or a proxy."),
     Setting("cluster.seeds", "text", "",
             "Addresses of nodes, HOST:PORT with commas between them. Nodes with empty directories that all name the "
             "same ones form a cluster as soon as all of these are up; a node that comes later names any that is up."),

@@ -108,6 +108,9 @@ __all__ = [
     "UnsupportedFeature",
     "UsageWrong",
     "VersionTooOld",
+    "VoterDuplicate",
+    "VoterNotFound",
+    "VotersUnsettled",
 ]
 
 
@@ -931,3 +934,27 @@ class ReplicationFactorInvalid(DuramenError):
     id = "replication-factor-invalid"
     safe = "Nothing was changed; repeating gives the same answer until there are more nodes."
     remedy = "Ask for as many replicas as there are nodes, or fewer."
+
+
+class VoterDuplicate(DuramenError):
+    """A node votes in the quorum already, maybe with an earlier data directory."""
+
+    id = "voter-duplicate"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Nothing needs to be done, unless its disk was lost: then remove the old voter first."
+
+
+class VoterNotFound(DuramenError):
+    """There is no voter that is this node with this data directory."""
+
+    id = "voter-not-found"
+    safe = "Nothing was changed; repeating gives the same answer."
+    remedy = "Look with `duramen cluster status` who votes."
+
+
+class VotersUnsettled(DuramenError):
+    """The voters cannot be changed now: a change is under way, or the node that is to vote has not caught up."""
+
+    id = "voters-unsettled"
+    safe = "Nothing was changed; repeating is safe."
+    remedy = "Repeat in a moment."

@@ -8,7 +8,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from duramen.base.catalogue import BROKER
 from duramen.base.ports import Buffer, File, FileSystem, Lock
@@ -21,7 +21,7 @@ __all__ = ["SlowFiles", "program"]
 class _SlowFile:
     """A file of a slow disk."""
 
-    def __init__(self, file: File, delay_s: float) -> None:
+    def __init__(self, file: File, delay_s: Callable[[], float]) -> None:
         self._file = file
         self._delay_s = delay_s
 
@@ -41,7 +41,7 @@ class _SlowFile:
         self._file.forget(position, size)
 
     def sync(self) -> None:
-        time.sleep(self._delay_s)
+        time.sleep(self._delay_s())
 
     def truncate(self, size: int) -> None:
         self._file.truncate(size)
@@ -57,9 +57,9 @@ class _SlowFile:
 
 
 class SlowFiles:
-    """The FileSystem port over another; each sync takes `delay_s` seconds, and nothing is synced."""
+    """The FileSystem port over another; each sync takes as many seconds as `delay_s` says, and nothing is synced."""
 
-    def __init__(self, files: FileSystem, delay_s: float) -> None:
+    def __init__(self, files: FileSystem, delay_s: Callable[[], float]) -> None:
         self._files = files
         self._delay_s = delay_s
 
@@ -86,7 +86,7 @@ class SlowFiles:
 
     def sync_directory(self, path: str) -> None:
         del path
-        time.sleep(self._delay_s)
+        time.sleep(self._delay_s())
 
     def lock(self, path: str) -> Lock | None:
         return self._files.lock(path)
@@ -100,7 +100,7 @@ def program(delay_ms: float) -> list[str]:
 def _main(delay_ms: float, data_dir: str) -> int:
     gc.disable()  # as `duramen serve` does
     settings = Settings(BROKER, options={"data.dir": data_dir}, environment=os.environ)
-    return run(settings, print, through=lambda files: SlowFiles(files, delay_ms / 1000))
+    return run(settings, print, through=lambda files: SlowFiles(files, lambda: delay_ms / 1000))
 
 
 if __name__ == "__main__":

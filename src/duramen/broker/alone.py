@@ -21,7 +21,8 @@ from duramen.broker.changes import ValueDone
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Block, Created, Done, Value
 from duramen.broker.metadata import LogQuorum, Metadata
-from duramen.broker.partition import Role
+from duramen.broker.operating_alone import alone_office
+from duramen.broker.partition import Partition, Role
 from duramen.broker.standing import Listener
 from duramen.controller.decisions import (
     add_partitions,
@@ -57,6 +58,9 @@ class Alone:
         self._listener: Listener | None = None
         quorum = LogQuorum(store, clock)
         self._metadata = Metadata(store, quorum, quorum.log, self._happened)
+        self.office = alone_office(
+            node_id, lambda: self._metadata.state, lambda: quorum.describe(node_id, directory_id)
+        )
         mine = (node_id,)
         self._partition = PartitionState(mine, mine, node_id, store.node_epoch)
 
@@ -87,6 +91,10 @@ class Alone:
     def partition(self, place: PartitionId) -> PartitionState:
         del place
         return self._partition
+
+    def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
+        del partition, rack_id, offset
+        return -1
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         del node_id, body, done
@@ -161,7 +169,7 @@ class Alone:
 
     def _create(self, state: ControllerState, request: requests.CreateStream) -> tuple[Value, list[Event]]:
         self._check(request.assignment)
-        if request.replication_factor > 1:
+        if request.replication_factor != 1:
             raise ReplicationFactorInvalid(
                 f"this node is alone: the replication factor is 1, not {request.replication_factor}"
             )

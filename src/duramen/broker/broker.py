@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from duramen.base.deadlines import Deadlines
+from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
 from duramen.base.ids import METADATA_STREAM_ID, StreamId
 from duramen.base.metrics import Metrics
@@ -112,15 +112,17 @@ class Broker:
         self.standing = standing or Alone(store, self.node_id, directory_id, ports.clock, ports.randomness)
         self.streams = Streams(store, settings, ports.clock, metrics, self.standing.first_role)
         self.quotas = Quotas(settings)
-        self.fetches = Fetches(store, ports.clock, deadlines, metrics)
+        self.fetches = Fetches(store, ports.clock, deadlines, metrics, self.standing.preferred_replica)
         self.group_configs = GroupConfigs(settings, self.standing)
-        self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock)
+        alone = self.standing.first_role is None
+        self._offsets = Offsets(store, View(ports.views, ports.worker), ports.clock, report, alone=alone)
         self.groups = Coordinator(
             self._offsets, self.streams, ports.clock, deadlines, ports.randomness, settings, self.group_configs.get,
             metrics, report,
         )  # fmt: skip
         self._transaction_log = TransactionLog(store, ports.clock)
-        self._shares = ShareStates(store, View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker), ports.clock)
+        shares = View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker)
+        self._shares = ShareStates(store, shares, ports.clock, alone=alone)
         self.internal_streams = InternalStreams(
             self.create_stream, settings, self._offsets, self._transaction_log, self._shares
         )
@@ -159,7 +161,7 @@ class Broker:
         self.restored()
         self.store.name_leaders(self.standing.leader_of)
         self.gaps.measure()
-        self._offsets.recover(self._report, lambda failure: self._offsets_ready(failure, done))
+        self._offsets.recover(lambda failure: self._offsets_ready(failure, done))
 
     def _remove_orphans(self) -> None:
         # A stream's deletion is durable before its logs are deleted: a crash in between leaves them behind.
@@ -193,7 +195,7 @@ class Broker:
             done(_storage_error("the stream of transactions cannot be read", error))
             return
         # As late as can be: members have a whole session from here on, and no requests of theirs may come before.
-        self.groups.restore(lambda name: self.streams.find(name) is not None)
+        self.groups.restore()
         self._every("log.retention.check.interval.ms", self._enforce_retention)
         self._every("log.cleaner.backoff.ms", self.store.compact)
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
@@ -223,6 +225,7 @@ class Broker:
         now_ms = self._clock.wall_ms()
         self.store.enforce_retention(now_ms)
         self.store.expire_producers(now_ms - self.settings.integer("producer.id.expiration.ms"))
+        self._offsets.follow()
         self._offsets.flush()
         self._shares.flush()
 
@@ -250,6 +253,10 @@ class Broker:
     def monotonic_ms(self) -> int:
         """Milliseconds since some start; never goes back."""
         return self._clock.monotonic_ms()
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> Deadline:
+        """Do something after so many milliseconds, unless it is cancelled."""
+        return self._deadlines.at(self._clock.monotonic_ms() + delay_ms, action)
 
     def next_deadline_ms(self) -> int | None:
         """The monotonic time at which `fire` has something to do."""
@@ -282,8 +289,12 @@ class Broker:
     def led(self, place: PartitionId, leader_epoch: int | None) -> None:
         """From here on this node leads a partition, in that epoch; None: no more."""
         stream = self.streams.find_id(place.stream_id)
-        if stream is not None and stream.name == TRANSACTIONS_STREAM:
-            self.transactions.led(stream.partition(place.partition), leader_epoch)
+        if stream is None:
+            return
+        partition = stream.partition(place.partition)
+        self._offsets.led(partition, leads=leader_epoch is not None)
+        if stream.name == TRANSACTIONS_STREAM:
+            self.transactions.led(partition, leader_epoch)
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """The broker of another node asks. Raises RequestInvalid where that cannot be read."""

@@ -1,4 +1,4 @@
-"""A view brought to the end of the log that it is derived from, when the node starts."""
+"""A view brought to the end of what is committed of the log that it is derived from."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -50,12 +50,16 @@ class CatchingUp:
             if self._view.position(log) < log.high_watermark:
                 lost = partial(self._lost, partition.index, report)
                 scan_log(
-                    self._store, log, self._view.position(log), partial(self._take, log, lost),
+                    self._store, log, self._view.position(log), partial(self._found, partition, log, lost),
                     lambda error: done(error) if error is not None else self.go_on(left, report, done),
                     lost,
                 )  # fmt: skip
                 return
         done(None)
+
+    def _found(self, partition: Partition, log: Log, lost: OnDamage, found: Header, batch: bytes) -> None:
+        if partition.log is log:  # else it was begun anew meanwhile: what the old one had says nothing
+            self._take(log, lost, found, batch)
 
     def _lost(self, partition: int, report: Report, first: int, last: int, error: DuramenError) -> None:
         which = f"record {first}" if first == last else f"records {first} to {last}"

@@ -102,7 +102,10 @@ class ClassicGroups:
     def _store(self, group: Group, store: Store) -> None:
         def stored(error: DuramenError | None) -> None:
             group.stored(store, error, self._clock.monotonic_ms())
-            self._settle(group)
+            if self._groups.get(group.id) is group:
+                self._settle(group)
+            else:
+                _reply(group)  # it was let go: under its name there may be another
 
         self._offsets.store_group(group.id, store.snapshot, stored)
 
@@ -281,9 +284,22 @@ class ClassicGroups:
         self._forget(group)
         return [] if not self._offsets.has_group(group_id) else [encode_key(GroupKey(group_id))]
 
-    def restore(self) -> None:
+    def restore(self, index: int | None) -> Iterator[None]:
         """Take in the groups that have members, so that those that are gone are noticed."""
-        for group_id in list(self._offsets.each_classic()):
+        for group_id in list(self._offsets.each_classic(index)):
             stored = self._offsets.group(group_id)
             if stored is not None and stored[0].members:
                 self.find(group_id)
+            yield
+
+    def let_go(self, those: Callable[[str], bool], error: DuramenError) -> None:
+        """Such groups are coordinated here no more."""
+        for group in [group for group in self._groups.values() if those(group.id)]:
+            group.close(error)
+            self._forget(group)
+
+
+def _reply(group: Group) -> None:
+    for effect in group.take_effects():
+        if isinstance(effect, Reply):
+            effect.token(effect.result)

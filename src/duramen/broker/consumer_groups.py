@@ -209,7 +209,7 @@ class ConsumerGroups:
         held.waiting = [(at, waiting) for at, waiting in held.waiting if at > held.ended]
         for answer in (done, *ready):
             answer(held.broken)
-        if held.broken is not None and held.ended == held.issued:
+        if held.broken is not None and held.ended == held.issued and self._offsets.coordinates(held.group.id):
             self._take_in(held.group.id)
 
     def _take_in(self, group_id: str) -> None:
@@ -400,7 +400,14 @@ class ConsumerGroups:
         stored = [key for key, _ in self._offsets.records_of(group_id)]
         return list(dict.fromkeys([*stored, *held.group.table.every_key()]))
 
-    def restore(self) -> None:
+    def restore(self, index: int | None) -> Iterator[None]:
         """Take in the groups that have members, so that those that are gone are noticed."""
-        for group_id in list(self._offsets.each_other()):
+        for group_id in list(self._offsets.each_other(index)):
             self._take_in(group_id)
+            yield
+
+    def let_go(self, those: Callable[[str], bool], error: DuramenError) -> None:
+        """Such groups are coordinated here no more; what is on its way to the disk is answered when that has ended."""
+        for held in [held for held in self._held.values() if those(held.group.id)]:
+            held.broken = error
+            self._forget(held)

@@ -39,6 +39,9 @@ __all__ = ["CommitMember", "Coordinator", "GroupDescription", "GroupListing", "L
 
 _MEMBERS_SHARE: Final = 8  # the members of all groups may take an eighth of memory.limit.bytes
 
+_RESTORED_AT_ONCE: Final = 100  # groups: a few milliseconds
+_OFFSETS_AT_ONCE: Final = 1000
+
 _OF_CLASSIC_MEMBERS: Final = frozenset({GroupKind.CLASSIC, GroupKind.CONSUMER})  # one goes over to the other
 
 _STATES: Final[Mapping[GroupKind, Sequence[StrEnum]]] = {
@@ -71,6 +74,7 @@ class Coordinator:
         `report` is told, once in a while, that members are refused for want of memory.
         """
         self._offsets = offsets
+        self._streams = streams
         self._clock = clock
         self._randomness = randomness
         self._max_metadata_bytes = settings.integer("offset.metadata.max.bytes")
@@ -83,6 +87,7 @@ class Coordinator:
         )
         self.kinds.add(self.classic)
         self.kinds.add(self.consumer)
+        offsets.groups = self
         self._stopping = False
         self._gauges = {
             (state.value, kind.value): metrics.counter("duramen_groups", state.value, kind.value)
@@ -99,6 +104,11 @@ class Coordinator:
             raise NodeStopping("this node is stopping")
         if not group_id:
             raise GroupIdInvalid("a group needs an id")
+        self.check_coordinated(group_id)
+
+    def check_coordinated(self, group_id: str) -> None:
+        """Raise NotCoordinator, CoordinatorLoading or StorageFailed unless the group is coordinated here."""
+        self._offsets.check(group_id)
 
     def new_member_id(self, prefix: str) -> str:
         """An id for a member: its client id (or instance id), as clients expect, and something unique."""
@@ -210,6 +220,7 @@ class Coordinator:
     def _check_commit(self, group_id: str, member: CommitMember) -> None:
         if self._stopping:
             raise NodeStopping("this node is stopping")
+        self.check_coordinated(group_id)
         found = self.kinds.of(group_id)
         if found is not None:
             found.check_commit(group_id, member)
@@ -233,6 +244,7 @@ class Coordinator:
         Who names no member at all may, but not to a share group. An epoch that is over is IllegalGeneration, as Kafka
         says it: producers know no other name of it.
         """
+        self.check_coordinated(group_id)
         found = self.kinds.of(group_id)
         named = member.member_id or member.instance_id is not None or member.generation >= 0
         if not (self._stopping or named or (found is not None and found.kind is GroupKind.SHARE)):
@@ -248,6 +260,7 @@ class Coordinator:
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise what keeps a member from reading the group's offsets; one without id and epoch may always."""
+        self.check_coordinated(group_id)
         found = self.kinds.of(group_id)
         if found is not None:
             found.check_fetch(group_id, member_id, epoch)
@@ -293,7 +306,7 @@ class Coordinator:
     # -- administration -----------------------------------------------------------------------------
 
     def listing(self) -> list[GroupListing]:
-        """Every group, those that only have offsets included."""
+        """Every group that is coordinated here, those that only have offsets included."""
         listed = {line.group_id: line for groups in self.kinds for line in groups.listing()}
         for group_id in self._offsets.each_with_offsets():
             if group_id not in listed:
@@ -301,7 +314,8 @@ class Coordinator:
         return list(listed.values())
 
     def describe(self, group_id: str) -> GroupDescription:
-        """A group with its members. Raises GroupNotFound."""
+        """A group with its members. Raises GroupNotFound, or what `check_coordinated` does."""
+        self.check_coordinated(group_id)
         found = self.kinds.of(group_id)
         if found is not None:
             return found.describe(group_id)
@@ -311,12 +325,12 @@ class Coordinator:
 
     def delete(self, group_id: str, done: Done) -> None:
         """Remove a group without members, and its offsets."""
-        found = self.kinds.of(group_id)
-        keys: list[Key] = [key for key, _ in self._offsets.of_group(group_id)]
-        if found is None and not keys:
-            done(GroupNotFound(f"there is no group {group_id}"))
-            return
         try:
+            self.check_coordinated(group_id)
+            found = self.kinds.of(group_id)
+            keys: list[Key] = [key for key, _ in self._offsets.of_group(group_id)]
+            if found is None and not keys:
+                raise GroupNotFound(f"there is no group {group_id}")
             if found is not None:
                 keys += _keys(found.remove(group_id))
         except DuramenError as error:
@@ -326,13 +340,16 @@ class Coordinator:
 
     def forget_topic(self, topic: str) -> None:
         """A topic is deleted: what groups have committed of it goes."""
-        self._forget_topics(lambda known: known == topic)
+        for _ in self._forget_topics(lambda known: known == topic):
+            pass
 
-    def _forget_topics(self, gone: Callable[[str], bool]) -> None:
+    def _forget_topics(self, gone: Callable[[str], bool], index: int | None = None) -> Iterator[None]:
         by_group: dict[str, list[Key]] = {}
-        for key, _ in self._offsets.each_offset():
+        for at, (key, _) in enumerate(self._offsets.each_offset(index), 1):
             if gone(key.topic):
                 by_group.setdefault(key.group, []).append(key)
+            if not at % _OFFSETS_AT_ONCE:
+                yield
         self._remove_all(by_group)
 
     def _remove_all(self, by_group: dict[str, list[Key]]) -> None:
@@ -375,14 +392,27 @@ class Coordinator:
         for labels, count in counts.items():
             self._gauges[labels].value = count
 
-    def restore(self, exists: Callable[[str], bool]) -> None:
-        """Take in the groups that have members, so that those that are gone are noticed.
+    def restore(self) -> None:
+        """After the start of a node that is alone: take in the groups that have members."""
+        for _ in self.restore_some(None):
+            pass
 
-        Offsets of topics that do not exist go: a crash may have come between a topic's deletion and theirs.
+    def restore_some(self, index: int | None) -> Iterator[None]:
+        """Take in the groups that have members, so that those that are gone are noticed, step by step.
+
+        Only those of a partition of the stream of offsets, None: all. Offsets of topics that do not exist go: a crash
+        may have come between a topic's deletion and theirs.
         """
-        self._forget_topics(lambda topic: not exists(topic))
         for groups in self.kinds:
-            groups.restore()
+            for at, _ in enumerate(groups.restore(index), 1):
+                if not at % _RESTORED_AT_ONCE:
+                    yield
+        yield from self._forget_topics(lambda topic: self._streams.find(topic) is None, index)
+
+    def let_go(self, index: int, error: DuramenError) -> None:
+        """The groups of a partition of the stream of offsets are coordinated elsewhere: who waits is told `error`."""
+        for groups in self.kinds:
+            groups.let_go(lambda group_id: self._offsets.partition_of(group_id) == index, error)
 
     def stop(self) -> None:
         """Take no more requests; members will find the group again after the restart."""

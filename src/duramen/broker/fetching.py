@@ -23,13 +23,14 @@ class Wanted(NamedTuple):
     leader_epoch: int = -1
     error: DuramenError | None = None
     isolation: int = 0  # 1: what is committed only
+    rack_id: str = ""  # where the consumer is, if it said so
 
 
 class Fetched(NamedTuple):
     """What one partition gives: a slice, nothing yet, or an error; and its offsets at that time.
 
     `aborted` has producer id and first offset of each aborted transaction in the slice, for those who want what is
-    committed.
+    committed. `preferred_replica` is the node to read from, -1: this one.
     """
 
     slice: Slice | None
@@ -38,6 +39,7 @@ class Fetched(NamedTuple):
     start_offset: int
     last_stable_offset: int
     aborted: Sequence[tuple[int, int]] = ()
+    preferred_replica: int = -1
 
 
 def _is_to_come(partition: Partition, offset: int) -> bool:
@@ -45,6 +47,9 @@ def _is_to_come(partition: Partition, offset: int) -> bool:
     role = partition.role
     return role is not None and role.latest_offset is None and offset > partition.log.high_watermark
 
+
+Preferred = Callable[[Partition, str, int], int]
+"""The node that is to serve a consumer of a rack who reads a partition from an offset; -1: this one (KIP-392)."""
 
 Answer = Callable[[list[Fetched]], None]
 
@@ -54,7 +59,11 @@ _GONE: Final = Fetched(None, StreamNotFound("no such partition"), -1, -1, -1)
 class Fetches:
     """Begins fetches; what they share."""
 
-    def __init__(self, store: Store, clock: Clock, deadlines: Deadlines, metrics: Metrics) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, deadlines: Deadlines, metrics: Metrics, preferred: Preferred | None = None
+    ) -> None:
+        """`preferred` says who is to serve a consumer that named its rack; None: this node is alone."""
+        self.preferred = preferred
         self.store = store
         self.clock = clock
         self.deadlines = deadlines
@@ -173,6 +182,11 @@ class Fetcher:
             if partition.role is not None:
                 partition.role.check_holds()
             partition.check_epoch(wanted.leader_epoch)
+            elsewhere = self._elsewhere(partition, wanted)
+            if elsewhere is not None:
+                self._found[index] = elsewhere
+                self._urgent = True
+                return None
             if room > 0 or self._bytes == 0:
                 plan = log.plan_read(wanted.offset, max(room, 1), committed=wanted.isolation == 1)
                 if isinstance(plan, Blocked):
@@ -197,6 +211,19 @@ class Fetcher:
             slice_, None, log.high_watermark, log.start_offset, log.last_stable_offset, aborted
         )
         return None
+
+    def _elsewhere(self, partition: Partition, wanted: Wanted) -> Fetched | None:
+        """The answer to who is to read from another node, if so."""
+        preferred = self._fetches.preferred
+        if preferred is None or not wanted.rack_id:
+            return None
+        node_id = preferred(partition, wanted.rack_id, wanted.offset)
+        if node_id < 0:
+            return None
+        log = partition.log
+        return Fetched(
+            None, None, log.high_watermark, log.start_offset, log.last_stable_offset, preferred_replica=node_id
+        )
 
     def _failed(self, index: int, error: DuramenError) -> Fetched:
         partition = self._wanted[index].partition

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from duramen.base.errors import GroupNotFound
+from duramen.base.errors import DuramenError, GroupNotFound
 from duramen.groups.values import GroupSnapshot
 
 __all__ = ["CommitMember", "GroupDescription", "GroupKind", "GroupListing", "GroupsOfKind", "Registry"]
@@ -97,8 +97,14 @@ class GroupsOfKind(Protocol):
     def remove(self, group_id: str) -> Sequence[bytes]:
         """Forget a group; the keys of its records, for the caller to remove. Raises GroupNotEmpty, and keeps it."""
 
-    def restore(self) -> None:
-        """After a start: take in the groups that have members, so that those that are gone are noticed."""
+    def restore(self, index: int | None) -> Iterator[None]:
+        """Take in the groups that have members, one by one, so that those that are gone are noticed.
+
+        Only those of a partition of the stream of offsets, None: all.
+        """
+
+    def let_go(self, those: Callable[[str], bool], error: DuramenError) -> None:
+        """Groups with such ids are coordinated here no more: have nothing in memory, tell `error` to who waits."""
 
 
 class Registry:

@@ -104,6 +104,8 @@ class Lags:
             stream = self._streams.find(key.topic)
             if stream is None or not 0 <= key.partition < len(stream.partitions):
                 continue
+            if not stream.partitions[key.partition].holds:
+                continue  # others know its end
             if len(rows) >= self._most_series:
                 left_out += 1
                 continue

@@ -14,9 +14,11 @@ from uuid import UUID
 from duramen.base.errors import DuramenError
 from duramen.base.ids import METADATA_STREAM_ID, Position
 from duramen.base.ports import Clock
+from duramen.broker.quorum.describe import Described, ReplicaProgress
 from duramen.codec.batch import Header, NewRecord, check, encode, records
 from duramen.controller.events import Event, NodeRegistered, StreamDeleted, decode_event, encode_event
 from duramen.controller.quorum.port import Quorum
+from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
 from duramen.controller.state import ControllerState
 from duramen.storage.log import Log, LogConfig, LogKey
 from duramen.storage.scanning import scan_log
@@ -49,6 +51,12 @@ class LogQuorum:
             done(Position(epoch, base_offset + len(events) - 1) if error is None else error)
 
         self._store.append(self.log, batch, check(batch), epoch, appended)
+
+    def describe(self, node_id: int, directory_id: str) -> Described:
+        """The quorum of one that this node is."""
+        me, now_ms, synced = ReplicaId(node_id, directory_id), self._clock.wall_ms(), self.log.synced_offset
+        row = ReplicaProgress(me, self.log.end_offset, synced, now_ms, now_ms)
+        return Described(node_id, self._store.node_epoch, synced, (row,), (), Voters([Voter(me)]))
 
 
 class Metadata:

@@ -369,6 +369,16 @@ class Partition:
 
     # -- asking -------------------------------------------------------------------------------------
 
+    @property
+    def holds(self) -> bool:
+        """Whether this node has a replica that takes part: what is committed of it is known here."""
+        try:
+            if self.role is not None:
+                self.role.check_holds()
+        except DuramenError:
+            return False
+        return True
+
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(Newest epoch not after `epoch`, its end offset): OffsetForLeaderEpoch (KIP-101, KIP-320).
 

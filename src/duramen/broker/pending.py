@@ -1,6 +1,6 @@
 """Offsets that were committed in transactions which are still open: rows of the view beside those that count.
 
-Row of the view: byte 5, partition of `__consumer_offsets`, producer id, key of the offset's row -> offset of the record
+Row of the view: byte 9, partition of `__consumer_offsets`, producer id, key of the offset's row -> offset of the record
 in its log, then the row's value. At the marker of a commit the rows become what counts, at that of an abort they go.
 Of two records of a key the one further on in the log counts, whichever transaction ended first: compaction keeps that
 one too.
@@ -14,9 +14,10 @@ from duramen.storage.view import Change, View
 
 __all__ = ["HeldOffset", "PendingOffsets"]
 
-_ROW: Final = b"\x05"
-_END: Final = b"\x06"
+_ROW: Final = b"\x09"
+_END: Final = b"\x0a"
 _HEAD = struct.Struct(">iq")  # partition, producer id
+_PARTITION = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
 
 
@@ -35,14 +36,35 @@ class PendingOffsets:
         self._view = view
         self._by_writer: dict[tuple[int, int], set[bytes]] = {}  # (partition, producer id)
         self._by_row: dict[bytes, set[tuple[int, int]]] = {}
+        self._opened: set[int] = set()
 
     def load(self) -> None:
         """Take in the rows of the view."""
         self._by_writer.clear()
         self._by_row.clear()
-        for key, _ in self._view.scan(_ROW, _END):
+        self._load(_ROW, _END)
+
+    def open(self, partition: int) -> None:
+        """Take in those of one partition, unless that is done."""
+        if partition not in self._opened:
+            self._opened.add(partition)
+            self._load(*_span(partition))
+
+    def _load(self, first: bytes, end: bytes) -> None:
+        for key, _ in self._view.scan(first, end):
             partition, producer_id = _HEAD.unpack_from(key, 1)
             self._note((partition, producer_id), key[1 + _HEAD.size :])
+
+    def close(self, partition: int) -> None:
+        """Have nothing of a partition in memory."""
+        self._opened.discard(partition)
+        for writer in [writer for writer in self._by_writer if writer[0] == partition]:
+            for row in list(self._by_writer[writer]):
+                self._drop(writer, row)
+
+    def rows(self, partition: int) -> list[bytes]:
+        """The keys of all rows of a partition."""
+        return [key for key, _ in self._view.scan(*_span(partition))]
 
     def __contains__(self, row: bytes) -> bool:
         """Whether a transaction that is open has a record for the row."""
@@ -98,6 +120,10 @@ class PendingOffsets:
         if not writers:
             del self._by_row[row]
         return [(_key(writer, row), None)]
+
+
+def _span(partition: int) -> tuple[bytes, bytes]:
+    return _ROW + _PARTITION.pack(partition), _ROW + _PARTITION.pack(partition + 1)
 
 
 def _key(writer: tuple[int, int], row: bytes) -> bytes:

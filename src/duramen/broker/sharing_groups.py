@@ -199,8 +199,18 @@ class ShareGroups:
         self._sharing.remove(list(self._sharing.states.of_group(group_id)), lambda _: None)
         return ()
 
-    def restore(self) -> None:
+    def restore(self, index: int | None) -> Iterator[None]:
         """Members join again by themselves."""
+        del index
+        return iter(())
+
+    def let_go(self, those: Callable[[str], bool], error: DuramenError) -> None:
+        """Such groups are coordinated here no more: their members join another coordinator."""
+        del error  # nobody waits
+        for group in [group for group in self._groups.values() if those(group.id)]:
+            del self._groups[group.id]
+            self._room.account(group.id, 0)
+            self._alarms.pop(group.id).move(None)
 
     # -- an operator --------------------------------------------------------------------------------
 

@@ -76,7 +76,9 @@ def _end_of(prefix: bytes) -> bytes:
 class ShareStates:
     """Stores and reads the state of share partitions. What is read is durable."""
 
-    def __init__(self, store: Store, view: View, clock: Clock) -> None:
+    def __init__(self, store: Store, view: View, clock: Clock, *, alone: bool) -> None:
+        """`alone`: whether no other node may lead any of the partitions."""
+        self._alone = alone
         self._store = store
         self._view = view
         self._clock = clock
@@ -96,7 +98,13 @@ class ShareStates:
         return self._stream is not None
 
     def recover(self, report: Callable[[str], None], done: Callable[[DuramenError | OSError | None], None]) -> None:
-        """Bring the view to the end of the log, from the position it holds or, where that does not fit, anew."""
+        """Bring the view to the end of the log, from the position it holds or, where that does not fit, anew.
+
+        Where the node is not alone nothing is read yet.
+        """
+        if not self._alone:
+            done(None)
+            return
         partitions = self._stream.partitions if self._stream is not None else []
         self._catching_up.fit(partitions, report)
         self._catching_up.go_on(partitions, report, done)

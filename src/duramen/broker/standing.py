@@ -8,6 +8,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.broker.changes import Changes, Done
+from duramen.broker.operating import ClusterOffice
 from duramen.broker.partition import Partition, Role
 from duramen.controller.events import Event
 from duramen.controller.nodes import Node
@@ -55,11 +56,21 @@ class Standing(Changes, Protocol):
         """The node that decides; -1 where none is known."""
 
     @property
+    def office(self) -> ClusterOffice:
+        """What an operator asks, and is told, of the cluster; of one node where it is alone."""
+
+    @property
     def most_replicas(self) -> int:
         """How many replicas a partition may have."""
 
     def partition(self, place: PartitionId) -> PartitionState:
         """Who leads a partition, and who has it."""
+
+    def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
+        """The node that is to serve a consumer of a rack who reads from an offset; -1: the one that it asked (KIP-392).
+
+        Only a leader sends consumers elsewhere, and only to a replica that has the offset.
+        """
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         """Ask the broker of another node; `done` gets the answer, or None where the connection ends before it.

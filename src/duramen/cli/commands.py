@@ -28,7 +28,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "duramen.cli.log.command",
         "Look into a data directory; save what is left of a damaged one.",
     ),
-    "cluster": ("duramen.cli.cluster.command", "Prepare the nodes of a cluster, which no version forms yet."),
+    "cluster": ("duramen.cli.cluster.command", "See and change the nodes that work as one."),
     "top": ("duramen.cli.top", "Watch rates, lag, syncs and connections of a node."),
     "doctor": ("duramen.cli.doctor", "Say what this machine offers, and what to do about what is missing."),
     "bench": ("duramen.cli.bench", "Measure latency and throughput, beside Kafka and JetStream if asked."),

@@ -11,6 +11,7 @@ import click
 from duramen.base.errors import (
     CoordinatorLoading,
     DuramenError,
+    NotCoordinator,
     OffsetOutOfRange,
     RecordsLost,
     RequestTimedOut,
@@ -93,7 +94,7 @@ class Reader:
         while True:
             try:
                 return call()
-            except (ServerUnreachable, RequestTimedOut, CoordinatorLoading) as error:
+            except (ServerUnreachable, RequestTimedOut, CoordinatorLoading, NotCoordinator) as error:
                 if not self._follow:
                     raise
                 if not said:

@@ -53,7 +53,7 @@ _ERRORS: Final[Mapping[int, type[DuramenError]]] = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: errors.NameInvalid,
     ErrorCode.KAFKA_STORAGE_ERROR: errors.StorageFailed,
     ErrorCode.MESSAGE_TOO_LARGE: errors.BatchTooLarge,
-    ErrorCode.NOT_COORDINATOR: errors.CoordinatorLoading,
+    ErrorCode.NOT_COORDINATOR: errors.NotCoordinator,
     ErrorCode.OFFSET_OUT_OF_RANGE: errors.OffsetOutOfRange,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: errors.OutOfOrderSequence,
     ErrorCode.REBALANCE_IN_PROGRESS: errors.RebalanceInProgress,

@@ -13,6 +13,7 @@ Strings have an int16 length, bytes and arrays an int32. A null value is a tombs
 """
 
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from duramen.base.errors import BatchCorrupt
@@ -68,6 +69,7 @@ class CommittedOffset(NamedTuple):
     commit_ms: int
 
 
+@lru_cache(maxsize=1 << 14)
 def partition_for(group: str, partitions: int) -> int:
     """The partition of `__consumer_offsets` that keeps a group: Java's hash of the string, as Kafka does it."""
     value = 0

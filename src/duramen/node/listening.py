@@ -22,13 +22,15 @@ __all__ = ["Listening", "contradictions", "data_dir", "listening"]
 class Listening(NamedTuple):
     """The addresses of the doors; `nats` is where to start a server, which one to use, or None.
 
-    `cluster` is None where the node is alone; `seeds` are where it looks for others.
+    `cluster` is None where the node is alone; `cluster_reached` is where other nodes are told to connect to, and
+    `seeds` are where it looks for them.
     """
 
     kafka: tuple[Address, ...]
     http: tuple[Address, ...]
     nats: Address | ServerAddress | None
     cluster: Address | None = None
+    cluster_reached: Address | None = None
     seeds: tuple[Address, ...] = ()
 
 
@@ -89,18 +91,16 @@ def _cluster(settings: Settings) -> Address | None:
     """The cluster door of a node that is not alone; what else it needs then is checked too."""
     text = settings.text("cluster.listen")
     if not text:
-        for name in ("cluster.seeds", "cluster.secret.file"):
+        for name in ("cluster.advertise", "cluster.seeds", "cluster.secret.file"):
             if settings.text(name):
                 raise SettingInvalid(
                     f"{name}: a node of a cluster needs cluster.listen too, the HOST:PORT at which the others reach it"
                 )
         return None
     address = parse_address("cluster.listen", text)
-    if is_wildcard(address) or not address.port:
-        raise SettingInvalid(
-            f"cluster.listen: {text!r} does not fit; the other nodes reach this one there, so it must be one host and"
-            " port that they can connect to"
-        )
+    if not address.port:
+        raise SettingInvalid(f"cluster.listen: {text!r} does not fit; the other nodes need its port")
+    _cluster_reached(settings)
     if "insecure" not in settings.unfit:
         check_loopback("cluster.listen", "--cluster-listen", address, insecure=settings.flag("insecure"))
     if settings.source("node.id") == "default":
@@ -118,6 +118,22 @@ def _cluster(settings: Settings) -> Address | None:
     return address
 
 
+def _cluster_reached(settings: Settings) -> Address | None:
+    """Where other nodes are told to connect to."""
+    name = "cluster.advertise" if settings.text("cluster.advertise") else "cluster.listen"
+    text = settings.text(name)
+    if not text:
+        return None
+    address = parse_address(name, text)
+    if is_wildcard(address) or not address.port:
+        other = "; give the one that they can with --cluster-advertise HOST:PORT" if name == "cluster.listen" else ""
+        raise SettingInvalid(
+            f"{name}: {text!r} does not fit; the other nodes reach this one there, so it must be one host and"
+            f" port that they can connect to{other}"
+        )
+    return address
+
+
 def _seeds(settings: Settings) -> tuple[Address, ...]:
     return parse_addresses("cluster.seeds", settings.text("cluster.seeds")) if settings.text("cluster.seeds") else ()
 
@@ -125,7 +141,8 @@ def _seeds(settings: Settings) -> tuple[Address, ...]:
 def listening(settings: Settings) -> Listening:
     """Where the doors listen. Raises SettingInvalid for addresses that do not fit or contradict each other."""
     cluster = _cluster(settings)
-    doors = Listening(_kafka(settings), _http(settings), _nats(settings), cluster, _seeds(settings))
+    reached = _cluster_reached(settings)
+    doors = Listening(_kafka(settings), _http(settings), _nats(settings), cluster, reached, _seeds(settings))
     _allowed_hosts(settings)
     _advertised(settings)
     return doors

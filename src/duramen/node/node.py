@@ -33,7 +33,7 @@ from duramen.node.addresses import Address, bind_all, parse_address
 from duramen.node.banner import banner
 from duramen.node.collecting import Collecting
 from duramen.node.http import HttpSide
-from duramen.node.listening import data_dir, listening
+from duramen.node.listening import Listening, data_dir, listening
 from duramen.node.measuring import Measuring
 from duramen.node.ticking import Ticking
 from duramen.storage.directory import Directory, open_directory
@@ -106,7 +106,7 @@ class Node:
         kafka_sockets = bind_all("Kafka", "--kafka-listen", self._listening.kafka)
         http_sockets = bind_all("HTTP", "--http-listen", self._listening.http)
         if self._listening.cluster is not None:
-            self._joining = _joining(self.settings, self._listening.cluster, self._listening.seeds)
+            self._joining = _joining(self.settings, self._listening.cluster, self._listening)
         files: FileSystem = HostFileSystem(str(self.data_dir))
         if self._through is not None:
             files = self._through(files)
@@ -274,10 +274,10 @@ def _nats_side(place: Address | ServerAddress, run_directory: Path, metrics: Met
     return NatsSide(place, run_directory, HostRandomness(), metrics)
 
 
-def _joining(settings: Settings, listen: Address, seeds: tuple[Address, ...]) -> "Joining":
+def _joining(settings: Settings, listen: Address, addresses: Listening) -> "Joining":
     from duramen.node.cluster.joining import Joining  # a node that is alone does not wait for it
 
-    return Joining(settings, listen, seeds)
+    return Joining(settings, listen, addresses.seeds, reached_at=addresses.cluster_reached or listen)
 
 
 def _address(listener: socket.socket) -> Address:

@@ -15,13 +15,24 @@ from typing import Final, Self
 from duramen.base.errors import ServerUnreachable
 from duramen.base.settings import config_text
 
-__all__ = ["NodeProcess"]
+__all__ = ["NodeProcess", "hold_port"]
 
 _READY: Final = "is ready."
 _ANY_PORT: Final = "127.0.0.1:0"
 # A shared machine is slow at times; a node that ends instead is noticed at once.
 _START_S: Final = 120.0
 _STOP_S: Final = 60.0
+
+
+def hold_port() -> socket.socket:
+    """A free port of the loopback that nobody else is given until the socket is closed.
+
+    Linux lets another socket listen on a port that one is bound to that does not listen, where both allow it.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
 
 
 class NodeProcess:
@@ -73,16 +84,11 @@ class NodeProcess:
         return self
 
     def _hold_ports(self) -> None:
-        """Choose the free ports here and keep them: while the node is away, nobody else is given one of them.
-
-        Linux lets another socket listen on a port that one is bound to that does not listen, where both allow it.
-        """
+        """Choose the free ports here and keep them: while the node is away, nobody else is given one of them."""
         for name in ("kafka.listen", "http.listen", "nats.listen"):
             if self._settings[name] == _ANY_PORT:
-                held = socket.socket()
+                held = hold_port()
                 weakref.finalize(self, held.close)
-                held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                held.bind(("127.0.0.1", 0))
                 self._settings[name] = f"127.0.0.1:{held.getsockname()[1]}"
 
     def _wait_ready(self, process: "subprocess.Popen[str]", timeout_s: float) -> bool:

@@ -31,6 +31,7 @@ class Following:
         self._waiting: Fetch | None = None
         self._reported: tuple[Reach, ...] = ()
         self._upstream = leader_id
+        self._wait_ms = replica.timeouts.wait_ms
         self._retry_ms = replica.now_ms
 
     def open(self) -> None:
@@ -46,6 +47,12 @@ class Following:
         """The controller has changed the assignment or the in-sync set."""
         self._progress.forget(self._replica.state.nodes)
         self.placed()
+
+    def reachable(self, node_id: int) -> None:
+        """There is a new connection to a node: what was on its way to it or from it may be lost."""
+        if node_id == self._upstream:
+            self._wait_ms = self._replica.timeouts.wait_ms
+            self._fetch()
 
     @property
     def shown_offset(self) -> int:
@@ -93,6 +100,10 @@ class Following:
                 self._replica.cut(self._replica.history.meeting(answer.diverging))
                 self._fetch()
             return
+        if answer.batches or answer.high_watermark > self._replica.high_watermark:
+            self._wait_ms = self._replica.timeouts.wait_ms
+        elif latest:
+            self._wait_ms = min(2 * self._wait_ms, self._replica.timeouts.idle_wait_ms)
         if here:
             self._confirmed = self._confirmed or answer.node_id == self._leader_id
             self._take_batches(answer)
@@ -152,7 +163,7 @@ class Following:
 
     def _fetch(self) -> None:
         replica = self._replica
-        self._retry_ms = replica.now_ms + replica.timeouts.wait_ms + replica.timeouts.retry_ms
+        self._retry_ms = replica.now_ms + self._wait_ms + replica.timeouts.retry_ms
         self._waiting = self._next_fetch()
         replica.send(self._upstream, self._waiting)
 
@@ -176,6 +187,7 @@ class Following:
             permitted,
             self._number,
             self._confirmed,
+            wait_ms=self._wait_ms,
         )
 
     def _reaches(self) -> tuple[Reach, ...]:
@@ -212,7 +224,7 @@ class Following:
             self._parked.drop(fetch.node_id)
             self._answer(fetch)
         else:
-            self._parked.park(fetch, replica.now_ms + replica.timeouts.wait_ms)
+            self._parked.park(fetch, replica.now_ms + min(fetch.wait_ms, replica.timeouts.idle_wait_ms))
 
     def _has_news(self, fetch: Fetch) -> bool:
         replica = self._replica

@@ -71,6 +71,10 @@ class Leading:
         high_watermark = self._replica.high_watermark
         return high_watermark if high_watermark >= self._first else None
 
+    def covered(self, node_id: int) -> int:
+        """Below this offset all is on that replica's disk, as far as it was heard."""
+        return self._progress.covered(node_id)
+
     @property
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do."""
@@ -225,7 +229,7 @@ class Leading:
             self._parked.drop(fetch.node_id)
             self._answer(fetch)
         else:
-            self._parked.park(fetch, replica.now_ms + replica.timeouts.wait_ms)
+            self._parked.park(fetch, replica.now_ms + min(fetch.wait_ms, replica.timeouts.idle_wait_ms))
 
     def _hear(self, fetch: Fetch) -> None:
         replica = self._replica

@@ -76,6 +76,10 @@ class Machine:
         """The end that a leader tells clients; None: it does not know yet (OFFSET_NOT_AVAILABLE), or does not lead."""
         return self._part.latest_offset() if isinstance(self._part, Leading) else None
 
+    def covered(self, node_id: int) -> int:
+        """Below this offset a leader knows that a replica has all on its disk; -1 where nothing is known."""
+        return self._part.covered(node_id) if isinstance(self._part, Leading) else -1
+
     @property
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do, unless something else happens first."""
@@ -114,6 +118,20 @@ class Machine:
             self._part.changed()
         elif self._part is not None:
             self._part.placed()
+
+    def configure(self, config: PartitionConfig) -> None:
+        """The stream's configs say so from here on."""
+        replica = self._replica
+        if config != replica.config:
+            replica.config = config
+            replica.told(replica.state, replica.live)
+            if self._part is not None:
+                self._part.changed()
+
+    def reachable(self, node_id: int) -> None:
+        """There is a new connection to a node."""
+        if isinstance(self._part, Following):
+            self._part.reachable(node_id)
 
     def refusal(self) -> Refusal | None:
         """Why nothing may be appended under acks=all; asked before the batch is written."""

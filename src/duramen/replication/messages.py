@@ -78,7 +78,7 @@ class Fetch(NamedTuple):
     What acknowledges is `reaches`, the sender's own first, then those of the replicas that fetch from it. `confirmed`:
     the leader has answered the sender in this epoch; only the leader answers who is not. A fetch that only `reports`
     wants no batches, and one that waits for them goes on waiting. `number` tells a sender's fetches apart;
-    `high_watermark` and `permitted` are what the sender knows already (KIP-1166).
+    `high_watermark` and `permitted` are what the sender knows already (KIP-1166); it may be kept for `wait_ms`.
     """
 
     node_id: int
@@ -91,6 +91,7 @@ class Fetch(NamedTuple):
     number: int
     confirmed: bool
     reports: bool = False
+    wait_ms: int = 500
 
 
 class FetchAnswer(NamedTuple):

@@ -5,7 +5,7 @@ time go by and does what falls due; a test that wants to look between two steps 
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from duramen.base.catalogue import BROKER
@@ -14,6 +14,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.broker.broker import Broker, Ports
 from duramen.broker.fetching import Fetched, Fetcher, Wanted
+from duramen.broker.standing import Standing
 from duramen.broker.streams import Stream
 from duramen.codec.batch import NewRecord, Record, batches, encode, records
 from duramen.controller.decisions import Definition
@@ -74,8 +75,15 @@ class ManualBroker:
     """A broker with its ports in a test's hand. `settings` by dotted names, over the catalogue's defaults."""
 
     def __init__(
-        self, settings: Mapping[str, object] | None = None, *, seed: int = 0, limits: StoreLimits = _LIMITS
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        seed: int = 0,
+        limits: StoreLimits = _LIMITS,
+        standing: Callable[["ManualBroker"], Standing] | None = None,
     ) -> None:
+        """Without a `standing`, asked for at each start, the node is alone."""
+        self._standing = standing
         self.settings = Settings(BROKER, options={"group.initial.rebalance.delay.ms": 0, **(settings or {})})
         self.files = MemoryFileSystem()
         self.views = MemoryViewStore()
@@ -96,6 +104,7 @@ class ManualBroker:
         self.broker = Broker(
             ports, self.deadlines, self.store, self.settings, self.metrics,
             directory_id=str(directory.id), report=self.reports.append,
+            standing=None if self._standing is None else self._standing(self),
         )  # fmt: skip
         started: Answer[None] = Answer()
         self.broker.start(started)

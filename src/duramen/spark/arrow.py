@@ -1,5 +1,7 @@
 """Record batches to Arrow, without a Python object for each record. Pure; numpy and pyarrow only.
 
+The twin of the native decoder: its reference in tests, and what decodes where it is not installed.
+
 The batches of one fetch are decoded together: their headers one by one (`bodies`), then every field of all their
 records at once. `rows` finds where records begin and reads a varint of every row in as many steps as the longest
 one has bytes. Keys and values are neighbours in one Arrow array over the batches' own bytes, of which `take`
@@ -7,17 +9,18 @@ copies what Spark gets (`columns`). What looks odd is given to the plain decoder
 reference: it says what is wrong with it, or what it means.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from duramen.base.ports import Buffer
 from duramen.codec.batch import APPEND_TIME
 from duramen.spark import plain
 from duramen.spark.bodies import Body, joined, portions
-from duramen.spark.columns import Part, Rows, header_lists, pairs
+from duramen.spark.columns import Neighbours, Rows, check_columns, header_lists, record_batch
 from duramen.spark.rows import Bytes, Odd, Places, read_varints, record_starts
 
 __all__ = ["decode", "decode_rows"]
@@ -26,23 +29,25 @@ _SAFE: Final = 1 << 61  # sums of two numbers below this do not overflow
 _MOST_HEADERS: Final = 64  # of one record; beyond it the plain decoder is quicker
 
 
-def decode(buffer: memoryview, first: int, end: int, part: Part) -> Iterator[pa.RecordBatch]:
+def decode(buffer: Buffer, first: int, end: int, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
     """The records in `buffer`, which holds whole record batches, with an offset in `[first, end)`.
 
-    Raises BatchCorrupt for a batch that does not match its CRC or itself.
+    A batch that is cut off at the buffer's end is left out, as are control batches. Raises BatchCorrupt for a batch
+    that does not match its CRC or itself; ValueError where `columns` are not of `RECORD_COLUMNS`.
     """
-    for bodies in portions(buffer, first, end):
-        rows = decode_rows(bodies, first, end, headers=part.headers)
+    check_columns(columns)
+    for bodies in portions(memoryview(buffer), first, end):
+        rows = decode_rows(bodies, first, end, columns)
         if len(rows.offsets):
-            yield part.batch(rows)
+            yield record_batch(rows, columns)
 
 
-def decode_rows(bodies: Sequence[Body], first: int, end: int, *, headers: bool) -> Rows:
+def decode_rows(bodies: Sequence[Body], first: int, end: int, columns: Collection[str]) -> Rows:
     """The same as `plain.decode_rows`, sooner."""
     try:
-        return _decode_rows(bodies, first, end, headers=headers)
+        return _decode_rows(bodies, first, end, columns)
     except (Odd, IndexError):
-        return plain.decode_rows(bodies, first, end, headers=headers)
+        return plain.decode_rows(bodies, first, end, columns)
 
 
 def _require(fits: NDArray[np.bool_]) -> None:
@@ -50,7 +55,7 @@ def _require(fits: NDArray[np.bool_]) -> None:
         raise Odd
 
 
-def _decode_rows(bodies: Sequence[Body], first: int, end: int, *, headers: bool) -> Rows:
+def _decode_rows(bodies: Sequence[Body], first: int, end: int, columns: Collection[str]) -> Rows:
     buffer, bodies = joined(bodies)
     data = np.frombuffer(buffer, np.uint8)
     counts = np.array([body.head.records for body in bodies], np.int64)
@@ -69,13 +74,21 @@ def _decode_rows(bodies: Sequence[Body], first: int, end: int, *, headers: bool)
     _require((header_counts >= 0) & (at <= limits) & ((header_counts > 0) | (at == limits)))
     offsets, timestamps, types = _places(bodies, counts, offset_deltas, timestamp_deltas)
     content = pa.py_buffer(buffer)
-    header_column = _headers(data, content, at, limits, header_counts) if headers else None
+    header_column = _headers(data, content, at, limits, header_counts) if "headers" in columns else None
     kept = (offsets >= first) & (offsets < end)
     if not kept.all():
         keys, key_sizes, values, value_sizes = keys[kept], key_sizes[kept], values[kept], value_sizes[kept]
         offsets, timestamps, types = offsets[kept], timestamps[kept], types[kept]
         header_column = header_column.filter(pa.array(kept)) if header_column is not None else None
-    return Rows(*pairs(content, keys, key_sizes, values, value_sizes), offsets, timestamps, types, header_column)
+    both = Neighbours(content, keys, key_sizes, values, value_sizes)
+    return Rows(
+        both.first() if "key" in columns else None,
+        both.second() if "value" in columns else None,
+        offsets,
+        timestamps,
+        types,
+        header_column,
+    )
 
 
 def _past(at: Places, sizes: Places, limits: Places) -> Places:
@@ -126,8 +139,8 @@ def _headers(data: Bytes, content: pa.Buffer, at: Places, limits: Places, counts
         levels.append((counts[:0],) * 5)
     rows, names, name_sizes, values, value_sizes = (np.concatenate(column) for column in zip(*levels, strict=True))
     order = np.argsort(rows, kind="stable")
-    header_names, header_values = pairs(content, names[order], name_sizes[order], values[order], value_sizes[order])
-    return header_lists(counts, _as_text(header_names), header_values)
+    both = Neighbours(content, names[order], name_sizes[order], values[order], value_sizes[order])
+    return header_lists(counts, _as_text(both.first()), both.second())
 
 
 def _as_text(names: pa.Array) -> pa.Array:

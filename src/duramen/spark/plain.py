@@ -1,6 +1,6 @@
 """Records decoded one by one: the reference for `arrow`, and what it falls back to for bytes that look odd. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -31,20 +31,20 @@ class _Lists:
         self.headers: list[_Headers] = []
 
 
-def decode_rows(bodies: Sequence[Body], first: int, end: int, *, headers: bool) -> Rows:
+def decode_rows(bodies: Sequence[Body], first: int, end: int, columns: Collection[str]) -> Rows:
     """The records of `bodies` with offsets in `[first, end)`. Raises BatchCorrupt.
 
     Headers that are not wanted are not looked at.
     """
-    lists = _Lists()
+    lists, headers = _Lists(), "headers" in columns
     for body in bodies:
         try:
             _decode_body(body, first, end, lists, headers=headers)
         except (ValueError, IndexError) as error:
             raise BatchCorrupt(f"a record of the batch at offset {body.head.base_offset} is damaged: {error}") from None
     return Rows(
-        pa.array(lists.keys, pa.binary()),
-        pa.array(lists.values, pa.binary()),
+        pa.array(lists.keys, pa.binary()) if "key" in columns else None,
+        pa.array(lists.values, pa.binary()) if "value" in columns else None,
         np.array(lists.offsets, np.int64),
         np.array(lists.timestamps, np.int64),
         np.array(lists.types, np.int32),

@@ -57,6 +57,10 @@ class View:
             return False
         return offset <= log.start_offset or log.takeovers.epoch_at(offset - 1) == epoch
 
+    def knows(self, log: Log) -> bool:
+        """Whether anything of `log` was applied."""
+        return self.get(_position_key(log)) is not None
+
     def belongs_to(self, logs: Iterable[Log]) -> bool:
         """Whether nothing of other logs than these was applied; else the rows are another directory's."""
         known = {_position_key(log) for log in logs}
@@ -80,6 +84,12 @@ class View:
         """Take in what the records before `next_offset` of `log`, all below its high watermark, say."""
         self._next.update(changes)
         self._next[_position_key(log)] = _POSITION.pack(log.takeovers.epoch_at(next_offset - 1), next_offset)
+        self._write()
+
+    def forget(self, log: Log, rows: Iterable[bytes]) -> None:
+        """Take back what was applied of `log`: the rows that came from it, and the position."""
+        self._next.update(dict.fromkeys(rows))
+        self._next[_position_key(log)] = None
         self._write()
 
     def flush(self, done: Callable[[BaseException | None], None] | None = None) -> None:

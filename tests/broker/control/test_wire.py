@@ -16,6 +16,7 @@ from duramen.broker.control.answers import (
     Done,
     Isr,
     IsrAnswers,
+    Observed,
     Planned,
     Registered,
     Stepped,
@@ -23,6 +24,7 @@ from duramen.broker.control.answers import (
 )
 from duramen.broker.control.requests import Request
 from duramen.broker.control.wire import decode_outcome, decode_request, encode_outcome, encode_request
+from duramen.broker.quorum.describe import ReplicaProgress
 from duramen.controller.cluster.alter_partition import Member, Proposal, Refusal
 from duramen.controller.cluster.heartbeats import Heartbeat
 from duramen.controller.cluster.rebalancing import Move, Reason
@@ -30,9 +32,11 @@ from duramen.controller.cluster.registering import Registration
 from duramen.controller.decisions import Definition
 from duramen.controller.events import Endpoint
 from duramen.controller.partitions import PartitionId, PartitionState
+from duramen.controller.quorum.voters import ReplicaId, Voter
 
 PLACE = PartitionId(UUID(int=7), 3)
 MOVES = (Move(PLACE, (1, 2), (2, 3), (Reason.RACK, Reason.LOAD)),)
+VOTER = Voter(ReplicaId(3, "d"), "host:9096")
 REQUESTS: list[Request] = [
     requests.Register(Registration(1, "d", "i", "c", "rack", ("broker",), (Endpoint("kafka", "host", 9092),), 0, 3)),
     requests.Beat(Heartbeat(1, 5, 9, wants_shutdown=True)),
@@ -46,6 +50,7 @@ REQUESTS: list[Request] = [
     requests.ConfigureNode(None, {"a": "b"}),
     requests.ConfigureGroup("g", {"a": "b"}),
     requests.AlterQuotas((("client-id", None), ("user", "u")), (("producer_byte_rate", 1000.0), ("other", None))),
+    requests.Adopt(1, 7),
     requests.RecordGap(1, 1000, 2000, "the server was gone"),
     requests.ElectLeader(PLACE, unclean=True),
     requests.MoveLeader(PLACE, 2),
@@ -58,6 +63,9 @@ REQUESTS: list[Request] = [
     requests.DrainNode(3),
     requests.UnregisterNode(3),
     requests.SetFeatureLevel(2),
+    requests.AddVoter(VOTER),
+    requests.RemoveVoter(VOTER.id),
+    requests.Observe(),
     requests.AwaitApplied(100, 500),
 ]
 VALUES: list[Value] = [
@@ -69,6 +77,7 @@ VALUES: list[Value] = [
     Block(1, 1000),
     Planned(MOVES),
     Stepped(1, 2, 3, 4),
+    Observed(1, 2, 9, (ReplicaProgress(VOTER.id, 9, 8, 7, 6),), (), (VOTER,), {1: 9, 4: 8}),
 ]
 
 

@@ -25,7 +25,7 @@ Original = Callable[..., Any]
 def _answer_first(right: Original) -> Original:
     def _persist(self: Runner, effect: Persist) -> None:
         right(self, effect)
-        self._waits = False
+        self._agenda.resume()
 
     return _persist
 

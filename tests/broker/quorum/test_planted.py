@@ -17,7 +17,7 @@ FOUND_BY = {
     "count-written": 16,
     "ballot-unsynced": 0,
     "ballot-without-name": 0,
-    "vote-forgotten": 440,
+    "vote-forgotten": 545,
     "answer-ordered": 0,
     "keep-what-was": 1,
 }

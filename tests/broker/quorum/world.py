@@ -26,8 +26,8 @@ from duramen.controller.quorum.voters import Voter, Voters
 from duramen.sim.disk import Crashed
 from duramen.sim.scheduler import VirtualClock
 
-CALM: Final = Timeouts(election_ms=100, fetch_ms=200, retry_ms=30, wait_ms=50, desertion_ms=300)
-HASTY: Final = Timeouts(election_ms=20, fetch_ms=40, retry_ms=8, wait_ms=10, desertion_ms=60)
+CALM: Final = Timeouts(election_ms=100, fetch_ms=200, retry_ms=30, wait_ms=50, desertion_ms=300, soon_ms=8)
+HASTY: Final = Timeouts(election_ms=20, fetch_ms=40, retry_ms=8, wait_ms=10, desertion_ms=60, soon_ms=4)
 """So short that with slow messages and disks elections cross each other all the time."""
 
 
@@ -166,6 +166,8 @@ class World:
                 raise Broken(str(result)) from result
             if isinstance(result, DuramenError):
                 self._failed(node, result)
+            else:
+                self.connection(node, is_open=True)
 
         def start() -> None:
             try:
@@ -180,6 +182,7 @@ class World:
         self.counts["ends"] += 1
         self.say(f"{node.node_id} ends by {'a loss of power' if power else 'a kill'}")
         node.end()
+        self.connection(node, is_open=False)
         if power:
             self.counts["power_losses"] += 1
             node.disk.crash(self.random)
@@ -202,6 +205,20 @@ class World:
         return [node for node in self.nodes if node.runner is not None and node.runner.machine.role is Role.LEADER]
 
     # -- network ------------------------------------------------------------------------------------
+
+    def connection(self, node: Node, *, is_open: bool) -> None:
+        """A node can be reached, or cannot any more: the others hear of it, each in its time."""
+        for other in self.nodes:
+            if other is not node:
+                self.at(50 + self.random.randrange(5_000), partial(self._hear_of, other, other.life, node, is_open))
+                if is_open:
+                    self.at(50 + self.random.randrange(5_000), partial(self._hear_of, node, node.life, other, is_open))
+
+    def _hear_of(self, node: Node, life: int, other: Node, is_open: bool) -> None:
+        runner = node.runner
+        if runner is not None and node.life == life:
+            tell = runner.connected if is_open else runner.disconnected
+            self.guarded(node, lambda: tell(other.node_id))
 
     def _send(self, node: Node, to: int, message: Wire) -> None:
         troubled = self.troubled

@@ -18,7 +18,10 @@ __all__ = ["BY_HAND", "KINDS", "NOT_CARRIED", "drawn", "flexible", "snake", "spe
 
 KINDS: Final = ("request", "response")
 BY_HAND: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
-NOT_CARRIED: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE, *shares.REQUESTS)
+NOT_CARRIED: Final = (
+    ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.UNREGISTER_BROKER, ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER, *shares.REQUESTS,
+)  # fmt: skip
 """What kafka-python's package says nothing about; it is held against kio in tests of its own."""
 _NO_OPERATIONS: Final = -2147483648
 
@@ -114,6 +117,7 @@ def _basic(kind: str, field: dict[str, Any]) -> st.SearchStrategy[Any]:
         return st.integers(-bound, bound - 1)
     others: dict[str, st.SearchStrategy[Any]] = {
         "bool": st.booleans(),
+        "uint16": st.integers(0, (1 << 16) - 1),
         "string": _TEXT,
         "bytes": st.binary(max_size=20),
         "records": st.binary(max_size=20),

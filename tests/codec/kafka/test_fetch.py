@@ -22,6 +22,7 @@ from duramen.codec.kafka.fetch import (
     PartitionRecords,
     TopicAnswer,
 )
+from duramen.codec.kafka.leaders import Leader, NodeEndpoint
 from duramen.codec.kafka.versions import APIS, ApiKey
 
 API = APIS[ApiKey.FETCH]
@@ -32,8 +33,11 @@ OFFSETS = st.integers(-1, 1 << 62)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 ANSWERS = st.builds(
     PartitionAnswer, st.integers(0, 1 << 30), st.sampled_from([0, 1, 3, 6, 100]), OFFSETS, OFFSETS, OFFSETS,
-    st.integers(0, 40), st.none() | st.lists(st.tuples(OFFSETS, OFFSETS), max_size=3),
+    st.integers(0, 40), st.none() | st.lists(st.tuples(OFFSETS, OFFSETS), max_size=3), st.integers(-1, 1 << 30),
+    st.none() | st.builds(Leader, st.integers(0, 1 << 30), st.integers(0, 1 << 30)),
 )  # fmt: skip
+ENDPOINTS = (NodeEndpoint(1, "one", 9092, None), NodeEndpoint(7, "seven", 1, "a"))
+NAMES_LEADERS = 16
 
 
 def topic_key(topic: dict[str, Any]) -> str | UUID:
@@ -45,7 +49,7 @@ def topic_key(topic: dict[str, Any]) -> str | UUID:
 def as_decoded(message: dict[str, Any]) -> FetchRequest:
     """What our decoder has to make of a message of the specification."""
     return FetchRequest(
-        message.get("replica_id", -1),
+        message.get("replica_state", message).get("replica_id", -1),
         message["max_wait_ms"],
         message["min_bytes"],
         message["max_bytes"],
@@ -87,6 +91,8 @@ def test_requests_as_kafka_python_writes_them(version: int, data: st.DataObject)
 @given(data=st.data())
 def test_our_requests_as_others_read_them(version: int, data: st.DataObject) -> None:
     request = as_decoded(data.draw(drawn(API, "request", version)))
+    if version >= 15:
+        request = request._replace(replica_id=-1)  # a client is no replica, and has no field to say so
     encoded = fetch.encode_request(version, request)
     assert fetch.decode_request(version, memoryview(encoded), 0) == request
     read, _ = through_kafka_python(API.key, "request", version, encoded)
@@ -112,12 +118,27 @@ def joined(pieces: list[bytes], records: list[bytes]) -> bytes:
     return pieces[0] + b"".join(bytes(part) for pair in zip(records, pieces[1:], strict=True) for part in pair)
 
 
+def leader_in(part: Any) -> Leader | None:
+    """The leader that a partition of an answer names."""
+    named = part.current_leader
+    return None if named is None or named.leader_id < 0 else Leader(named.leader_id, named.leader_epoch)
+
+
+def _known(version: int, part: PartitionAnswer) -> PartitionAnswer:
+    """What of an answer has a place in that version."""
+    if version < 5:
+        part = part._replace(start_offset=-1)
+    if version < 11:
+        part = part._replace(preferred_replica=-1)
+    return part if version >= NAMES_LEADERS else part._replace(leader=None)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=30)
 @given(data=st.data(), error_code=st.sampled_from([0, 70]))
 def test_our_responses_as_others_read_them(version: int, data: st.DataObject, error_code: int) -> None:
     topics, records = data.draw(answers(version))
-    encoded = joined(fetch.encode_response(version, topics, fetch.ResponseHead(error_code, 77, 5)), records)
+    encoded = joined(fetch.encode_response(version, topics, fetch.ResponseHead(error_code, 77, 5, ENDPOINTS)), records)
     read, _ = through_kafka_python(API.key, "response", version, encoded)
     assert (read.error_code, read.session_id) == ((error_code, 77) if version >= 7 else (0, 0))
     assert read.throttle_time_ms == 5
@@ -135,15 +156,16 @@ def test_our_responses_as_others_read_them(version: int, data: st.DataObject, er
                     len(part.records),
                     part.aborted_transactions
                     and [(one.producer_id, one.first_offset) for one in part.aborted_transactions],
+                    part.preferred_read_replica,
+                    leader_in(part) if version >= NAMES_LEADERS else None,
                 )
                 for part in topic.partitions
             ],
         )
         for topic in read.responses
-    ] == [
-        (name, [part if version >= 5 else part._replace(start_offset=-1) for part in partitions])
-        for name, partitions in topics
-    ]
+    ] == [(name, [_known(version, part) for part in partitions]) for name, partitions in topics]
+    if version >= NAMES_LEADERS:
+        assert [(one.node_id, one.host, one.port, one.rack) for one in read.node_endpoints] == list(ENDPOINTS)
     for topic in read.responses:
         for part in topic.partitions:
             if part.records:

@@ -13,6 +13,7 @@ from tests.mutation import mutate
 
 from duramen.base.errors import RequestInvalid
 from duramen.codec.kafka import produce
+from duramen.codec.kafka.leaders import Leader, NodeEndpoint
 from duramen.codec.kafka.produce import PartitionData, PartitionResponse, ProduceRequest, TopicData, TopicResponse
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.codec.varint import encode_uvarint
@@ -20,6 +21,7 @@ from duramen.codec.varint import encode_uvarint
 API = APIS[ApiKey.PRODUCE]
 SPECIFIED = range(3, API.high + 1)
 FLEXIBLE = range(produce.FLEXIBLE, API.high + 1)
+NAMES_LEADERS = 10
 
 TEXT = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 RESPONSES = st.lists(
@@ -36,11 +38,23 @@ RESPONSES = st.lists(
                 st.integers(-1, 1 << 62),
                 TEXT,
                 st.lists(st.tuples(st.integers(0, 1 << 30), TEXT), max_size=2),
+                st.none() | st.builds(Leader, st.integers(0, 1 << 30), st.integers(0, 1 << 30)),
             ),
             max_size=3,
         ),
     ),
     max_size=3,
+)
+ENDPOINTS = st.lists(
+    st.builds(
+        NodeEndpoint,
+        st.integers(0, 1 << 30),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=300),
+        st.integers(0, 65535),
+        TEXT,
+    ),
+    max_size=3,
+    unique_by=lambda one: one.node_id,
 )
 
 
@@ -86,11 +100,19 @@ def test_our_requests_as_others_read_them(version: int, data: st.DataObject) -> 
 
 @pytest.mark.parametrize("version", SPECIFIED)
 @settings(max_examples=30)
-@given(topics=RESPONSES, throttle_ms=st.integers(0, 1 << 30))
-def test_our_responses_as_others_read_them(version: int, topics: list[TopicResponse], throttle_ms: int) -> None:
-    encoded = produce.encode_response(version, topics, throttle_ms)
+@given(topics=RESPONSES, throttle_ms=st.integers(0, 1 << 30), endpoints=ENDPOINTS)
+def test_our_responses_as_others_read_them(
+    version: int, topics: list[TopicResponse], throttle_ms: int, endpoints: list[NodeEndpoint]
+) -> None:
+    encoded = produce.encode_response(version, topics, throttle_ms, endpoints)
     read, _ = through_kafka_python(API.key, "response", version, encoded)
     assert read.throttle_time_ms == throttle_ms
+    if version >= NAMES_LEADERS:
+        assert [(one.node_id, one.host, one.port, one.rack) for one in read.node_endpoints or ()] == endpoints
+        leaders = [one.current_leader for topic in read.responses for one in topic.partition_responses]
+        assert [None if one is None or one.leader_id < 0 else (one.leader_id, one.leader_epoch) for one in leaders] == [
+            part.leader for _, partitions in topics for part in partitions
+        ]
     assert [
         (
             topic.name,
@@ -112,7 +134,9 @@ def test_our_responses_as_others_read_them(version: int, topics: list[TopicRespo
         (
             name,
             [
-                tuple(part[:4]) + ((part.start_offset,) if version >= 5 else (-1,)) + (part[5:] if version >= 8 else ())
+                tuple(part[:4])
+                + ((part.start_offset,) if version >= 5 else (-1,))
+                + (part[5:7] if version >= 8 else ())
                 for part in partitions
             ],
         )

@@ -3,7 +3,8 @@
 Of messages: any of those on their way arrives next, so in any order; one that never does is lost. Of exchanges, which
 reaches further: a candidate asks a voter, or a follower fetches from a leader that it just heard of; the answer arrives
 at once or is lost. Besides, in both: a node stands for leader, whatever the pre-vote would have said; its log is
-synced; it loses power and starts again with what was synced; a leader is proposed to.
+synced; it loses power and starts again with what was synced; a leader is proposed to; a node hears that its connection
+to its leader closed.
 
 Clocks count from now, and fetches have no numbers of their own, so that ways that lead to the same state meet in it; a
 message that its receiver will never heed again is forgotten.
@@ -37,12 +38,13 @@ _Value = TypeVar("_Value")
 
 
 class Bounds(NamedTuple):
-    """Messages or exchanges; how many epochs, and how often in all a record is proposed and a node restarts."""
+    """Messages or exchanges; how many epochs, and how often a record is proposed, a node restarts, one is lost."""
 
     exchanges: bool
     epochs: int
     records: int
     restarts: int
+    closings: int = 0
     voters: int = 3
 
 
@@ -72,6 +74,7 @@ class _State(NamedTuple):
     witness: Witness
     records: int
     restarts: int
+    closings: int
     path: Any
 
     @property
@@ -85,7 +88,7 @@ class _State(NamedTuple):
             tuple(seen.committed),
         )
         nodes = tuple(node.key for node in self.nodes)
-        return hash((nodes, self.flying, history, self.records, self.restarts))
+        return hash((nodes, self.flying, history, self.records, self.restarts, self.closings))
 
 
 def no_chance(most: int) -> int:
@@ -122,7 +125,7 @@ def _first(bounds: Bounds) -> _State:
         site.start(0)
         site.run()
         nodes.append(_kept(site, exchanges=bounds.exchanges))
-    return _State(tuple(nodes), frozenset(), witness, 0, 0, None)
+    return _State(tuple(nodes), frozenset(), witness, 0, 0, 0, None)
 
 
 def _messages(state: _State, bounds: Bounds) -> Iterator[_State]:
@@ -161,10 +164,13 @@ def _steps(state: _State, bounds: Bounds) -> Iterator[_State]:
             names.append("restart")
         if node.role is Role.LEADER and state.records < bounds.records:
             names.append("propose")
+        if node.role is Role.FOLLOWER and state.closings < bounds.closings:
+            names.append("lose")
         for name in names:
             step = _Step(state, bounds, f"{at + 1} {name}")
             step.records += name == "propose"
             step.restarts += name == "restart"
+            step.closings += name == "lose"
             with step:
                 step.act(at, name)
             yield step.after(state.flying)
@@ -174,7 +180,7 @@ class _Step:
     """One step from a state to the next."""
 
     def __init__(self, state: _State, bounds: Bounds, name: str) -> None:
-        self.records, self.restarts = state.records, state.restarts
+        self.records, self.restarts, self.closings = state.records, state.restarts, state.closings
         self._state, self._bounds = state, bounds
         self._path = (name, state.path)
         self._sites: dict[int, Site] = {}
@@ -195,7 +201,7 @@ class _Step:
             nodes[at] = _kept(site, exchanges=self._bounds.exchanges)
         said = frozenset() if self._bounds.exchanges else flying | self._said
         alive = frozenset(sent for sent in said if not _is_dead(sent, nodes[sent.to - 1]))
-        return _State(tuple(nodes), alive, self._witness, self.records, self.restarts, self._path)
+        return _State(tuple(nodes), alive, self._witness, self.records, self.restarts, self.closings, self._path)
 
     def receive(self, at: int, sent: Sent) -> None:
         """A message arrives at a node."""
@@ -226,6 +232,10 @@ class _Step:
         elif name == "restart":
             site.crash()
             site.start(0)
+        elif name == "lose":
+            machine = _machine(site)
+            assert machine.leader is not None
+            machine.disconnected(machine.leader.node_id)
         else:
             _stand(_machine(site))
         self._said |= self._settle(at)
@@ -260,11 +270,13 @@ def _machine(site: Site) -> Machine:
 
 
 def _stand(machine: Machine) -> None:
-    """Let the time of a node come; it would win."""
+    """Let the time of a node come; it would win. Who is gone stays gone."""
+    gone = set(machine._replica.gone)
     machine.tick(LONG_MS)
     epoch = machine.epoch
     for voter in machine.voters.ids:
         machine.receive(VoteAnswer(voter, epoch, machine.me, None, granted=True, pre=True))
+    machine._replica.gone = gone
 
 
 def _is_pre(sent: Sent) -> bool:
@@ -332,7 +344,8 @@ def _told_apart(site: Site, machine: Machine) -> tuple[Any, ...]:
         case _:
             role = ()
     known = (replica.ballot, replica.role, replica.leader, replica.confirmed, replica.log.end, replica.synced_offset)
-    return (known, replica.high_watermark, site.committed, role, disk.ballot, disk.written, disk.synced)
+    gone = frozenset(replica.gone)
+    return (known, gone, replica.high_watermark, site.committed, role, disk.ballot, disk.written, disk.synced)
 
 
 def _copied(site: Site) -> Site:

@@ -13,6 +13,7 @@ its own, which only `wait` moves. `python -m tests.controller.quorum.script` wri
     fit 1 1                   an answer of node 1 has room for one batch
     cut 1, heal               nothing gets to node 1 or from it; everything does
     propose 1 x, change 1 add 4/a, change 1 remove 3/a, compact 1 5, resign 1
+    unplug 1 2, plug 1 2      node 1 notices that its connections to node 2 closed; that there is one again
     crash 1, start 1 [joins], blank 1
     quietly …                 the same, and nothing is told of it
     show                      the logs: where they begin, epochs with their first offsets, end, synced, committed
@@ -29,9 +30,10 @@ from tests.controller.quorum.witness import Witness
 from duramen.controller.quorum.changes import AddVoter, Refusal, RemoveVoter
 from duramen.controller.quorum.machine import Machine
 from duramen.controller.quorum.roles import Role
-from duramen.controller.quorum.timeouts import TIMEOUTS
+from duramen.controller.quorum.timeouts import Timeouts
 from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voter, Voters
 
+TIMEOUTS = Timeouts(election_ms=1000, fetch_ms=2000, retry_ms=300, wait_ms=500, desertion_ms=3000, soon_ms=20)
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 MOST_MESSAGES = 300
 MOST_ROUNDS = 3
@@ -117,6 +119,14 @@ class Script:
 
     def _do_fit(self, node: str, batches: str) -> None:
         self._sites[int(node)].most_batches = int(batches)
+
+    def _do_unplug(self, node: str, other: str) -> None:
+        self._machine(node).disconnected(int(other))
+        self._go_on(int(node))
+
+    def _do_plug(self, node: str, other: str) -> None:
+        self._machine(node).connected(int(other))
+        self._go_on(int(node))
 
     def _do_crash(self, node: str) -> None:
         self._sites[int(node)].crash()

@@ -68,6 +68,7 @@ class Simulation(World):
             (400, self._pause),
             (200, self._resume),
             (1_200, self._join),
+            (150, self._unplug),
         ]
 
     def _propose(self) -> None:
@@ -132,6 +133,21 @@ class Simulation(World):
                 self._cut = set()
 
         self._at(self.random.choice((50, 150, 400)), heal)
+
+    def _unplug(self) -> None:
+        """Two nodes lose their connection, and have another one before long."""
+        one, two = self._any(), self._any()
+        if one is two:
+            return
+        ways = {(one.site.me.node_id, two.site.me.node_id), (two.site.me.node_id, one.site.me.node_id)}
+
+        def plug() -> None:
+            self._unplugged -= ways
+            self._connection(one, two, is_open=True)
+
+        self._unplugged |= ways
+        self._connection(one, two, is_open=False)
+        self._at(self.random.choice((5, 50, 300)), plug)
 
     def _pause(self) -> None:
         self._any().paused = True
@@ -231,6 +247,7 @@ class Simulation(World):
 
     def _mend(self) -> None:
         self._cut = set()
+        self._unplugged = set()
         self._slow_ms = 2
         self._resume()
         for node in self._nodes.values():

@@ -26,8 +26,8 @@ from duramen.controller.quorum.roles import Role
 from duramen.controller.quorum.timeouts import Timeouts
 from duramen.controller.quorum.voters import ReplicaId, Voter
 
-CALM = Timeouts(election_ms=100, fetch_ms=200, retry_ms=30, wait_ms=50, desertion_ms=300)
-HASTY = Timeouts(election_ms=20, fetch_ms=40, retry_ms=8, wait_ms=10, desertion_ms=60)
+CALM = Timeouts(election_ms=100, fetch_ms=200, retry_ms=30, wait_ms=50, desertion_ms=300, soon_ms=8)
+HASTY = Timeouts(election_ms=20, fetch_ms=40, retry_ms=8, wait_ms=10, desertion_ms=60, soon_ms=4)
 """So short that with slow messages elections cross each other all the time."""
 
 

@@ -12,12 +12,15 @@ ALL_OF_IT = [
     Bounds(exchanges=False, epochs=1, records=0, restarts=0),
     Bounds(exchanges=True, epochs=1, records=1, restarts=0),
     Bounds(exchanges=True, epochs=1, records=0, restarts=1),
+    Bounds(exchanges=True, epochs=1, records=1, restarts=0, closings=1),
 ]
 ALL_OF_MORE = [
     Bounds(exchanges=False, epochs=1, records=1, restarts=0),
     Bounds(exchanges=True, epochs=1, records=1, restarts=1),
     Bounds(exchanges=True, epochs=2, records=0, restarts=0),
     Bounds(exchanges=True, epochs=2, records=1, restarts=0),
+    Bounds(exchanges=False, epochs=1, records=0, restarts=0, closings=1),
+    Bounds(exchanges=True, epochs=2, records=0, restarts=0, closings=1),
 ]
 A_PART_OF_IT = Bounds(exchanges=True, epochs=3, records=2, restarts=2)
 
@@ -29,7 +32,7 @@ FOUND_WITHIN = {
 
 def name_of(bounds: Bounds) -> str:
     kind = "exchanges" if bounds.exchanges else "messages"
-    return f"{kind}-{bounds.epochs}-{bounds.records}-{bounds.restarts}"
+    return f"{kind}-{bounds.epochs}-{bounds.records}-{bounds.restarts}-{bounds.closings}"
 
 
 @pytest.mark.parametrize("bounds", ALL_OF_IT, ids=name_of)

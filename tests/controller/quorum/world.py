@@ -56,11 +56,15 @@ class World:
         self._hasty = self.random.random() < 0.3
         self._most_batches = self.random.choice((1, 2, 8))
         self._cut: set[tuple[int, int]] = set()
+        self._unplugged: set[tuple[int, int]] = set()
         self._lossy = self.random.choice((0.0, 0.02, 0.3))
         self._twice = self.random.choice((0.0, 0.05, 0.3))
+        # As late as an election takes, or as several: what comes then is of another time, and looks as if it were not.
+        self._late, self._late_ms = self.random.choice(((0.05, 150), (0.3, 60), (0.2, 400)))
         self._timeouts = self.random.choice((CALM, HASTY))
         self._slow_ms = self.random.choice((2, 10, 40) if self._timeouts is CALM else (2, 5, 12))
         self._slow_disks = self.random.choice((0.0, 0.2, 0.8))
+        self._noticed = self.random.choice((0.0, 0.8, 1.0))  # how often a node hears of a connection that closed
         for node_id in range(1, size + 1):
             self._add_node(node_id, voters)
         for node in self._nodes.values():
@@ -117,6 +121,8 @@ class World:
         node.site.start(node.local_ms(self._now_ms))
         self._say(f"{node.site.me} starts")
         self._go_on(node)
+        for other in self._nodes.values():
+            self._connection(node, other, is_open=True)
 
     def _crash(self, node: "Node") -> None:
         if node.syncing is not None and self.random.random() < 0.5:
@@ -126,6 +132,8 @@ class World:
         node.life += 1
         self._counts["crashes"] += 1
         self._say(f"{node.site.me} crashes")
+        for other in self._nodes.values():
+            self._connection(node, other, is_open=False)
 
     def _go_on(self, node: "Node") -> None:
         """Carry out what may be carried out, and see to it that time, disk and network do their part."""
@@ -173,17 +181,33 @@ class World:
 
     # -- network ------------------------------------------------------------------------------------
 
+    def _connection(self, one: "Node", two: "Node", *, is_open: bool) -> None:
+        """There is a connection between two, or none any more: each hears of it in its time, or of its end never."""
+        for hearing, of in ((one, two), (two, one)):
+            if hearing is not of and (is_open or self.random.random() < self._noticed):
+                self._at(1 + self.random.randrange(5), partial(self._hear_of, hearing, hearing.life, of, is_open))
+
+    def _hear_of(self, node: "Node", life: int, other: "Node", is_open: bool) -> None:
+        machine = node.site.machine
+        if machine is None or node.life != life or node.paused:
+            return
+        machine.tick(node.local_ms(self._now_ms))
+        tell = machine.connected if is_open else machine.disconnected
+        tell(other.site.me.node_id)
+        self._say(f"{node.site.me} {'has a' if is_open else 'lost its'} connection to {other.site.me}")
+        self._go_on(node)
+
     def _send(self, sent: Sent) -> None:
         troubled = self._now_ms < TROUBLE_MS
         if troubled and self.random.random() < self._lossy:
             return
         for _ in range(2 if troubled and self.random.random() < self._twice else 1):
-            late_ms = 150 if troubled and self.random.random() < 0.05 else 0
+            late_ms = self._late_ms if troubled and self.random.random() < self._late else 0
             self._at(1 + self.random.randrange(self._slow_ms + late_ms), lambda: self._deliver(sent))
 
     def _deliver(self, sent: Sent) -> None:
         node = self._nodes.get(sent.to)
-        if node is None or node.site.machine is None or (sent.sender, sent.to) in self._cut:
+        if node is None or node.site.machine is None or (sent.sender, sent.to) in self._cut | self._unplugged:
             return
         if node.paused:
             node.held.append(sent)

@@ -13,7 +13,9 @@ from typing import Any
 
 WAIT_S = 120.0
 QUICK = "500,2000,150,500,3000"
-"""Timeouts of the quorum: shorter elections, and everything else as in the defaults."""
+"""Timeouts of the quorum: a leader may be silent for long, on a machine that runs many tests."""
+PATIENT = "500,600000,150,500,600000"
+"""A leader is never given up for its silence."""
 
 ROOT = Path(__file__).parents[3]
 

@@ -117,6 +117,9 @@ class Watcher:
     def closed(self, node_id: int) -> None:
         del node_id
 
+    def reachable(self, node_id: int) -> None:
+        del node_id
+
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         del body, answer
 

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.node.cluster.processes import Process, place, seeds_of, start_all
+from tests.node.cluster.processes import PATIENT, Process, place, seeds_of, start_all
 
 
 def others_of(nodes: list[Process], node_id: int) -> list[Process]:
@@ -55,6 +55,26 @@ def test_a_killed_leader_is_followed_by_another_that_has_what_was_answered(tmp_p
         node_of(nodes, leader).start(seeds_of(nodes))
         for name in (before, after):
             applied_by(node_of(nodes, leader), name)
+
+
+def test_a_leader_whose_connections_close_is_not_waited_for(tmp_path: Path) -> None:
+    with place(tmp_path) as here:
+        nodes = here.nodes(1, 2, 3)
+        for node in nodes:
+            node.timeouts = PATIENT
+        start_all(nodes)
+        for _ in range(2):
+            # Whoever was killed is connected again to all before the next one is.
+            leader, epoch = max((node.leader() for node in nodes), key=lambda known: known[1])
+            name = nodes[0].create(f"while-{leader}-leads")
+            for node in nodes:
+                applied_by(node, name)
+            killed = node_of(nodes, leader)
+            killed.kill()
+            for node in others_of(nodes, leader):
+                assert node.leader(epoch)[0] != leader
+            killed.start(seeds_of(nodes))
+            assert killed.leader(epoch)[0] != leader
 
 
 def test_all_killed_and_started_again_are_the_same_cluster_with_the_same_state(tmp_path: Path) -> None:

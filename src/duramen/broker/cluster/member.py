@@ -9,7 +9,7 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, NotController, OutcomeUnknown, StreamNotFound
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer, Clock, Randomness, Worker
-from duramen.broker.changes import Done, ValueDone
+from duramen.broker.changes import Done, ValueDone, settled
 from duramen.broker.cluster.network import Network
 from duramen.broker.cluster.replicating import Replicating
 from duramen.broker.control.answers import Answer, Outcome, When
@@ -18,9 +18,10 @@ from duramen.broker.control.controller import Controller
 from duramen.broker.control.draft import Draft
 from duramen.broker.control.kit import ControlKit
 from duramen.broker.control.lifecycle import Lifecycle, Phase
-from duramen.broker.control.requests import CreateStream, Request
+from duramen.broker.control.requests import Adopt, CreateStream, Request
 from duramen.broker.control.wire import decode_outcome, decode_request, encode_outcome, encode_request
 from duramen.broker.control.wishing import create_stream, grant
+from duramen.broker.operating import ClusterOffice
 from duramen.broker.partition import Partition, Role
 from duramen.broker.quorum.applying import ControllerView
 from duramen.broker.quorum.runner import Runner
@@ -31,14 +32,17 @@ from duramen.codec.cluster.channels import Subject
 from duramen.controller.cluster.registering import Registration
 from duramen.controller.events import (
     Event,
+    NodeConfigured,
     NodeEvent,
     PartitionChanged,
+    StreamConfigured,
     StreamDeleted,
 )
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.quorum.effects import Effect
 from duramen.controller.state import ControllerState
+from duramen.replication.effects import Effect as ReplicaEffect
 from duramen.replication.partition import PartitionConfig
 from duramen.storage.store import Store
 
@@ -49,8 +53,15 @@ _NOBODY: Final = -1
 _NO_STREAM: Final = StreamId(int=0)
 
 
+def _nobody(_: PartitionId, __: ReplicaEffect) -> None:
+    """Nobody has to know."""
+
+
 class MemberKit(NamedTuple):
-    """What a member works with. `wish` is how it registers; `chance` draws a number below the one it is given."""
+    """What a member works with. `wish` is how it registers; `chance` draws a number below the one it is given.
+
+    `carried_out` is told of each effect of a replica.
+    """
 
     wish: Registration
     runner: Runner
@@ -64,6 +75,7 @@ class MemberKit(NamedTuple):
     network: Network
     report: Callable[[str], None]
     failed: Callable[[DuramenError], None]
+    carried_out: Callable[[PartitionId, ReplicaEffect], None] = _nobody
 
 
 class Member:
@@ -80,12 +92,14 @@ class Member:
         )  # fmt: skip
         self.controller = Controller(kit.runner, kit.view, kit.worker, control)
         self.asker = Asker(self.controller, control)
+        self.office = ClusterOffice(self.asker, lambda: self.state, kit.runner.describe)
         self.lifecycle = Lifecycle(
             kit.wish, self.controller, self.asker, control, changed=self._phase_changed, failed=self._left_out
         )
         self.replicating = Replicating(
             self._node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
-            partition_of=self._partition_of, config_of=self._config_of, led=self._led, report=kit.report,
+            partition_of=self._partition_of, config_of=self._config_of, when_applied=self.controller.when_applied,
+            led=self._led, report=kit.report, carried_out=kit.carried_out,
         )  # fmt: skip
         self._listener: Listener | None = None
         self._joining: Done | None = None
@@ -122,6 +136,16 @@ class Member:
 
     def partition(self, place: PartitionId) -> PartitionState:
         return self.state.partitions.get(place) or PartitionState()
+
+    def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
+        place = PartitionId(partition.log.key.stream_id, partition.index)
+        state = self.state.partitions.get(place)
+        if state is None or state.leader != self._node_id or self._kit.wish.rack == rack_id:
+            return _NOBODY
+        there = {node.id for node in self.nodes if node.rack == rack_id}
+        covered = {node_id: self.replicating.covered(place, node_id) for node_id in state.replicas if node_id in there}
+        found = max(covered.items(), key=lambda one: one[1], default=(_NOBODY, -1))
+        return found[0] if found[1] >= offset else _NOBODY
 
     def _partition_of(self, place: PartitionId) -> Partition:
         if self._listener is None:
@@ -192,10 +216,19 @@ class Member:
             self.controller.when_applied(self._begun_epoch, partial(self._registered, self._begun_epoch))
         if phase is Phase.LIVE and self._joining is not None:
             joining, self._joining = self._joining, None
-            joining(None)
+            self._adopt(joining)
         if phase is Phase.DRAINED and self._draining is not None:
             draining, self._draining = self._draining, None
             draining()
+
+    def _adopt(self, done: Done) -> None:
+        """Bring the streams into the cluster that this node had when it was alone; then `done`."""
+        state = self.state
+        brings = any(len(state.partitions.of_stream(one.id)) < one.partitions for one in state.streams.values())
+        if brings and [voter.id.node_id for voter in self._kit.runner.machine.voters] == [self._node_id]:
+            self.ask(Adopt(self._node_id, self._kit.store.node_epoch), settled(done))
+        else:
+            done(None)
 
     def _registered(self, epoch: int) -> None:
         """The metadata is known up to the registration: the replicas begin."""
@@ -229,6 +262,8 @@ class Member:
             state = self.state.partitions.get(place)
             if state is not None:
                 self.replicating.told(place, state)
+        elif isinstance(event, StreamConfigured | NodeConfigured):
+            self.replicating.configured()
         elif isinstance(event, NodeEvent):
             self.replicating.told_live(self.state.registrations.live)
 
@@ -256,6 +291,10 @@ class Member:
         """There is none any more."""
         self.controller.closed(node_id)
         self.replicating.unreachable(node_id, list(self.state.partitions.of_node(self._node_id)))
+
+    def reachable(self, node_id: int) -> None:
+        """What replicas say goes to a node over a new connection."""
+        self.replicating.reachable(node_id)
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """Another node asks this one's controller. Raises RequestInvalid where that cannot be read."""

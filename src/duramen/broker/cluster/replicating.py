@@ -55,11 +55,18 @@ class Replicating:
         *,
         partition_of: Callable[[PartitionId], Partition],
         config_of: Callable[[PartitionId], PartitionConfig],
+        when_applied: Callable[[int, Callable[[], None]], None],
         led: Callable[[PartitionId, int | None], None],
         report: Callable[[str], None],
+        carried_out: Callable[[PartitionId, Effect], None],
         timeouts: Timeouts = TIMEOUTS,
     ) -> None:
-        """`led` is told where this node leads, and in which epoch; `report`, what an operator should hear of."""
+        """`when_applied` calls back once what is below an offset of the metadata log has taken effect here.
+
+        `led` is told where this node leads, and in which epoch; `report`, what an operator should hear of.
+
+        `carried_out` is told of each effect of a replica, once it is done.
+        """
         self._node_id = node_id
         self._store = store
         self._worker = worker
@@ -69,14 +76,21 @@ class Replicating:
         self._asker = asker
         self._partition_of = partition_of
         self._config_of = config_of
+        self._when_applied = when_applied
         self._led = led
         self._report = report
+        self._carried_out = carried_out
         self._timeouts = timeouts
         self._epoch = -1
         self._replicas: Replicas | None = None
         self._said: dict[int, list[Said]] = {}
         self._proposed: list[tuple[PartitionId, AlterPartition]] = []
         self._flushes = False
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The replicas of this node; None while it takes no part."""
+        return self._replicas
 
     # -- what the controller's log says -------------------------------------------------------------
 
@@ -105,10 +119,20 @@ class Replicating:
         if self._replicas is not None:
             self._replicas.told_live(live)
 
+    def configured(self) -> None:
+        """Configs of streams have changed."""
+        if self._replicas is not None:
+            self._replicas.configured()
+
     def removed(self, stream_id: StreamId) -> None:
         """A stream is deleted."""
         if self._replicas is not None:
             self._replicas.removed(stream_id)
+
+    def covered(self, place: PartitionId, node_id: int) -> int:
+        """Below this offset a node has all of a partition that is led here; -1 where nothing is known."""
+        replica = None if self._replicas is None else self._replicas.get(place)
+        return -1 if replica is None else replica.machine.covered(node_id)
 
     # -- what other nodes say -----------------------------------------------------------------------
 
@@ -117,6 +141,11 @@ class Replicating:
         for place, message, records in decode(body, node_id):
             if self._replicas is not None:
                 self._replicas.receive(place, message, records[0] if records else b"")
+
+    def reachable(self, node_id: int) -> None:
+        """What replicas say goes to a node over a new connection: what was said before may be lost."""
+        if self._replicas is not None:
+            self._replicas.reachable(node_id)
 
     def unreachable(self, node_id: int, followed: Sequence[tuple[PartitionId, PartitionState]]) -> None:
         """There is no connection to a node, which leads those partitions: the controller is told so."""
@@ -154,7 +183,7 @@ class Replicating:
         self._led(place, leader_epoch)
 
     def carried_out(self, place: PartitionId, effect: Effect) -> None:
-        """Nobody here has to know."""
+        self._carried_out(place, effect)
 
     def failed(self, place: PartitionId, error: DuramenError) -> None:
         try:
@@ -185,13 +214,20 @@ class Replicating:
             self._asker.ask(request, partial(self._altered, some), within_ms=_WITHIN_MS)
 
     def _altered(self, proposed: Sequence[tuple[PartitionId, AlterPartition]], outcome: Outcome) -> None:
-        """The controller has answered; where it has not, who proposed does so again."""
-        if not isinstance(outcome, Answer) or not isinstance(outcome.value, IsrAnswers) or self._replicas is None:
-            return
-        for (place, asked), isr in zip(proposed, outcome.value.answers, strict=True):
+        """The controller has answered; where it has not, who proposed does so again.
+
+        What it went by has to have taken effect here first: by an older min.insync.replicas a leader would commit what
+        those lack who are eligible by the newer one.
+        """
+        if isinstance(outcome, Answer) and isinstance(outcome.value, IsrAnswers):
+            self._when_applied(outcome.end_offset, partial(self._tell, proposed, outcome.value))
+
+    def _tell(self, proposed: Sequence[tuple[PartitionId, AlterPartition]], answers: IsrAnswers) -> None:
+        for (place, asked), isr in zip(proposed, answers.answers, strict=True):
             state = None if isr.partition is None else state_of(isr.partition)
             refusal = None if isr.refusal is None else _REFUSALS.get(isr.refusal, Refusal.NOT_LEADER)
-            self._replicas.receive(place, AlterPartitionAnswer(asked, state, refusal))
+            if self._replicas is not None:
+                self._replicas.receive(place, AlterPartitionAnswer(asked, state, refusal))
 
 
 def _proposal(place: PartitionId, wish: AlterPartition) -> Proposal:

@@ -13,16 +13,19 @@ from typing import NamedTuple
 from duramen.base.deadlines import Alarm
 from duramen.base.errors import DuramenError, NotController, OutcomeUnknown, RequestTimedOut
 from duramen.base.ids import Position, new_stream_id
-from duramen.broker.control.answers import Answer, Created, Done, Outcome, Value, When
+from duramen.broker.control.answers import Answer, Created, Done, Observed, Outcome, Value, When
 from duramen.broker.control.draft import Draft
 from duramen.broker.control.kit import ControlKit
 from duramen.broker.control.requests import (
+    AddVoter,
     AllocateProducerIds,
     AlterPartitions,
     AwaitApplied,
     Beat,
     CreateStream,
+    Observe,
     Register,
+    RemoveVoter,
     ReportLeaders,
     Request,
 )
@@ -35,6 +38,7 @@ from duramen.broker.control.speaking import (
     register_node,
     report_leaders,
 )
+from duramen.broker.control.voting import VoterChanges
 from duramen.broker.control.wishing import create_stream, grant
 from duramen.broker.quorum.applying import ControllerView
 from duramen.broker.quorum.runner import Runner
@@ -77,6 +81,7 @@ class ActiveController:
         self._ahead = view.state.copy()
         self._proposed: deque[_Proposal] = deque()
         self._waiters: list[_Waiter] = []
+        self._voters = VoterChanges(runner)
         self._sessions = NodeSessions(
             self._ahead.registrations,
             self._now_ms,
@@ -106,12 +111,17 @@ class ActiveController:
 
         NotController where nothing was done, OutcomeUnknown where this controller ended before it knew.
         """
-        if isinstance(request, AwaitApplied):
-            self._wait(request, done)
-        else:
-            self._decide(partial(self._grant, request), done)
-            if isinstance(request, Beat):
-                self._look()
+        match request:
+            case AwaitApplied():
+                self._wait(request, done)
+            case AddVoter() | RemoveVoter():
+                self._voters.ask(request, done)
+            case Observe():
+                done(Answer(self._observed(), self._runner.applied.offset))
+            case _:
+                self._decide(partial(self._grant, request), done)
+                if isinstance(request, Beat):
+                    self._look()
         self._arm()
 
     def closed(self, node_id: int) -> None:
@@ -121,12 +131,14 @@ class ActiveController:
 
     def applied(self) -> None:
         """More is committed and has taken effect."""
+        self._voters.look()
         self._look()
 
     def end(self) -> None:
         """It is active no more; what is proposed is answered by the quorum."""
         self._over = True
         self._alarm.move(None)
+        self._voters.end()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             waiter.done(_not_active())
@@ -158,6 +170,12 @@ class ActiveController:
     def _refused(self, outcome: Outcome) -> None:
         if isinstance(outcome, DuramenError) and not isinstance(outcome, NotController | OutcomeUnknown):
             self._kit.outside.report(f"the controller could not do what it had to: {outcome}")
+
+    def _observed(self) -> Observed:
+        seen = self._runner.describe()
+        offsets = {node.id: self._sessions.members.applied_offset(node.id) for node in self._ahead.registrations}
+        applied = {node_id: offset for node_id, offset in offsets.items() if offset is not None}
+        return Observed(*seen[:5], tuple(seen.endpoints), applied)
 
     # -- deciding -----------------------------------------------------------------------------------
 

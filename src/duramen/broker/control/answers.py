@@ -6,9 +6,11 @@ from uuid import UUID
 import msgspec
 
 from duramen.base.errors import DuramenError
+from duramen.broker.quorum.describe import ReplicaProgress
 from duramen.controller.cluster.alter_partition import Refusal
 from duramen.controller.cluster.rebalancing import Move
 from duramen.controller.partitions import PartitionState
+from duramen.controller.quorum.voters import Voter
 
 __all__ = [
     "Answer",
@@ -18,6 +20,7 @@ __all__ = [
     "Done",
     "Isr",
     "IsrAnswers",
+    "Observed",
     "Outcome",
     "Planned",
     "Registered",
@@ -92,7 +95,22 @@ class Stepped(_Value, frozen=True):
     void: int = 0
 
 
-Value = Done | Registered | Beaten | IsrAnswers | Created | Block | Planned | Stepped
+class Observed(_Value, frozen=True):
+    """The quorum as its leader sees it, and how far each live node has applied the metadata log, by its id.
+
+    Observers fetch and do not vote; `endpoints` is where the voters are reached.
+    """
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[ReplicaProgress, ...]
+    observers: tuple[ReplicaProgress, ...]
+    endpoints: tuple[Voter, ...]
+    applied: dict[int, int] = {}
+
+
+Value = Done | Registered | Beaten | IsrAnswers | Created | Block | Planned | Stepped | Observed
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -15,8 +15,11 @@ from duramen.controller.cluster.rebalancing import Move
 from duramen.controller.cluster.registering import Registration
 from duramen.controller.decisions import Definition
 from duramen.controller.partitions import PartitionId
+from duramen.controller.quorum.voters import ReplicaId, Voter
 
 __all__ = [
+    "AddVoter",
+    "Adopt",
     "AllocateProducerIds",
     "AlterPartitions",
     "AlterQuotas",
@@ -34,11 +37,13 @@ __all__ = [
     "ElectLeader",
     "GrowStream",
     "MoveLeader",
+    "Observe",
     "PlanMoves",
     "Reassign",
     "RebalanceLeaders",
     "RecordGap",
     "Register",
+    "RemoveVoter",
     "Report",
     "ReportLeaders",
     "Request",
@@ -97,6 +102,15 @@ class AllocateProducerIds(_Request, frozen=True):
     """A block of ids for producers."""
 
     repeats = True
+
+
+class Adopt(_Request, frozen=True):
+    """A node that was alone brings its streams: it is their replica, and leads in that epoch, above any before."""
+
+    repeats = True
+
+    node_id: int
+    leader_epoch: int
 
 
 class CreateStream(_Request, frozen=True):
@@ -261,6 +275,24 @@ class SetFeatureLevel(_Request, frozen=True):
     level: int
 
 
+class AddVoter(_Request, frozen=True):
+    """Let a replica that has caught up vote in the quorum (KIP-853)."""
+
+    voter: Voter
+
+
+class RemoveVoter(_Request, frozen=True):
+    """Let a voter vote no more."""
+
+    replica: ReplicaId
+
+
+class Observe(_Request, frozen=True):
+    """What only the active controller sees: how far the replicas of the quorum and the nodes are."""
+
+    repeats = True
+
+
 class AwaitApplied(_Request, frozen=True):
     """Answer once every live node has applied what is below the offset, or when `within_ms` are over."""
 
@@ -276,6 +308,7 @@ Request = (
     | AlterPartitions
     | ReportLeaders
     | AllocateProducerIds
+    | Adopt
     | CreateStream
     | GrowStream
     | ConfigureStream
@@ -295,5 +328,8 @@ Request = (
     | DrainNode
     | UnregisterNode
     | SetFeatureLevel
+    | AddVoter
+    | RemoveVoter
+    | Observe
     | AwaitApplied
 )

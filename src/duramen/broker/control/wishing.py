@@ -9,7 +9,7 @@ from duramen.base.ids import StreamId
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Created, Done, Planned, Stepped, Value
 from duramen.broker.control.draft import Draft
-from duramen.controller.cluster.beginning import set_feature_level
+from duramen.controller.cluster.beginning import adopt, set_feature_level
 from duramen.controller.cluster.electing import elect_preferred, elect_unclean, move_leader, rebalance_leaders
 from duramen.controller.cluster.fencing import drain
 from duramen.controller.cluster.reassigning import cancel, reassign
@@ -78,6 +78,7 @@ def _drain(state: ControllerState, request: requests.DrainNode) -> list[Event]:
 
 _DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], list[Any]]]] = MappingProxyType(
     {
+        requests.Adopt: lambda state, wish: adopt(state, wish.node_id, wish.leader_epoch),
         requests.GrowStream: lambda state, wish: grow_replicated(
             state, wish.name, wish.partitions, assignment=wish.assignment, largest_size=wish.largest_size
         ),

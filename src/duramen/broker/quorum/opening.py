@@ -185,7 +185,10 @@ class Opening:
         """Who votes where the log does not say."""
         if promised is not None:
             return promised.founders
-        return Voters([Voter(self._plan.me)]) if self._batches else self._plan.founders
+        if not self._batches:
+            return self._plan.founders
+        alone = Voters([Voter(self._plan.me)])
+        return self._plan.founders if self._plan.founders.ids == alone.ids else alone
 
     def _ballot(self, promised: Promised | None, voters: Voters) -> Ballot:
         """The ballot to begin with, `voters` being those before what the log says behind its snapshot.

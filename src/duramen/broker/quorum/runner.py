@@ -4,7 +4,6 @@ Nothing behind a ballot is done before that is on disk; cuts and snapshots are w
 whose disk fails does nothing any more until it is started again: it must not say what it cannot keep.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
@@ -18,6 +17,7 @@ from duramen.base.errors import (
     OutcomeUnknown,
     StorageFailed,
 )
+from duramen.broker.agenda import Agenda
 from duramen.broker.quorum.ballots import Promised
 from duramen.broker.quorum.chunks import Chunk, Download, FetchChunk, Wire
 from duramen.broker.quorum.describe import Described, Fetches
@@ -55,17 +55,13 @@ class Runner:
         self._machine = machine
         self._kit = kit
         self._outside = outside
-        self._queue: deque[Effect] = deque()
+        self._agenda: Agenda[Effect] = Agenda(machine.take, self._do, (Cut, Install))
         self._alarm = Alarm(kit.deadlines, self._fire)
         self._proposals = Proposals()
         self._fetches = Fetches()
         self._serving = Serving(machine, kit, outside)
         self._download = Download()
         self._led_epoch: int | None = None  # in which it leads, once all that came before that is carried out
-        self._cuts_taken = 0  # cuts and installs that the machine has asked for
-        self._cuts_done = 0
-        self._waits = False  # whether the first effects wait for the disk
-        self._pumping = False
         self._saving = False
         self._over: DuramenError | None = None
         self._go_on()
@@ -157,6 +153,20 @@ class Runner:
             self._fail(error)
         self._go_on()
 
+    def connected(self, node_id: int) -> None:
+        """There is a connection to this node, or one more."""
+        if self._over is None:
+            self._tick()
+            self._machine.connected(node_id)
+            self._go_on()
+
+    def disconnected(self, node_id: int) -> None:
+        """The last connection to this node closed."""
+        if self._over is None:
+            self._tick()
+            self._machine.disconnected(node_id)
+            self._go_on()
+
     # -- the machine --------------------------------------------------------------------------------
 
     def _fire(self) -> None:
@@ -174,29 +184,17 @@ class Runner:
         known = "nobody is known to" if leader in (None, self._machine.me) else f"node {leader.node_id} does"
         return NotController(f"this node does not lead the quorum of the controller: {known}")
 
-    def _take(self) -> None:
-        effects = self._machine.take()
-        self._cuts_taken += sum(isinstance(effect, Cut | Install) for effect in effects)
-        self._queue.extend(effects)
-
     def _go_on(self) -> None:
         """Do what is to be done, as far as nothing waits."""
-        if self._pumping or self._over is not None:
+        if self._agenda.going or self._over is not None:
             return
-        self._pumping = True
-        try:
-            self._take()
-            while self._queue and not self._waits and self._over is None:
-                self._do(self._queue.popleft())
-                self._take()
-        finally:
-            self._pumping = False
+        self._agenda.go_on()
         if self._over is None:
             self._alarm.move(self._machine.deadline_ms)
 
     def _resume(self, effect: Effect) -> None:
-        """What the queue waited for is done."""
-        self._waits = False
+        """What the agenda waited for is done."""
+        self._agenda.resume()
         self._outside.carried_out(effect)
         self._go_on()
 
@@ -238,7 +236,7 @@ class Runner:
     # -- writing ------------------------------------------------------------------------------------
 
     def _persist(self, effect: Persist) -> None:
-        self._waits = True
+        self._agenda.wait()
         promised = Promised(self._machine.me, effect.ballot, self._kit.founders)
 
         def done(result: object) -> None:
@@ -254,7 +252,7 @@ class Runner:
     def _append(self, batch: Batch) -> None:
         entry = written(batch, self._machine.me.node_id, self._machine.voters, self._kit.clock.wall_ms())
         end = End(entry.epoch, entry.first + entry.entries)
-        self._kit.log.append(entry, partial(self._appended, self._cuts_done, end))
+        self._kit.log.append(entry, partial(self._appended, self._agenda.cuts_done, end))
         self._outside.carried_out(Append(entry))
 
     def _appended(self, cuts: int, end: End, error: DuramenError | None) -> None:
@@ -263,16 +261,16 @@ class Runner:
         if error is not None:
             self._fail(StorageFailed(f"the metadata log could not be written: {error}"))
             return
-        self._take()
+        self._agenda.take()
         # Where a cut comes in between, the same place may have been written again: the cut's end says what is synced.
-        if cuts == self._cuts_taken:
+        if self._agenda.uncut and cuts == self._agenda.cuts_done:
             self._machine.synced(end)
             self._go_on()
 
     def _cut(self, effect: Cut) -> None:
         if effect.end_offset < self._kit.applied.end.offset:
             raise AssertionError(f"{effect.end_offset} is below what is applied, {self._kit.applied.end}")
-        self._waits = True
+        self._agenda.wait()
         self._kit.log.cut(effect.end_offset, partial(self._was_cut, effect))
 
     def _was_cut(self, effect: Effect, error: DuramenError | None) -> None:
@@ -281,14 +279,14 @@ class Runner:
         if error is not None:
             self._fail(StorageFailed(f"the metadata log could not be cut: {error}"))
             return
-        self._cuts_done += 1
-        self._take()
-        if self._cuts_done == self._cuts_taken:
+        self._agenda.cuts_done += 1
+        self._agenda.take()
+        if self._agenda.uncut:
             self._machine.synced(self._kit.log.end)
         self._resume(effect)
 
     def _install(self, effect: Install) -> None:
-        self._waits = True
+        self._agenda.wait()
         data = payload_of(effect.payload)
 
         def kept(result: object) -> None:
@@ -354,8 +352,9 @@ class Runner:
         machine = self._machine
         if len(self._download) < chunk.size_bytes:
             follows = machine.leader == chunk.sender and machine.epoch == chunk.epoch
+            machine.heard(chunk.sender, chunk.epoch)
             # While the epoch is not on disk nothing is said in it; the machine asks again.
-            if follows and not self._waits:
+            if follows and not self._agenda.waits:
                 asked = FetchSnapshot(machine.me, machine.epoch, chunk.snapshot)
                 self._outside.send(chunk.sender.node_id, FetchChunk(asked, len(self._download)))
             return
@@ -379,7 +378,7 @@ class Runner:
     def _end(self, error: DuramenError) -> None:
         self._over = error
         self._serving.end()
-        self._queue.clear()
+        self._agenda.end()
         self._alarm.move(None)
         self._proposals.fail(OutcomeUnknown(f"the replica ended before it was committed: {error}"))
 

@@ -4,7 +4,6 @@ Batches are written and not waited for; cuts are, and so is a log that begins an
 nothing any more until the node is started again: it must not say what it cannot keep.
 """
 
-from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
@@ -22,6 +21,7 @@ from duramen.base.errors import (
 )
 from duramen.base.ids import Position
 from duramen.base.ports import Buffer
+from duramen.broker.agenda import Agenda
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.batches import follow_up
 from duramen.broker.replicas.kit import Kit
@@ -81,13 +81,9 @@ class Replica:
         log.replicated = self._state
         self._log = ReplicaLog(kit.store, log)
         self._serving = Serving(kit, place, self._machine, log, self._log)
-        self._queue: deque[Effect] = deque()
+        self._agenda: Agenda[Effect] = Agenda(self._machine.take, self._do, (Cut, Restart))
         self._alarm = Alarm(kit.deadlines, self._fire)
         self._acks: dict[Released, None] = {}  # who waits with acks=all, to be told if the replica ends
-        self._cuts_taken = 0  # cuts, and logs begun anew, that the machine has asked for
-        self._cuts_done = 0
-        self._waits = False  # whether the first effects wait for the disk
-        self._pumping = False
         self._told_soon = False
         self._over: DuramenError | None = None
         partition.waiting[self._synced] = None
@@ -203,6 +199,20 @@ class Replica:
             self._machine.told(state, live)
             self._go_on()
 
+    def configure(self, config: PartitionConfig) -> None:
+        """The stream's configs have changed."""
+        if self._over is None:
+            self._tick()
+            self._machine.configure(config)
+            self._go_on()
+
+    def reachable(self, node_id: int) -> None:
+        """There is a new connection to a node."""
+        if self._over is None:
+            self._tick()
+            self._machine.reachable(node_id)
+            self._go_on()
+
     def receive(self, message: Message, records: Buffer = b"") -> None:
         """A message came, behind an answer its batches; one that is damaged counts as lost."""
         if self._over is not None:
@@ -238,25 +248,13 @@ class Replica:
         if machine.history.start_offset < start_offset <= machine.high_watermark:
             machine.trimmed(start_offset)
 
-    def _take(self) -> None:
-        effects = self._machine.take()
-        self._cuts_taken += sum(isinstance(effect, Cut | Restart) for effect in effects)
-        self._queue.extend(effects)
-
     def _go_on(self) -> None:
         """Do what is to be done, as far as nothing waits; then producers may append, if it leads."""
-        if self._pumping or self._over is not None:
+        if self._agenda.going or self._over is not None:
             return
-        self._pumping = True
-        try:
-            self._lead()
-            self._take()
-            while self._queue and not self._waits and self._over is None:
-                self._do(self._queue.popleft())
-                self._take()
-            self._lead()
-        finally:
-            self._pumping = False
+        self._lead()
+        self._agenda.go_on()
+        self._lead()
         if self._over is None:
             self._alarm.move(self._machine.deadline_ms)
 
@@ -269,7 +267,7 @@ class Replica:
         if self._state.leader_epoch is not None:
             self._state.leader_epoch = None
             self._kit.outside.leads(self._place, None)
-        if epoch is None or self._queue or self._waits or self._over is not None:
+        if epoch is None or not self._agenda.idle or self._over is not None:
             return
         if machine.history.end.leader_epoch >= epoch:
             held = machine.history.end.leader_epoch
@@ -285,8 +283,8 @@ class Replica:
         return self._partition.log.directory
 
     def _resume(self, effect: Effect) -> None:
-        """What the queue waited for is done."""
-        self._waits = False
+        """What the agenda waited for is done."""
+        self._agenda.resume()
         self._kit.outside.carried_out(self._place, effect)
         self._go_on()
 
@@ -294,7 +292,7 @@ class Replica:
         outside = self._kit.outside
         match effect:
             case Cut() | Restart():
-                self._waits = True
+                self._agenda.wait()
                 self._serving.when_idle(partial(self._cut, effect))
                 return
             case Append(batch, leader_id):
@@ -357,10 +355,10 @@ class Replica:
         """More of the log may be on disk. While it is to be cut, what is there may be what is to go."""
         if self._over is not None:
             return
-        self._take()
+        self._agenda.take()
         self._log.let_go()
         machine, synced_offset = self._machine, self._partition.log.synced_offset
-        if self._cuts_done == self._cuts_taken:
+        if self._agenda.uncut:
             machine.synced(Position(machine.history.epoch_at(synced_offset - 1), synced_offset))
         self._go_on()
 
@@ -379,7 +377,7 @@ class Replica:
         if error is not None:
             self._fail(error if isinstance(error, LogDamaged) else StorageFailed(f"{self._name} was not cut: {error}"))
             return
-        self._cuts_done += 1
+        self._agenda.cuts_done += 1
         self._resume(effect)
         self._synced(self._partition)
 
@@ -397,7 +395,7 @@ class Replica:
             self._kit.outside.leads(self._place, None)
         self._partition.waiting.pop(self._synced, None)
         self._serving.end()
-        self._queue.clear()
+        self._agenda.end()
         self._alarm.move(None)
         acks, self._acks = self._acks, {}
         for released in acks:

@@ -70,6 +70,17 @@ class Replicas:
         for replica in list(self._replicas.values()):
             replica.told(replica.machine.state, live)
 
+    def configured(self) -> None:
+        """Configs of streams have changed."""
+        for place, replica in self:
+            _, config = self._partition_of(place)
+            replica.configure(config)
+
+    def reachable(self, node_id: int) -> None:
+        """There is a new connection to a node."""
+        for _, replica in self:
+            replica.reachable(node_id)
+
     def removed(self, stream_id: StreamId) -> None:
         """The stream is deleted: its replicas end, and whoever deletes the stream deletes their logs."""
         for place in [*self._replicas, *self._opening]:

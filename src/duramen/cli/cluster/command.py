@@ -11,9 +11,12 @@ __all__ = ["command"]
 
 
 class _ClusterCommands(LazyCommands):
-    modules: ClassVar[Mapping[str, str]] = {"secret": "duramen.cli.cluster.secret"}
+    modules: ClassVar[Mapping[str, str]] = {
+        name: f"duramen.cli.cluster.{name}"
+        for name in ("status", "add", "drain", "remove", "reassign", "rebalance", "elect", "secret")
+    }
 
 
 @click.command("cluster", cls=_ClusterCommands)
 def command() -> None:
-    """Prepare the nodes of a cluster. No version forms one yet: the secret is all there is."""
+    """See and change the nodes that work as one. Any node of them takes each of these."""

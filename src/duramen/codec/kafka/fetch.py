@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.errors import RequestInvalid
+from duramen.codec.kafka.leaders import NO_TAGS, Leader, NodeEndpoint, endpoint_tags, leader_tags
 from duramen.codec.kafka.schema import LARGEST_ELEMENTS, LARGEST_TAGS, LARGEST_TEXT_BYTES
 from duramen.codec.varint import encode_uvarint, read_uvarint
 
@@ -37,8 +38,14 @@ __all__ = [
 ]
 
 FLEXIBLE: Final = 12
+_REPLICA_STATES: Final = 15  # from here on a replica says who it is in a tagged field (KIP-903)
+_REPLICA_STATE_TAG: Final = 1
+_CONSUMER: Final = -1
 TOPIC_IDS: Final = 13
 """The first version that names topics by their ids."""
+
+_NAMES_LEADERS: Final = 16
+_LEADER_TAG: Final = 1
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -88,18 +95,26 @@ class FetchRequest(NamedTuple):
 
 
 class ResponseHead(NamedTuple):
-    """What an answer says as a whole; it has no place for the first two before version 7."""
+    """What an answer says as a whole; it has no place for the first two before version 7.
+
+    `endpoints`, of the leaders that it names, have a place from version 16 on.
+    """
 
     error_code: int = 0
     session_id: int = 0
     throttle_ms: int = 0
+    endpoints: Sequence[NodeEndpoint] = ()
 
 
 NO_ERROR: Final = ResponseHead()
 
 
 class PartitionAnswer(NamedTuple):
-    """What one partition gives: `size` bytes of records go behind it."""
+    """What one partition gives: `size` bytes of records go behind it.
+
+    `preferred_replica` is where the consumer is to read, -1: here (KIP-392). `leader`, where another node leads, has a
+    place from version 16 on.
+    """
 
     partition: int
     error_code: int
@@ -108,6 +123,8 @@ class PartitionAnswer(NamedTuple):
     start_offset: int
     size: int
     aborted: Sequence[tuple[int, int]] | None = None  # producer id, first offset; None: what is not committed too
+    preferred_replica: int = -1
+    leader: Leader | None = None
 
 
 class TopicAnswer(NamedTuple):
@@ -191,6 +208,20 @@ class _Frame:
                 size, self.position = read_uvarint(self.data, self.position)
                 self.take(size)
 
+    def replica_id(self) -> int:
+        """Take the tagged fields of the request; the id of the replica that they name, -1 where they name none."""
+        found = _CONSUMER
+        count, self.position = read_uvarint(self.data, self.position)
+        if count > LARGEST_TAGS:
+            raise ValueError(f"a structure has {count} tagged fields")
+        for _ in range(count):
+            tag, self.position = read_uvarint(self.data, self.position)
+            size, self.position = read_uvarint(self.data, self.position)
+            body = self.take(size)
+            if tag == _REPLICA_STATE_TAG:
+                found = _INT32.unpack_from(body)[0]
+        return found
+
 
 def decode_request(version: int, frame: memoryview, position: int) -> FetchRequest:
     """The request in `frame` from `position` on. Raises RequestInvalid."""
@@ -201,7 +232,7 @@ def decode_request(version: int, frame: memoryview, position: int) -> FetchReque
 
 
 def _decode_request(version: int, frame: _Frame) -> FetchRequest:
-    replica_id = frame.unpack(_INT32)[0] if version < 15 else -1
+    replica_id = frame.unpack(_INT32)[0] if version < _REPLICA_STATES else _CONSUMER
     max_wait_ms, min_bytes, max_bytes, isolation_level = frame.unpack(_WAIT)
     session_id, session_epoch = frame.unpack(_SESSION) if version >= 7 else (0, -1)
     layout = _layout(version)
@@ -224,7 +255,10 @@ def _decode_request(version: int, frame: _Frame) -> FetchRequest:
     if version >= 7:
         forgotten = _forgotten(version, frame)
     rack_id = frame.text() if version >= 11 else ""
-    frame.tags()
+    if version >= _REPLICA_STATES:
+        replica_id = frame.replica_id()
+    else:
+        frame.tags()
     return FetchRequest(
         replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, rack_id,
         forgotten,
@@ -292,14 +326,14 @@ def encode_response(version: int, topics: Sequence[TopicAnswer], head: ResponseH
     flexible = version >= FLEXIBLE
     no_array, empty = (b"\0", b"\1") if flexible else (b"\xff\xff\xff\xff", b"\0\0\0\0")
     pieces: list[bytes] = []
-    error_code, session_id, throttle_ms = head
+    error_code, session_id, throttle_ms, endpoints = head
     parts = [
         _HEAD.pack(throttle_ms, error_code, session_id) if version >= 7 else _INT32.pack(throttle_ms),
         _count_bytes(len(topics), flexible),
     ]
     for topic, partitions in topics:
         parts += (_topic_bytes(topic, flexible), _count_bytes(len(partitions), flexible))
-        for index, code, high_watermark, stable_offset, start_offset, size, aborted in partitions:
+        for index, code, high_watermark, stable_offset, start_offset, size, aborted, preferred, leader in partitions:
             if version >= 5:
                 parts.append(_ANSWER.pack(index, code, high_watermark, stable_offset, start_offset))
             else:
@@ -308,19 +342,18 @@ def encode_response(version: int, topics: Sequence[TopicAnswer], head: ResponseH
                 parts.append(_aborted_bytes(aborted, flexible))
             else:
                 parts.append(no_array if aborted is None else empty)
-            # No preferred replica.
             if version >= 11:
-                parts.append(b"\xff\xff\xff\xff")
+                parts.append(_INT32.pack(preferred))
             parts.append(encode_uvarint(size + 1) if flexible else _INT32.pack(size))
             if size:
                 pieces.append(b"".join(parts))
                 parts = []
             if flexible:
-                parts.append(b"\0")
+                parts.append(leader_tags(_LEADER_TAG, leader) if version >= _NAMES_LEADERS else NO_TAGS)
         if flexible:
-            parts.append(b"\0")
+            parts.append(NO_TAGS)
     if flexible:
-        parts.append(b"\0")
+        parts.append(endpoint_tags(endpoints) if version >= _NAMES_LEADERS else NO_TAGS)
     pieces.append(b"".join(parts))
     return pieces
 

@@ -5,12 +5,12 @@ from types import MappingProxyType
 from typing import Final
 
 from duramen.codec.kafka.schema import Schema
-from duramen.codec.kafka.tables import admin, core, groups, shares, transactions
+from duramen.codec.kafka.tables import admin, cluster, core, groups, shares, transactions
 from duramen.codec.kafka.versions import APIS, ApiKey
 
 __all__ = ["REQUESTS", "RESPONSES"]
 
-_FAMILIES: Final = (core, groups, transactions, shares, admin)
+_FAMILIES: Final = (core, groups, transactions, shares, admin, cluster)
 
 
 def _schemas(kind: str, tables: Mapping[ApiKey, str]) -> Mapping[int, Schema]:

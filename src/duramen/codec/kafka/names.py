@@ -1,6 +1,7 @@
 """Kafka's names of APIs and errors, as people write them."""
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from duramen.base.errors import RequestInvalid
@@ -8,7 +9,29 @@ from duramen.base.settings import nearest
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["api_name", "find_api", "find_code"]
+__all__ = ["api_name", "find_api", "find_code", "no_api"]
+
+_BETWEEN_BROKERS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        4: "LeaderAndIsr",
+        5: "StopReplica",
+        6: "UpdateMetadata",
+        7: "ControlledShutdown",
+        27: "WriteTxnMarkers",
+        52: "Vote",
+        53: "BeginQuorumEpoch",
+        54: "EndQuorumEpoch",
+        56: "AlterPartition",
+        58: "Envelope",
+        59: "FetchSnapshot",
+        62: "BrokerRegistration",
+        63: "BrokerHeartbeat",
+        67: "AllocateProducerIds",
+        70: "ControllerRegistration",
+        73: "AssignReplicasToDirs",
+        82: "UpdateRaftVoter",
+    }
+)
 
 
 def api_name(key: ApiKey) -> str:
@@ -29,6 +52,14 @@ def _unknown(what: str, name: object, names: Iterable[str]) -> RequestInvalid:
     for plain, one in known.items():
         near = near.replace(f" {plain}?", f" {one}?")
     return RequestInvalid(f"Kafka has no {what} {name!r} here{near}")
+
+
+def no_api(number: int) -> str:
+    """Why there is no API with that number."""
+    name = _BETWEEN_BROKERS.get(number)
+    if name is None:
+        return f"there is no API with the number {number}"
+    return f"{name} is for brokers among themselves: nodes speak to each other through --cluster-listen, never here"
 
 
 def find_api(name: str) -> ApiKey:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from duramen.base.errors import RequestInvalid
+from duramen.codec.kafka.leaders import NO_TAGS, Leader, NodeEndpoint, endpoint_tags, leader_tags
 from duramen.codec.kafka.schema import LARGEST_ELEMENTS, LARGEST_TAGS, LARGEST_TEXT_BYTES
 from duramen.codec.varint import encode_uvarint, read_uvarint
 
@@ -44,6 +45,8 @@ _TAG_SECTIONS: Final = 3  # of a partition, of a topic, of the request: a byte e
 _ANSWER = struct.Struct(">ihqqq")
 _SHORT_ANSWER = struct.Struct(">ihqq")
 _SHORTEST_ANSWER = struct.Struct(">ihq")
+_NAMES_LEADERS: Final = 10
+_LEADER_TAG: Final = 0
 _END_OF_ONE: Final = b"\x01\0\0\0"  # no record errors, no message, no tags of the partition and of the topic
 
 
@@ -71,7 +74,10 @@ class ProduceRequest(NamedTuple):
 
 
 class PartitionResponse(NamedTuple):
-    """What became of one partition's batch. `record_errors`: places in it, and what is wrong with the records there."""
+    """What became of one partition's batch. `record_errors`: places in it, and what is wrong with the records there.
+
+    `leader`, where another node leads, has a place from version 10 on.
+    """
 
     partition: int
     error_code: int
@@ -80,6 +86,7 @@ class PartitionResponse(NamedTuple):
     start_offset: int = -1
     message: str | None = None
     record_errors: Sequence[tuple[int, str | None]] = ()
+    leader: Leader | None = None
 
 
 class TopicResponse(NamedTuple):
@@ -248,9 +255,13 @@ _known_text = lru_cache(1024)(_compact_text)  # for names of topics that there a
 # -- responses ----------------------------------------------------------------------------------------
 
 
-def encode_response(version: int, topics: Sequence[TopicResponse], throttle_ms: int = 0) -> bytes:
-    """The response's body."""
-    return _encode_flexible(topics, throttle_ms) if version >= FLEXIBLE else _encode_plain(version, topics, throttle_ms)
+def encode_response(
+    version: int, topics: Sequence[TopicResponse], throttle_ms: int = 0, endpoints: Sequence[NodeEndpoint] = ()
+) -> bytes:
+    """The response's body; `endpoints` of the leaders that it names."""
+    if version >= FLEXIBLE:
+        return _encode_flexible(topics, throttle_ms, endpoints if version >= _NAMES_LEADERS else None)
+    return _encode_plain(version, topics, throttle_ms)
 
 
 def _encode_plain(version: int, topics: Sequence[TopicResponse], throttle_ms: int) -> bytes:
@@ -258,7 +269,7 @@ def _encode_plain(version: int, topics: Sequence[TopicResponse], throttle_ms: in
     for name, partitions in topics:
         encoded = name.encode()
         parts += (_INT16.pack(len(encoded)), encoded, _INT32.pack(len(partitions)))
-        for index, error_code, base_offset, append_time_ms, start_offset, message, wrong in partitions:
+        for index, error_code, base_offset, append_time_ms, start_offset, message, wrong, _ in partitions:
             if version < 2:
                 parts.append(_SHORTEST_ANSWER.pack(index, error_code, base_offset))
             elif version < 5:
@@ -282,28 +293,27 @@ def _plain_text(value: str | None) -> bytes:
     return _INT16.pack(len(encoded)) + encoded
 
 
-def _encode_flexible(topics: Sequence[TopicResponse], throttle_ms: int) -> bytes:
+def _encode_flexible(
+    topics: Sequence[TopicResponse], throttle_ms: int, endpoints: Sequence[NodeEndpoint] | None
+) -> bytes:
+    """Without `endpoints` the version has no place for leaders."""
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         # The usual answer, about one partition and without an error, in few steps.
-        name, ((index, error_code, base_offset, append_time_ms, start_offset, message, wrong),) = topics[0]
-        if message is None and not wrong:
+        name, ((index, error_code, base_offset, append_time_ms, start_offset, message, wrong, leader),) = topics[0]
+        if message is None and not wrong and leader is None:
             answer = _ANSWER.pack(index, error_code, base_offset, append_time_ms, start_offset)
             return b"".join((b"\x02", _known_text(name), b"\x02", answer, _END_OF_ONE, _INT32.pack(throttle_ms), b"\0"))
     parts = [encode_uvarint(len(topics) + 1)]
     for name, partitions in topics:
         parts += (_compact_text(name), encode_uvarint(len(partitions) + 1))
-        for index, error_code, base_offset, append_time_ms, start_offset, message, wrong in partitions:
+        for index, error_code, base_offset, append_time_ms, start_offset, message, wrong, leader in partitions:
             parts.append(_ANSWER.pack(index, error_code, base_offset, append_time_ms, start_offset))
-            if not wrong:
-                # No record errors, then the message, then no tags.
-                parts.append(b"\x01\0\0" if message is None else b"\x01" + _compact_text(message) + b"\0")
-                continue
             parts.append(encode_uvarint(len(wrong) + 1))
             for place, why in wrong:
-                parts.append(_INT32.pack(place) + _compact_text(why) + b"\0")
-            parts.append(_compact_text(message) + b"\0")
-        parts.append(b"\0")
-    parts.append(_INT32.pack(throttle_ms) + b"\0")
+                parts.append(_INT32.pack(place) + _compact_text(why) + NO_TAGS)
+            parts += (_compact_text(message), NO_TAGS if endpoints is None else leader_tags(_LEADER_TAG, leader))
+        parts.append(NO_TAGS)
+    parts += (_INT32.pack(throttle_ms), NO_TAGS if endpoints is None else endpoint_tags(endpoints))
     return b"".join(parts)
 
 

@@ -2,9 +2,9 @@
 
 A line: indentation (two blanks a level), name, type, and then, in any order, versions (`5+`, `0-7`, `3`), `tag N`,
 `= default`, `once` (a broker leaves out an array's element that is there again, byte for byte: an answer for each
-would be many times the request). Types: bool int8 int16 int32 int64 float64 uuid string bytes records, `[]TYPE` for an
-array of these, `[]` for an array and `{}` for a single one of the structure that the deeper lines describe; `?` behind
-it: nullable.
+would be many times the request). Types: bool int8 int16 uint16 int32 int64 float64 uuid string bytes records,
+`[]TYPE` for an array of these, `[]` for an array and `{}` for a single one of the structure that the deeper lines
+describe; `?` behind it: nullable.
 
 Messages are dictionaries. Decoding never trusts a count or length: a count is checked against the bytes left and
 the smallest element there can be, and all arrays of one message together against a bound.
@@ -38,6 +38,7 @@ _FIXED: Final[Mapping[str, struct.Struct]] = {
     "bool": struct.Struct(">?"),
     "int8": struct.Struct(">b"),
     "int16": struct.Struct(">h"),
+    "uint16": struct.Struct(">H"),
     "int32": struct.Struct(">i"),
     "int64": struct.Struct(">q"),
     "float64": struct.Struct(">d"),

@@ -39,12 +39,17 @@ class ApiKey(IntEnum):
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_QUORUM = 55
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
@@ -54,6 +59,8 @@ class ApiKey(IntEnum):
     SHARE_GROUP_DESCRIBE = 77
     SHARE_FETCH = 78
     SHARE_ACKNOWLEDGE = 79
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
@@ -102,12 +109,17 @@ APIS: Mapping[int, Api] = MappingProxyType(
             Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, 2),
             Api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
             Api(ApiKey.DELETE_GROUPS, 0, 2, 2),
+            Api(ApiKey.ELECT_LEADERS, 0, 2, 2),
             Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
+            Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0),
+            Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0),
             Api(ApiKey.OFFSET_DELETE, 0, 0, 1),
             Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, 1),
             Api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, 1),
-            Api(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
+            Api(ApiKey.DESCRIBE_QUORUM, 0, 2, 0),
+            Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0),
             Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
+            Api(ApiKey.UNREGISTER_BROKER, 0, 0, 0),
             Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
             Api(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
             Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
@@ -117,6 +129,8 @@ APIS: Mapping[int, Api] = MappingProxyType(
             Api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, 0),
             Api(ApiKey.SHARE_FETCH, 1, 2, 0),
             Api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, 0),
+            Api(ApiKey.ADD_RAFT_VOTER, 0, 1, 0),
+            Api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, 0),
             Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, 0),
             Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, 0),
             Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, 0),

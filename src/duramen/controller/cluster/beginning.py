@@ -9,12 +9,16 @@ __all__ = ["adopt", "form", "set_feature_level"]
 
 
 def form(state: ControllerState, cluster_id: str, feature_level: int) -> list[Event]:
-    """Begin a cluster with an id of its own, once. Raises ClusterDiffers where there is another one."""
+    """Begin a cluster with an id of its own, once. Raises ClusterDiffers where there is another one.
+
+    Nobody has registered with it yet: whoever does is asked whether it knows the level. A node that was alone, and has
+    said nothing of levels, registers anew too.
+    """
     if state.cluster_id and state.cluster_id != cluster_id:
         raise ClusterDiffers(f"this is the cluster {state.cluster_id} already")
     if state.cluster_id:
         return []
-    return [ClusterFormed(cluster_id), *set_feature_level(state, feature_level)]
+    return [ClusterFormed(cluster_id), *([FeatureLevelChanged(feature_level)] if feature_level else [])]
 
 
 def adopt(state: ControllerState, node_id: int, leader_epoch: int) -> list[PartitionChanged]:

@@ -82,6 +82,11 @@ class Membership:
             session = self._sessions[node_id] = session._replace(drained_offset=end_offset)
         return session.drained_offset if session.drained_offset is not None else end_offset
 
+    def applied_offset(self, node_id: int) -> int | None:
+        """How far a node has applied the metadata log, as it said last; None where it has no session."""
+        session = self._sessions.get(node_id)
+        return None if session is None else session.applied_offset
+
     def know(self, node_ids: Iterable[int], offset: int) -> bool:
         """Whether these nodes have applied all of the metadata log that is below the offset."""
         return all(

@@ -3,6 +3,7 @@
 A ballot is on disk before anybody hears of it: who answers first and restarts could promise the same epoch twice.
 """
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from duramen.controller.quorum.voters import ReplicaId, Voters
@@ -45,7 +46,7 @@ class Count:
         """A majority granted it."""
         return self._voters.majority(self._granted)
 
-    @property
-    def lost(self) -> bool:
-        """No majority can grant it any more."""
-        return not self._voters.majority([voter for voter in self._voters.ids if voter not in self._refused])
+    def is_lost(self, gone: Collection[int]) -> bool:
+        """No majority can grant it any more, where the nodes that are `gone` will not answer."""
+        hopes = [voter for voter in self._voters.ids if voter not in self._refused and voter.node_id not in gone]
+        return not self._voters.majority({*hopes, *self._granted})

@@ -24,7 +24,7 @@ class Following:
         self._joins = joins
         self._waiting: Fetch | None = None
         self._snapshot: End | None = None
-        self._heard(replica.now_ms)
+        self._until_ms = replica.now_ms + self._patience_ms()
         self._join_ms = replica.now_ms
         self._retry_ms = replica.now_ms
 
@@ -40,10 +40,22 @@ class Following:
     def tick(self) -> Cause | None:
         """What the time makes of it."""
         if self._replica.now_ms >= self._until_ms:
+            self._replica.doubts += 1
             return Cause.TIMEOUT if self._replica.votes else Cause.ENDED
         if self._replica.now_ms >= self._retry_ms:
             self._fetch()
         return None
+
+    def disconnected(self) -> None:
+        """The connection to the leader closed: it is given up soon, unless it answers."""
+        replica = self._replica
+        replica.confirmed = False
+        self._until_ms = min(self._until_ms, replica.now_ms + self._patience_ms())
+
+    def connected(self) -> None:
+        """There is a connection to the leader again: what was asked may have gone with the last one."""
+        self._until_ms = max(self._until_ms, self._replica.now_ms + self._patience_ms())
+        self._fetch()
 
     def synced(self) -> None:
         """More of the log is on disk: fetch, which reports it, unless a fetch is on its way that does."""
@@ -61,8 +73,7 @@ class Following:
         if answer.asked != self._waiting or answer.asked.end != self._replica.log.end:
             return
         self._waiting = None
-        self._heard(self._replica.now_ms)
-        self._replica.confirmed = True
+        self.heard()
         if answer.snapshot is not None:
             self._ask_snapshot(answer.snapshot)
             return
@@ -76,18 +87,38 @@ class Following:
         if self._replica.high_watermark == answer.high_watermark and answer.diverging is None:
             self._join()
 
+    def heard(self) -> None:
+        """The leader answers: with all that was asked for, or with a piece of its snapshot."""
+        replica = self._replica
+        replica.confirmed = True
+        replica.doubts = 0
+        self._until_ms = replica.now_ms + self._patience_ms()
+        if self._snapshot is not None:
+            self._retry_ms = replica.now_ms + replica.timeouts.fetch_ms // 2
+
     def take_snapshot(self, answer: SnapshotAnswer) -> None:
         """The leader's snapshot, unless it is another or not further on."""
         if answer.snapshot != self._snapshot or answer.snapshot.offset <= self._replica.high_watermark:
             return
         self._snapshot = None
-        self._heard(self._replica.now_ms)
+        self.heard()
         self._replica.install(answer)
 
     # -- steps --------------------------------------------------------------------------------------
 
-    def _heard(self, now_ms: int) -> None:
-        self._until_ms = now_ms + self._replica.timeouts.fetch_ms
+    def _patience_ms(self) -> int:
+        """How long to wait for an answer of the leader.
+
+        Who has given it up once, and follows it again because others do, soon asks them again: they may have noticed
+        nothing yet. It waits longer each time, since it may be the only one that cannot reach the leader.
+        """
+        replica = self._replica
+        timeouts = replica.timeouts
+        if self._leader.node_id in replica.gone:
+            return timeouts.shortly_ms(replica.chance, replica.doubts)
+        if replica.doubts:
+            return timeouts.wait_ms + timeouts.shortly_ms(replica.chance, replica.doubts)
+        return timeouts.silence_ms(replica.chance)
 
     def _fetch(self) -> None:
         replica = self._replica

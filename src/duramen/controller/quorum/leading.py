@@ -65,6 +65,10 @@ class Leading:
             self._answer(fetch)
         return None
 
+    def connected(self) -> None:
+        """One more voter may be there."""
+        self._begin()
+
     def _begin(self) -> None:
         """Tell the voters that are silent who leads."""
         replica = self._replica

@@ -30,7 +30,7 @@ from duramen.controller.quorum.roles import TRANSITIONS, Cause, Role
 from duramen.controller.quorum.standing import Standing, grants
 from duramen.controller.quorum.timeouts import TIMEOUTS, Timeouts
 from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
-from duramen.controller.quorum.waiting import Waiting
+from duramen.controller.quorum.waiting import AT_ONCE, Waiting
 
 __all__ = ["Machine"]
 
@@ -56,9 +56,8 @@ class Machine:
     ) -> None:
         self._replica = Replica(me, kept, now_ms=now_ms, chance=chance, timeouts=timeouts, seeds=seeds)
         self._joins = joins
-        self._part: Waiting | Standing | Following | Leading = Waiting(
-            self._replica, soon=self._replica.voters.latest.ids == (me,)
-        )
+        alone = self._replica.voters.latest.ids == (me,)
+        self._part: Waiting | Standing | Following | Leading = Waiting(self._replica, AT_ONCE if alone else None)
         self._part.open()
         self.tick(now_ms)
 
@@ -136,6 +135,28 @@ class Machine:
             elif isinstance(self._part, Following):
                 self._part.synced()
 
+    def connected(self, node_id: int) -> None:
+        """There is a connection to this node, or one more."""
+        self._replica.gone.discard(node_id)
+        part = self._part
+        if isinstance(part, Leading | Standing) or (isinstance(part, Following) and self._is_leader(node_id)):
+            part.connected()
+
+    def disconnected(self, node_id: int) -> None:
+        """The last connection to this node closed: it may have ended. The first sign of it, and no proof."""
+        self._replica.gone.add(node_id)
+        if isinstance(self._part, Standing):
+            self._move(self._part.outcome)
+        elif isinstance(self._part, Waiting):
+            self._part.disconnected(node_id)
+        elif isinstance(self._part, Following) and self._is_leader(node_id):
+            self._part.disconnected()
+
+    def heard(self, leader: ReplicaId, epoch: int) -> None:
+        """A piece of a snapshot came from the leader of this epoch."""
+        if isinstance(self._part, Following) and leader == self.leader and epoch == self.epoch:
+            self._part.heard()
+
     def compacted(self, offset: int) -> None:
         """A snapshot holds what is below `offset`, which is committed: the log begins there."""
         replica = self._replica
@@ -157,6 +178,7 @@ class Machine:
 
     def receive(self, message: Message) -> None:
         """A message for this node came."""
+        self._replica.gone.discard(message.sender.node_id)
         if not self._is_meant(message) or not self._is_of_epoch(message):
             return
         match message:
@@ -188,6 +210,9 @@ class Machine:
             self._correct(message)
             return False
         return True
+
+    def _is_leader(self, node_id: int) -> bool:
+        return self.leader is not None and self.leader.node_id == node_id
 
     # -- by kind of message -------------------------------------------------------------------------
 
@@ -263,18 +288,19 @@ class Machine:
         """Take on a role; why to leave it at once, if that is so."""
         replica = self._replica
         before = self._part
+        split = replica.role is Role.CANDIDATE and cause is Cause.LOST
         replica.role = role
         if role is not Role.FOLLOWER:
             replica.leader = self.me if role is Role.LEADER else None
         replica.confirmed = role is Role.LEADER
         if isinstance(before, Leading):
             before.close() if cause is Cause.EPOCH else before.end()
-        self._part = self._part_of(role, replica)
+        self._part = self._part_of(role, replica, split=split)
         replica.became()
         self._part.open()
         return self._part.outcome if isinstance(self._part, Standing) else None
 
-    def _part_of(self, role: Role, replica: Replica) -> Waiting | Standing | Following | Leading:
+    def _part_of(self, role: Role, replica: Replica, *, split: bool) -> Waiting | Standing | Following | Leading:
         match role:
             case Role.LEADER:
                 return Leading(replica)
@@ -282,5 +308,8 @@ class Machine:
                 return Following(replica, replica.leader, self._joins)
             case Role.PROSPECTIVE | Role.CANDIDATE:
                 return Standing(replica, pre=role is Role.PROSPECTIVE)
+            case _ if split and replica.gone and replica.may_win:
+                # All that are there have answered, and for want of the others nobody won: no need to wait for them.
+                return Waiting(replica, replica.chance(replica.timeouts.election_ms // 2 + 1))
             case _:
                 return Waiting(replica)

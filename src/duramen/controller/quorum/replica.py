@@ -48,7 +48,11 @@ class Replica:
         self.role = Role.UNATTACHED
         self.leader: ReplicaId | None = None
         self.confirmed = False
-        """Whether the leader is this one, or has answered it in this epoch."""
+        """Whether the leader is this one, or has answered it in this epoch and was not lost since."""
+        self.gone: set[int] = set()
+        """Nodes whose connections closed, and of which nothing was heard since."""
+        self.doubts = 0
+        """How often it gave the leader of this epoch up, since that answered."""
         self.effects: list[Effect] = []
         self._number = 0
         self._became = Became(self.role, self.epoch, self.leader)
@@ -74,6 +78,12 @@ class Replica:
         """The leader, as others may be told: what is only hearsay would go round for ever once that leader is lost."""
         return self.leader if self.confirmed else None
 
+    @property
+    def may_win(self) -> bool:
+        """Whether voters that are not gone are a majority."""
+        voters = self.voters.latest
+        return voters.majority([voter for voter in voters.ids if voter.node_id not in self.gone])
+
     def next_fetch(self) -> Fetch:
         """What to ask a leader for."""
         self._number += 1
@@ -91,6 +101,8 @@ class Replica:
 
     def promise(self, ballot: Ballot) -> None:
         """Make it the ballot, on disk before anything else."""
+        if ballot.epoch > self.ballot.epoch:
+            self.doubts = 0
         self.ballot = ballot
         # Nobody has heard of the last one yet where only a role was taken on since: one sync does for both.
         at = next((at for at in range(len(self.effects), 0, -1) if not isinstance(self.effects[at - 1], Became)), 0)

@@ -11,12 +11,15 @@ __all__ = ["Standing", "grants"]
 def grants(replica: Replica, vote: Vote) -> bool:
     """Whether a voter grants what is asked in its own epoch.
 
-    A log that lacks what this one has is never granted anything: a majority holds whatever is committed.
+    A log that lacks what this one has is never granted anything: a majority holds whatever is committed. Nor is a
+    pre-vote as long as this one has the leader: its connection is open and its answers come. Of two that ask at a time
+    one yields, or they would take the votes of the next epoch from each other.
     """
     if vote.end < replica.log.end or replica.role is Role.LEADER:
         return False
     if vote.pre:
-        return not replica.confirmed
+        rival = replica.role is Role.PROSPECTIVE and vote.end == replica.log.end and vote.sender < replica.me
+        return not replica.confirmed and not rival
     return replica.role in (Role.UNATTACHED, Role.PROSPECTIVE) and replica.ballot.allows(vote.sender)
 
 
@@ -29,8 +32,7 @@ class Standing:
         if not pre:
             replica.promise(Ballot(replica.epoch + 1, replica.me))
         self._count = Count(replica.voters.latest, replica.me)
-        election_ms = replica.timeouts.election_ms
-        self._until_ms = replica.now_ms + election_ms + replica.chance(election_ms)
+        self._until_ms = replica.now_ms + replica.timeouts.before_standing_ms(replica.chance)
         self._ask_ms = replica.now_ms
 
     def open(self) -> None:
@@ -47,7 +49,7 @@ class Standing:
         """How it went, once that is known."""
         if self._count.won:
             return Cause.WON
-        return Cause.LOST if self._count.lost else None
+        return Cause.LOST if self._count.is_lost(self._replica.gone) else None
 
     def tick(self) -> Cause | None:
         """What the time makes of it."""
@@ -63,6 +65,10 @@ class Standing:
             return None
         self._count.take(answer.sender, answer.granted)
         return self.outcome
+
+    def connected(self) -> None:
+        """One more voter may be there."""
+        self._ask()
 
     def _ask(self) -> None:
         replica = self._replica

@@ -3,19 +3,24 @@
 A voter waits until it is told of a leader or its time to stand has come. Others ask a voter, or a seed, by fetching.
 """
 
+from typing import Final
+
 from duramen.controller.quorum.replica import Replica
 from duramen.controller.quorum.roles import Cause
 
-__all__ = ["Waiting"]
+__all__ = ["AT_ONCE", "Waiting"]
+
+AT_ONCE: Final = 0
 
 
 class Waiting:
-    """Waits an election timeout, and up to another one by chance; `soon` for who may stand at once."""
+    """Waits for `wait_ms`, or where nothing is said for an election timeout, and up to another one by chance."""
 
-    def __init__(self, replica: Replica, *, soon: bool = False) -> None:
+    def __init__(self, replica: Replica, wait_ms: int | None = None) -> None:
         self._replica = replica
-        election_ms = replica.timeouts.election_ms
-        self._until_ms = replica.now_ms if soon else replica.now_ms + election_ms + replica.chance(election_ms)
+        if wait_ms is None:
+            wait_ms = replica.timeouts.before_standing_ms(replica.chance)
+        self._until_ms = replica.now_ms + wait_ms
         self._ask_ms = replica.now_ms
 
     def open(self) -> None:
@@ -35,6 +40,13 @@ class Waiting:
         if self._replica.now_ms >= self._ask_ms:
             self._ask()
         return None
+
+    def disconnected(self, node_id: int) -> None:
+        """The last connection to a node closed: where that had the vote, it may have ended before it was elected."""
+        replica = self._replica
+        voted = replica.ballot.voted
+        if voted is not None and voted.node_id == node_id and replica.may_win:
+            self._until_ms = min(self._until_ms, replica.now_ms + replica.timeouts.shortly_ms(replica.chance))
 
     def _ask(self) -> None:
         replica = self._replica

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
-from duramen.doors.http import configs, groups, health, nodes, problems, records, streams
+from duramen.doors.http import cluster, configs, groups, health, nodes, problems, records, streams
 from duramen.doors.http.bodies import Bodies
 from duramen.doors.http.hosts import Guard, Hosts
 from duramen.doors.http.openapi import document
@@ -31,6 +31,7 @@ async def _openapi(_: Call) -> dict[str, Any]:
 ROUTES: Final[Sequence[Route]] = (
     *health.ROUTES,
     *nodes.ROUTES,
+    *cluster.ROUTES,
     *configs.ROUTES,
     *streams.ROUTES,
     *records.ROUTES,

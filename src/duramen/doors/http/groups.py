@@ -48,8 +48,8 @@ async def _list(call: Call, query: GroupsQuery) -> GroupList:
     for at, group_id in enumerate(page, 1):
         try:
             described = broker.groups.describe(group_id)
-        except errors.GroupNotFound:
-            continue  # deleted meanwhile
+        except (errors.GroupNotFound, *_ELSEWHERE):
+            continue  # deleted meanwhile, or coordinated elsewhere
         snapshot = described.snapshot
         lag_records = 0
         async for found in _lags(broker, group_id):
@@ -156,7 +156,8 @@ async def _delete(call: Call) -> None:
     await completion(lambda done: groups.delete(call.path["id"], done))
 
 
-_WRITING: Final = (errors.NodeStopping, errors.StorageFull, errors.StorageFailed)
+_ELSEWHERE: Final = (errors.CoordinatorLoading, errors.NotCoordinator)
+_WRITING: Final = (*_ELSEWHERE, errors.NodeStopping, errors.StorageFull, errors.StorageFailed)
 
 ROUTES = (
     Route("GET", "/v1/groups", _list, "Consumer groups by id, page by page"),
@@ -167,7 +168,7 @@ ROUTES = (
     ),
     Route(
         "GET", "/v1/groups/{id:path}", _show, "One group: its members, committed offsets and lag",
-        (errors.GroupNotFound,),
+        (errors.GroupNotFound, *_ELSEWHERE),
     ),
     Route(
         "DELETE", "/v1/groups/{id:path}", _delete, "Delete a group without members, with its committed offsets",

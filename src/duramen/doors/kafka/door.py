@@ -15,6 +15,7 @@ from duramen.broker.broker import Broker
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.header import encode_response
 from duramen.codec.kafka.messages import RESPONSES
+from duramen.codec.kafka.names import no_api
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.doors.kafka import (
     configs,
@@ -29,7 +30,9 @@ from duramen.doors.kafka import (
     offsets,
     paging,
     produce,
+    quorum,
     quotas,
+    reassigning,
     share_groups,
     shares,
     topics,
@@ -101,6 +104,13 @@ _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.LIST_TRANSACTIONS: transactions.handle_list_transactions,
     ApiKey.DESCRIBE_CONFIGS: configs.handle_describe_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.handle_incremental_alter_configs,
+    ApiKey.ELECT_LEADERS: reassigning.handle_elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: reassigning.handle_alter_partition_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: reassigning.handle_list_partition_reassignments,
+    ApiKey.DESCRIBE_QUORUM: quorum.handle_describe_quorum,
+    ApiKey.UNREGISTER_BROKER: quorum.handle_unregister_broker,
+    ApiKey.ADD_RAFT_VOTER: quorum.handle_add_raft_voter,
+    ApiKey.REMOVE_RAFT_VOTER: quorum.handle_remove_raft_voter,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: quotas.handle_describe_client_quotas,
     ApiKey.ALTER_CLIENT_QUOTAS: quotas.handle_alter_client_quotas,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: paging.handle_describe_topic_partitions,
@@ -237,7 +247,7 @@ class KafkaDoor:
         header = exchange.header
         api = APIS.get(header.api_key)
         if api is None:
-            raise RequestInvalid(f"there is no API with the number {header.api_key}")
+            raise RequestInvalid(no_api(header.api_key))
         if not api.low <= header.version <= api.high:
             self._refuse_version(exchange)
             return

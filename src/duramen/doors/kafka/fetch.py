@@ -3,7 +3,7 @@
 from typing import Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, StreamNotFound
+from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.ports import Buffer
 from duramen.broker.fetching import Fetched, Wanted
 from duramen.codec.kafka.errors import ErrorCode
@@ -22,6 +22,7 @@ from duramen.codec.kafka.versions import ApiKey
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.places import SAYS_LEADER, endpoints_of, leader_of
 from duramen.doors.kafka.sessions import FINAL_EPOCH, NO_SESSION, Session, Turn
 from duramen.storage.reader import Slice
 
@@ -35,8 +36,13 @@ _LARGEST_ANSWER: Final = (1 << 31) - (1 << 20)
 
 
 def handle_fetch(context: Context, exchange: Exchange) -> None:
-    """Answer with what there is, at once or as soon as there is enough."""
+    """Answer with what there is, at once or as soon as there is enough. Raises RequestInvalid for a replica."""
     request = decode_request(exchange.version, exchange.frame, exchange.header.end)
+    if request.replica_id >= 0:
+        raise RequestInvalid(
+            f"it fetches as the replica of node {request.replica_id}: nodes fetch from each other through"
+            " --cluster-listen, never here"
+        )
     turn = _turn(context, exchange, request)
     if turn.error:
         _refuse(exchange, turn.error)
@@ -52,7 +58,12 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
                 missing = _NO_TOPIC if stream is None else _NO_PARTITION
                 wanted.append(Wanted(None, offset, max_bytes, error=missing))
             else:
-                wanted.append(Wanted(stream.partitions[index], offset, max_bytes, leader_epoch, isolation=isolation))
+                wanted.append(
+                    Wanted(
+                        stream.partitions[index], offset, max_bytes, leader_epoch,
+                        isolation=isolation, rack_id=request.rack_id,
+                    )
+                )  # fmt: skip
 
     def done(fetched: list[Fetched]) -> None:
         _answer(context, exchange, request, turn, wanted, fetched)
@@ -109,13 +120,15 @@ def _answer(
     if turn.opens:
         now_ms = context.broker.monotonic_ms()
         session = context.sessions.open(request.topics, now_ms, by_ids=exchange.version >= TOPIC_IDS)
-    topics, slices = _topics(exchange, request, turn, session, wanted, fetched)
-    _send(exchange, ResponseHead(0, NO_SESSION if session is None else session.id), topics, slices)
+    topics, slices = _topics(context, exchange, request, turn, session, wanted, fetched)
+    leaders = [answer.leader for _, answers in topics for answer in answers]
+    head = ResponseHead(0, NO_SESSION if session is None else session.id, endpoints=endpoints_of(context, leaders))
+    _send(exchange, head, topics, slices)
 
 
 def _topics(
-    exchange: Exchange, request: FetchRequest, turn: Turn, session: Session | None, wanted: list[Wanted],
-    fetched: list[Fetched],
+    context: Context, exchange: Exchange, request: FetchRequest, turn: Turn, session: Session | None,
+    wanted: list[Wanted], fetched: list[Fetched],
 ) -> tuple[list[TopicAnswer], list[Slice]]:  # fmt: skip
     topics: list[TopicAnswer] = []
     slices: list[Slice] = []
@@ -135,6 +148,8 @@ def _topics(
                     source.served(found.slice, partition.offset)
             code = ErrorCode.NONE if found.error is None else _code(topic, found.error)
             answer = _partition_answer(request, partition, code, found, size)
+            if code in SAYS_LEADER and source is not None:
+                answer = answer._replace(leader=leader_of(context, source))
             if code:
                 exchange.failed(code)
             if session is None or session.tell(topic, answer) or turn.opens:
@@ -152,8 +167,9 @@ def _partition_answer(
         return PartitionAnswer(wanted.partition, code, -1, -1, -1, 0, None)
     aborted = found.aborted if request.isolation_level == 1 else None
     return PartitionAnswer(
-        wanted.partition, code, found.high_watermark, found.last_stable_offset, found.start_offset, size, aborted
-    )
+        wanted.partition, code, found.high_watermark, found.last_stable_offset, found.start_offset, size, aborted,
+        found.preferred_replica,
+    )  # fmt: skip
 
 
 def _code(topic: str | UUID, error: DuramenError) -> ErrorCode:
@@ -164,7 +180,7 @@ def _code(topic: str | UUID, error: DuramenError) -> ErrorCode:
 
 
 def _unchanged(session: Session, topic: str | UUID, index: int, found: Fetched) -> bool:
-    if found.slice is not None or found.error is not None:
+    if found.slice is not None or found.error is not None or found.preferred_replica >= 0:
         return False
     return session.knows(topic, index, found.high_watermark, found.start_offset)
 

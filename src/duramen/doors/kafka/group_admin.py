@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from duramen.base.errors import DuramenError, GroupNotFound, RequestInvalid
+from duramen.base.errors import DuramenError, GroupNotFound
 from duramen.broker.kinds import GroupDescription, GroupKind
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
-from duramen.doors.kafka.errors import error_code, group_error_code
+from duramen.doors.kafka.errors import group_error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.groups.values import GroupState
 
@@ -14,7 +14,7 @@ __all__ = ["handle_delete_groups", "handle_describe_groups", "handle_list_groups
 
 
 def handle_list_groups(context: Context, exchange: Exchange) -> None:
-    """Every group, or those in some states and of some kinds."""
+    """Every group that is coordinated here, or those in some states and of some kinds."""
     request = exchange.message()
     states = {state.lower() for state in request["states_filter"]}
     types = {type_.lower() for type_ in request["types_filter"]}
@@ -41,14 +41,15 @@ def handle_describe_groups(context: Context, exchange: Exchange) -> None:
     for group_id in exchange.message()["groups"]:
         try:
             room.check()
+            context.broker.groups.check_coordinated(group_id)
             context.broker.groups.kinds.check(group_id, GroupKind.CLASSIC)
             described = _described(context.broker.groups.describe(group_id))
             room.take(described)
             groups.append(described)
         except GroupNotFound:
             groups.append({"group_id": group_id, "group_state": GroupState.DEAD.value})
-        except RequestInvalid as error:
-            groups.append({"group_id": group_id, "error_code": error_code(error)})
+        except DuramenError as error:
+            groups.append({"group_id": group_id, "error_code": group_error_code(error)})
     exchange.reply({"groups": groups})
 
 

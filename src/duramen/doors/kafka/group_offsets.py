@@ -52,11 +52,28 @@ def handle_offset_fetch(context: Context, exchange: Exchange) -> None:
         exchange.reply({"groups": [_committed_of(told, group) for group in request["groups"]]})
         return
     try:
+        told.groups.check_coordinated(request["group_id"])
         exchange.reply({"topics": _committed(told, request["group_id"], request["topics"])})
-    except DuramenError as error:
+    except RequestInvalid as error:
         if exchange.version < _SAYS_WHY:
-            raise RequestInvalid(str(error)) from None
+            raise
         exchange.reply({"topics": (), "error_code": group_error_code(error)})
+    except DuramenError as error:
+        topics = _refused(request["topics"], group_error_code(error)) if exchange.version < _SAYS_WHY else ()
+        exchange.reply({"topics": topics, "error_code": group_error_code(error)})
+
+
+def _refused(topics: Sequence[Message] | None, code: ErrorCode) -> list[Message]:
+    """An answer that says of each partition why there is none."""
+    return [
+        {
+            "name": topic["name"],
+            "partitions": [
+                {**_committed_offset(index, None), "error_code": code} for index in topic["partition_indexes"]
+            ],
+        }
+        for topic in topics or ()
+    ]
 
 
 class _Told(NamedTuple):

@@ -14,7 +14,7 @@ from duramen.controller.decisions import Definition, check_name
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
-from duramen.doors.kafka.places import brokers, live_brokers, partition_answer
+from duramen.doors.kafka.places import brokers, fenced_brokers, live_brokers, partition_answer
 
 __all__ = [
     "TOPIC_OPERATIONS",
@@ -64,7 +64,7 @@ def handle_api_versions(_: Context, exchange: Exchange) -> None:
 
 
 def handle_describe_cluster(context: Context, exchange: Exchange) -> None:
-    """The nodes of the cluster."""
+    """The nodes of the cluster; those that are fenced only where that is asked for (KIP-1073)."""
     request = exchange.message()
     endpoint = request["endpoint_type"]
     if endpoint != _BROKERS:
@@ -72,17 +72,25 @@ def handle_describe_cluster(context: Context, exchange: Exchange) -> None:
         exchange.reply({"error_code": code, "error_message": f"this is a broker, not an endpoint of type {endpoint}"})
         return
     wanted = request["include_cluster_authorized_operations"]
+    fenced = request["include_fenced_brokers"]
     exchange.reply(
         {
             "cluster_id": context.cluster_id,
             "controller_id": context.broker.standing.controller_id,
-            "brokers": [
-                {"broker_id": node_id, "host": host, "port": port, "rack": rack}
-                for node_id, host, port, rack in brokers(context)
-            ],
+            "brokers": _shown(context, fenced=fenced),
             "cluster_authorized_operations": _CLUSTER_OPERATIONS if wanted else _NO_OPERATIONS,
         }
     )
+
+
+def _shown(context: Context, *, fenced: bool) -> list[Message]:
+    found = [(broker, False) for broker in brokers(context)]
+    if fenced:
+        found += [(broker, True) for broker in fenced_brokers(context)]
+    return [
+        {"broker_id": node_id, "host": host, "port": port, "rack": rack, "is_fenced": is_fenced}
+        for (node_id, host, port, rack), is_fenced in sorted(found)
+    ]
 
 
 class _Asked:

@@ -1,17 +1,31 @@
 """Where things are, as clients are told: the brokers there are, and who leads and holds each partition."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.leaders import Leader, NodeEndpoint
 from duramen.codec.kafka.schema import Message
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.doors.kafka.context import Context
 
-__all__ = ["BrokerAt", "broker_at", "brokers", "coordinator_place", "live_brokers", "partition_answer"]
+__all__ = [
+    "BrokerAt",
+    "broker_at",
+    "brokers",
+    "coordinator_place",
+    "fenced_brokers",
+    "live_brokers",
+    "partition_answer",
+]
+
+SAYS_LEADER: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
+)
+"""The errors with which a client is told who leads (KIP-951)."""
 
 _DOOR: Final = "kafka"
 _NOBODY: Final = -1
@@ -34,6 +48,14 @@ def brokers(context: Context) -> Sequence[BrokerAt]:
     return [found for node in nodes if (found := _reached(node)) is not None]
 
 
+def fenced_brokers(context: Context) -> Sequence[BrokerAt]:
+    """The brokers that are registered and fenced; none of a node that is alone."""
+    fenced = [
+        node for node in context.broker.standing.office.state.registrations if node.fenced and node.holds_partitions
+    ]
+    return [found for node in fenced if (found := _reached(node)) is not None]
+
+
 def live_brokers(context: Context) -> frozenset[int] | None:
     """The ids of the brokers that are live; None where this one is alone."""
     return frozenset(node.id for node in context.broker.standing.nodes) or None
@@ -47,6 +69,18 @@ def broker_at(context: Context, node_id: int) -> BrokerAt | None:
 def _reached(node: Node) -> BrokerAt | None:
     found = next((one for one in node.endpoints if one.name == _DOOR), None)
     return None if found is None else BrokerAt(node.id, found.host, found.port, node.rack)
+
+
+def leader_of(context: Context, partition: Partition) -> Leader:
+    """Who leads a partition, for a client that has asked another."""
+    state = context.broker.standing.partition(PartitionId(partition.log.key.stream_id, partition.index))
+    return Leader(_NOBODY if state.leader is None else state.leader, state.leader_epoch)
+
+
+def endpoints_of(context: Context, leaders: Iterable[Leader | None]) -> list[NodeEndpoint]:
+    """Where these leaders are, each once."""
+    node_ids = {leader.node_id for leader in leaders if leader is not None}
+    return [NodeEndpoint(*broker) for broker in brokers(context) if broker.node_id in node_ids] if node_ids else []
 
 
 def coordinator_place(context: Context, stream: Stream | None, index: int) -> BrokerAt | None:

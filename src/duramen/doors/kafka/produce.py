@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Final
 
+from duramen.base.deadlines import Deadline
 from duramen.base.errors import (
     BatchInvalid,
     ConcurrentTransactions,
@@ -10,11 +11,11 @@ from duramen.base.errors import (
     TimestampInvalid,
     TransactionAbortable,
 )
-from duramen.broker.broker import Broker
 from duramen.broker.partition import Admission, Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import CODEC_MASK, HEADER_BYTES, header
 from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.leaders import Leader
 from duramen.codec.kafka.produce import (
     PartitionResponse,
     ProduceRequest,
@@ -25,6 +26,7 @@ from duramen.codec.kafka.produce import encode_response as encode_body
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.places import SAYS_LEADER, endpoints_of, leader_of
 
 __all__ = ["handle_produce"]
 
@@ -39,25 +41,30 @@ _ATTRIBUTES_END: Final = 23
 _KNOWS_ABORTABLE: Final = 11
 _JOINS: Final = 12  # from here on partitions join a transaction by being written to (KIP-890)
 _NO_ANSWER: Final = PartitionResponse(-1, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+_TIMED_OUT: Final = PartitionResponse(-1, ErrorCode.REQUEST_TIMED_OUT, -1, message="not all replicas answered in time")
 _NO_RECORDS: Final = (ErrorCode.INVALID_RECORD, "there is no record batch")
 
 
 class _Pending:
     """A produce request whose batches are not all acknowledged yet."""
 
-    __slots__ = ("_acks", "_broker", "_exchange", "_left", "_topics")
+    __slots__ = ("_acks", "_context", "_deadline", "_exchange", "_leaders", "_left", "_places", "_topics")
 
-    def __init__(self, broker: Broker, exchange: Exchange, acks: int) -> None:
-        self._broker = broker
+    def __init__(self, context: Context, exchange: Exchange, acks: int) -> None:
+        self._context = context
+        self._leaders: list[Leader | None] = []  # those that the client does not know yet
         self._exchange = exchange
         self._acks = acks
+        self._deadline: Deadline | None = None
         self._left = 1  # for the request itself, until all of it has been handed over
+        self._places: list[list[PartitionResponse]] = []
         self._topics: list[TopicResponse] = []
 
     def topic(self, name: str, partitions: int) -> list[PartitionResponse]:
         """Where the answers of this topic's `partitions` batches belong."""
         self._left += partitions
         places = [_NO_ANSWER] * partitions
+        self._places.append(places)
         self._topics.append(TopicResponse(name, places))
         return places
 
@@ -74,7 +81,10 @@ class _Pending:
         if error is not None:
             wrong = error.records if isinstance(error, BatchInvalid | TimestampInvalid) else ()
             code = _code(self._exchange.version, error)
-            self.refuse(places, place, PartitionResponse(partition.index, code, -1, -1, -1, str(error), wrong))
+            leader = leader_of(self._context, partition) if code in SAYS_LEADER else None
+            self._leaders.append(leader)
+            why = PartitionResponse(partition.index, code, -1, -1, -1, str(error), wrong, leader)
+            self.refuse(places, place, why)
             return
         # The broker has written its time into the batch where it is the one that counts.
         append_ms = header(batch).max_timestamp if partition.stream.append_time else -1
@@ -87,17 +97,35 @@ class _Pending:
         self._exchange.failed(why.error_code)
         self.finish()
 
+    def give_up_in_time(self, request: ProduceRequest) -> None:
+        """What replicas have not acknowledged within the request's timeout is answered so: it may be there later."""
+        if self._left > 1:
+            give_up = partial(self._give_up, request)
+            self._deadline = self._context.broker.later(max(0, request.timeout_ms), give_up)
+
+    def _give_up(self, request: ProduceRequest) -> None:
+        for places, (_, partitions) in zip(self._places, request.topics, strict=True):
+            for place, (index, _) in enumerate(partitions):
+                if places[place] is _NO_ANSWER:
+                    places[place] = _TIMED_OUT._replace(partition=index)
+        self._exchange.failed(ErrorCode.REQUEST_TIMED_OUT)
+        self._left = 1
+        self.finish()
+
     def finish(self) -> None:
-        """One thing less to wait for; answer after the last."""
+        """One thing less to wait for; answer after the last, once."""
         self._left -= 1
         if self._left:
             return
+        if self._deadline is not None:
+            self._deadline.cancel()
         exchange = self._exchange
-        exchange.throttle_ms = self._broker.produced(exchange.client_id, exchange.size)
+        exchange.throttle_ms = self._context.broker.produced(exchange.client_id, exchange.size)
         if self._acks == 0:
             exchange.send(None)
             return
-        exchange.reply_body(encode_body(exchange.version, self._topics, exchange.throttle_ms))
+        endpoints = endpoints_of(self._context, self._leaders) if self._leaders else ()
+        exchange.reply_body(encode_body(exchange.version, self._topics, exchange.throttle_ms, endpoints))
 
 
 def _code(version: int, error: DuramenError) -> ErrorCode:
@@ -133,7 +161,7 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
     """Append batches; answered once all of them are acknowledged as their streams' durability says."""
     request = decode_request(exchange.version, exchange.frame, exchange.header.end)
     exchange.decoded(sum([1 + len(partitions) for _, partitions in request.topics]))
-    pending = _Pending(context.broker, exchange, request.acks)
+    pending = _Pending(context, exchange, request.acks)
     find = context.broker.streams.find
     admit: Admission | None = None
     if request.transactional_id is not None:
@@ -151,4 +179,6 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
             partition = stream.partitions[index]
             done = partial(pending.done, places, place, partition, records)
             partition.append(records, done, admit, all_replicas=all_replicas)
+    if all_replicas and context.broker.standing.nodes:
+        pending.give_up_in_time(request)
     pending.finish()

@@ -33,6 +33,11 @@ _ENTRIES: Final[Mapping[ApiKey, Mapping[str, tuple[str, str]]]] = {
         "v3_and_below_topics": ("results_by_topic_v3_and_below", ""),
         "partitions": ("results_by_partition", "partition_index"),
     },
+    ApiKey.ELECT_LEADERS: {
+        "topic_partitions": ("replica_election_results", ""), "partitions": ("partition_result", "partition_id"),
+    },
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: {"topics": ("responses", ""), "partitions": ("partitions", "")},
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: {},
     ApiKey.DESCRIBE_PRODUCERS: {"topics": ("topics", ""), "partition_indexes": ("partitions", "partition_index")},
     ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ("transaction_states", "transactional_id")},
 }  # fmt: skip

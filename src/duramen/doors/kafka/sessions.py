@@ -40,6 +40,7 @@ class _Cached:
         changed = (
             answer.size > 0
             or answer.error_code != 0
+            or answer.preferred_replica >= 0
             or answer.high_watermark != self.high_watermark
             or answer.start_offset != self.start_offset
         )

@@ -147,6 +147,7 @@ def handle_describe_share_group_offsets(context: Context, exchange: Exchange) ->
         group_id, topics = asked["group_id"], asked["topics"]
         try:
             room.check()
+            context.broker.groups.check(group_id)
             known = context.broker.share_groups.offsets(group_id)
             wanted = known if topics is None else {topic["topic_name"]: topic["partitions"] for topic in topics}
             described = [_offsets(context, group_id, *topic) for topic in wanted.items()]

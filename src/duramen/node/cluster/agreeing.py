@@ -98,6 +98,16 @@ class Agreeing:
         if self.runner is not None:
             self.runner.receive(message)
 
+    def connected(self, node_id: int) -> None:
+        """There is a connection to a node, or one more."""
+        if self.runner is not None:
+            self.runner.connected(node_id)
+
+    def disconnected(self, node_id: int) -> None:
+        """The last connection to a node closed."""
+        if self.runner is not None:
+            self.runner.disconnected(node_id)
+
     # -- what the replica needs of those around it ----------------------------------------------------
 
     def send(self, node_id: int, message: Wire) -> None:

@@ -25,16 +25,16 @@ _log = logging.getLogger("duramen.cluster")
 FEATURE_LEVEL: Final = 1
 """What nodes say and write among themselves; see docs/adr/cluster-state.md."""
 
-_DRAIN_S: Final = 3.0
+_DRAIN_S: Final = 2.0
 
 
 class Joining:
     """The cluster side of a node of these settings."""
 
-    def __init__(self, settings: Settings, listen: Address, seeds: Sequence[Address]) -> None:
-        """Binds the address. Raises SecretUnusable, AddressInUse."""
+    def __init__(self, settings: Settings, listen: Address, seeds: Sequence[Address], *, reached_at: Address) -> None:
+        """Binds the address; `reached_at` is where other nodes connect to. Raises SecretUnusable, AddressInUse."""
         self._settings = settings
-        self._listen = listen
+        self._reached_at = reached_at
         self._seeds = tuple(seeds)
         self._secret = read_secret(settings.text("cluster.secret.file"))
         self._socket: socket.socket | None = bind("cluster", "--cluster-listen", listen)
@@ -53,12 +53,14 @@ class Joining:
         if self._socket is None:
             raise AssertionError("a node comes to a cluster once")
         sockets, self._socket = [self._socket], None
-        candidate = Candidate(node_id, directory_id, self._seeds, self._secret)
+        candidate = Candidate(
+            node_id, directory_id, self._seeds, self._secret, grows=self._seeds == (self._reached_at,)
+        )
         side = self._side = await ClusterSide.start(candidate, parts, sockets)
         waits("looking for the nodes of the cluster")
         cluster_id = await side.joined()
         rack = self._settings.text("broker.rack") or None
-        endpoints = [Endpoint(name, *address) for name, address in {**doors, CLUSTER: self._listen}.items()]
+        endpoints = [Endpoint(name, *address) for name, address in {**doors, CLUSTER: self._reached_at}.items()]
         wish = Registration(
             node_id, str(directory_id), str(UUID(bytes=parts.randomness.token(16))), str(cluster_id), rack,
             (BROKER_ROLE,), tuple(endpoints), FEATURE_LEVEL, FEATURE_LEVEL,

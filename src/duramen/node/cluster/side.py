@@ -50,7 +50,10 @@ _log = logging.getLogger("duramen.cluster")
 
 
 class Candidate(NamedTuple):
-    """Who the node is, whom it looks for, and what proves that it may."""
+    """Who the node is, whom it looks for, and what proves that it may.
+
+    `grows`: it looks for nobody else, and may bring what it had when it was alone.
+    """
 
     node_id: int
     directory_id: UUID
@@ -58,6 +61,7 @@ class Candidate(NamedTuple):
     secret: bytes
     timeouts: Timeouts = TIMEOUTS
     limits: Limits = LIMITS
+    grows: bool = False
 
 
 class Part(Protocol):
@@ -77,6 +81,9 @@ class Part(Protocol):
 
     def closed(self, node_id: int) -> None:
         """There is none any more."""
+
+    def reachable(self, node_id: int) -> None:
+        """What replicas say goes to a node over a new connection."""
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """Another node asks this one's controller. Raises RequestInvalid."""
@@ -141,7 +148,7 @@ class ClusterSide:
 
         Raises DirectoryUnusable or StorageFailed where the directory is not for that.
         """
-        kept = await _read(parts)
+        kept = await _read(parts, grows=member.grows)
         side = cls(member, parts, kept)
         await side._door.listen(sockets)
         side._gathering.start()
@@ -329,13 +336,19 @@ class ClusterSide:
         if link.me.cluster_id is not None and link.peer.identity.cluster_id is not None:
             if self._neighbours.opened(link) and self.member is not None:
                 self.member.opened(link.peer.identity.node_id)
+            if link.channel is Channel.DATA and self.member is not None:
+                self.member.reachable(link.peer.identity.node_id)
             self._tell(link)
+            self._agreeing.connected(link.peer.identity.node_id)
 
     def closed(self, link: Link, why: str) -> None:
         """That connection is gone."""
         self._gathering.closed(link)
+        node_id = link.peer.identity.node_id
         if self._neighbours.closed(link, why) and self.member is not None:
-            self.member.closed(link.peer.identity.node_id)
+            self.member.closed(node_id)
+        if node_id not in self._door.peers.node_ids():
+            self._agreeing.disconnected(node_id)
 
     def found_itself(self, where: str) -> None:
         """Who listens at that address is this node."""
@@ -391,7 +404,7 @@ def _later(delay_ms: int, action: Callable[[], None]) -> Timer:
     return asyncio.get_running_loop().call_later(delay_ms / 1000, action)
 
 
-async def _read(parts: Parts) -> Kept:
+async def _read(parts: Parts, *, grows: bool) -> Kept:
     """What the directory holds of a cluster, where nothing else in it says otherwise."""
     read: asyncio.Future[tuple[Kept, bool] | BaseException] = asyncio.get_running_loop().create_future()
     belonging, ballots = BelongingFile(parts.files), BallotFile(parts.files)
@@ -407,9 +420,9 @@ async def _read(parts: Parts) -> Kept:
             "this directory is of a quorum, and what cluster that is of is gone: put the file quorum/cluster back from"
             " a backup, or start the node with an empty directory"
         )
-    if kept.cluster_id is None and any(log.end_offset for log in parts.store.each_log()):
+    if kept.cluster_id is None and not grows and any(log.end_offset for log in parts.store.each_log()):
         raise DirectoryUnusable(
-            "this directory holds streams of a node that was alone: a cluster is formed of empty directories, and a"
-            " node comes to one with an empty directory"
+            "this directory holds streams of a node that was alone: start it once with itself as its only seed, and it"
+            " is a cluster to which others come; to form one with others, or to come to one, take an empty directory"
         )
     return kept

@@ -40,10 +40,6 @@ REQUESTS: Final = {
             current_leader_epoch int32 2+ = -1
             leader_epoch int32
     """,
-    ApiKey.DESCRIBE_CLUSTER: """
-        include_cluster_authorized_operations bool
-        endpoint_type int8 1+ = 1
-    """,
 }
 
 RESPONSES: Final = {
@@ -112,19 +108,5 @@ RESPONSES: Final = {
             partition int32
             leader_epoch int32 1+ = -1
             end_offset int64 = -1
-    """,
-    ApiKey.DESCRIBE_CLUSTER: """
-        throttle_time_ms int32
-        error_code int16
-        error_message string?
-        endpoint_type int8 1+ = 1
-        cluster_id string
-        controller_id int32 = -1
-        brokers []
-          broker_id int32
-          host string
-          port int32
-          rack string?
-        cluster_authorized_operations int32 = -2147483648
     """,
 }

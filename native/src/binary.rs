@@ -1,0 +1,130 @@
+//! A column of byte strings as it is filled: what Arrow calls a binary array with 32-bit offsets.
+
+use arrow_array::{BinaryArray, StringArray};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+
+use crate::records::Field;
+use crate::refused::{Refused, corrupt};
+
+/// Short strings are copied in one piece of this size, of which the rest is written over: quicker than a call.
+const PIECE_BYTES: usize = 32;
+
+/// Grows string by string.
+pub struct Binary {
+    ends: Vec<i32>,
+    content: Vec<u8>,
+    nulls: Nulls,
+}
+
+/// Which rows are null; nothing as long as none is.
+#[derive(Default)]
+pub struct Nulls {
+    valid: Option<BooleanBufferBuilder>,
+}
+
+impl Nulls {
+    /// The row behind `rows` others; `valid` says whether it is not null.
+    #[inline(always)]
+    pub fn push(&mut self, rows: usize, valid: bool) {
+        match &mut self.valid {
+            Some(builder) => builder.append(valid),
+            None if !valid => self.begin(rows),
+            None => {}
+        }
+    }
+
+    #[cold]
+    fn begin(&mut self, rows: usize) {
+        let mut builder = BooleanBufferBuilder::new(rows + 1);
+        builder.append_n(rows, true);
+        builder.append(false);
+        self.valid = Some(builder);
+    }
+
+    fn finish(self) -> Option<NullBuffer> {
+        self.valid.map(|mut builder| NullBuffer::new(builder.finish()))
+    }
+}
+
+impl Default for Binary {
+    fn default() -> Self {
+        Binary { ends: vec![0], content: Vec::new(), nulls: Nulls::default() }
+    }
+}
+
+impl Binary {
+    /// Room for so many more; `push` asks for no more memory than this.
+    pub fn reserve(&mut self, rows: usize, bytes: usize) -> Result<(), Refused> {
+        self.ends.try_reserve(rows)?;
+        self.content.try_reserve(bytes + PIECE_BYTES)?;
+        Ok(())
+    }
+
+    /// Room for `times` what is there, and for `bytes` and what `push` needs beside it.
+    pub fn expect(&mut self, times: usize, bytes: usize) -> Result<(), Refused> {
+        self.ends.try_reserve(times * self.ends.len())?;
+        self.content.try_reserve(times * self.content.len() + bytes + PIECE_BYTES)?;
+        Ok(())
+    }
+
+    /// One string that lies in `data`.
+    #[inline(always)]
+    pub fn push(&mut self, data: &[u8], field: Field) {
+        self.nulls.push(self.ends.len() - 1, field.size >= 0);
+        let size = field.size.max(0) as usize;
+        match data.get(field.at..field.at + PIECE_BYTES) {
+            Some(piece) if size <= PIECE_BYTES => {
+                let end = self.content.len() + size;
+                let piece: &[u8; PIECE_BYTES] = piece.try_into().unwrap_or(&[0; PIECE_BYTES]);
+                self.content.extend_from_slice(piece);
+                self.content.truncate(end);
+            }
+            _ => self.content.extend_from_slice(&data[field.at..field.at + size]),
+        }
+        self.ends.push(self.content.len() as i32);
+    }
+
+    /// How many there are.
+    pub fn rows(&self) -> usize {
+        self.ends.len() - 1
+    }
+
+    fn parts(mut self) -> Result<(OffsetBuffer<i32>, Buffer, Option<NullBuffer>), Refused> {
+        if i32::try_from(self.content.len()).is_err() {
+            return corrupt("records hold more bytes than an array can");
+        }
+        if self.content.capacity() > 2 * self.content.len() {
+            self.content.shrink_to_fit();
+        }
+        let ends = OffsetBuffer::new(ScalarBuffer::from(self.ends));
+        Ok((ends, Buffer::from_vec(self.content), self.nulls.finish()))
+    }
+
+    /// As Arrow's array.
+    pub fn finish(self) -> Result<BinaryArray, Refused> {
+        let (ends, content, nulls) = self.parts()?;
+        BinaryArray::try_new(ends, content, nulls).or_else(|error| corrupt(error.to_string()))
+    }
+
+    /// As Arrow's array of text; what is no UTF-8 is replaced, as Python does it.
+    pub fn finish_text(self) -> Result<StringArray, Refused> {
+        let (ends, content, nulls) = self.parts()?;
+        if let Ok(text) = StringArray::try_new(ends.clone(), content.clone(), nulls.clone()) {
+            return Ok(text);
+        }
+        let mut replaced = Binary::default();
+        for edge in ends.windows(2) {
+            let text = String::from_utf8_lossy(&content[edge[0] as usize..edge[1] as usize]);
+            replaced.reserve(1, text.len())?;
+            replaced.push(text.as_bytes(), Field { at: 0, size: text.len() as i64 });
+        }
+        let (ends, content, _) = replaced.parts()?;
+        StringArray::try_new(ends, content, nulls).or_else(|error| corrupt(error.to_string()))
+    }
+}
+
+/// Which lists hold something.
+pub fn filled(ends: &[i32]) -> Option<NullBuffer> {
+    let filled = BooleanBuffer::from_iter(ends.windows(2).map(|edge| edge[0] < edge[1]));
+    (filled.count_set_bits() < filled.len()).then(|| NullBuffer::new(filled))
+}

@@ -1,0 +1,248 @@
+//! The columns of a record as Spark wants them, filled row by row, of which only those asked for exist.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int32Array, Int64Array, ListArray, StructArray, TimestampMicrosecondArray};
+use arrow_buffer::{OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field as ArrowField, FieldRef, Fields, TimeUnit};
+
+use crate::batches::{APPEND_TIME, Header};
+use crate::binary::{Binary, filled};
+use crate::records::{self, Record};
+use crate::refused::{Refused, corrupt, invalid};
+
+/// The largest number of milliseconds that is a 64-bit number of microseconds.
+const LARGEST_MS: i64 = i64::MAX / 1000;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// `key`, binary.
+    pub key: bool,
+    /// `value`, binary.
+    pub value: bool,
+    /// `offset`, int64.
+    pub offset: bool,
+    /// `timestamp`, in microseconds of UTC.
+    pub timestamp: bool,
+    /// `timestampType`: int32, 0 the producer's, 1 the append's.
+    pub timestamp_type: bool,
+    /// `headers`: lists of name and value; null where there are none.
+    pub headers: bool,
+}
+
+impl Wanted {
+    /// The columns of these names.
+    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, Refused> {
+        let mut wanted = Wanted::default();
+        for name in names {
+            *match name {
+                "key" => &mut wanted.key,
+                "value" => &mut wanted.value,
+                "offset" => &mut wanted.offset,
+                "timestamp" => &mut wanted.timestamp,
+                "timestampType" => &mut wanted.timestamp_type,
+                "headers" => &mut wanted.headers,
+                _ => return invalid(format!("no column of a record is called {name:?}")),
+            } = true;
+        }
+        Ok(wanted)
+    }
+}
+
+struct HeaderLists {
+    ends: Vec<i32>,
+    names: Binary,
+    values: Binary,
+}
+
+/// Rows as they are collected.
+pub struct Columns {
+    rows: usize,
+    keys: Option<Binary>,
+    values: Option<Binary>,
+    offsets: Option<Vec<i64>>,
+    timestamps: Option<Vec<i64>>,
+    types: Option<Vec<i32>>,
+    headers: Option<HeaderLists>,
+}
+
+impl Columns {
+    /// Empty columns.
+    pub fn new(wanted: Wanted) -> Self {
+        let headers = || HeaderLists { ends: vec![0], names: Binary::default(), values: Binary::default() };
+        Columns {
+            rows: 0,
+            keys: wanted.key.then(Binary::default),
+            values: wanted.value.then(Binary::default),
+            offsets: wanted.offset.then(Vec::new),
+            timestamps: wanted.timestamp.then(Vec::new),
+            types: wanted.timestamp_type.then(Vec::new),
+            headers: wanted.headers.then(headers),
+        }
+    }
+
+    /// Room for what a batch may bring; `push` asks for no more memory than this, headers apart.
+    pub fn reserve(&mut self, rows: usize, bytes: usize) -> Result<(), Refused> {
+        for column in [&mut self.keys, &mut self.values].into_iter().flatten() {
+            column.reserve(rows, bytes)?;
+        }
+        for column in [&mut self.offsets, &mut self.timestamps].into_iter().flatten() {
+            column.try_reserve(rows)?;
+        }
+        if let Some(types) = &mut self.types {
+            types.try_reserve(rows)?;
+        }
+        if let Some(headers) = &mut self.headers {
+            headers.ends.try_reserve(rows)?;
+        }
+        Ok(())
+    }
+
+    /// Room for `times` more batches like the one that is there, of `bytes` each: a guess, so that memory is asked for
+    /// once and in the same sizes portion after portion. Pages that are new cost more than what is written to them.
+    pub fn expect(&mut self, times: usize, bytes: usize) -> Result<(), Refused> {
+        for column in [&mut self.keys, &mut self.values].into_iter().flatten() {
+            column.expect(times, bytes)?;
+        }
+        for column in [&mut self.offsets, &mut self.timestamps].into_iter().flatten() {
+            column.try_reserve(times * self.rows)?;
+        }
+        if let Some(types) = &mut self.types {
+            types.try_reserve(times * self.rows)?;
+        }
+        if let Some(headers) = &mut self.headers {
+            headers.ends.try_reserve(times * self.rows)?;
+            headers.names.expect(times, bytes)?;
+            headers.values.expect(times, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// One record of `body`; `kept` says whether it becomes a row. Headers are checked where they are wanted.
+    #[inline(always)]
+    pub fn push(&mut self, head: &Header, body: &[u8], record: &Record, kept: bool) -> Result<(), Refused> {
+        if let Some(headers) = &mut self.headers {
+            headers.push(head, body, record.headers, kept)?;
+        }
+        if !kept {
+            return Ok(());
+        }
+        self.rows += 1;
+        if let Some(keys) = &mut self.keys {
+            keys.push(body, record.key);
+        }
+        if let Some(values) = &mut self.values {
+            values.push(body, record.value);
+        }
+        if let Some(offsets) = &mut self.offsets {
+            offsets.push(record.offset);
+        }
+        if let Some(timestamps) = &mut self.timestamps {
+            timestamps.push(record.timestamp.clamp(-LARGEST_MS, LARGEST_MS) * 1000);
+        }
+        Ok(())
+    }
+
+    /// To be called behind the records of a batch: what all its rows have in common.
+    pub fn end_batch(&mut self, head: &Header) {
+        if let Some(types) = &mut self.types {
+            types.resize(self.rows, i32::from(head.attributes & APPEND_TIME != 0));
+        }
+    }
+
+    /// As one array of rows, columns in Spark's order.
+    pub fn finish(self) -> Result<StructArray, Refused> {
+        let mut columns: Vec<(FieldRef, ArrayRef)> = Vec::with_capacity(6);
+        let mut add = |name: &str, array: ArrayRef| {
+            columns.push((Arc::new(ArrowField::new(name, array.data_type().clone(), true)), array));
+        };
+        if let Some(keys) = self.keys {
+            add("key", Arc::new(keys.finish()?));
+        }
+        if let Some(values) = self.values {
+            add("value", Arc::new(values.finish()?));
+        }
+        if let Some(offsets) = self.offsets {
+            add("offset", Arc::new(Int64Array::from(offsets)));
+        }
+        if let Some(timestamps) = self.timestamps {
+            add("timestamp", Arc::new(TimestampMicrosecondArray::from(timestamps).with_timezone("UTC")));
+        }
+        if let Some(types) = self.types {
+            add("timestampType", Arc::new(Int32Array::from(types)));
+        }
+        if let Some(headers) = self.headers {
+            add("headers", Arc::new(headers.finish()?));
+        }
+        let (fields, arrays): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
+        StructArray::try_new_with_length(Fields::from(fields), arrays, None, self.rows)
+            .or_else(|error| corrupt(error.to_string()))
+    }
+}
+
+impl HeaderLists {
+    #[inline(always)]
+    fn push(&mut self, head: &Header, body: &[u8], headers: records::Headers, kept: bool) -> Result<(), Refused> {
+        if headers.count > 0 && !self.read(body, headers, kept)? {
+            return corrupt(records::damage(head, "its headers do not fill its length"));
+        }
+        if kept {
+            match i32::try_from(self.names.rows()) {
+                Ok(end) => self.ends.push(end),
+                Err(_) => return corrupt("records have more headers than an array can"),
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read(&mut self, body: &[u8], headers: records::Headers, kept: bool) -> Result<bool, Refused> {
+        let (data, mut at) = (&body[..headers.end], headers.at);
+        // A header takes two bytes at least: what is reserved is bounded by what is there.
+        let room = headers.end - headers.at;
+        let Some(count) = usize::try_from(headers.count).ok().filter(|count| *count <= room / 2) else {
+            return Ok(false);
+        };
+        if kept {
+            self.names.reserve(count, room)?;
+            self.values.reserve(count, room)?;
+        }
+        for _ in 0..count {
+            let Some((name, next)) = records::field(data, at).filter(|(name, _)| name.size >= 0) else {
+                return Ok(false);
+            };
+            let Some((value, next)) = records::field(data, next) else {
+                return Ok(false);
+            };
+            if kept {
+                self.names.push(body, name);
+                self.values.push(body, value);
+            }
+            at = next;
+        }
+        Ok(at == headers.end)
+    }
+
+    fn finish(self) -> Result<ListArray, Refused> {
+        let names: ArrayRef = Arc::new(self.names.finish_text()?);
+        let values: ArrayRef = Arc::new(self.values.finish()?);
+        let nulls = filled(&self.ends);
+        let ends = OffsetBuffer::new(ScalarBuffer::from(self.ends));
+        let header = StructArray::try_new(header_fields(), vec![names, values], None);
+        let element = Arc::new(ArrowField::new("element", DataType::Struct(header_fields()), true));
+        header
+            .and_then(|header| ListArray::try_new(element, ends, Arc::new(header), nulls))
+            .or_else(|error| corrupt(error.to_string()))
+    }
+}
+
+/// What a header is to Arrow.
+pub fn header_fields() -> Fields {
+    Fields::from(vec![ArrowField::new("key", DataType::Utf8, true), ArrowField::new("value", DataType::Binary, true)])
+}
+
+/// What a timestamp is to Arrow.
+pub fn timestamp_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}

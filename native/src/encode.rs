@@ -1,0 +1,290 @@
+//! Columns to record batches.
+
+use arrow_array::{Array, BinaryArray, ListArray, StringArray, StructArray, TimestampMicrosecondArray, cast::AsArray};
+
+use crate::batches::{HEADER_BYTES, LENGTH_END};
+use crate::columns::{header_fields, timestamp_type};
+use crate::compression;
+use crate::crc;
+use crate::refused::{Refused, invalid};
+use crate::varint;
+
+/// Attributes, and null where there is no key.
+const NULL: i64 = -1;
+const LARGEST_BODY_BYTES: usize = i32::MAX as usize - HEADER_BYTES;
+
+/// A batch and how many records it has.
+pub type Encoded = (Vec<u8>, usize);
+
+struct Rows<'a> {
+    keys: Option<Strings<'a>>,
+    values: Strings<'a>,
+    headers: Option<Lists<'a>>,
+    timestamps: Option<&'a TimestampMicrosecondArray>,
+    now_ms: i64,
+}
+
+/// A column of byte strings, looked at with every bound checked: it comes from outside.
+struct Strings<'a> {
+    ends: &'a [i32],
+    content: &'a [u8],
+    array: &'a dyn Array,
+}
+
+struct Lists<'a> {
+    lists: &'a ListArray,
+    headers: &'a StructArray,
+    names: Strings<'a>,
+    values: Strings<'a>,
+}
+
+impl<'a> Strings<'a> {
+    fn binary(array: &'a BinaryArray) -> Self {
+        Strings { ends: array.value_offsets(), content: array.value_data(), array }
+    }
+
+    fn text(array: &'a StringArray) -> Self {
+        Strings { ends: array.value_offsets(), content: array.value_data(), array }
+    }
+
+    #[inline(always)]
+    fn get(&self, row: usize) -> Result<Option<&'a [u8]>, Refused> {
+        if self.array.is_null(row) {
+            return Ok(None);
+        }
+        let place = usize::try_from(self.ends[row]).ok().zip(usize::try_from(self.ends[row + 1]).ok());
+        match place.and_then(|(start, end)| self.content.get(start..end)) {
+            Some(found) => Ok(Some(found)),
+            None => invalid("a column's offsets do not ascend"),
+        }
+    }
+}
+
+/// A row, its parts where they lie.
+struct Row<'a> {
+    key: Option<&'a [u8]>,
+    value: Option<&'a [u8]>,
+    timestamp: i64,
+    headers: std::ops::Range<usize>,
+    headers_bytes: usize,
+}
+
+fn column<'a>(rows: &'a StructArray, name: &str) -> Option<&'a dyn Array> {
+    rows.column_by_name(name).map(|array| array.as_ref())
+}
+
+fn mistyped<T>(name: &str, array: &dyn Array) -> Result<T, Refused> {
+    invalid(format!("the column {name} is of the type {}", array.data_type()))
+}
+
+fn strings<'a>(name: &str, array: &'a dyn Array) -> Result<Strings<'a>, Refused> {
+    match array.as_any().downcast_ref::<BinaryArray>() {
+        Some(array) => Ok(Strings::binary(array)),
+        None => mistyped(name, array),
+    }
+}
+
+fn lists(array: &dyn Array) -> Result<Lists<'_>, Refused> {
+    let Some(lists) = array.as_any().downcast_ref::<ListArray>() else {
+        return mistyped("headers", array);
+    };
+    let Some(element) = lists.values().as_struct_opt() else {
+        return mistyped("headers", array);
+    };
+    if !element.fields().iter().map(|field| field.data_type()).eq(header_fields().iter().map(|f| f.data_type())) {
+        return mistyped("headers", array);
+    }
+    let names = Strings::text(element.column(0).as_string());
+    let values = Strings::binary(element.column(1).as_binary());
+    Ok(Lists { lists, headers: element, names, values })
+}
+
+impl<'a> Rows<'a> {
+    fn new(rows: &'a StructArray, now_ms: i64) -> Result<Self, Refused> {
+        let Some(values) = column(rows, "value") else {
+            return invalid("there is no column value");
+        };
+        let timestamps = match column(rows, "timestamp") {
+            Some(array) if *array.data_type() == timestamp_type() => array.as_any().downcast_ref(),
+            Some(array) => return mistyped("timestamp", array),
+            None => None,
+        };
+        Ok(Rows {
+            keys: column(rows, "key").map(|array| strings("key", array)).transpose()?,
+            values: strings("value", values)?,
+            headers: column(rows, "headers").map(lists).transpose()?,
+            timestamps,
+            now_ms,
+        })
+    }
+
+    #[inline(always)]
+    fn row(&self, row: usize) -> Result<Row<'a>, Refused> {
+        let timestamp = match self.timestamps {
+            Some(column) if !column.is_null(row) => column.value(row).div_euclid(1000),
+            _ => self.now_ms,
+        };
+        let key = match &self.keys {
+            Some(keys) => keys.get(row)?,
+            None => None,
+        };
+        let (headers, headers_bytes) = self.headers(row)?;
+        Ok(Row { key, value: self.values.get(row)?, timestamp, headers, headers_bytes })
+    }
+
+    #[inline(always)]
+    fn headers(&self, row: usize) -> Result<(std::ops::Range<usize>, usize), Refused> {
+        let Some(lists) = self.headers.as_ref().filter(|lists| !lists.lists.is_null(row)) else {
+            return Ok((0..0, 0));
+        };
+        let ends = lists.lists.value_offsets();
+        let range = match usize::try_from(ends[row]).ok().zip(usize::try_from(ends[row + 1]).ok()) {
+            Some((start, end)) if start <= end && end <= lists.names.array.len() => start..end,
+            _ => return invalid("a column's offsets do not ascend"),
+        };
+        let mut bytes = 0;
+        for header in range.clone() {
+            let Some(name) = lists.names.get(header)?.filter(|_| !lists.headers.is_null(header)) else {
+                return invalid("a header has no key");
+            };
+            bytes += field_size(Some(name)) + field_size(lists.values.get(header)?);
+        }
+        Ok((range, bytes))
+    }
+
+    fn write_headers(&self, out: &mut Vec<u8>, range: std::ops::Range<usize>) -> Result<(), Refused> {
+        varint::write(out, range.len() as i64);
+        if let Some(lists) = &self.headers {
+            for header in range {
+                write_field(out, lists.names.get(header)?);
+                write_field(out, lists.values.get(header)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn field_size(field: Option<&[u8]>) -> usize {
+    field.map_or(1, |bytes| varint::size(bytes.len() as i64) + bytes.len())
+}
+
+#[inline(always)]
+fn write_field(out: &mut Vec<u8>, field: Option<&[u8]>) {
+    match field {
+        Some(bytes) => {
+            varint::write(out, bytes.len() as i64);
+            out.extend_from_slice(bytes);
+        }
+        None => varint::write(out, NULL),
+    }
+}
+
+/// A batch that grows behind a header of zeros.
+struct Batch {
+    out: Vec<u8>,
+    count: usize,
+    base_timestamp: i64,
+    max_timestamp: i64,
+}
+
+impl Batch {
+    fn new(bytes: usize) -> Result<Self, Refused> {
+        let mut out = Vec::new();
+        out.try_reserve(bytes)?;
+        out.resize(HEADER_BYTES, 0);
+        Ok(Batch { out, count: 0, base_timestamp: 0, max_timestamp: 0 })
+    }
+
+    /// Bytes of the row as a record of this batch, without its length.
+    #[inline(always)]
+    fn size(&self, row: &Row) -> usize {
+        let delta = if self.count == 0 { 0 } else { row.timestamp - self.base_timestamp };
+        1 + varint::size(delta)
+            + varint::size(self.count as i64)
+            + field_size(row.key)
+            + field_size(row.value)
+            + varint::size(row.headers.len() as i64)
+            + row.headers_bytes
+    }
+
+    #[inline(always)]
+    fn add(&mut self, rows: &Rows, row: Row, size: usize) -> Result<(), Refused> {
+        if self.count == 0 {
+            (self.base_timestamp, self.max_timestamp) = (row.timestamp, row.timestamp);
+        }
+        self.max_timestamp = self.max_timestamp.max(row.timestamp);
+        self.out.try_reserve(size + 10)?;
+        varint::write(&mut self.out, size as i64);
+        self.out.push(0);
+        varint::write(&mut self.out, row.timestamp - self.base_timestamp);
+        varint::write(&mut self.out, self.count as i64);
+        write_field(&mut self.out, row.key);
+        write_field(&mut self.out, row.value);
+        rows.write_headers(&mut self.out, row.headers)?;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// The batch, its header filled in; offset 0 and no producer, which whoever sends it knows.
+    fn seal(mut self, codec: i16) -> Result<Encoded, Refused> {
+        if codec != 0 {
+            let body = compression::compress(codec, &self.out[HEADER_BYTES..])?;
+            self.out.truncate(HEADER_BYTES);
+            self.out.try_reserve_exact(body.len())?;
+            self.out.extend_from_slice(&body);
+        }
+        let length = match i32::try_from(self.out.len() - LENGTH_END) {
+            Ok(length) => length,
+            Err(_) => return invalid("records do not fit into a batch"),
+        };
+        let count = self.count as i32;
+        let mut put = |at: usize, bytes: &[u8]| self.out[at..at + bytes.len()].copy_from_slice(bytes);
+        put(8, &length.to_be_bytes());
+        put(12, &(-1i32).to_be_bytes());
+        put(16, &[2]);
+        put(21, &codec.to_be_bytes());
+        put(23, &(count - 1).to_be_bytes());
+        put(27, &self.base_timestamp.to_be_bytes());
+        put(35, &self.max_timestamp.to_be_bytes());
+        put(43, &(-1i64).to_be_bytes());
+        put(51, &(-1i16).to_be_bytes());
+        put(53, &(-1i32).to_be_bytes());
+        put(57, &count.to_be_bytes());
+        let crc = crc::crc32c(&self.out[crate::batches::CRC_START..]);
+        self.out[17..21].copy_from_slice(&crc.to_be_bytes());
+        Ok((self.out, self.count))
+    }
+}
+
+/// The rows as record batches of at most `batch_bytes` before compression; one that is larger has a batch of its own.
+///
+/// Columns: `value`, and if they are there `key`, `headers` and `timestamp`; where there is no timestamp it is `now_ms`.
+pub fn encode(rows: &StructArray, batch_bytes: usize, codec: i16, now_ms: i64) -> Result<Vec<Encoded>, Refused> {
+    if !(0..=4).contains(&codec) {
+        return invalid(format!("no codec has the number {codec}"));
+    }
+    if now_ms.unsigned_abs() > i64::MAX as u64 / 1000 {
+        return invalid(format!("{now_ms} ms is no time that a timestamp can be"));
+    }
+    let source = Rows::new(rows, now_ms)?;
+    let mut done = Vec::new();
+    let mut batch = Batch::new(HEADER_BYTES)?;
+    for index in 0..rows.len() {
+        let row = source.row(index)?;
+        let mut size = batch.size(&row);
+        if batch.count > 0 && batch.out.len() + varint::size(size as i64) + size > batch_bytes {
+            let expected = batch.out.len();
+            done.push(std::mem::replace(&mut batch, Batch::new(expected)?).seal(codec)?);
+            size = batch.size(&row);
+        }
+        if batch.out.len() + size > LARGEST_BODY_BYTES {
+            return invalid(format!("a record of {size} bytes does not fit into a batch"));
+        }
+        batch.add(&source, row, size)?;
+    }
+    if batch.count > 0 {
+        done.push(batch.seal(codec)?);
+    }
+    Ok(done)
+}

@@ -1,0 +1,21 @@
+"""`duramen cluster add`: a node that takes part votes in the quorum."""
+
+import click
+
+from duramen.cli.cluster.nodes import node_argument
+from duramen.cli.server import Server, server_option
+
+__all__ = ["command"]
+
+
+@click.command("add")
+@node_argument
+@server_option
+def command(node_id: int, server: Server) -> None:
+    """Let node NODE vote in the quorum of the controller.
+
+    Start it first, with a live node among its seeds: it takes part and follows by itself. Voters should be 3 or 5;
+    `duramen cluster rebalance` brings partitions to a new node.
+    """
+    server.post("/v1/cluster/voters", {"node_id": node_id})
+    click.echo(f"Node {node_id} votes.")

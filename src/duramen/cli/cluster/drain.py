@@ -1,0 +1,21 @@
+"""`duramen cluster drain`: leaders leave a node."""
+
+import click
+
+from duramen.cli.cluster.nodes import node_argument, node_path
+from duramen.cli.server import Server, server_option
+
+__all__ = ["command"]
+
+
+@click.command("drain")
+@node_argument
+@server_option
+def command(node_id: int, server: Server) -> None:
+    """Let leaders leave node NODE, and none come to it, until it is restarted.
+
+    It keeps its replicas: `duramen cluster rebalance --without NODE` moves them. A node that is stopped in order drains
+    by itself.
+    """
+    server.post(f"{node_path(node_id)}/drain", {})
+    click.echo(f"Node {node_id} drains: leaders leave it, and none come to it, until it is restarted.")

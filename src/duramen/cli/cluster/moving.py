@@ -1,0 +1,66 @@
+"""A plan carried out: some moves under way at a time, until all are done."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from duramen.base.errors import NotController, OutcomeUnknown, ServerUnreachable
+from duramen.cli.progress import Bar
+from duramen.cli.server import Server
+
+__all__ = ["carry_out"]
+
+_TOGETHER: Final = 500  # moves that one request names
+_LOOK_S: Final = 0.2
+_PATIENCE_S: Final = 30.0  # how long the controller, or the node asked, may not answer
+
+
+def carry_out(server: Server, plan: Sequence[Mapping[str, Any]], at_once: int) -> dict[str, int]:
+    """Carry a plan out; how many moves were `done` and `void`, and how many leaders were `elected` in the end.
+
+    Interrupted, it begins no more and says what goes on.
+    """
+    end = {"done": 0, "void": 0, "elected": 0}
+    moving = 0
+    try:
+        with Bar(f"moving {len(plan)} partitions", len(plan)) as bar:
+            for first in range(0, len(plan), _TOGETHER):
+                moves, ended = plan[first : first + _TOGETHER], 0
+                while True:
+                    step = _begin(server, moves, at_once)
+                    moving = step["moving"]
+                    bar.advance(step["done"] + step["void"] - ended)
+                    ended = step["done"] + step["void"]
+                    if not moving and not step["waiting"]:
+                        break
+                    time.sleep(_LOOK_S)
+                end["done"] += step["done"]
+                end["void"] += step["void"]
+    except KeyboardInterrupt:
+        click.echo(
+            f"Interrupted: no more moves are begun; those under way, {moving} when last looked at, go on."
+            " `duramen cluster rebalance --cancel` takes them back.",
+            err=True,
+        )
+        raise
+    elections = server.post("/v1/cluster/elections", {})["partitions"]
+    end["elected"] = sum(one["error"] is None for one in elections)
+    return end
+
+
+def _begin(server: Server, moves: Sequence[Mapping[str, Any]], at_once: int) -> Mapping[str, int]:
+    """A step of the plan; where nobody answers it is asked again for a while, which does no harm."""
+    until_s = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            step: Mapping[str, int] = server.post(
+                "/v1/cluster/rebalance/begin", {"moves": list(moves), "at_once": at_once}
+            )
+        except (NotController, OutcomeUnknown, ServerUnreachable):
+            if time.monotonic() >= until_s:
+                raise
+            time.sleep(_LOOK_S)
+        else:
+            return step

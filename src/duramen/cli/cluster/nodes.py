@@ -1,0 +1,20 @@
+"""What the commands about one node of a cluster have in common."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+__all__ = ["node_argument", "node_path"]
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+def node_argument(function: _F) -> _F:
+    """The argument NODE, a node's id, which the command gets as `node_id`."""
+    return click.argument("node_id", metavar="NODE", type=click.IntRange(0))(function)
+
+
+def node_path(node_id: int) -> str:
+    """The path of a node."""
+    return f"/v1/cluster/nodes/{node_id}"

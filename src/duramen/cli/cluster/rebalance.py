@@ -1,0 +1,103 @@
+"""`duramen cluster rebalance`: a plan is shown, and carried out a few moves at a time."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from duramen.cli.asking import check_askable, confirm, yes_option
+from duramen.cli.cluster.moving import carry_out
+from duramen.cli.cluster.outcomes import print_outcomes
+from duramen.cli.output import JSON, format_option, print_json
+from duramen.cli.server import Server, server_option
+from duramen.cli.tables import table, terminal_width
+
+__all__ = ["command"]
+
+_REASSIGNMENTS = "/v1/cluster/reassignments"
+
+
+@click.command("rebalance")
+@click.option("--without", "without_nodes", multiple=True, type=click.IntRange(0), metavar="NODE",
+              help="Empty this node; may be repeated.")  # fmt: skip
+@click.option("--at-once", type=click.IntRange(1, 10_000), default=10, show_default=True, metavar="NUMBER",
+              help="How many partitions are copied at the same time.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show the plan, and leave it.")
+@click.option("--cancel", is_flag=True, help="Take back all reassignments that are under way; what is done stays.")
+@yes_option
+@format_option
+@server_option
+def command(
+    without_nodes: Sequence[int],
+    at_once: int,
+    dry_run: bool,
+    cancel: bool,
+    yes: bool,
+    format_: str,
+    server: Server,
+) -> None:
+    """Spread replicas and leaders over the nodes: plan, show the plan, and carry it out.
+
+    Ctrl-C leaves what is being moved going, and begins no more.
+    """
+    if cancel and (without_nodes or dry_run):
+        raise click.UsageError("--cancel goes with neither --without nor --dry-run")
+    check_askable(yes=yes or dry_run)
+    if cancel:
+        _cancel(server, yes=yes, format_=format_)
+        return
+    plan = server.post("/v1/cluster/rebalance/plan", {"without_nodes": list(without_nodes)})["moves"]
+    if not plan or dry_run:
+        _print_plan(plan, format_)
+        return
+    if not yes:
+        click.echo(_plan_text(plan), err=True)
+        confirm(f"Carry out these {len(plan)} moves?", yes=yes)
+    _print_end(carry_out(server, plan, at_once), format_)
+
+
+def _print_plan(plan: Sequence[Mapping[str, Any]], format_: str) -> None:
+    if format_ == JSON:
+        print_json(plan)
+    elif plan:
+        click.echo(_plan_text(plan))
+    else:
+        click.echo("Nothing is to be moved.", err=True)
+
+
+def _plan_text(plan: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        (
+            one["stream"],
+            str(one["partition"]),
+            ",".join(map(str, one["before"])),
+            ",".join(map(str, one["after"])),
+            str(one["copies"]),
+            "; ".join(one["reasons"]),
+        )
+        for one in plan
+    ]
+    header = ("STREAM", "PARTITION", "BEFORE", "AFTER", "COPIES", "WHY")
+    copies = sum(one["copies"] for one in plan)
+    return f"{table(header, rows, (1, 4), terminal_width())}\n{len(plan)} moves, {copies} replicas to be copied"
+
+
+def _print_end(end: Mapping[str, int], format_: str) -> None:
+    if format_ == JSON:
+        print_json(end)
+        return
+    void = f"; {end['void']} were void, because their partitions have changed since" if end["void"] else ""
+    click.echo(f"{end['done']} moves are done, and {end['elected']} leaders moved{void}.")
+
+
+def _cancel(server: Server, *, yes: bool, format_: str) -> None:
+    found = server.get(_REASSIGNMENTS)["reassignments"]
+    if not found:
+        if format_ == JSON:
+            print_json([])
+        else:
+            click.echo("No reassignment is under way.", err=True)
+        return
+    confirm(f"Take back the {len(found)} reassignments that are under way?", yes=yes)
+    wishes = [{"stream": one["stream"], "partition": one["partition"], "replicas": None} for one in found]
+    print_outcomes(server.post(_REASSIGNMENTS, {"partitions": wishes})["partitions"], "cancelled", format_)

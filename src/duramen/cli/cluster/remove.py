@@ -1,0 +1,25 @@
+"""`duramen cluster remove`: a node that is stopped takes part no more."""
+
+import click
+
+from duramen.cli.asking import check_askable, confirm, yes_option
+from duramen.cli.cluster.nodes import node_argument, node_path
+from duramen.cli.server import Server, server_option
+
+__all__ = ["command"]
+
+
+@click.command("remove")
+@node_argument
+@yes_option
+@server_option
+def command(node_id: int, yes: bool, server: Server) -> None:
+    """Take node NODE out of the cluster, and its vote from it.
+
+    Move its replicas first with `duramen cluster rebalance --without NODE`, then stop it. A node that is live, or holds
+    replicas, is not removed.
+    """
+    check_askable(yes=yes)
+    confirm(f"Take node {node_id} out of the cluster?", yes=yes)
+    server.delete(node_path(node_id))
+    click.echo(f"Node {node_id} is of the cluster no more.")

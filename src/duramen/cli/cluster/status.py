@@ -1,0 +1,94 @@
+"""`duramen cluster status`: a cluster on one screen."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from duramen.base.units import format_ms
+from duramen.cli.output import JSON, format_option, print_json, print_table
+from duramen.cli.server import Server, server_option
+from duramen.cli.tables import plain
+
+__all__ = ["command"]
+
+_NAMED: Final = 5  # partitions of a kind that are named
+
+
+@click.command("status")
+@format_option
+@server_option
+def command(format_: str, server: Server) -> None:
+    """Show the cluster: its quorum, its nodes, and the partitions that need a look."""
+    found = server.get("/v1/cluster")
+    if format_ == JSON:
+        print_json(found)
+        return
+    click.echo(f"Cluster     {plain(found['cluster_id'])}, feature level {found['feature_level']}")
+    _print_quorum(found)
+    click.echo()
+    _print_nodes(found)
+    click.echo()
+    _print_partitions(found["partitions"])
+
+
+def _print_quorum(found: Mapping[str, Any]) -> None:
+    quorum = found["quorum"]
+    if found["alone"]:
+        click.echo(f"Quorum      node {found['node_id']} is alone, and is all of it")
+        return
+    leader = "nobody leads" if quorum["leader_id"] is None else f"node {quorum['leader_id']} leads"
+    click.echo(f"Quorum      {leader} in epoch {quorum['epoch']}; committed up to offset {quorum['high_watermark']}")
+    if not quorum["from_leader"]:
+        click.echo(f"            No leader has answered: this is what node {found['node_id']} knows alone.")
+    click.echo()
+    now_ms = time.time_ns() // 1_000_000
+    roles = [("voter", one) for one in quorum["voters"]] + [("observer", one) for one in quorum["observers"]]
+    rows = [
+        (
+            str(one["node_id"]),
+            "leader" if one["node_id"] == quorum["leader_id"] and role == "voter" else role,
+            *(_number(one[field]) for field in ("end_offset", "synced_offset", "lag")),
+            "-" if one["fetched_ms"] is None else f"{format_ms(max(0, now_ms - one['fetched_ms']))} ago",
+        )
+        for role, one in roles
+    ]
+    print_table(("NODE", "QUORUM", "END", "SYNCED", "LAG", "LAST HEARD"), rows, right=(0, 2, 3, 4))
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _print_nodes(found: Mapping[str, Any]) -> None:
+    committed = found["quorum"]["high_watermark"]
+    rows = [
+        (
+            str(node["id"]),
+            node["state"],
+            node["rack"] or "-",
+            str(node["leaders"]),
+            str(node["replicas"]),
+            "-" if node["applied_offset"] is None else str(max(0, committed - node["applied_offset"])),
+            node["endpoints"].get("kafka", "-"),
+        )
+        for node in found["nodes"]
+    ]
+    header = ("NODE", "STATE", "RACK", "LEADERS", "REPLICAS", "METADATA LAG", "KAFKA")
+    print_table(header, rows, right=(0, 3, 4, 5))
+
+
+def _print_partitions(partitions: Mapping[str, Any]) -> None:
+    kinds = (("leaderless", "without a leader"), ("under_replicated", "under-replicated"), ("moving", "being moved"))
+    counts = ", ".join(f"{partitions[kind]['count']} {name}" for kind, name in kinds)
+    click.echo(f"Partitions  {partitions['count']}: {counts}")
+    for kind, name in kinds:
+        _print_places(name, partitions[kind]["count"], partitions[kind]["first"])
+
+
+def _print_places(name: str, count: int, first: Sequence[Mapping[str, Any]]) -> None:
+    if count:
+        named = " ".join(f"{plain(place['stream'])}:{place['partition']}" for place in first[:_NAMED])
+        more = f" and {count - _NAMED} more" if count > _NAMED else ""
+        click.echo(f"            {name}: {named}{more}")

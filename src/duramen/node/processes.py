@@ -1,0 +1,138 @@
+"""The nodes of a cluster as child processes on this machine. For tests, demos, benchmarks."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, Self
+
+from duramen.doors.cluster.secret import SECRET_BYTES, make_secret
+from duramen.node.process import NodeProcess, hold_port
+
+__all__ = ["NodeProcesses", "Reached"]
+
+Reached = Callable[[int, str], str]
+"""Where others are to reach a node, by its id and the address on which it listens for them."""
+
+_PROGRAM: Final = ("-m", "duramen")
+
+
+class NodeProcesses:
+    """Nodes 1 to `count`, that form a cluster when they are started together. Their ports stay theirs over restarts."""
+
+    def __init__(
+        self,
+        directory: Path,
+        count: int = 3,
+        settings: Mapping[str, object] | None = None,
+        *,
+        reached: Reached = lambda _, listen: listen,
+        programs: Mapping[int, Sequence[str]] | None = None,
+    ) -> None:
+        """`settings` of all nodes; `programs` is what Python is to run for a node, where that is not the node itself.
+
+        Makes the directory and in it the secret. Raises SecretUnusable.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        secret = directory / "secret"
+        if not secret.exists():
+            make_secret(str(secret), os.urandom(SECRET_BYTES))
+        numbers = range(1, count + 1)
+        self._held = {number: hold_port() for number in numbers}
+        listens = {number: f"127.0.0.1:{held.getsockname()[1]}" for number, held in self._held.items()}
+        self.cluster: Mapping[int, str] = {number: reached(number, listens[number]) for number in numbers}
+        """Where each node is reached by the others."""
+        self.nodes: Mapping[int, NodeProcess] = {
+            number: NodeProcess(
+                directory / f"node{number}",
+                {
+                    "node.id": number,
+                    "cluster.listen": listens[number],
+                    "cluster.advertise": self.cluster[number],
+                    "cluster.seeds": ",".join(self.cluster.values()),
+                    "cluster.secret.file": str(secret),
+                    **(settings or {}),
+                },
+                (programs or {}).get(number, _PROGRAM),
+            )
+            for number in numbers
+        }
+        self._paused: set[int] = set()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes for Kafka clients. Raises KeyError before the first start."""
+        return ",".join(node.kafka for node in self.nodes.values())
+
+    @property
+    def running(self) -> list[int]:
+        """The nodes whose processes are there, paused ones among them."""
+        return [number for number, node in self.nodes.items() if node.running]
+
+    def start(self, numbers: Iterable[int] | None = None) -> None:
+        """Start these, or all, together, and wait until every door takes requests.
+
+        Raises ServerUnreachable with the end of the log of one that does not become ready.
+        """
+        wanted = list(self.nodes if numbers is None else numbers)
+        with ThreadPoolExecutor(max(len(wanted), 1)) as threads:
+            list(threads.map(lambda number: self.nodes[number].start(), wanted))
+
+    def kill(self, *numbers: int) -> None:
+        """Kill -9 these at once, paused ones too, and wait until they are gone."""
+        for number in numbers:
+            self.nodes[number].signal(signal.SIGKILL)
+        for number in numbers:
+            self.nodes[number].wait()
+        self._paused -= set(numbers)
+
+    def pause(self, number: int) -> None:
+        """Let it stand still, with its connections open (SIGSTOP)."""
+        self.nodes[number].signal(signal.SIGSTOP)
+        self._paused.add(number)
+
+    def resume(self, number: int) -> None:
+        """Let it go on; nothing where it was not paused."""
+        if number in self._paused:
+            self._paused.remove(number)
+            self.nodes[number].signal(signal.SIGCONT)
+
+    def stop(self, number: int) -> int:
+        """SIGTERM, and wait until it has drained; returns its exit code."""
+        self.resume(number)
+        return self.nodes[number].stop()
+
+    def logs(self) -> dict[int, str]:
+        """What each node has logged so far."""
+        return {
+            number: node.log_path.read_text(errors="replace") if node.log_path.exists() else ""
+            for number, node in self.nodes.items()
+        }
+
+    def close(self) -> None:
+        """End all of them, however they are."""
+        for number in list(self._paused):
+            self.resume(number)
+        for node in self.nodes.values():
+            node.signal(signal.SIGTERM)
+        for node in self.nodes.values():
+            try:
+                node.wait()
+            except subprocess.TimeoutExpired:
+                node.kill()
+        for held in self._held.values():
+            held.close()
+
+    def __enter__(self) -> Self:
+        """Start all. What has begun is ended where one does not become ready."""
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

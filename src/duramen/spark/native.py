@@ -1,0 +1,69 @@
+"""The native package, where it is installed, behind the same signatures as its twins (`arrow`, `encoding`, `keyscan`).
+
+It runs without the GIL. What it is given as a read-only buffer it reads where it is: nobody may write to it meanwhile.
+Of a buffer that can be written it takes a copy first.
+"""
+
+from collections.abc import Collection, Iterator
+from functools import cache
+from typing import Final
+
+import pyarrow as pa
+
+from duramen.base.errors import BatchCorrupt, BatchInvalid
+from duramen.base.ports import Buffer
+from duramen.spark.columns import check_columns
+
+__all__ = ["decode", "encode", "is_installed", "scan_keys"]
+
+_INTERFACE: Final = 1
+"""Which signatures we know: a package of another version is none."""
+
+
+@cache
+def is_installed() -> bool:
+    """Whether the native package is there, and is one that we know."""
+    try:
+        import duramen_native
+    except ImportError:
+        return False
+    return getattr(duramen_native, "INTERFACE", None) == _INTERFACE
+
+
+def decode(buffer: Buffer, first: int, end: int, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
+    """As `arrow.decode`."""
+    check_columns(columns)
+    import duramen_native
+
+    names, position = list(columns), 0
+    while position < len(buffer):
+        try:
+            position, rows = duramen_native.decode(buffer, position, first, end, names)
+        except ValueError as error:
+            raise BatchCorrupt(str(error)) from None
+        if len(rows):
+            yield pa.record_batch(rows)
+
+
+def encode(rows: pa.RecordBatch, batch_bytes: int, codec: int, now_ms: int) -> list[tuple[bytes, int]]:
+    """As `encoding.encode`."""
+    import duramen_native
+
+    try:
+        return duramen_native.encode(rows, batch_bytes, codec, now_ms)
+    except ValueError as error:
+        raise BatchInvalid(str(error)) from None
+
+
+def scan_keys(buffer: Buffer, first: int, end: int) -> Iterator[pa.RecordBatch]:
+    """As `keyscan.scan_keys`."""
+    import duramen_native
+
+    position = 0
+    while position < len(buffer):
+        try:
+            position, rows = duramen_native.scan_keys(buffer, position, first, end)
+        except ValueError as error:
+            raise BatchCorrupt(str(error)) from None
+        if len(rows):
+            yield pa.record_batch(rows)

@@ -1,0 +1,271 @@
+"""`duramen cluster`, against a node that says over HTTP what the test wants, and against one that is alone."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.cli.command import Run, run
+from tests.cli.fake import Answer, Answers, FakeNode
+from tests.cli.terminal import Terminal
+
+NODE: dict[str, Any] = {
+    "id": 1, "state": "live", "rack": "r1", "epoch": 3, "roles": [], "endpoints": {"kafka": "h1:9092"}, "votes": True,
+    "leaders": 3, "replicas": 4, "applied_offset": 15,
+}  # fmt: skip
+VOTER: dict[str, Any] = {
+    "node_id": 1, "directory_id": "d", "end_offset": 20, "synced_offset": 20, "lag": 0, "fetched_ms": None,
+    "caught_up_ms": None,
+}  # fmt: skip
+CLUSTER: dict[str, Any] = {
+    "cluster_id": "c\x1b[31m", "node_id": 2, "alone": False, "feature_level": 1,
+    "quorum": {
+        "leader_id": 1, "epoch": 5, "high_watermark": 19, "from_leader": True,
+        "voters": [VOTER, VOTER | {"node_id": 2, "synced_offset": 15, "lag": 5, "fetched_ms": 0}],
+        "observers": [VOTER | {"node_id": 4, "end_offset": None, "synced_offset": None, "lag": None}],
+    },
+    "nodes": [
+        NODE, NODE | {"id": 4, "state": "fenced", "rack": None, "endpoints": {}, "applied_offset": None},
+    ],
+    "partitions": {
+        "count": 12, "leaderless": {"count": 0, "first": []},
+        "under_replicated": {"count": 2, "first": [{"stream": "a", "partition": 1}, {"stream": "b", "partition": 0}]},
+        "moving": {"count": 7, "first": [{"stream": "m", "partition": index} for index in range(7)]},
+    },
+}  # fmt: skip
+PLAN = "POST /v1/cluster/rebalance/plan"
+BEGIN = "POST /v1/cluster/rebalance/begin"
+ELECT = "POST /v1/cluster/elections"
+REASSIGN = "POST /v1/cluster/reassignments"
+MOVE = {"stream": "a", "partition": 0, "before": [1, 2], "after": [2, 3], "reasons": ["why"], "copies": 1}
+ALL_WELL: Answer = (200, {"partitions": []})
+
+
+def outcome(partition: int, error: str | None = None) -> dict[str, Any]:
+    return {"stream": "a", "partition": partition, "error": error, "detail": None if error is None else "it is so"}
+
+
+def keeping(bodies: list[Any], answer: Answer | Callable[[Any], Answer]) -> Callable[[Any], Answer]:
+    """An answer that keeps what was sent."""
+
+    def answering(body: Any) -> Answer:
+        bodies.append(body)
+        return answer(body) if callable(answer) else answer
+
+    return answering
+
+
+def test_status_is_one_screen() -> None:
+    with FakeNode({"GET /v1/cluster": (200, CLUSTER)}) as node:
+        said = run("cluster", "status", server=node.address)
+        document = json.loads(run("cluster", "status", "--format", "json", server=node.address).out)
+    assert (said.code, said.err, document) == (0, "", CLUSTER)
+    lines = [line.split() for line in said.out.splitlines()]
+    assert said.out.startswith("Cluster     c\\x1b[31m, feature level 1\n")
+    assert "Quorum      node 1 leads in epoch 5; committed up to offset 19" in said.out
+    assert ["1", "leader", "20", "20", "0", "-"] in lines
+    assert any(line[:5] == ["2", "voter", "20", "15", "5"] and line[-1] == "ago" for line in lines)
+    assert ["4", "observer", "-", "-", "-", "-"] in lines
+    assert ["1", "live", "r1", "3", "4", "4", "h1:9092"] in lines
+    assert ["4", "fenced", "-", "3", "4", "-", "-"] in lines
+    assert "Partitions  12: 0 without a leader, 2 under-replicated, 7 being moved" in said.out
+    assert "            under-replicated: a:1 b:0\n" in said.out
+    assert "            being moved: m:0 m:1 m:2 m:3 m:4 and 2 more\n" in said.out
+    assert "without a leader:" not in said.out
+    assert len(lines) <= 24
+
+
+def test_status_says_where_no_leader_has_answered() -> None:
+    quorum = CLUSTER["quorum"] | {"leader_id": None, "from_leader": False}
+    with FakeNode({"GET /v1/cluster": (200, CLUSTER | {"quorum": quorum})}) as node:
+        said = run("cluster", "status", server=node.address).out
+    assert "Quorum      nobody leads in epoch 5" in said
+    assert "No leader has answered: this is what node 2 knows alone." in said
+    assert "leader " not in said.splitlines()[5]
+
+
+def test_a_node_alone(duramen: Run) -> None:
+    said = duramen("cluster", "status")
+    assert (said.code, said.err) == (0, "")
+    assert "is alone, and is all of it" in said.out
+    assert ": 0 without a leader, 0 under-replicated, 0 being moved" in said.out
+    assert duramen("cluster", "rebalance", "--dry-run").err == "Nothing is to be moved.\n"
+    assert duramen("cluster", "reassign").err == "No reassignment is under way.\n"
+    assert duramen("cluster", "elect").err == "Every partition has the leader that it should have.\n"
+    refused = duramen("cluster", "drain", "1")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("duramen: node 1 is alone")
+
+
+def test_nodes_are_added_drained_and_removed() -> None:
+    bodies: list[Any] = []
+    answers: Answers = {
+        "POST /v1/cluster/voters": keeping(bodies, (204, None)),
+        "POST /v1/cluster/nodes/4/drain": (204, None),
+        "DELETE /v1/cluster/nodes/4": (204, None),
+        "DELETE /v1/cluster/nodes/5": (400, {"type": "request-invalid", "detail": "node 5 is live: stop it"}),
+    }
+    with FakeNode(answers) as node:
+        assert run("cluster", "add", "4", server=node.address).out == "Node 4 votes.\n"
+        drained = run("cluster", "drain", "4", server=node.address)
+        assert drained.out.startswith("Node 4 drains: leaders leave it")
+        assert run("cluster", "remove", "4", "--yes", server=node.address).out == "Node 4 is of the cluster no more.\n"
+        refused = run("cluster", "remove", "5", "--yes", server=node.address)
+        unasked = run("cluster", "remove", "4", server=node.address)
+    assert bodies == [{"node_id": 4}]
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("duramen: node 5 is live: stop it")
+    assert (unasked.code, "give --yes" in unasked.err) == (2, True)
+    assert node.asked.count("DELETE /v1/cluster/nodes/4") == 1
+
+
+def test_elections() -> None:
+    bodies: list[Any] = []
+    outcomes = [outcome(0), outcome(1, "election-not-needed")]
+    answers: Answers = {
+        ELECT: keeping(bodies, lambda _: (200, {"partitions": outcomes})),
+        "GET /v1/streams/a": (200, {"partitions": [{"partition": 0}, {"partition": 1}]}),
+    }
+    with FakeNode(answers) as node:
+        said = run("cluster", "elect", "a", server=node.address)
+        assert run("cluster", "elect", "a", "1", "--leader", "3", server=node.address).code == 0
+        document = run("cluster", "elect", "--unclean", "--yes", "--format", "json", server=node.address).out
+        outcomes.append(outcome(2, "leader-unavailable"))
+        failed = run("cluster", "elect", server=node.address)
+        usages = [
+            run("cluster", "elect", *words, server=node.address)
+            for words in (("--leader", "3"), ("a", "--leader", "3", "--unclean", "--yes"), ("--unclean",))
+        ]
+    assert (said.code, failed.code, [one.code for one in usages]) == (0, 1, [2, 2, 2])
+    assert json.loads(document) == outcomes[:2]
+    lines = [line.split() for line in failed.out.splitlines()]
+    assert lines[:2] == [["STREAM", "PARTITION", "OUTCOME"], ["a", "0", "elected"]]
+    assert lines[3] == ["a", "2", "it", "is", "so", "[leader-unavailable]"]
+    both = [{"stream": "a", "partition": index} for index in (0, 1)]
+    assert bodies == [
+        {"unclean": False, "partitions": both}, {"unclean": False, "partitions": both[1:], "leader": 3},
+        {"unclean": True}, {"unclean": False},
+    ]  # fmt: skip
+
+
+def test_reassignments() -> None:
+    bodies: list[Any] = []
+    under_way = {"stream": "a", "partition": 0, "replicas": [3, 1, 2], "adding": [3], "removing": []}
+    answers: Answers = {
+        "GET /v1/cluster/reassignments": (200, {"reassignments": [under_way]}),
+        REASSIGN: keeping(bodies, (200, {"partitions": [outcome(0)]})),
+    }
+    with FakeNode(answers) as node:
+        listed = run("cluster", "reassign", server=node.address).out.splitlines()
+        document = json.loads(run("cluster", "reassign", "--format", "json", server=node.address).out)
+        begun = run("cluster", "reassign", "a", "0", "--replicas", "3, 1", server=node.address).out
+        taken = run("cluster", "reassign", "a", "0", "--cancel", server=node.address).out
+        wrong = [
+            run("cluster", "reassign", *words, server=node.address)
+            for words in (("a", "0"), ("a", "--cancel"), ("a", "0", "--replicas", "x"), ("--replicas", "1"),
+                          ("a", "0", "--replicas", "1", "--cancel"))
+        ]  # fmt: skip
+    assert listed[1].split() == ["a", "0", "3,1,2", "3", "-"]
+    assert document == [under_way]
+    assert (begun.split()[-1], taken.split()[-1]) == ("begun", "cancelled")
+    assert [body["partitions"][0]["replicas"] for body in bodies] == [[3, 1], None]
+    assert [one.code for one in wrong] == [2] * 5
+    assert "must be ids of nodes such as 1,2,3" in wrong[2].err
+
+
+def test_a_plan_is_shown_and_left() -> None:
+    bodies: list[Any] = []
+    with FakeNode({PLAN: keeping(bodies, (200, {"moves": [MOVE]}))}) as node:
+        shown = run("cluster", "rebalance", "--dry-run", "--without", "1", "--without", "4", server=node.address)
+        document = run("cluster", "rebalance", "--dry-run", "--format", "json", server=node.address).out
+        unasked = run("cluster", "rebalance", server=node.address)
+        wrong = run("cluster", "rebalance", "--cancel", "--dry-run", server=node.address)
+    assert shown.out.splitlines()[1].split() == ["a", "0", "1,2", "2,3", "1", "why"]
+    assert shown.out.endswith("1 moves, 1 replicas to be copied\n")
+    assert json.loads(document) == [MOVE]
+    assert bodies == [{"without_nodes": [1, 4]}, {"without_nodes": []}]
+    assert (unasked.code, wrong.code) == (2, 2)
+
+
+def test_a_plan_is_carried_out_step_by_step() -> None:
+    bodies: list[Any] = []
+    steps: list[Answer] = [
+        (200, {"done": 0, "moving": 2, "waiting": 498, "void": 0}),
+        (503, {"type": "not-controller", "detail": "nobody leads"}),
+        (200, {"done": 499, "moving": 0, "waiting": 0, "void": 1}),
+        (200, {"done": 101, "moving": 0, "waiting": 0, "void": 0}),
+    ]
+    plan = [MOVE | {"partition": index} for index in range(601)]
+    answers: Answers = {
+        PLAN: (200, {"moves": plan}),
+        BEGIN: keeping(bodies, lambda _: steps.pop(0)),
+        ELECT: (200, {"partitions": [outcome(0), outcome(1, "leader-unavailable")]}),
+    }
+    with FakeNode(answers) as node:
+        ended = run("cluster", "rebalance", "--yes", "--at-once", "2", server=node.address)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == (
+        "600 moves are done, and 1 leaders moved; 1 were void, because their partitions have changed since.\n"
+    )
+    assert [(body["at_once"], len(body["moves"])) for body in bodies] == [(2, 500)] * 3 + [(2, 101)]
+    assert bodies[3]["moves"] == plan[500:]
+
+
+def test_the_end_of_a_plan_as_json() -> None:
+    step = {"done": 1, "moving": 0, "waiting": 0, "void": 0}
+    with FakeNode({PLAN: (200, {"moves": [MOVE]}), BEGIN: (200, step), ELECT: ALL_WELL}) as node:
+        out = run("cluster", "rebalance", "--yes", "--format", "json", server=node.address).out
+    assert json.loads(out) == {"done": 1, "void": 0, "elected": 0}
+
+
+def test_moves_that_cannot_be_begun_are_an_error() -> None:
+    problem: Answer = (400, {"type": "replica-assignment-invalid", "detail": "only node 1 has all the records"})
+    with FakeNode({PLAN: (200, {"moves": [MOVE]}), BEGIN: problem}) as node:
+        ended = run("cluster", "rebalance", "--yes", server=node.address)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("duramen: only node 1 has all the records")
+
+
+def test_what_is_under_way_is_taken_back() -> None:
+    bodies: list[Any] = []
+    under_way = [{"stream": "a", "partition": index, "replicas": [1], "adding": [], "removing": []} for index in (0, 1)]
+    outcomes = [outcome(0), outcome(1, "replica-assignment-invalid")]
+    answers: Answers = {
+        "GET /v1/cluster/reassignments": (200, {"reassignments": under_way}),
+        REASSIGN: keeping(bodies, (200, {"partitions": outcomes})),
+    }
+    with FakeNode(answers) as node:
+        ended = run("cluster", "rebalance", "--cancel", "--yes", server=node.address)
+    with FakeNode({"GET /v1/cluster/reassignments": (200, {"reassignments": []})}) as node:
+        none = run("cluster", "rebalance", "--cancel", "--yes", server=node.address)
+    assert (ended.code, [line.split()[1:3] for line in ended.out.splitlines()[1:]]) == (
+        1, [["0", "cancelled"], ["1", "it"]],
+    )  # fmt: skip
+    assert bodies == [{"partitions": [{"stream": "a", "partition": index, "replicas": None} for index in (0, 1)]}]
+    assert (none.code, none.err) == (0, "No reassignment is under way.\n")
+
+
+def test_interrupted_it_says_what_goes_on() -> None:
+    step = {"done": 0, "moving": 3, "waiting": 1, "void": 0}
+    with FakeNode({PLAN: (200, {"moves": [MOVE]}), BEGIN: (200, step)}) as node:
+        terminal = Terminal("cluster", "rebalance", server=node.address, columns=200)
+        terminal.answer("Carry out these 1 moves?", "y\n")
+        code, shown = terminal.interrupt("moving 1 partitions").end()
+    assert code == 130
+    assert "no more moves are begun; those under way, 3 when last looked at, go on." in shown
+    assert "`duramen cluster rebalance --cancel` takes them back" in shown
+
+
+@pytest.mark.parametrize("words", [
+    ("status",), ("add", "1"), ("drain", "1"), ("remove", "1", "--yes"), ("reassign",), ("elect",),
+    ("rebalance", "--dry-run"),
+])  # fmt: skip
+def test_without_a_node_there_is_one_line(words: tuple[str, ...]) -> None:
+    ended = run("cluster", *words, server="127.0.0.1:1")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert "no node answers at 127.0.0.1:1" in ended.err
+
+
+def test_an_id_is_a_number() -> None:
+    ended = run("cluster", "drain", "first", server="127.0.0.1:1")
+    assert (ended.code, "'first' is not a valid integer" in ended.err) == (2, True)

@@ -1,0 +1,157 @@
+"""Clusters of three real processes under faults, while unmodified clients produce and consume: nothing may show.
+
+CLUSTER_SEED=N runs the long tests with another seed.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.clients import until
+from tests.cluster.clients import (
+    AiokafkaReader,
+    AiokafkaSender,
+    KafkaPythonReader,
+    KafkaPythonSender,
+    Undisturbed,
+    Watching,
+)
+from tests.cluster.judged import Run, World, running, world
+from tests.consistency.clients import Assigned, Client, PlainSender
+
+_CONFLUENT: Final[Sequence[type[Client]]] = (PlainSender, PlainSender, Assigned, Watching)
+_LONG_S: Final = 300.0
+_SLOW_S: Final = 0.5
+
+Fault = Callable[[World, Run], None]
+
+
+def _kill(cluster: World, node: int) -> None:
+    cluster.nodes.kill(node)
+    cluster.wait_without(node)
+    cluster.nodes.start([node])
+
+
+def _kill_leader(cluster: World, _: Run) -> None:
+    _kill(cluster, cluster.leader())
+
+
+def _kill_follower(cluster: World, _: Run) -> None:
+    _kill(cluster, cluster.others(cluster.leader())[-1])
+
+
+def _kill_controller(cluster: World, _: Run) -> None:
+    _kill(cluster, cluster.controller())
+
+
+def _kill_all(cluster: World, _: Run) -> None:
+    cluster.nodes.kill(*cluster.nodes.nodes)
+    cluster.nodes.start()
+
+
+def _pause(cluster: World, _: Run) -> None:
+    leader = cluster.leader()
+    cluster.nodes.pause(leader)
+    cluster.wait_without(leader)
+    cluster.nodes.resume(leader)
+
+
+def _part(cluster: World, _: Run) -> None:
+    leader = cluster.leader()
+    cluster.network.part([leader], cluster.others(leader))
+    cluster.wait_without(leader)
+    cluster.network.heal()
+
+
+def _one_way(cluster: World, _: Run) -> None:
+    leader = cluster.leader()
+    deaf, third = cluster.others(leader)
+    cluster.network.cut(leader, deaf)
+    until(lambda: any(len(one.in_sync) < 3 for one in cluster.layouts(third).values()))
+    cluster.network.heal()
+
+
+def _reset(cluster: World, run: Run) -> None:
+    leader = cluster.leader()
+    for other in cluster.others(leader):
+        assert cluster.network.reset(leader, other)
+    run.go_on()
+
+
+def _slow_network(cluster: World, run: Run) -> None:
+    leader = cluster.leader()
+    for other in cluster.others(leader):
+        cluster.network.delay(leader, other, 0.1)
+        cluster.network.delay(other, leader, 0.1)
+    run.go_on()
+    cluster.network.heal()
+
+
+def _slow_disk(cluster: World, run: Run) -> None:
+    leader = cluster.leader()
+    cluster.set_slow(leader, _SLOW_S)
+    run.go_on()
+    cluster.set_slow(leader, 0)
+
+
+def _roll(cluster: World, _: Run) -> None:
+    for node in cluster.nodes.nodes:
+        assert cluster.nodes.stop(node) == 0
+        cluster.nodes.start([node])
+        cluster.wait_whole()
+
+
+_PROCESSES: Final[Mapping[str, Fault]] = {
+    "leader killed": _kill_leader, "follower killed": _kill_follower, "controller's leader killed": _kill_controller,
+    "all killed": _kill_all, "leader paused": _pause,
+}  # fmt: skip
+_AROUND: Final[Mapping[str, Fault]] = {
+    "leader cut off": _part, "one way cut": _one_way, "connections reset": _reset, "slow network": _slow_network,
+    "slow disk": _slow_disk,
+}  # fmt: skip
+_ROLLING: Final[Mapping[str, Fault]] = {"rolling restart": _roll}
+_ALL: Final = {**_PROCESSES, **_AROUND, **_ROLLING}
+
+
+def _through(directory: Path, clients: Sequence[type[Client]], faults: Sequence[Fault]) -> None:
+    with world(directory) as cluster, running(cluster, clients) as run:
+        for fault in faults:
+            began = time.monotonic()
+            fault(cluster, run)
+            cluster.wait_whole()
+            run.go_on()
+            print(f"{fault.__name__}: {time.monotonic() - began:.1f} s")
+
+
+def test_processes_end_and_stand_still(tmp_path: Path) -> None:
+    _through(tmp_path, _CONFLUENT, list(_PROCESSES.values()))
+
+
+def test_the_network_and_a_disk_fail(tmp_path: Path) -> None:
+    _through(tmp_path, _CONFLUENT, list(_AROUND.values()))
+
+
+def test_a_rolling_restart_disturbs_nobody(tmp_path: Path) -> None:
+    _through(tmp_path, (Undisturbed, Undisturbed, Assigned, Watching), list(_ROLLING.values()))
+
+
+def test_other_libraries(tmp_path: Path) -> None:
+    clients = (KafkaPythonSender, KafkaPythonReader, AiokafkaSender, AiokafkaReader)
+    _through(tmp_path, clients, [_kill_leader])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", _ALL)
+def test_a_fault_again_and_again(tmp_path: Path, name: str) -> None:
+    seed = int(os.environ.get("CLUSTER_SEED", "1"))
+    chance = random.Random(f"{seed}/{name}")
+    clients = (*_CONFLUENT, KafkaPythonSender, AiokafkaReader)
+    end_s = time.monotonic() + _LONG_S
+    with world(tmp_path) as cluster, running(cluster, clients, seed) as run:
+        while time.monotonic() < end_s:
+            _ALL[name](cluster, run)
+            run.go_on(chance.randrange(1, 50))

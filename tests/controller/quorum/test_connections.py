@@ -1,0 +1,145 @@
+"""Connections that close: who still reaches a majority leads on; who is gone is replaced without a timeout."""
+
+import pytest
+from tests.controller.quorum.site import CALM
+from tests.controller.quorum.world import Node, World
+
+from duramen.controller.quorum.ballots import Count
+from duramen.controller.quorum.effects import Send
+from duramen.controller.quorum.epochs import End
+from duramen.controller.quorum.machine import Machine
+from duramen.controller.quorum.messages import BeginEpoch, Fetch, FetchAnswer
+from duramen.controller.quorum.replica import Kept
+from duramen.controller.quorum.roles import Role
+from duramen.controller.quorum.timeouts import TIMEOUTS
+from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
+
+SEEDS = range(40)
+
+
+class Calm(World):
+    """Nodes on a good network and good disks, of which one leads."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._lossy = self._twice = 0.0
+        self._slow_ms, self._late, self._noticed = 2, 0.0, 1.0
+        for node in self._nodes.values():
+            node.disk_ms, node.site.timeouts = 3, CALM
+            node.rate = 1.0
+            self._crash(node)
+            self._start(node)
+        self.pass_by(1_000)
+
+    def pass_by(self, for_ms: int) -> None:
+        self._run_until(self._now_ms + for_ms)
+
+    @property
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    @property
+    def nodes(self) -> list[Node]:
+        return list(self._nodes.values())
+
+    def leader(self) -> Node:
+        (leader,) = self._leaders()
+        return leader
+
+    @property
+    def followers(self) -> list[Node]:
+        leader = self.leader()
+        return [node for node in self.nodes if node is not leader]
+
+    def part(self, one: Node, two: Node) -> None:
+        """Nothing gets from one to the other any more, and both notice."""
+        a, b = one.site.me.node_id, two.site.me.node_id
+        self._cut = self._cut | {(a, b), (b, a)}
+        self._connection(one, two, is_open=False)
+
+    def meet(self, one: Node, two: Node) -> None:
+        """Everything does, and both notice."""
+        a, b = one.site.me.node_id, two.site.me.node_id
+        self._cut = self._cut - {(a, b), (b, a)}
+        self._connection(one, two, is_open=True)
+
+    def crash(self, node: Node) -> None:
+        """It ends; what it said last has come by when its connections close."""
+        self._cut = {(node.site.me.node_id, other) for other in self._nodes}
+        self._crash(node)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_leader_that_a_majority_reaches_is_not_disturbed(seed: int) -> None:
+    world = Calm(seed)
+    leader = world.leader()
+    machine = leader.machine
+    assert machine is not None
+    epoch = machine.epoch
+    lonely = world.followers[: (len(world.nodes) - 1) // 2]
+    for _ in range(20):
+        node = world.random.choice([leader, *lonely])
+        for other in world.nodes if node is leader else lonely:
+            if other is not node and (node is not leader or other in lonely):
+                world.random.choice((world.part, world.meet))(node, other)
+        world.pass_by(world.random.randrange(200))
+        assert leader.machine is not None
+        assert leader.machine.epoch == epoch
+    for node in lonely:
+        world.meet(leader, node)
+    world.pass_by(100)
+    assert all(node.machine is not None and node.machine.leader == leader.site.me for node in world.followers)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_leader_that_ends_is_replaced_before_anybody_has_missed_an_answer(seed: int) -> None:
+    world = Calm(seed)
+    if len(world.nodes) < 3:
+        return
+    world.crash(world.leader())
+    world.pass_by(CALM.fetch_ms // 2)
+    leader = world.leader().machine
+    assert leader is not None
+    for node in world.nodes:
+        assert node.machine is None or node.machine.leader == leader.me
+
+
+def test_a_snapshot_that_takes_long_is_no_silence() -> None:
+    me, leader = ReplicaId(1, "a"), ReplicaId(2, "a")
+    voters = Voters(map(Voter, [me, leader, ReplicaId(3, "a")]))
+    machine = Machine(me, Kept(voters=voters), now_ms=0, chance=lambda _: 0, timeouts=TIMEOUTS)
+    machine.receive(BeginEpoch(leader, 1))
+    (fetch,) = (effect.message for effect in machine.take() if isinstance(effect, Send))
+    assert isinstance(fetch, Fetch)
+    machine.receive(FetchAnswer(leader, 1, fetch, 9, snapshot=End(1, 9)))
+    for piece in range(1, 10):
+        machine.tick(piece * TIMEOUTS.fetch_ms * 3 // 4)
+        assert machine.role is Role.FOLLOWER
+        machine.heard(leader, 1)
+    machine.heard(ReplicaId(3, "a"), 1)
+    machine.heard(leader, 0)
+    machine.tick(10 * TIMEOUTS.fetch_ms)
+    assert machine.role is Role.PROSPECTIVE
+
+
+def test_a_count_is_lost_where_those_that_are_left_are_no_majority() -> None:
+    me, *others = [ReplicaId(node_id, "a") for node_id in range(1, 6)]
+    count = Count(Voters(map(Voter, [me, *others])), me)
+    assert not count.is_lost({2, 3})
+    assert count.is_lost({2, 3, 4})
+    count.take(others[0], granted=True)
+    assert not count.is_lost({2, 3, 4}), "who has granted it and gone since has granted it"
+    count.take(others[3], granted=False)
+    assert count.is_lost({3, 4})
+
+
+def test_the_waits_fit_together() -> None:
+    waits = TIMEOUTS
+    pause_ms = 300
+    # A follower hears the leader at least so often, even where the leader's process stands still in between.
+    assert waits.wait_ms + pause_ms < waits.fetch_ms
+    # One that waits for its own disk fetches again in time.
+    assert waits.retry_ms + 2 * waits.wait_ms + pause_ms <= waits.fetch_ms * 5 // 4
+    most = waits.silence_ms(lambda below: below - 1) + waits.wait_ms + waits.shortly_ms(lambda below: below - 1)
+    assert most < 700
+    assert [waits.shortly_ms(lambda _: 0, doublings) for doublings in (0, 1, 2, 40)] == [10, 20, 40, 250]

@@ -1,0 +1,57 @@
+"""Where a node of a cluster listens and is reached, from settings alone."""
+
+from collections.abc import Mapping
+from ipaddress import IPv4Address
+
+import pytest
+
+from duramen.base.catalogue import BROKER
+from duramen.base.errors import SettingInvalid
+from duramen.base.settings import Settings
+from duramen.node.addresses import Address
+from duramen.node.listening import Listening, contradictions, listening
+
+ANY = str(IPv4Address(0))
+
+_MEMBER: Mapping[str, object] = {
+    "node.id": 1, "cluster.seeds": "10.0.0.1:7400,10.0.0.2:7400", "cluster.secret.file": "secret", "nats.server": "off",
+}  # fmt: skip
+
+
+def _read(settings: Mapping[str, object]) -> Listening:
+    return listening(Settings(BROKER, options=dict(_MEMBER) | dict(settings)))
+
+
+def test_others_reach_a_node_where_it_listens() -> None:
+    found = _read({"cluster.listen": "127.0.0.1:7400"})
+    assert (found.cluster, found.cluster_reached) == (Address("127.0.0.1", 7400), Address("127.0.0.1", 7400))
+    assert found.seeds == (Address("10.0.0.1", 7400), Address("10.0.0.2", 7400))
+
+
+def test_or_where_it_says_that_they_do() -> None:
+    found = _read({"cluster.listen": "0.0.0.0:7400", "cluster.advertise": "10.0.0.1:17400", "insecure": True})
+    assert (found.cluster, found.cluster_reached) == (Address(ANY, 7400), Address("10.0.0.1", 17400))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"cluster.listen": "0.0.0.0:7400", "insecure": True}, "cluster.listen: .* with --cluster-advertise HOST:PORT"),
+        (
+            {"cluster.listen": "127.0.0.1:0"},
+            "cluster.listen: '127.0.0.1:0' does not fit; the other nodes need its port",
+        ),
+        (
+            {"cluster.listen": "127.0.0.1:7400", "cluster.advertise": "0.0.0.0:7400"},
+            "cluster.advertise: '0.0.0.0:7400' does not fit; the other nodes reach this one there",
+        ),
+        ({"cluster.listen": "127.0.0.1:7400", "cluster.advertise": "here"}, "cluster.advertise: 'here' does not fit"),
+        ({"cluster.advertise": "10.0.0.1:7400"}, "cluster.advertise: a node of a cluster needs cluster.listen too"),
+        ({"cluster.listen": "10.0.0.1:7400", "cluster.advertise": "10.0.0.1:7400"}, "is not loopback"),
+    ],
+)
+def test_what_does_not_fit_is_named_once(settings: Mapping[str, object], said: str) -> None:
+    with pytest.raises(SettingInvalid, match=said):
+        _read(settings)
+    given = Settings(BROKER, options=dict(_MEMBER) | dict(settings))
+    assert len(list(contradictions(given))) == 1
