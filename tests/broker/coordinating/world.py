@@ -22,6 +22,7 @@ from duramen.broker.broker import Broker, Ports
 from duramen.broker.changes import ValueDone
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Block, Created, Done
+from duramen.broker.operating import ClusterOffice
 from duramen.broker.partition import Partition, Role
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.configs import config_of
@@ -76,6 +77,14 @@ class Standing:
 
     def ask(self, request: requests.Request, done: ValueDone) -> None:
         self._node.world.decide(self._node, request, done)
+
+    @property
+    def office(self) -> ClusterOffice:
+        raise AssertionError("nobody operates this cluster")
+
+    def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
+        del partition, rack_id, offset
+        return -1
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         return self._node.world.ask(self._node, node_id, body, done)
