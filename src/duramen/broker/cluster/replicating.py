@@ -151,6 +151,7 @@ class Replicating:
         """There is no connection to a node, which leads those partitions: the controller is told so."""
         if self._replicas is None:
             return
+        self._replicas.unreachable(node_id)
         reports = [
             requests.Report(place, state.leader_epoch)
             for place, state in followed

@@ -39,6 +39,7 @@ class Replicas:
         self._replicas: dict[PartitionId, Replica] = {}
         self._opening: dict[PartitionId, PartitionState] = {}  # the newest that was told of those
         self._live: Collection[int] = ()
+        self._gone: set[int] = set()  # nodes to which there is no connection any more
         self._over = False
 
     def __iter__(self) -> Iterator[tuple[PartitionId, Replica]]:
@@ -78,8 +79,15 @@ class Replicas:
 
     def reachable(self, node_id: int) -> None:
         """There is a new connection to a node."""
+        self._gone.discard(node_id)
         for _, replica in self:
             replica.reachable(node_id)
+
+    def unreachable(self, node_id: int) -> None:
+        """There is no connection to a node any more."""
+        self._gone.add(node_id)
+        for _, replica in self:
+            replica.unreachable(node_id)
 
     def removed(self, stream_id: StreamId) -> None:
         """The stream is deleted: its replicas end, and whoever deletes the stream deletes their logs."""
@@ -110,6 +118,8 @@ class Replicas:
                 self._kit.outside.failed(place, kept)
                 return
             replica = self._replicas[place] = Replica(self._kit, place, partition, kept, config)
+            for node_id in sorted(self._gone):
+                replica.unreachable(node_id)
             replica.told(state, self._live)
 
         look(self._kit.store, partition.log, found)
