@@ -26,7 +26,7 @@ from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.roles import Replicas, state_of
 from duramen.broker.standing import Listener
 from duramen.controller.decisions import create_stream, delete_stream
-from duramen.controller.events import Event
+from duramen.controller.events import Event, NodeConfigured
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.state import ControllerState
@@ -244,6 +244,13 @@ class Several:
         )
         self._tell(place)
 
+    def heal(self, node_id: int) -> None:
+        """A node hears and is heard again, and is told what there is."""
+        if node_id in self.cut:
+            self.cut.discard(node_id)
+            for place in self.partitions:
+                self._tell(place)
+
     def _alter(self, node_id: int, place: PartitionId, proposal: AlterPartition) -> None:
         before = self.partitions[place]
         if (proposal.leader_epoch, proposal.partition_epoch) != (before.leader_epoch, before.partition_epoch):
@@ -310,6 +317,10 @@ class Several:
         for place in self.partitions:
             self._tell(place, [node_id])
         self.settle()
+
+    def require_in_sync(self, least: int) -> None:
+        """Let `min.insync.replicas` be that of what is created from now on."""
+        self._happen([NodeConfigured(None, {"min.insync.replicas": str(least)})])
 
     # -- groups -------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 from uuid import UUID
 
 from duramen.base.errors import DirectoryUnusable, DuramenError, NotController, RequestInvalid, StorageFailed
-from duramen.base.ids import Position
 from duramen.base.ports import Buffer
 from duramen.broker.control.wire import encode_outcome
 from duramen.broker.quorum.applying import ControllerView
@@ -37,7 +36,6 @@ from duramen.node.addresses import Address
 from duramen.node.cluster.agreeing import Agreeing, Parts, chance_of
 from duramen.node.cluster.belonging import BelongingFile
 from duramen.node.cluster.neighbours import Neighbours
-from duramen.node.cluster.proposing import Proposing, refuse
 
 __all__ = ["CLUSTER", "Candidate", "ClusterSide", "Part"]
 
@@ -133,7 +131,6 @@ class ClusterSide:
         self._told: asyncio.Future[None] = loop.create_future()
         self._seeds: dict[str, Dialer] = {}
         self._opening: asyncio.Task[None] | None = None
-        self._proposing: Proposing | None = None
         self._joined: asyncio.Future[UUID | DuramenError] = loop.create_future()
         self.failure: asyncio.Future[DuramenError] = loop.create_future()
 
@@ -199,13 +196,6 @@ class ClusterSide:
     def describe(self) -> Described | None:
         """The quorum as this node knows it; None where it takes no part yet."""
         return None if self._agreeing.runner is None else self._agreeing.runner.describe()
-
-    def propose(self, events: Sequence[Event], done: Callable[[Position | DuramenError], None]) -> None:
-        """Have events committed by whichever node leads: see `Proposing.propose`."""
-        if self._proposing is None:
-            done(NotController("this node takes no part in a cluster yet"))
-        else:
-            self._proposing.propose(events, done)
 
     # -- the broker's ways to other nodes -----------------------------------------------------------
 
@@ -274,7 +264,6 @@ class ClusterSide:
         if isinstance(result, DuramenError):
             self._fail(result)
         else:
-            self._proposing = Proposing(result, self._door.peers)
             _settle(self._joined, cluster_id)
 
     def _fail(self, error: DuramenError) -> None:
@@ -382,10 +371,6 @@ class ClusterSide:
                 self.member.asked_broker(body, partial(link.answer, Subject.BROKER, number))
             case Subject.BROKER:
                 link.answer(Subject.BROKER, number)  # nothing: who asks does so again
-            case Subject.PROPOSAL if self._proposing is not None:
-                self._proposing.request(link, number, body)
-            case Subject.PROPOSAL:
-                refuse(link, number, NotController("the node that was asked takes no part in a cluster yet"))
             case _:
                 raise RequestInvalid(f"a request about {subject.name}, which this node does not take")
 
