@@ -270,7 +270,10 @@ class Member:
     def restored(self) -> None:
         """The view's state is another as a whole."""
         if self._listener is not None:
+            # Streams may be gone, and configs be others, and no event has said so.
+            self.replicating.only({stream.id for stream in self.state.streams.values()})
             self._listener.restored()
+            self.replicating.configured()
             self._tell_all()
 
     def carried_out(self, effect: Effect) -> None:

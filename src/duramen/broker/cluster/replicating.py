@@ -1,6 +1,6 @@
 """The replicas of a node among those of other nodes: what they say and propose goes out once for all of a turn."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -128,6 +128,11 @@ class Replicating:
         """A stream is deleted."""
         if self._replicas is not None:
             self._replicas.removed(stream_id)
+
+    def only(self, stream_ids: Collection[StreamId]) -> None:
+        """There are these streams and no others."""
+        if self._replicas is not None:
+            self._replicas.only(stream_ids)
 
     def covered(self, place: PartitionId, node_id: int) -> int:
         """Below this offset a node has all of a partition that is led here; -1 where nothing is known."""

@@ -19,7 +19,7 @@ from duramen.replication.replica import Kept
 __all__ = ["Replicas", "state_of"]
 
 PartitionOf = Callable[[PartitionId], tuple[Partition, PartitionConfig]]
-"""Called once for each replica: its partition, with a log that is there, and what its stream's configs say."""
+"""Its partition, with a log that is there, and what the configs of its stream say now."""
 
 
 def state_of(state: controller.PartitionState) -> PartitionState:
@@ -40,6 +40,7 @@ class Replicas:
         self._opening: dict[PartitionId, PartitionState] = {}  # the newest that was told of those
         self._live: Collection[int] = ()
         self._gone: set[int] = set()  # nodes to which there is no connection any more
+        self._config_changes = 0
         self._over = False
 
     def __iter__(self) -> Iterator[tuple[PartitionId, Replica]]:
@@ -73,6 +74,7 @@ class Replicas:
 
     def configured(self) -> None:
         """Configs of streams have changed."""
+        self._config_changes += 1
         for place, replica in self:
             _, config = self._partition_of(place)
             replica.configure(config)
@@ -95,6 +97,12 @@ class Replicas:
             if place.stream_id == stream_id:
                 self._close(place)
 
+    def only(self, stream_ids: Collection[StreamId]) -> None:
+        """There are these streams and no others: as `removed` for those that are not there any more."""
+        for place in [*self._replicas, *self._opening]:
+            if place.stream_id not in stream_ids:
+                self._close(place)
+
     def receive(self, place: PartitionId, message: Message, records: Buffer = b"") -> None:
         """A message for a replica came; where there is none it counts as lost."""
         replica = self._replicas.get(place)
@@ -109,15 +117,18 @@ class Replicas:
 
     def _open(self, place: PartitionId) -> None:
         partition, config = self._partition_of(place)
+        log, changes = partition.log, self._config_changes
 
         def found(kept: Kept | DuramenError) -> None:
-            state = self._opening.pop(place, None)
+            # Where it was let go and is to be here again, another log is looked at, for another answer than this.
+            state = self._opening.pop(place, None) if partition.log is log else None
             if state is None:
                 return
             if isinstance(kept, DuramenError):
                 self._kit.outside.failed(place, kept)
                 return
-            replica = self._replicas[place] = Replica(self._kit, place, partition, kept, config)
+            now = config if changes == self._config_changes else self._partition_of(place)[1]
+            replica = self._replicas[place] = Replica(self._kit, place, partition, kept, now)
             for node_id in sorted(self._gone):
                 replica.unreachable(node_id)
             replica.told(state, self._live)

@@ -20,6 +20,7 @@ class Client:
         self.chance = random.Random(seed)
         self.think_us = think_us
         self._leaders: dict[PartitionId, tuple[int, int]] = {}
+        self._epochs: dict[PartitionId, int] = {}  # the newest that it has seen, behind which it does not go back
 
     def step(self) -> None:
         """Ask for one thing; `next` is called when that is over."""
@@ -51,13 +52,18 @@ class Client:
             reply((found.leader, found.leader_epoch))
 
         def found(value: Any) -> None:
-            if isinstance(value, DuramenError) or value[0] is None:
+            if isinstance(value, DuramenError) or value[0] is None or value[1] < self._epochs.get(place, -1):
                 self.next(20_000)
             else:
                 self._leaders[place] = value
+                self.saw(place, value[1])
                 then(*value)
 
         self.calls.ask(self.calls.any_node(), look, found)
+
+    def saw(self, place: PartitionId, epoch: int) -> None:
+        """Somebody led a partition in that epoch (KIP-320)."""
+        self._epochs[place] = max(epoch, self._epochs.get(place, -1))
 
     def forget(self, place: PartitionId, error: DuramenError) -> None:
         """Who was taken for the leader of a partition is not, or does not answer."""

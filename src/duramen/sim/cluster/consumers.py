@@ -2,10 +2,11 @@
 
 from typing import Any, Final
 
-from duramen.base.errors import DuramenError, LogDamaged, OffsetNotAvailable, OffsetOutOfRange
+from duramen.base.errors import DuramenError, OffsetNotAvailable, OffsetOutOfRange
 from duramen.broker.broker import Broker
 from duramen.broker.fetching import Fetched, Wanted
 from duramen.broker.partition import LATEST
+from duramen.codec.batch import batches
 from duramen.controller.partitions import PartitionId
 from duramen.sim.cluster.calls import Calls, Reply, partition_at
 from duramen.sim.cluster.clients import Client
@@ -60,12 +61,13 @@ class Consumer(Client):
             wanted = Wanted(partition_at(broker, place), offset, _MOST_BYTES, epoch)
             broker.fetches.fetch([wanted], min_bytes=1, max_bytes=_MOST_BYTES, max_wait_ms=_WAIT_MS, done=found)
 
-        self.calls.ask(node_id, fetch, lambda value: self._read(place, offset, value))
+        self.calls.ask(node_id, fetch, lambda value: self._read(node_id, epoch, place, offset, value))
 
-    def _read(self, place: PartitionId, offset: int, value: Any) -> None:
+    def _read(self, node_id: int, epoch: int, place: PartitionId, offset: int, value: Any) -> None:
         if isinstance(value, bytes):
             if value:
                 self._positions[place] = self.calls.book.page(place).read(offset, value)
+                self.saw(place, max(head.leader_epoch for _, head in batches(value)))
             self.next()
             return
         error, start_offset = value if isinstance(value, tuple) else (value, -1)
@@ -74,10 +76,9 @@ class Consumer(Client):
             if start_offset > page.trimmed_offset:
                 raise BrokenPromise(f"{page.name} begins at {start_offset}; nobody wanted so much deleted")
             self._positions[place] = start_offset
-        elif isinstance(error, LogDamaged) or not isinstance(error, DuramenError):
-            raise BrokenPromise(f"a read of {place} at {offset} ends with {type(error).__name__}: {error}")
         elif not isinstance(error, (*PASSING, OffsetNotAvailable)) and not self._is_behind(error):
-            raise BrokenPromise(f"a read of {place} at {offset} is refused with {type(error).__name__}: {error}")
+            where = f"at {offset} of {place}, of node {node_id} in epoch {epoch},"
+            raise BrokenPromise(f"a read {where} ends with {type(error).__name__}: {error}")
         self.forget(place, error)
         self.next(50_000)
 
