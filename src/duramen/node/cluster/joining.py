@@ -54,8 +54,9 @@ class Joining:
             raise AssertionError("a node comes to a cluster once")
         sockets, self._socket = [self._socket], None
         candidate = Candidate(
-            node_id, directory_id, self._seeds, self._secret, grows=self._seeds == (self._reached_at,)
-        )
+            node_id, directory_id, self._seeds, self._secret, grows=self._seeds == (self._reached_at,),
+            endpoint=str(self._reached_at),
+        )  # fmt: skip
         side = self._side = await ClusterSide.start(candidate, parts, sockets)
         waits("looking for the nodes of the cluster")
         cluster_id = await side.joined()
