@@ -35,7 +35,7 @@ from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, F
 from duramen.replication.partition import PartitionConfig
 from duramen.sim.broker import Answer, ManualBroker
 
-__all__ = ["Several"]
+__all__ = ["SETTINGS", "Several"]
 
 SETTINGS = {"offsets.topic.num.partitions": 2, "share.coordinator.state.topic.num.partitions": 2}
 
