@@ -30,6 +30,8 @@ class Consumer(Client):
         self._left = 0
         self._from_follower = False
         self._positions: dict[PartitionId, int] = {}
+        self._rack = self.chance.choice(("", *(node.rack for node in calls.nodes.values())))
+        self._sent_to: dict[PartitionId, int] = {}  # nodes that are to be read from, in the place of leaders
 
     def step(self) -> None:
         self._left -= 1
@@ -42,6 +44,8 @@ class Consumer(Client):
             self.next(50_000)
         elif self._from_follower:
             self._fetch(self.calls.any_node(), -1, place)
+        elif place in self._sent_to:
+            self._fetch(self._sent_to[place], -1, place)
         else:
             self.leader(place, lambda node_id, epoch: self._fetch(node_id, epoch, place))
 
@@ -53,12 +57,15 @@ class Consumer(Client):
                 (answer,) = answers
                 if answer.error is not None:
                     reply((answer.error, answer.start_offset))
+                elif answer.preferred_replica >= 0:
+                    self.calls.witness.redirected(place, answer.preferred_replica, offset)
+                    reply(answer.preferred_replica)
                 elif answer.slice is None:
                     reply(b"")
                 else:
                     read_slice(broker.store, answer.slice, reply)
 
-            wanted = Wanted(partition_at(broker, place), offset, _MOST_BYTES, epoch)
+            wanted = Wanted(partition_at(broker, place), offset, _MOST_BYTES, epoch, rack_id=self._rack)
             broker.fetches.fetch([wanted], min_bytes=1, max_bytes=_MOST_BYTES, max_wait_ms=_WAIT_MS, done=found)
 
         self.calls.ask(node_id, fetch, lambda value: self._read(node_id, epoch, place, offset, value))
@@ -70,13 +77,19 @@ class Consumer(Client):
                 self.saw(place, max(head.leader_epoch for _, head in batches(value)))
             self.next()
             return
+        if isinstance(value, int):
+            self.calls.trace("who reads %s from %d is sent to node %d", place, offset, value)
+            self._sent_to[place] = value
+            self.next()
+            return
+        redirected = self._sent_to.pop(place, None) is not None
         error, start_offset = value if isinstance(value, tuple) else (value, -1)
         if isinstance(error, OffsetOutOfRange) and offset < start_offset:
             page = self.calls.book.page(place)
             if start_offset > page.trimmed_offset:
                 raise BrokenPromise(f"{page.name} begins at {start_offset}; nobody wanted so much deleted")
             self._positions[place] = start_offset
-        elif not isinstance(error, (*PASSING, OffsetNotAvailable)) and not self._is_behind(error):
+        elif not isinstance(error, (*PASSING, OffsetNotAvailable)) and not (redirected or self._is_behind(error)):
             where = f"at {offset} of {place}, of node {node_id} in epoch {epoch},"
             raise BrokenPromise(f"a read {where} ends with {type(error).__name__}: {error}")
         self.forget(place, error)

@@ -101,6 +101,11 @@ class Node:
         self._open_links.clear()
 
     @property
+    def rack(self) -> str:
+        """Where it stands: each node in a rack of its own."""
+        return f"rack {self.node_id}"
+
+    @property
     def replica_id(self) -> ReplicaId:
         """What it is as a voter."""
         return ReplicaId(self.node_id, self.directory_id)
@@ -149,7 +154,7 @@ class Node:
             return
         incarnation = str(UUID(bytes=self._randomness.token(16)))
         wish = Registration(
-            self.node_id, self.directory_id, incarnation, _CLUSTER_ID, None, (BROKER_ROLE,), (),
+            self.node_id, self.directory_id, incarnation, _CLUSTER_ID, self.rack, (BROKER_ROLE,), (),
             _FEATURE_LEVEL, _FEATURE_LEVEL,
         )  # fmt: skip
         self.member = Member(

@@ -214,6 +214,13 @@ class Witness:
                     self._logs[key].start_at(start_offset)
                 self.ledger(place).starts(node_id, start_offset)
 
+    def redirected(self, place: PartitionId, node_id: int, offset: int) -> None:
+        """A consumer who is to read from an offset is sent to a node, which has all before it on its disk (KIP-392)."""
+        node = self._nodes[node_id]
+        log = None if node.store is None else node.store.log(LogKey(*place))
+        if log is not None and self._replica(node, place) is not None and log.synced_offset < offset:
+            raise self.ledger(place).broken(f"who reads from {offset} is sent to node {node_id}, which lacks it")
+
     def _show(self, node_id: int, place: PartitionId, offset: int) -> None:
         key = node_id, place
         replica = self._replica(self._nodes[node_id], place)
