@@ -96,7 +96,9 @@ class Broker:
         """`report` is told what an operator should hear of. Without a `standing` the node is alone.
 
         A door that listens for the subjects of streams sets `when_listening`: it calls what it is handed once
-        what is listened for is what is bound now.
+        what is listened for is what is bound now. Doors that follow leaders or the metadata add themselves to
+        `when_led`, called as `led` is, and to `when_happened`, called with each event behind its effect, or with None
+        where all of the metadata may be another.
         """
         self._clock = ports.clock
         self._randomness = ports.randomness
@@ -148,6 +150,8 @@ class Broker:
         self.groups.kinds.add(self.share_groups)
         self.gaps = Gaps(self.node_id, self.standing, self.streams, ports.clock, deadlines, metrics)
         self.when_listening: Callable[[Callable[[], None]], None] | None = None
+        self.when_led: list[Callable[[Partition, int | None], object]] = []
+        self.when_happened: list[Callable[[Event | None], object]] = []
 
     # -- starting and stopping ----------------------------------------------------------------------
 
@@ -281,6 +285,8 @@ class Broker:
         for stream_state in state.streams.values():
             self._put(stream_state, at_once=True)
         self.quotas.update(state.quotas)
+        for listener in self.when_happened:
+            listener(None)
 
     def partition(self, place: PartitionId) -> Partition:
         """A partition that the metadata has. Raises StreamNotFound."""
@@ -298,6 +304,8 @@ class Broker:
         self._offsets.led(partition, leads=leader_epoch is not None)
         if stream.name == TRANSACTIONS_STREAM:
             self.transactions.led(partition, leader_epoch)
+        for listener in self.when_led:
+            listener(partition, leader_epoch)
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """The broker of another node asks. Raises RequestInvalid where that cannot be read."""
@@ -325,6 +333,8 @@ class Broker:
                 self.quotas.update(self.metadata_state.quotas)
             case _:
                 pass
+        for listener in self.when_happened:
+            listener(event)
 
     def _remove(self, stream_id: StreamId) -> None:
         gone = self.streams.remove(stream_id)

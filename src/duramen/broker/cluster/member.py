@@ -105,6 +105,7 @@ class Member:
         self._joining: Done | None = None
         self._begun_epoch = -1
         self._draining: Callable[[], None] | None = None
+        self._heard_ms: dict[int, int] = {}
 
     # -- what is known ------------------------------------------------------------------------------
 
@@ -172,6 +173,9 @@ class Member:
             self.controller.when_applied(outcome.end_offset, lambda: done(outcome.value))
         else:
             done(outcome)
+
+    def heard_ms(self, node_id: int) -> int:
+        return self._heard_ms.get(node_id, 0)
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         return self._network.ask(node_id, body, done, subject=Subject.BROKER)
@@ -312,6 +316,7 @@ class Member:
 
     def heard(self, node_id: int, body: Buffer) -> None:
         """Replicas of another node say something. Raises RequestInvalid where that cannot be read."""
+        self._heard_ms[node_id] = self._kit.clock.wall_ms()
         self.replicating.heard(node_id, body)
 
     # -- what the controller's part needs -----------------------------------------------------------
