@@ -69,7 +69,7 @@ class World:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
         self._steady = True  # whether processes are to begin again by themselves
-        self.witness = Witness(self.nodes, self.trace, self._failed)
+        self.witness = Witness(self.nodes, self.trace, self._failed, self._voted)
         self.network = Network(self.nodes, random.Random(f"{seed}/network"), self.at, lambda: self.true.now_us)  # type: ignore[arg-type]  # a dict of Nodes is one of Stations that nobody adds to
         self.calls = Calls(
             self.nodes, random.Random(f"{seed}/calls"), self.true, self.at, self.witness, self.trace
@@ -238,20 +238,24 @@ class World:
 
         self.at(self._chance.choice((1, 50_000)), end)
 
-    def end(self, node: Node, *, power: bool) -> None:
+    def _voted(self, node_id: int) -> None:
+        self.faults.voted(node_id)
+
+    def end(self, node: Node, *, power: bool, soon: bool = False) -> None:
         self.trace("node %d ends by a %s", node.node_id, "loss of power" if power else "kill")
-        self._gone(node, silently=power)
+        self._gone(node, silently=power, back_us=_BACK_US[0] if soon else self._chance.choice(_BACK_US))
         if power:
             node.disk.crash(self._chance)
             node.views.crash(self._chance)
+        self.faults.ended(node)
 
-    def _gone(self, node: Node, *, silently: bool) -> None:
+    def _gone(self, node: Node, *, silently: bool, back_us: int = _BACK_US[0]) -> None:
         self.witness.ends(node)
         self.network.down(node, silently=silently)
         if not silently:
             self.calls.reset(node.node_id)
         node.end()
-        self.at(self._chance.choice(_BACK_US), partial(self.start, node))
+        self.at(back_us, partial(self.start, node))
 
     def stop(self, node: Node) -> None:
         life = node.life
@@ -263,6 +267,13 @@ class World:
                 self.at(0, lambda: self._gone(node, silently=False) if node.life == life else None)
 
         self._guarded(node, partial(node.stop, stopped))
+
+    def roll_back(self, node: Node) -> None:
+        if node.process is not None:
+            self.end(node, power=True)
+        self.trace("the disk of node %d is rolled back", node.node_id)
+        node.roll_back()
+        self.witness.rolled_back(node)
 
     def wipe(self, node: Node) -> None:
         self.trace("node %d loses its disk", node.node_id)
