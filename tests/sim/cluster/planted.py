@@ -48,7 +48,11 @@ BUGS: Final = (
     _of(OF_REPLICATION, "any-epoch"),
     _of(OF_QUORUM, "commit-earlier"),
     Bug("elect-anybody", "elect outside the in-sync set", (Place(settling, "_elected", _elect_anybody),)),
-    Bug("send-anywhere", "redirect to a replica that lacks the offset", (Place(Member, "preferred_replica", _send_anywhere),)),
+    Bug(
+        "send-anywhere",
+        "redirect to a replica that lacks the offset",
+        (Place(Member, "preferred_replica", _send_anywhere),),
+    ),
     _of(OF_REPLICAS, "show-all"),
     _of(OF_QUORUM_ON_DISK, "count-written"),
     _of(OF_CONTROL, "on-committed"),
