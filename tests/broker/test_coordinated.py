@@ -2,15 +2,18 @@
 
 import pytest
 from tests.broker.coordinated_world import CoordinatedWorld
-from tests.broker.several import Several
+from tests.broker.several import SETTINGS, Several
 
 from duramen.base.errors import (
     CoordinatorLoading,
     DuramenError,
     GroupNotFound,
     NotCoordinator,
+    NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
+    NotLeader,
     UnknownMember,
+    UnsupportedFeature,
 )
 from duramen.broker.coordinated import Coordinated
 from duramen.broker.coordinator import CommitMember
@@ -18,12 +21,14 @@ from duramen.broker.offsets import OFFSETS_STREAM
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.replica import Replica
 from duramen.codec.batch import header
+from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.markers import encode_marker
 from duramen.controller.decisions import Definition
+from duramen.doors.kafka.errors import group_error_code
 from duramen.groups.consumer_values import HeartbeatRequest, HeartbeatResult
 from duramen.groups.records import CommittedOffset, OffsetKey, partition_for
 from duramen.groups.values import GroupState, JoinRequest, JoinResult, SyncRequest, SyncResult
-from duramen.sim.broker import Answer
+from duramen.sim.broker import Answer, ManualBroker
 
 ANYBODY = CommitMember("", None, -1)
 SESSION_MS = 10_000
@@ -342,6 +347,48 @@ def test_a_log_that_is_begun_anew_leaves_nothing_in_the_view(several: Several) -
     offsets.forget(offsets_partition(several, ELSEWHERE))
     assert rows
     assert not offsets._rows_of(offsets_partition(several, ELSEWHERE))
+
+
+def test_a_view_of_another_layout_is_derived_anew() -> None:
+    hand = ManualBroker(SETTINGS)
+    ready: Answer[None] = Answer()
+    hand.broker.internal_streams.ensure_offsets(ready)
+    hand.create("a")
+    key = OffsetKey(GROUP, "a", 0)
+    stored: Answer[list[DuramenError | None]] = Answer()
+    hand.broker.groups.commit(GROUP, ANYBODY, [(key, CommittedOffset(4, 1, "", 0))], stored)
+    hand.settle()
+    hand.stop()
+    rows = [row for row, _ in hand.views.scan(b"\x06", b"\x07")]
+    hand.views.write([(b"\x01" + row[1:], b"") for row in rows], rows)
+    hand.start()
+    found = hand.broker.groups.committed(key)
+    assert found is not None
+    assert found.offset == 4
+    assert not list(hand.views.scan(b"\x01", b"\x02"))
+
+
+# -- what doors say -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotCoordinator, ErrorCode.NOT_COORDINATOR),
+        (NotLeader, ErrorCode.NOT_COORDINATOR),
+        (CoordinatorLoading, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (NotEnoughReplicas, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (NotEnoughReplicasAfterAppend, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+def test_clients_are_told_to_look_again_or_to_wait(error: type[DuramenError], code: ErrorCode) -> None:
+    assert group_error_code(error("")) == code
+
+
+def test_share_groups_are_refused_clearly(several: Several) -> None:
+    with pytest.raises(UnsupportedFeature, match="a node that is alone"):
+        several.broker(1).sharing.check_served()
+    assert group_error_code(UnsupportedFeature("")) == ErrorCode.UNSUPPORTED_VERSION
 
 
 # -- whatever happens ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -58,6 +59,10 @@ class Operator:
 
     def voters(self) -> list[int]:
         return [voter["node_id"] for voter in self.status()["quorum"]["voters"]]
+
+    def directories(self) -> list[str]:
+        """The data directories of the voters."""
+        return [voter["directory_id"] for voter in self.status()["quorum"]["voters"]]
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -215,3 +220,17 @@ def test_without_a_majority_a_node_shows_what_it_knows(operator: Operator) -> No
     assert sorted(operator.voters()) == [1, 2, 3]
     operator.nodes.start([2, 3])
     until(operator.quiet, _WAIT_S)
+
+
+def test_a_node_with_a_blank_disk_comes_back_with_a_vote_and_all_that_it_held(operator: Operator) -> None:
+    operator.create("refilled", 2, 3)
+    producer = Producer({"bootstrap.servers": operator.nodes.bootstrap_servers, "acks": "all"})
+    producer.produce("refilled", b"kept", partition=0)
+    assert producer.flush(_WAIT_S) == 0
+    before = operator.directories()
+    operator.nodes.kill(3)
+    shutil.rmtree(operator.nodes.nodes[3].data_dir)
+    operator.nodes.start([3])
+    until(lambda: operator.state(3) == "live" and operator.quiet(), _WAIT_S)
+    until(lambda: operator.voters() == [1, 2, 3] and operator.directories() != before, _WAIT_S)
+    assert operator.directories()[:2] == before[:2]

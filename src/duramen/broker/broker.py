@@ -65,6 +65,7 @@ Assignment = tuple[tuple[int, ...], ...]
 
 _PARTITIONS_SHARE: Final = 4  # partitions may take a quarter of memory.limit.bytes
 _PARTITION_BYTES: Final = 2048  # what one takes while nothing is written to it
+_FOLLOW_MS: Final = 5_000  # so old what other coordinators have stored is at most where this node takes their place
 _SHARES_PREFIX: Final = b"\x10"  # of the rows of share groups, behind those of consumer offsets
 
 
@@ -95,7 +96,9 @@ class Broker:
         """`report` is told what an operator should hear of. Without a `standing` the node is alone.
 
         A door that listens for the subjects of streams sets `when_listening`: it calls what it is handed once
-        what is listened for is what is bound now.
+        what is listened for is what is bound now. Doors that follow leaders or the metadata add themselves to
+        `when_led`, called as `led` is, and to `when_happened`, called with each event behind its effect, or with None
+        where all of the metadata may be another.
         """
         self._clock = ports.clock
         self._randomness = ports.randomness
@@ -147,6 +150,8 @@ class Broker:
         self.groups.kinds.add(self.share_groups)
         self.gaps = Gaps(self.node_id, self.standing, self.streams, ports.clock, deadlines, metrics)
         self.when_listening: Callable[[Callable[[], None]], None] | None = None
+        self.when_led: list[Callable[[Partition, int | None], object]] = []
+        self.when_happened: list[Callable[[Event | None], object]] = []
 
     # -- starting and stopping ----------------------------------------------------------------------
 
@@ -196,6 +201,8 @@ class Broker:
             return
         # As late as can be: members have a whole session from here on, and no requests of theirs may come before.
         self.groups.restore()
+        if self.standing.first_role is not None:
+            self._repeat(_FOLLOW_MS, self._offsets.follow)
         self._every("log.retention.check.interval.ms", self._enforce_retention)
         self._every("log.cleaner.backoff.ms", self.store.compact)
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
@@ -213,8 +220,9 @@ class Broker:
         done(error)
 
     def _every(self, setting: str, action: Callable[[], None]) -> None:
-        interval_ms = self.settings.integer(setting)
+        self._repeat(self.settings.integer(setting), action)
 
+    def _repeat(self, interval_ms: int, action: Callable[[], None]) -> None:
         def due() -> None:
             self._deadlines.at(self._clock.monotonic_ms() + interval_ms, due)
             action()
@@ -225,7 +233,6 @@ class Broker:
         now_ms = self._clock.wall_ms()
         self.store.enforce_retention(now_ms)
         self.store.expire_producers(now_ms - self.settings.integer("producer.id.expiration.ms"))
-        self._offsets.follow()
         self._offsets.flush()
         self._shares.flush()
 
@@ -278,6 +285,8 @@ class Broker:
         for stream_state in state.streams.values():
             self._put(stream_state, at_once=True)
         self.quotas.update(state.quotas)
+        for listener in self.when_happened:
+            listener(None)
 
     def partition(self, place: PartitionId) -> Partition:
         """A partition that the metadata has. Raises StreamNotFound."""
@@ -295,6 +304,8 @@ class Broker:
         self._offsets.led(partition, leads=leader_epoch is not None)
         if stream.name == TRANSACTIONS_STREAM:
             self.transactions.led(partition, leader_epoch)
+        for listener in self.when_led:
+            listener(partition, leader_epoch)
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """The broker of another node asks. Raises RequestInvalid where that cannot be read."""
@@ -322,6 +333,8 @@ class Broker:
                 self.quotas.update(self.metadata_state.quotas)
             case _:
                 pass
+        for listener in self.when_happened:
+            listener(event)
 
     def _remove(self, stream_id: StreamId) -> None:
         gone = self.streams.remove(stream_id)

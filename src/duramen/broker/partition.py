@@ -370,6 +370,15 @@ class Partition:
     # -- asking -------------------------------------------------------------------------------------
 
     @property
+    def leads(self) -> bool:
+        """Whether this node leads the partition."""
+        try:
+            self.check_leads()
+        except DuramenError:
+            return False
+        return True
+
+    @property
     def holds(self) -> bool:
         """Whether this node has a replica that takes part: what is committed of it is known here."""
         try:

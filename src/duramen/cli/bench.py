@@ -260,7 +260,7 @@ def _pauses(output: Path, duration_s: float, format_: str) -> None:
 
 
 @command.command("native", short_help="Records to Arrow and back.")
-@click.option("--rounds", type=click.IntRange(1, 1000), default=7, show_default=True, help=_ROUNDS_HELP)
+@click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
 @_scale
 @_output
 @format_option

@@ -28,10 +28,11 @@ class NodeProcesses:
         count: int = 3,
         settings: Mapping[str, object] | None = None,
         *,
+        own: Mapping[int, Mapping[str, object]] | None = None,
         reached: Reached = lambda _, listen: listen,
         programs: Mapping[int, Sequence[str]] | None = None,
     ) -> None:
-        """`settings` of all nodes; `programs` is what Python is to run for a node, where that is not the node itself.
+        """`settings` are of all nodes, `own` of one each; `programs` has what Python runs in the place of a node.
 
         Makes the directory and in it the secret. Raises SecretUnusable.
         """
@@ -54,6 +55,7 @@ class NodeProcesses:
                     "cluster.seeds": ",".join(self.cluster.values()),
                     "cluster.secret.file": str(secret),
                     **(settings or {}),
+                    **(own or {}).get(number, {}),
                 },
                 (programs or {}).get(number, _PROGRAM),
             )

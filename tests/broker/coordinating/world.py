@@ -82,6 +82,10 @@ class Standing:
     def office(self) -> ClusterOffice:
         raise AssertionError("nobody operates this cluster")
 
+    def heard_ms(self, node_id: int) -> int:
+        del node_id
+        return 0
+
     def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
         del partition, rack_id, offset
         return -1

@@ -86,6 +86,15 @@ class Replicating:
         self._said: dict[int, list[Said]] = {}
         self._proposed: list[tuple[PartitionId, AlterPartition]] = []
         self._flushes = False
+        self.bytes_in = 0
+        """Bytes of record batches that came from leaders, or from the replicas before this node's."""
+        self.bytes_out = 0
+        """Bytes of record batches that were sent to other replicas."""
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether this node is registered and has taken in what was before that."""
+        return self._replicas is not None
 
     @property
     def replicas(self) -> Replicas | None:
@@ -144,8 +153,10 @@ class Replicating:
     def heard(self, node_id: int, body: Buffer) -> None:
         """Replicas of another node say something. Raises RequestInvalid where that cannot be read."""
         for place, message, records in decode(body, node_id):
+            batches = records[0] if records else b""
+            self.bytes_in += len(batches)
             if self._replicas is not None:
-                self._replicas.receive(place, message, records[0] if records else b"")
+                self._replicas.receive(place, message, batches)
 
     def reachable(self, node_id: int) -> None:
         """What replicas say goes to a node over a new connection: what was said before may be lost."""
@@ -170,6 +181,7 @@ class Replicating:
     # -- what the replicas want of those around them ------------------------------------------------
 
     def send(self, place: PartitionId, node_id: int, message: Fetch | FetchAnswer, records: Sequence[Buffer]) -> None:
+        self.bytes_out += sum(map(len, records))
         self._said.setdefault(node_id, []).append(Said(place, message, records))
         self._flush_soon()
 

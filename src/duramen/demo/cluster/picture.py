@@ -63,7 +63,15 @@ def _draw_rows(axes: "Axes", timeline: Timeline) -> None:
     for one in timeline.happenings:
         place = (one.at_s, timeline.nodes.index(one.node))
         colour = "#333333" if one.gone else "white"
-        axes.annotate(one.text, place, (4, 0), textcoords="offset points", fontsize=8, va="center", color=colour)
+        axes.annotate(
+            one.text.removeprefix("is "),
+            place,
+            (4, 0),
+            textcoords="offset points",
+            fontsize=8,
+            va="center",
+            color=colour,
+        )
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(length=0)

@@ -19,7 +19,7 @@ class Outage:
     silent_s: float
     """The longest time without any acknowledgement."""
     whole_s: float | None
-    """From when it went on until it was in sync with everything."""
+    """From when it was started again, or went on, until it was in sync with everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def lines(figures: Figures) -> list[tuple[str, str]]:
     for one in figures.outages:
         found.append((f"node {one.node}", f"{one.text}: others led after {_text(one.led_s)};"))
         found.append(("", f"nothing was acknowledged for {seconds_text(one.silent_s)} at most;"))
-        found.append(("", f"in sync with everything {_text(one.whole_s)} after it went on"))
+        found.append(("", f"in sync with everything {_text(one.whole_s)} after its return"))
     return [*found, ("altogether", f"{figures.total_s:.0f} s")]
 
 

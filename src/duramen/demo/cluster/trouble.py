@@ -66,14 +66,15 @@ class Trouble(threading.Thread):
         self._watcher.away.add(node)
         gone_s = self._watcher.at_s
         self._nodes.kill(node)
-        self._watcher.timeline.happen(gone_s, node, "killed (-9)", gone=True)
+        self._watcher.timeline.happen(gone_s, node, "is killed (-9)", gone=True)
         self._say(f"node {node}, which leads the most, is killed with -9 after {self._producer.acknowledged:,} flights")
         self._without(node)
+        back_s = self._comes(node, "is started again")
         try:
             self._nodes.start([node])
         except ServerUnreachable:
             raise DemoFailed(f"node {node} does not start again; what it said is beside its directory") from None
-        self._back(node, gone_s, "started again")
+        self._back(node, gone_s, back_s)
 
     def _pause(self) -> None:
         self._reach(_PAUSE_AT)
@@ -82,11 +83,12 @@ class Trouble(threading.Thread):
         self._watcher.away.add(node)
         gone_s = self._watcher.at_s
         self._nodes.pause(node)
-        self._watcher.timeline.happen(gone_s, node, "paused", gone=True)
+        self._watcher.timeline.happen(gone_s, node, "stands still", gone=True)
         self._say(f"node {node} stands still, with its connections open, after {self._producer.acknowledged:,} flights")
         self._without(node)
+        back_s = self._comes(node, "goes on")
         self._nodes.resume(node)
-        self._back(node, gone_s, "goes on")
+        self._back(node, gone_s, back_s)
         self._producer.allow(1.0)
 
     def _reach(self, share: float) -> None:
@@ -118,11 +120,15 @@ class Trouble(threading.Thread):
             raise DemoFailed(f"the others have not gone on without node {node} within {_PATIENCE_S:.0f} s")
         self._wait(_AWAY_S)
 
-    def _back(self, node: int, gone_s: float, text: str) -> None:
+    def _comes(self, node: int, text: str) -> float:
+        """It is about to be there again."""
+        back_s = self._watcher.at_s
+        self._watcher.timeline.happen(back_s, node, text, gone=False)
+        return back_s
+
+    def _back(self, node: int, gone_s: float, back_s: float) -> None:
         """It is there again: wait until it has everything, and note what the time without it was like."""
         watcher, count = self._watcher, len(self._nodes.nodes)
-        back_s = watcher.at_s
-        watcher.timeline.happen(back_s, node, text, gone=False)
         watcher.away.discard(node)
         if not watcher.wait(lambda sight: all(len(one.in_sync) == count for one in sight.layouts), _PATIENCE_S):
             raise DemoFailed(f"node {node} is not in sync with everything {_PATIENCE_S:.0f} s after it went on")
@@ -132,4 +138,6 @@ class Trouble(threading.Thread):
         what = "killed" if not self.outages else "paused"
         self.outages.append(Outage(node, what, led_s, silent_s, whole_s))
         if led_s is not None and whole_s is not None:
-            self._say(f"others led after {seconds_text(led_s)}; it {text}, in sync {seconds_text(whole_s)} later")
+            self._say(
+                f"others led after {seconds_text(led_s)}; {seconds_text(whole_s)} after its return it had everything"
+            )

@@ -25,7 +25,7 @@ from duramen.controller.forming.values import Kept
 from duramen.controller.nodes import Node
 from duramen.controller.quorum.effects import Effect
 from duramen.controller.quorum.timeouts import TIMEOUTS, Timeouts
-from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voters
+from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voter, Voters
 from duramen.controller.state import ControllerState
 from duramen.doors.cluster.dialer import Dialer
 from duramen.doors.cluster.door import ClusterDoor, where_of
@@ -50,7 +50,7 @@ _log = logging.getLogger("duramen.cluster")
 class Candidate(NamedTuple):
     """Who the node is, whom it looks for, and what proves that it may.
 
-    `grows`: it looks for nobody else, and may bring what it had when it was alone.
+    `grows`: it looks for nobody else, and may bring what it had when it was alone. `endpoint` is where others reach it.
     """
 
     node_id: int
@@ -60,6 +60,7 @@ class Candidate(NamedTuple):
     timeouts: Timeouts = TIMEOUTS
     limits: Limits = LIMITS
     grows: bool = False
+    endpoint: str = ""
 
 
 class Part(Protocol):
@@ -257,7 +258,9 @@ class ClusterSide:
         if not founders and not self._agreeing.log.end_offset:
             await self._told
         member, known = self._member, tuple(self._neighbours.addresses)
-        plan = Plan(self._me, founders, known, timeouts=member.timeouts, limits=member.limits)
+        # A disk that has replaced a voter's knows nothing of what that has promised: it votes once it has caught up.
+        joins = Voter(self._me, member.endpoint) if not founders and member.node_id in self._heard else None
+        plan = Plan(self._me, founders, known, joins, member.timeouts, member.limits)
         opened: asyncio.Future[Runner | DuramenError] = asyncio.get_running_loop().create_future()
         self._agreeing.open(plan, partial(_settle, opened))
         result = await opened
