@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.broker.several import Several
 from tests.doors.nats.test_capture import message
 
@@ -332,3 +334,54 @@ def test_a_stream_that_is_deleted_is_followed_no_more(place: Place) -> None:
     assert deleted.value is None
     assert place.ears[1].followed[-1] == ("s", False)
     assert place.publish(message("a", b"x", "r")) == []
+
+
+# -- against a model --------------------------------------------------------------------------------
+
+_PUBLISH = st.tuples(st.just("publish"), st.integers(0, 5))
+_STEPS = st.tuples(st.just("steps"), st.integers(1, 12))
+_ELECT = st.tuples(st.just("elect"), st.integers(1, 3))
+_CUT = st.tuples(st.just("cut"), st.integers(1, 3))
+_HEAL = st.tuples(st.just("heal"), st.just(0))
+
+
+def _do(place: Place, what: str, number: int, published: int) -> None:
+    several, partition = place.several, place.several.place("s")
+    if what == "publish":
+        for ear in place.ears.values():
+            ear.capture.take([message("a", b"%d" % number, f"{number}/{published}", {"Nats-Msg-Id": str(number)})])
+    elif what == "steps":
+        for _ in range(number):
+            for hand in several.hands.values():
+                hand.settle()
+            several.step()
+    elif what == "elect" and number in several.partitions[partition].isr and number not in several.cut:
+        several.elect(partition, number)
+    elif what == "cut":
+        several.cut = {number}
+    elif what == "heal":
+        several.cut = set()
+
+
+@given(st.lists(st.one_of(_PUBLISH, _PUBLISH, _STEPS, _STEPS, _ELECT, _CUT, _HEAL), max_size=40))
+def test_no_answer_is_false_and_no_id_is_there_twice(wishes: list[tuple[str, int]]) -> None:
+    place = Place()
+    place.create("s", "a")
+    for published, (what, number) in enumerate(wishes):
+        _do(place, what, number, published)
+    place.several.cut = set()
+    last = min(place.several.partitions[place.several.place("s")].isr)
+    place.elect("s", last)
+    place.several.advance(3000)
+    found = [record.value for record in place.records(last, "s")]
+    assert len(set(found)) == len(found)
+    answers = place.answers()
+    assert len({reply for reply, answer in answers if "error" not in answer}) == len(
+        [reply for reply, answer in answers if "error" not in answer]
+    )
+    for reply, answer in answers:
+        if "error" not in answer:
+            assert found[answer["offset"]] == reply.partition("/")[0].encode()
+    for number in range(6):
+        ((_, ack),) = place.publish(message("a", b"%d" % number, "r", {"Nats-Msg-Id": str(number)}))
+        assert ("duplicate" in ack) == (b"%d" % number in found)
