@@ -199,6 +199,23 @@ def test_leaders_are_killed_while_publishers_publish(cluster: Cluster) -> None:
     print({one.name: (len(one.acks), one.lost) for one in publishers}, gaps)
 
 
+def test_a_leader_that_stands_still_acknowledges_nothing_that_is_not_there(cluster: Cluster) -> None:
+    async def story() -> list[Publisher]:
+        loop = asyncio.get_running_loop()
+        async with cluster.publishers() as publishers:
+            await _go_on(publishers)
+            leader = await loop.run_in_executor(None, cluster.leader, 0)
+            cluster.nodes.pause(leader)
+            await _go_on(publishers)
+            cluster.nodes.resume(leader)
+            await _go_on(publishers)
+        return publishers
+
+    publishers = asyncio.run(story())
+    _judge(cluster.values(), publishers)
+    assert any(gap["cause"] == "leader change" for gap in cluster.gaps())
+
+
 def test_a_leader_that_stops_lets_the_next_one_listen(cluster: Cluster) -> None:
     async def story() -> list[Publisher]:
         loop = asyncio.get_running_loop()

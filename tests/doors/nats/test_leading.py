@@ -1,7 +1,7 @@
 """Several nodes that all hear every message: the leader takes it, and answers once all replicas have it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -16,7 +16,6 @@ from duramen.codec.batch import Header, Record, records
 from duramen.codec.nats import Message
 from duramen.codec.partitioner import partition_of
 from duramen.controller.decisions import Definition
-from duramen.controller.partitions import PartitionId
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.leading import Leading
 from duramen.sim.broker import Answer
@@ -33,7 +32,7 @@ class Ear:
         self.broker = hand.broker
         self.writes: list[bytes] = []
         self.followed: list[tuple[str, bool]] = []
-        self.ready: list[PartitionId] = []
+        self.awaited: list[Callable[[], None]] | None = None  # what waits for a server that takes its time
         self.reports: list[str] = []
         self.capture = Capture(
             self.broker, fingerprint_key=b"k", duplicate_entries=1000, limit_bytes=1 << 20,
@@ -41,13 +40,19 @@ class Ear:
         )  # fmt: skip
         self.leading = Leading(
             self.broker, self.capture,
-            listened_ms=_LISTENED_MS, report=self.reports.append, follow=self._follow, ready=self.ready.append,
+            listened_ms=_LISTENED_MS, report=self.reports.append, follow=self._follow, ready=self._ready,
         )  # fmt: skip
         for stream in self.broker.streams:
             self._changed(stream)
         self.broker.streams.listeners.append(self._changed)
         self.leading.start()
         self.leading.listening()
+
+    def _ready(self, action: Callable[[], None]) -> None:
+        if self.awaited is None:
+            action()
+        else:
+            self.awaited.append(action)
 
     def _changed(self, stream: Stream) -> None:
         self.capture.bind(stream)
@@ -280,11 +285,12 @@ def test_the_next_leader_says_what_may_be_missing_until_it_listens(place: Place)
     place.create("s", "a")
     ear, stream = place.ears[2], place.several.broker(2).streams.get("s")
     moment_ms = ear.broker.now_ms()
+    ear.awaited = []
     place.elect("s", 2)
     place.several.settle()
     assert _open(ear, "s") == OpenGap(moment_ms - 1000, "leader change")
-    assert ear.ready == [place.several.place("s")]
-    ear.leading.listening(ear.ready[0])
+    (action,) = ear.awaited
+    action()
     gaps = ear.broker.gaps.of(stream)
     assert (gaps.gaps, gaps.open) == (1, None)
     assert gaps.recent[0] == (moment_ms - 1000, ear.broker.now_ms(), "leader change")
@@ -318,12 +324,44 @@ def test_a_node_that_led_before_its_restart_says_since_when(place: Place) -> Non
 def test_what_begins_to_be_led_while_nothing_comes_has_a_gap(place: Place) -> None:
     ear = place.ears[1]
     ear.leading.deaf(ear.broker.now_ms(), "reconnect")
+    ear.awaited = []
     moment_ms = ear.broker.now_ms()
     place.create("s", "a")
     found = _open(ear, "s")
     assert found is not None
     assert found.cause == "reconnect"
     assert found.start_ms >= moment_ms
+
+
+def test_what_was_sent_to_an_earlier_leadership_is_not_taken(place: Place) -> None:
+    place.create("s", "a")
+    ear = place.ears[1]
+    ear.awaited = []
+    place.elect("s", 2)
+    place.several.settle()
+    place.elect("s", 1)
+    place.several.settle()
+    place.elect("s", 1)
+    place.several.settle()
+    first, second = ear.awaited
+    assert _errors(place.publish(message("a", b"stale", "r"))) == [("r", 10008)]
+    first()
+    assert _errors(place.publish(message("a", b"stale", "r"))) == [("r", 10008)]
+    second()
+    ((_, ack),) = place.publish(message("a", b"new", "r"))
+    assert ack["offset"] == 0
+
+
+def test_a_new_connection_brings_nothing_from_before(place: Place) -> None:
+    place.create("s", "a")
+    ear = place.ears[2]
+    ear.awaited = []
+    place.elect("s", 2)
+    place.several.settle()
+    ear.leading.deaf(ear.broker.now_ms(), "reconnect")
+    ear.leading.listening()
+    ((_, ack),) = place.publish(message("a", b"x", "r"))
+    assert ack["offset"] == 0
 
 
 def test_a_stream_that_is_deleted_is_followed_no_more(place: Place) -> None:
