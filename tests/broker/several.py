@@ -26,7 +26,7 @@ from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.roles import Replicas, state_of
 from duramen.broker.standing import Listener
 from duramen.controller.decisions import create_stream, delete_stream
-from duramen.controller.events import Event, PartitionChanged
+from duramen.controller.events import Event, NodeConfigured, PartitionChanged
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.state import ControllerState
@@ -35,7 +35,7 @@ from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, F
 from duramen.replication.partition import PartitionConfig
 from duramen.sim.broker import Answer, ManualBroker
 
-__all__ = ["Several"]
+__all__ = ["SETTINGS", "Several"]
 
 SETTINGS = {"offsets.topic.num.partitions": 2, "share.coordinator.state.topic.num.partitions": 2}
 
@@ -258,6 +258,13 @@ class Several:
         self._say(place)
         self._tell(place)
 
+    def heal(self, node_id: int) -> None:
+        """A node hears and is heard again, and is told what there is."""
+        if node_id in self.cut:
+            self.cut.discard(node_id)
+            for place in self.partitions:
+                self._tell(place)
+
     def _alter(self, node_id: int, place: PartitionId, proposal: AlterPartition) -> None:
         before = self.partitions[place]
         if (proposal.leader_epoch, proposal.partition_epoch) != (before.leader_epoch, before.partition_epoch):
@@ -324,6 +331,10 @@ class Several:
         for place in self.partitions:
             self._tell(place, [node_id])
         self.settle()
+
+    def require_in_sync(self, least: int) -> None:
+        """Let `min.insync.replicas` be that of what is created from now on."""
+        self._happen([NodeConfigured(None, {"min.insync.replicas": str(least)})])
 
     # -- groups -------------------------------------------------------------------------------------
 

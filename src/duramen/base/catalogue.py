@@ -6,6 +6,7 @@ Where a name is Kafka's, so are its meaning and its default. Names of ours end i
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from duramen.base.catalogue_cluster import NODE_SETTINGS as CLUSTER_NODE_SETTINGS
 from duramen.base.catalogue_consumers import GROUP_SETTINGS as CONSUMER_GROUP_SETTINGS
 from duramen.base.catalogue_consumers import NODE_SETTINGS as CONSUMER_NODE_SETTINGS
 from duramen.base.catalogue_shares import GROUP_SETTINGS, NODE_SETTINGS
@@ -267,6 +268,7 @@ BROKER = _by_name(
     Setting("group.max.size", "integer", _INT32_MAX,
             "The most members of one group.",
             kafka=True, minimum=1, maximum=_INT32_MAX),
+    *CLUSTER_NODE_SETTINGS,
     *CONSUMER_NODE_SETTINGS,
     Setting("metrics.partitions.max", "integer", MOST_SERIES,
             "The most series that `/metrics` shows of one metric; what is left out is counted in "

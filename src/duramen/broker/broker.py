@@ -65,6 +65,7 @@ Assignment = tuple[tuple[int, ...], ...]
 
 _PARTITIONS_SHARE: Final = 4  # partitions may take a quarter of memory.limit.bytes
 _PARTITION_BYTES: Final = 2048  # what one takes while nothing is written to it
+_FOLLOW_MS: Final = 5_000  # so old what other coordinators have stored is at most where this node takes their place
 _SHARES_PREFIX: Final = b"\x10"  # of the rows of share groups, behind those of consumer offsets
 
 
@@ -200,6 +201,8 @@ class Broker:
             return
         # As late as can be: members have a whole session from here on, and no requests of theirs may come before.
         self.groups.restore()
+        if self.standing.first_role is not None:
+            self._repeat(_FOLLOW_MS, self._offsets.follow)
         self._every("log.retention.check.interval.ms", self._enforce_retention)
         self._every("log.cleaner.backoff.ms", self.store.compact)
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
@@ -217,8 +220,9 @@ class Broker:
         done(error)
 
     def _every(self, setting: str, action: Callable[[], None]) -> None:
-        interval_ms = self.settings.integer(setting)
+        self._repeat(self.settings.integer(setting), action)
 
+    def _repeat(self, interval_ms: int, action: Callable[[], None]) -> None:
         def due() -> None:
             self._deadlines.at(self._clock.monotonic_ms() + interval_ms, due)
             action()
@@ -229,7 +233,6 @@ class Broker:
         now_ms = self._clock.wall_ms()
         self.store.enforce_retention(now_ms)
         self.store.expire_producers(now_ms - self.settings.integer("producer.id.expiration.ms"))
-        self._offsets.follow()
         self._offsets.flush()
         self._shares.flush()
 

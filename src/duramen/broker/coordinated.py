@@ -214,8 +214,8 @@ class Coordinated:
         self._settle(part, None, self._view.position(log))
         if not part.taken_in:
             self._keeper.open(part.partition)
-            part.restoring = self._keeper.restore(part.partition)
-            self._restore(part, part.restoring)
+            part.restoring = restoring = self._keeper.restore(part.partition)
+            self._view.when_written(partial(self._restore, part, restoring))
 
     def _fit(self, partition: Partition) -> None:
         """What the view has fits the log that there is, or is forgotten.

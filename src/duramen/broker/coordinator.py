@@ -345,7 +345,7 @@ class Coordinator:
 
     def _forget_topics(self, gone: Callable[[str], bool], index: int | None = None) -> Iterator[None]:
         by_group: dict[str, list[Key]] = {}
-        for at, (key, _) in enumerate(self._offsets.each_offset(index), 1):
+        for at, key in enumerate(self._offsets.each_key(index), 1):
             if gone(key.topic):
                 by_group.setdefault(key.group, []).append(key)
             if not at % _OFFSETS_AT_ONCE:

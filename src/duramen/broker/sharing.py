@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError, ShareGroupUnknown, StreamNotFound
+from duramen.base.errors import DuramenError, ShareGroupUnknown, StreamNotFound, UnsupportedFeature
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
@@ -63,6 +63,11 @@ class Sharing:
         self._partitions: dict[ShareKey, SharePartition] = {}
         self._config: dict[str, ShareConfig] = {}
         streams.listeners.append(self._stream_changed)
+
+    def check_served(self) -> None:
+        """Raise UnsupportedFeature where share groups cannot be served: their state would lie with another leader."""
+        if not self.states.alone:
+            raise UnsupportedFeature("share groups are served by a node that is alone, not by a cluster")
 
     # -- consumers ----------------------------------------------------------------------------------
 
@@ -222,7 +227,7 @@ class Sharing:
     def forget_deleted(self) -> None:
         """After a start: a crash may have come between a stream's deletion and this."""
         gone = [key for key in self.states.each() if self._streams.find_id(key.topic_id) is None]
-        if self.states.ready:
+        if self.states.ready and self.states.alone:
             self.states.write_all([(key, None) for key in gone], lambda _: None)
 
     def tidy(self) -> None:
@@ -231,7 +236,8 @@ class Sharing:
         for key, found in list(self._partitions.items()):
             if found.used_ms < before_ms and found.idle:
                 self._drop(key)
-        self.states.prune(_MOST_STATE_RECORDS, self._rewrite)
+        if self.states.alone:
+            self.states.prune(_MOST_STATE_RECORDS, self._rewrite)
 
     def _rewrite(self, key: ShareKey) -> None:
         found = self._partitions.get(key)

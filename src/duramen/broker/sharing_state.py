@@ -78,7 +78,7 @@ class ShareStates:
 
     def __init__(self, store: Store, view: View, clock: Clock, *, alone: bool) -> None:
         """`alone`: whether no other node may lead any of the partitions."""
-        self._alone = alone
+        self.alone = alone
         self._store = store
         self._view = view
         self._clock = clock
@@ -102,7 +102,7 @@ class ShareStates:
 
         Where the node is not alone nothing is read yet.
         """
-        if not self._alone:
+        if not self.alone:
             done(None)
             return
         partitions = self._stream.partitions if self._stream is not None else []

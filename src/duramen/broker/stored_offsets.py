@@ -162,11 +162,17 @@ class StoredOffsets:
     def _prefix(self, row: bytes, group: str) -> bytes:
         return row + _PARTITION.pack(0 if self._stream is None else self.partition_of(group)) + _part(group)
 
-    def each_offset(self, index: int | None = None) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """Every offset there is, or those of a partition of the stream."""
-        for span in self._spans(_OFFSET_ROW, index):
+    def each_offset(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """Every offset there is."""
+        for span in self._spans(_OFFSET_ROW, None):
             for row, value in self._view.scan(*span):
                 yield _offset_key(row), decode_offset(value)
+
+    def each_key(self, index: int | None = None) -> Iterator[OffsetKey]:
+        """Where there is an offset, or those of a partition of the stream."""
+        for span in self._spans(_OFFSET_ROW, index):
+            for row, _ in self._view.scan(*span):
+                yield _offset_key(row)
 
     # -- classic groups -----------------------------------------------------------------------------
 

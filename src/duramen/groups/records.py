@@ -37,6 +37,7 @@ _OFFSET_KEY_VERSION: Final = 1
 _GROUP_KEY_VERSION: Final = 2
 _LAST_KEY_VERSION: Final = 16  # of what other kinds of groups store; beyond are kinds that are not known here
 _VALUE_VERSION: Final = 3
+_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 
 
 class OffsetKey(NamedTuple):
@@ -85,9 +86,9 @@ class _Reader:
         self._data = data
         self._position = 0
 
-    def number(self, format_: str) -> int:
-        (value,) = struct.unpack_from(format_, self._data, self._position)
-        self._position += struct.calcsize(format_)
+    def number(self, layout: struct.Struct) -> int:
+        (value,) = layout.unpack_from(self._data, self._position)
+        self._position += layout.size
         return int(value)
 
     def take(self, length: int) -> bytes:
@@ -99,14 +100,14 @@ class _Reader:
         return data
 
     def text(self) -> str:
-        return self.take(self.number(">h")).decode()
+        return self.take(self.number(_INT16)).decode()
 
     def nullable_text(self) -> str | None:
-        length = self.number(">h")
+        length = self.number(_INT16)
         return None if length < 0 else self.take(length).decode()
 
     def binary(self) -> bytes:
-        return self.take(self.number(">i"))
+        return self.take(self.number(_INT32))
 
 
 def _text(value: str | None) -> bytes:
@@ -134,9 +135,9 @@ def decode_key(data: bytes) -> OffsetKey | GroupKey | OtherKey | None:
     """The key in `data`; None for a kind that this version does not know. Raises BatchCorrupt."""
     try:
         reader = _Reader(data)
-        version = reader.number(">h")
+        version = reader.number(_INT16)
         if version in (0, _OFFSET_KEY_VERSION):
-            return OffsetKey(reader.text(), reader.text(), reader.number(">i"))
+            return OffsetKey(reader.text(), reader.text(), reader.number(_INT32))
         if version == _GROUP_KEY_VERSION:
             return GroupKey(reader.text())
         return OtherKey(reader.text(), bytes(data)) if _GROUP_KEY_VERSION < version <= _LAST_KEY_VERSION else None
@@ -154,9 +155,9 @@ def decode_offset(data: bytes) -> CommittedOffset:
     """The value in `data`. Raises BatchCorrupt."""
     try:
         reader = _Reader(data)
-        if reader.number(">h") != _VALUE_VERSION:
+        if reader.number(_INT16) != _VALUE_VERSION:
             raise ValueError("its version is not known")
-        return CommittedOffset(reader.number(">q"), reader.number(">i"), reader.text(), reader.number(">q"))
+        return CommittedOffset(reader.number(_INT64), reader.number(_INT32), reader.text(), reader.number(_INT64))
     except (ValueError, struct.error) as error:
         raise BatchCorrupt(f"an offset in __consumer_offsets is damaged: {error}") from None
 
@@ -188,16 +189,16 @@ def decode_group(data: bytes) -> tuple[GroupSnapshot, int]:
     """The value in `data`, and when it was written (ms). Raises BatchCorrupt."""
     try:
         reader = _Reader(data)
-        if reader.number(">h") != _VALUE_VERSION:
+        if reader.number(_INT16) != _VALUE_VERSION:
             raise ValueError("its version is not known")
-        protocol_type, generation = reader.text(), reader.number(">i")
+        protocol_type, generation = reader.text(), reader.number(_INT32)
         protocol, leader_id = reader.nullable_text(), reader.nullable_text()
-        written_ms = reader.number(">q")
+        written_ms = reader.number(_INT64)
         members = []
-        for _ in range(reader.number(">i")):
+        for _ in range(reader.number(_INT32)):
             member_id, instance_id = reader.text(), reader.nullable_text()
             client_id, client_host = reader.text(), reader.text()
-            rebalance_timeout_ms, session_timeout_ms = reader.number(">i"), reader.number(">i")
+            rebalance_timeout_ms, session_timeout_ms = reader.number(_INT32), reader.number(_INT32)
             members.append(
                 MemberSnapshot(
                     member_id, instance_id, client_id, client_host, session_timeout_ms, rebalance_timeout_ms,

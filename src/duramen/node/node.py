@@ -194,10 +194,13 @@ class Node:
         """What this node is in its cluster; None where it is alone."""
         if self._joining is None:
             return None
+        from duramen.broker.cluster.measures import ClusterMeasures
         from duramen.node.cluster.agreeing import Parts
 
         parts = Parts(files, store, self._require_worker(), self._clock, self._deadlines, HostRandomness())
-        return await self._joining.come(parts, directory.id, doors, self._progress.begin)
+        member = await self._joining.come(parts, directory.id, doors, self._progress.begin)
+        ClusterMeasures(member, self._metrics)
+        return member
 
     def _nats_routing(self) -> "Routing | None":
         """How this node's nats-server finds those of other nodes, if it does. Raises SecretUnusable."""

@@ -29,11 +29,12 @@ class NodeProcesses:
         count: int = 3,
         settings: Mapping[str, object] | None = None,
         *,
+        own: Mapping[int, Mapping[str, object]] | None = None,
         reached: Reached = lambda _, listen: listen,
         programs: Mapping[int, Sequence[str]] | None = None,
         nats: bool = False,
     ) -> None:
-        """`settings` of all nodes; `programs` is what Python is to run for a node, where that is not the node itself.
+        """`settings` are of all nodes, `own` of one each; `programs` has what Python runs in the place of a node.
 
         With `nats` each has a nats-server, all of which are one cluster.
         Makes the directory and in it the secret. Raises SecretUnusable.
@@ -59,6 +60,7 @@ class NodeProcesses:
                     "cluster.secret.file": str(secret),
                     **(self._nats(number) if nats else {}),
                     **(settings or {}),
+                    **(own or {}).get(number, {}),
                 },
                 (programs or {}).get(number, _PROGRAM),
             )

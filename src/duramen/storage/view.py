@@ -99,13 +99,21 @@ class View:
             self._waiting.append(done)
         self._write()
 
+    def when_written(self, done: Callable[[], None]) -> None:
+        """Do `done` once the rows applied so far are in the store, where many are found sooner than in memory."""
+        if self._running or self._next:
+            self._waiting.append(lambda _: done())
+            self._write()
+        else:
+            done()
+
     def discard(self) -> None:
         """Forget everything. Blocking: for the start of a node."""
         self._next.clear()
         self._store.clear()
 
     def _write(self) -> None:
-        if self._running or not (self._next or self._flush):
+        if self._running or not (self._next or self._flush or self._waiting):
             return
         self._running = True
         self._written, self._next = self._next, {}

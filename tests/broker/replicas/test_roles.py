@@ -199,6 +199,18 @@ def test_a_log_that_has_lost_records_takes_no_part() -> None:
     assert "3 to 4" in str(around.failures[0])
 
 
+def test_replicas_end_whose_streams_are_not_there_any_more() -> None:
+    around = Around()
+    around.told(1, 1, (1, 2), 1)
+    around.replicas.only({PLACE.stream_id})
+    assert around.replicas.get(PLACE) is not None
+    replica = around.replica
+    around.replicas.only(set())
+    assert around.replicas.get(PLACE) is None
+    assert isinstance(replica.error, NodeStopping)
+    around.replicas.configured()
+
+
 @pytest.mark.parametrize("removed", [False, True])
 def test_a_replica_is_let_go(removed: bool) -> None:
     around = Around()

@@ -213,6 +213,13 @@ class Replica:
             self._machine.reachable(node_id)
             self._go_on()
 
+    def unreachable(self, node_id: int) -> None:
+        """There is no connection to a node any more."""
+        if self._over is None:
+            self._tick()
+            self._machine.unreachable(node_id)
+            self._go_on()
+
     def receive(self, message: Message, records: Buffer = b"") -> None:
         """A message came, behind an answer its batches; one that is damaged counts as lost."""
         if self._over is not None:

@@ -66,6 +66,7 @@ def handle_share_group_heartbeat(context: Context, exchange: Exchange) -> None:
             broker.share_groups.heartbeat(group_id, heartbeat, done)
 
     try:
+        broker.sharing.check_served()
         _check_heartbeat(request)
         broker.groups.check(group_id)
     except DuramenError as error:
@@ -209,6 +210,7 @@ def handle_alter_share_group_offsets(context: Context, exchange: Exchange) -> No
             context.broker.share_groups.alter_offsets(request["group_id"], starts, done)
 
     try:
+        context.broker.sharing.check_served()
         context.broker.groups.check(request["group_id"])
     except DuramenError as error:
         done(error)

@@ -5,13 +5,13 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, RequestInvalid, ShareSessionEpochInvalid
+from duramen.base.errors import DuramenError, RequestInvalid, ShareSessionEpochInvalid, UnsupportedFeature
 from duramen.broker.sharing_fetch import ShareFetched, ShareLimits
 from duramen.broker.sharing_partition import Acknowledged
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
-from duramen.doors.kafka.errors import error_code
+from duramen.doors.kafka.errors import error_code, group_error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.share_sessions import CLOSING, OPENING, ShareSession
 from duramen.groups.share_records import ShareKey
@@ -29,7 +29,7 @@ def handle_share_fetch(context: Context, exchange: Exchange) -> None:
     """Take in what the consumer says of records that it holds, and give it more, at once or once there are some."""
     request = exchange.message()
     try:
-        _check(request)
+        _check(context, request)
         spoken, invalid = _spoken(context, request)
         if (spoken or invalid) and request["share_session_epoch"] == OPENING:
             raise RequestInvalid("a share session does not begin with acknowledgements")
@@ -44,7 +44,7 @@ def handle_share_acknowledge(context: Context, exchange: Exchange) -> None:
     """Take in what the consumer says of records that it holds; answered once it is durable."""
     request = exchange.message()
     try:
-        _check(request)
+        _check(context, request)
         if request["share_session_epoch"] == OPENING:
             raise ShareSessionEpochInvalid("a share session begins with a fetch")
         spoken, invalid = _spoken(context, request)
@@ -72,10 +72,12 @@ def handle_share_acknowledge(context: Context, exchange: Exchange) -> None:
 
 
 def _refuse(exchange: Exchange, error: DuramenError) -> None:
-    exchange.reply({"error_code": error_code(error), "error_message": str(error)})
+    code = group_error_code(error) if isinstance(error, UnsupportedFeature) else error_code(error)
+    exchange.reply({"error_code": code, "error_message": str(error)})
 
 
-def _check(request: Message) -> None:
+def _check(context: Context, request: Message) -> None:
+    context.broker.sharing.check_served()
     if not request["group_id"] or not request["member_id"]:
         raise RequestInvalid("a share session is that of a member of a group: both need an id")
 
