@@ -85,6 +85,7 @@ class TestWaitReplicated:
             (errors.RequestTimedOut, (0, 5, 0.01), {}),
             (errors.RequestInvalid, (0, -1), {}),
             (errors.RequestInvalid, (-1, 0), {}),
+            (errors.RequestInvalid, (0, (-1, 0)), {}),
             (errors.StreamNotFound, (99, 0), {}),
             (errors.NodeNotFound, (0, 0), {"node": 99}),
         ],

@@ -34,8 +34,8 @@ def wait_replicated(
 ) -> Program[None]:
     """Ask `node`, or any that holds the partition, until it has the record. `now_s` is a clock that never goes back."""
     epoch, offset = (_ANY_EPOCH, position) if isinstance(position, int) else position
-    if partition < 0 or offset < 0:
-        raise RequestInvalid(f"partition and offset are 0 or more, not {partition} and {offset}")
+    if min(partition, offset) < 0 or (epoch < 0 and not isinstance(position, int)):
+        raise RequestInvalid(f"a partition and a position are 0 or more, not {partition} and {position}")
     until_s = now_s() + timeout_s
     servers = [""] if node is None else [(yield from _server_of(node))]
     knows_all = node is not None
