@@ -5,7 +5,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Maturin would fetch a Rust toolchain by itself where there is none.
 export MATURIN_NO_INSTALL_RUST=1
-.PHONY: help install native demo test test-long compat sim lint format bench docs reference wheel lock clean
+.PHONY: help install native demo demo-cluster test test-long compat sim lint format bench docs reference wheel lock clean
 # Modules of other places have no business in .venv.
 unexport PYTHONPATH PYTHONHOME
 # Every node that a test starts would compile itself anew: 0.2 s of it.
@@ -26,6 +26,9 @@ native: install  ## build the native package again and install it, or say why th
 demo: install  ## 336,776 flights from NATS through the log to Kafka consumers and Spark, with a kill -9 in between
 	@$(BIN)/python -m duramen.demo $(DEMO)
 
+demo-cluster: install  ## the flights through three nodes, one of them killed and another paused while they flow
+	@$(BIN)/python -m duramen.demo.cluster $(DEMO)
+
 test: install  ## every test that `main` has to pass, JOBS=2 files of them at once (under 25 minutes on 2 cores)
 	@$(BIN)/python tools/kcat.py
 	@$(BIN)/python -m pytest -m "not long" -n $(JOBS) --dist loadfile $(TESTS)
@@ -38,8 +41,9 @@ compat: install  ## lead every Kafka client through the list, record the results
 	@$(BIN)/python tools/kcat.py
 	@$(BIN)/python tools/compat.py --run $(TESTS)
 
-sim: install  ## crash the storage on a simulated disk (SEEDS=1000, SEEDS=FROM-TO, or SEED=N for one run again)
+sim: install  ## simulated crashes of a node and of clusters (SEEDS=1000, SEEDS=FROM-TO, or SEED=N for one run of a node again)
 	@$(BIN)/python -m duramen.sim $(if $(SEED),--seed $(SEED) --trace $(or $(TRACE),-),--seeds $(or $(SEEDS),1000))
+	@$(if $(SEED),,$(BIN)/python -m duramen.sim --cluster --seeds $(or $(SEEDS),1000))
 
 lint: install  ## ruff, mypy --strict, the layers, whether the generated pages are up to date; rustfmt and clippy
 	@$(BIN)/ruff check .
@@ -72,4 +76,4 @@ lock: install  ## resolve the dependencies anew
 	@$(BIN)/python tools/lock.py
 
 clean:  ## remove .venv and everything that tools leave behind
-	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist duramen-demo
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist duramen-demo duramen-demo-cluster

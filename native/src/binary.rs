@@ -1,5 +1,7 @@
 //! A column of byte strings as it is filled: what Arrow calls a binary array with 32-bit offsets.
 
+use std::ops::Range;
+
 use arrow_array::{BinaryArray, StringArray};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 
@@ -7,7 +9,21 @@ use crate::records::Field;
 use crate::refused::{Refused, corrupt};
 
 /// Short strings are copied in one piece of this size, of which the rest is written over: quicker than a call.
-const PIECE_BYTES: usize = 32;
+pub const PIECE_BYTES: usize = 32;
+
+/// What lies at `place` in `data`, behind what `out` holds; quickest where `out` has `PIECE_BYTES` of room more.
+#[inline(always)]
+pub fn append(out: &mut Vec<u8>, data: &[u8], place: Range<usize>) {
+    let size = place.len();
+    match data.get(place.start..).and_then(|rest| rest.first_chunk::<PIECE_BYTES>()) {
+        Some(piece) if size <= PIECE_BYTES => {
+            let end = out.len() + size;
+            out.extend_from_slice(piece);
+            out.truncate(end);
+        }
+        _ => out.extend_from_slice(&data[place]),
+    }
+}
 
 /// Grows string by string.
 pub struct Binary {
@@ -72,15 +88,7 @@ impl Binary {
     pub fn push(&mut self, data: &[u8], field: Field) {
         self.nulls.push(self.ends.len() - 1, field.size >= 0);
         let size = field.size.max(0) as usize;
-        match data.get(field.at..field.at + PIECE_BYTES) {
-            Some(piece) if size <= PIECE_BYTES => {
-                let end = self.content.len() + size;
-                let piece: &[u8; PIECE_BYTES] = piece.try_into().unwrap_or(&[0; PIECE_BYTES]);
-                self.content.extend_from_slice(piece);
-                self.content.truncate(end);
-            }
-            _ => self.content.extend_from_slice(&data[field.at..field.at + size]),
-        }
+        append(&mut self.content, data, field.at..field.at + size);
         self.ends.push(self.content.len() as i32);
     }
 

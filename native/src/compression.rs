@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     fn sample() -> Vec<u8> {
-        (0..200_000u32).map(|number| (number * number >> 7) as u8 & 0x1F).collect()
+        (0..200_000u32).map(|number| (number.wrapping_mul(number) >> 7) as u8 & 0x1F).collect()
     }
 
     #[test]

@@ -1,16 +1,22 @@
 //! Columns to record batches.
 
+use std::ops::Range;
+
 use arrow_array::{Array, BinaryArray, ListArray, StringArray, StructArray, TimestampMicrosecondArray, cast::AsArray};
 
+use arrow_buffer::NullBuffer;
+
 use crate::batches::{HEADER_BYTES, LENGTH_END};
+use crate::binary::{PIECE_BYTES, append};
 use crate::columns::{header_fields, timestamp_type};
 use crate::compression;
 use crate::crc;
 use crate::refused::{Refused, invalid};
 use crate::varint;
 
-/// Attributes, and null where there is no key.
+/// The size of what is null.
 const NULL: i64 = -1;
+const LONGEST_VARINT: usize = 10;
 const LARGEST_BODY_BYTES: usize = i32::MAX as usize - HEADER_BYTES;
 
 /// A batch and how many records it has.
@@ -28,7 +34,7 @@ struct Rows<'a> {
 struct Strings<'a> {
     ends: &'a [i32],
     content: &'a [u8],
-    array: &'a dyn Array,
+    nulls: Option<&'a NullBuffer>,
 }
 
 struct Lists<'a> {
@@ -38,34 +44,53 @@ struct Lists<'a> {
     values: Strings<'a>,
 }
 
+/// Where a string lies in its column; None where it is null.
+type Place = Option<Range<usize>>;
+
 impl<'a> Strings<'a> {
     fn binary(array: &'a BinaryArray) -> Self {
-        Strings { ends: array.value_offsets(), content: array.value_data(), array }
+        Strings { ends: array.value_offsets(), content: array.value_data(), nulls: array.nulls() }
     }
 
     fn text(array: &'a StringArray) -> Self {
-        Strings { ends: array.value_offsets(), content: array.value_data(), array }
+        Strings { ends: array.value_offsets(), content: array.value_data(), nulls: array.nulls() }
+    }
+
+    fn rows(&self) -> usize {
+        self.ends.len() - 1
     }
 
     #[inline(always)]
-    fn get(&self, row: usize) -> Result<Option<&'a [u8]>, Refused> {
-        if self.array.is_null(row) {
+    fn place(&self, row: usize) -> Result<Place, Refused> {
+        if self.nulls.is_some_and(|nulls| nulls.is_null(row)) {
             return Ok(None);
         }
-        let place = usize::try_from(self.ends[row]).ok().zip(usize::try_from(self.ends[row + 1]).ok());
-        match place.and_then(|(start, end)| self.content.get(start..end)) {
-            Some(found) => Ok(Some(found)),
-            None => invalid("a column's offsets do not ascend"),
+        let (start, end) = (self.ends[row], self.ends[row + 1]);
+        if start < 0 || end < start || end as usize > self.content.len() {
+            return invalid("a column's offsets do not ascend");
+        }
+        Ok(Some(start as usize..end as usize))
+    }
+
+    /// The string behind its size; `out` has room for both and for one of `PIECE_BYTES` more.
+    #[inline(always)]
+    fn write(&self, out: &mut Vec<u8>, place: Place) {
+        match place {
+            Some(place) => {
+                varint::write(out, place.len() as i64);
+                append(out, self.content, place);
+            }
+            None => varint::write(out, NULL),
         }
     }
 }
 
 /// A row, its parts where they lie.
-struct Row<'a> {
-    key: Option<&'a [u8]>,
-    value: Option<&'a [u8]>,
+struct Row {
+    key: Place,
+    value: Place,
     timestamp: i64,
-    headers: std::ops::Range<usize>,
+    headers: Range<usize>,
     headers_bytes: usize,
 }
 
@@ -119,45 +144,46 @@ impl<'a> Rows<'a> {
     }
 
     #[inline(always)]
-    fn row(&self, row: usize) -> Result<Row<'a>, Refused> {
+    fn row(&self, row: usize) -> Result<Row, Refused> {
         let timestamp = match self.timestamps {
             Some(column) if !column.is_null(row) => column.value(row).div_euclid(1000),
             _ => self.now_ms,
         };
         let key = match &self.keys {
-            Some(keys) => keys.get(row)?,
+            Some(keys) => keys.place(row)?,
             None => None,
         };
         let (headers, headers_bytes) = self.headers(row)?;
-        Ok(Row { key, value: self.values.get(row)?, timestamp, headers, headers_bytes })
+        Ok(Row { key, value: self.values.place(row)?, timestamp, headers, headers_bytes })
     }
 
     #[inline(always)]
-    fn headers(&self, row: usize) -> Result<(std::ops::Range<usize>, usize), Refused> {
+    fn headers(&self, row: usize) -> Result<(Range<usize>, usize), Refused> {
         let Some(lists) = self.headers.as_ref().filter(|lists| !lists.lists.is_null(row)) else {
             return Ok((0..0, 0));
         };
         let ends = lists.lists.value_offsets();
         let range = match usize::try_from(ends[row]).ok().zip(usize::try_from(ends[row + 1]).ok()) {
-            Some((start, end)) if start <= end && end <= lists.names.array.len() => start..end,
+            Some((start, end)) if start <= end && end <= lists.names.rows() => start..end,
             _ => return invalid("a column's offsets do not ascend"),
         };
         let mut bytes = 0;
         for header in range.clone() {
-            let Some(name) = lists.names.get(header)?.filter(|_| !lists.headers.is_null(header)) else {
+            let name = lists.names.place(header)?;
+            if name.is_none() || lists.headers.is_null(header) {
                 return invalid("a header has no key");
-            };
-            bytes += field_size(Some(name)) + field_size(lists.values.get(header)?);
+            }
+            bytes += field_size(&name) + field_size(&lists.values.place(header)?);
         }
         Ok((range, bytes))
     }
 
-    fn write_headers(&self, out: &mut Vec<u8>, range: std::ops::Range<usize>) -> Result<(), Refused> {
+    fn write_headers(&self, out: &mut Vec<u8>, range: Range<usize>) -> Result<(), Refused> {
         varint::write(out, range.len() as i64);
         if let Some(lists) = &self.headers {
             for header in range {
-                write_field(out, lists.names.get(header)?);
-                write_field(out, lists.values.get(header)?);
+                lists.names.write(out, lists.names.place(header)?);
+                lists.values.write(out, lists.values.place(header)?);
             }
         }
         Ok(())
@@ -165,19 +191,8 @@ impl<'a> Rows<'a> {
 }
 
 #[inline(always)]
-fn field_size(field: Option<&[u8]>) -> usize {
-    field.map_or(1, |bytes| varint::size(bytes.len() as i64) + bytes.len())
-}
-
-#[inline(always)]
-fn write_field(out: &mut Vec<u8>, field: Option<&[u8]>) {
-    match field {
-        Some(bytes) => {
-            varint::write(out, bytes.len() as i64);
-            out.extend_from_slice(bytes);
-        }
-        None => varint::write(out, NULL),
-    }
+fn field_size(place: &Place) -> usize {
+    place.as_ref().map_or(1, |place| varint::size(place.len() as i64) + place.len())
 }
 
 /// A batch that grows behind a header of zeros.
@@ -202,8 +217,8 @@ impl Batch {
         let delta = if self.count == 0 { 0 } else { row.timestamp - self.base_timestamp };
         1 + varint::size(delta)
             + varint::size(self.count as i64)
-            + field_size(row.key)
-            + field_size(row.value)
+            + field_size(&row.key)
+            + field_size(&row.value)
             + varint::size(row.headers.len() as i64)
             + row.headers_bytes
     }
@@ -214,13 +229,16 @@ impl Batch {
             (self.base_timestamp, self.max_timestamp) = (row.timestamp, row.timestamp);
         }
         self.max_timestamp = self.max_timestamp.max(row.timestamp);
-        self.out.try_reserve(size + 10)?;
+        self.out.try_reserve(size + LONGEST_VARINT + PIECE_BYTES)?;
         varint::write(&mut self.out, size as i64);
         self.out.push(0);
         varint::write(&mut self.out, row.timestamp - self.base_timestamp);
         varint::write(&mut self.out, self.count as i64);
-        write_field(&mut self.out, row.key);
-        write_field(&mut self.out, row.value);
+        match &rows.keys {
+            Some(keys) => keys.write(&mut self.out, row.key),
+            None => varint::write(&mut self.out, NULL),
+        }
+        rows.values.write(&mut self.out, row.value);
         rows.write_headers(&mut self.out, row.headers)?;
         self.count += 1;
         Ok(())

@@ -46,6 +46,12 @@ pub fn size(value: i64) -> usize {
 #[inline(always)]
 pub fn write(out: &mut Vec<u8>, value: i64) {
     let mut rest = unsigned(value);
+    if rest < 0x80 {
+        return out.push(rest as u8);
+    }
+    if rest < 1 << 14 {
+        return out.extend_from_slice(&[rest as u8 | 0x80, (rest >> 7) as u8]);
+    }
     while rest >= 0x80 {
         out.push(rest as u8 | 0x80);
         rest >>= 7;

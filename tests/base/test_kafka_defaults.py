@@ -17,6 +17,9 @@ NO_BOUND: Final = 9223372036854775807
 BROKER_DEFAULTS: Final[Mapping[str, Value | None]] = {
     "node.id": None,
     "broker.rack": None,
+    "broker.heartbeat.interval.ms": 2000,
+    "broker.session.timeout.ms": 9000,
+    "replica.lag.time.max.ms": 30_000,
     "auto.create.topics.enable": True,
     "num.partitions": 1,
     "message.max.bytes": 1048588,

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from duramen.spark import native
+
 
 def _bench(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -133,3 +135,14 @@ def test_kafka_without_java_or_maven_says_so(tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert "Java" in ran.stderr or "Maven" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_native(tmp_path: Path) -> None:
+    ran = _bench(tmp_path, "native", "--rounds", "1", "--scale", "0.01")
+    assert ran.returncode == 0, ran.stderr
+    document = _document(tmp_path / "duramen-bench" / "native.json")
+    assert document["settings"] == {"rounds": 1, "rows": 4000}
+    figures = document["million_rows_s"]
+    assert len(figures) == 9
+    assert all(figure["twin"] > 0 for figure in figures)
+    assert all((figure["native"] or 0) > 0 for figure in figures) == native.is_installed()

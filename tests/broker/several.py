@@ -26,7 +26,7 @@ from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.roles import Replicas, state_of
 from duramen.broker.standing import Listener
 from duramen.controller.decisions import create_stream, delete_stream
-from duramen.controller.events import Event, NodeConfigured
+from duramen.controller.events import Event, NodeConfigured, PartitionChanged
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.state import ControllerState
@@ -96,6 +96,10 @@ class Placed:
     def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
         del partition, rack_id, offset
         return -1
+
+    def heard_ms(self, node_id: int) -> int:
+        del node_id
+        return self.hand.clock.wall_ms()
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         if {node_id, self.node_id} & self.several.cut:
@@ -223,7 +227,16 @@ class Several:
         for index in range(partitions):
             place = PartitionId(stream_id, index)
             self.partitions[place] = PartitionState(everybody, everybody, everybody[index % len(everybody)], 1, 1)
+            self._say(place)
             self._tell(place)
+
+    def _say(self, place: PartitionId) -> None:
+        """The metadata has who leads it."""
+        state = self.partitions[place]
+        event = PartitionChanged(str(place.stream_id), place.partition, state.partition_epoch, state.leader)
+        for node_id, placed in self.placed.items():
+            if node_id not in self.cut:
+                placed.broker.happened(event)
 
     def _tell(self, place: PartitionId, only: Collection[int] = ()) -> None:
         for node_id, placed in self.placed.items():
@@ -242,6 +255,7 @@ class Several:
         self.partitions[place] = PartitionState(
             before.replicas, before.isr, leader, before.leader_epoch + 1, before.partition_epoch + 1
         )
+        self._say(place)
         self._tell(place)
 
     def heal(self, node_id: int) -> None:

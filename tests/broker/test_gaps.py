@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from duramen.broker.gaps import OpenGap
 from duramen.controller.decisions import Definition
+from duramen.controller.partitions import PartitionId
 from duramen.controller.state import Gap
 from duramen.sim.broker import Answer, ManualBroker
 
@@ -69,6 +70,43 @@ def test_the_gap_there_is_now_is_shown_and_more_may_become_known_of_it(hand: Man
     assert gaps.of(hand.broker.streams.get("later")).recent == (
         Gap(created_ms, hand.clock.wall_ms(), "server restart"),
     )
+
+
+def test_gaps_of_partitions_are_their_streams_alone(hand: ManualBroker) -> None:
+    _create(hand, "s", "x")
+    _create(hand, "other", "y")
+    gaps, streams, now_ms = hand.broker.gaps, hand.broker.streams, hand.clock.wall_ms()
+    first, second = (PartitionId(streams.get("s").id, index) for index in range(2))
+    gaps.begin_in(first, now_ms, "leader change")
+    gaps.begin_in(first, now_ms + 5, "one that is open goes on")
+    gaps.begin_in(second, now_ms + 10, "leader change")
+    assert gaps.of(streams.get("s")).open == OpenGap(now_ms, "leader change")
+    assert gaps.of(streams.get("other")).open is None
+    gaps.end_in([first, second], now_ms + 100)
+    gaps.end_in([first], now_ms + 200)
+    gaps.begin_in(second, now_ms + 300, "reconnect")
+    gaps.blame("server restart")
+    gaps.end_in([second], now_ms + 400)
+    for _ in range(2):
+        hand.settle()
+        expected = (Gap(now_ms, now_ms + 100, "leader change"), Gap(now_ms + 300, now_ms + 400, "server restart"))
+        assert gaps.of(streams.get("s")) == (2, 200, expected, None)
+        assert gaps.of(streams.get("other")) == (0, 0, (), None)
+        hand.stop()
+        hand.start()
+        gaps, streams = hand.broker.gaps, hand.broker.streams
+
+
+def test_a_gap_of_a_partition_that_cannot_be_kept_is_shown(hand: ManualBroker) -> None:
+    _create(hand, "s", "x")
+    _create(hand, "other", "y")
+    gaps, streams, now_ms = hand.broker.gaps, hand.broker.streams, hand.clock.wall_ms()
+    place = PartitionId(streams.get("s").id, 0)
+    hand.broker.stop(lambda _: None)  # it takes no decisions any more
+    gaps.begin_in(place, now_ms, "leader change")
+    gaps.end_in([place], now_ms + 1)
+    assert gaps.of(streams.get("s")).recent == (Gap(now_ms, now_ms + 1, "leader change"),)
+    assert gaps.of(streams.get("other")).recent == ()
 
 
 @pytest.mark.parametrize("length_ms", [0, -5])

@@ -1,14 +1,17 @@
 """What the tests of transactions do to a broker on doubles: begin, write, end, and read as a client does."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from duramen.base.errors import ConcurrentTransactions
+from duramen.broker.broker import Broker
 from duramen.broker.coordinator import CommitMember
 from duramen.broker.fetching import Fetched, Wanted
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, NewRecord, batches, encode, records
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.sim.broker import Answer, ManualBroker
 from duramen.storage.scanning import read_slice
+from duramen.storage.store import Store
 from duramen.transactions.values import Identity, TopicPartition
 
 __all__ = ["Writer", "broker_for", "committed_values"]
@@ -108,7 +111,17 @@ class Writer:
             self._sequences.clear()
 
 
-def committed_values(hand: ManualBroker, stream: str, partition: int) -> list[bytes | None]:
+class Hand(Protocol):
+    """A broker whose work is done when a test says so."""
+
+    broker: Broker
+    store: Store
+
+    def settle(self) -> None:
+        """Do all of it."""
+
+
+def committed_values(hand: Hand, stream: str, partition: int) -> list[bytes | None]:
     """What a reader of committed records sees, which leaves out what it is told was aborted."""
     found: list[bytes | None] = []
     offset = hand.broker.streams.get(stream).partition(partition).log.start_offset

@@ -52,8 +52,17 @@ GROUP: dict[str, Any] = {
 NOT_FOUND: Answer = (404, {"type": "group-not-found", "detail": "there is no group x", "status": 404})
 
 
+ALONE: dict[str, tuple[int, object]] = {"GET /v1/cluster/nodes": (200, {"nodes": []})}
+
+
+def nodes_at(*addresses: str) -> tuple[int, object]:
+    """What a node answers that is asked for the nodes of its cluster."""
+    return 200, {"nodes": [{"state": "live", "endpoints": {"http": address}} for address in addresses]}
+
+
 def test_list_follows_the_pages() -> None:
     answers = {
+        **ALONE,
         "GET /v1/groups": (200, {"groups": GROUPS[:1], "next": "a/b"}),
         "GET /v1/groups?after=a%2Fb": (200, {"groups": GROUPS[1:], "next": None}),
     }
@@ -69,9 +78,28 @@ def test_list_follows_the_pages() -> None:
 
 
 def test_none_yet() -> None:
-    with FakeNode({"GET /v1/groups": (200, {"groups": [], "next": None})}) as node:
+    with FakeNode({**ALONE, "GET /v1/groups": (200, {"groups": [], "next": None})}) as node:
         ended = run("group", "list", server=node.address)
     assert (ended.code, ended.out, ended.err.startswith("There are no consumer groups yet")) == (0, "", True)
+
+
+def test_the_groups_of_all_nodes_are_listed() -> None:
+    answers: dict[str, tuple[int, object]] = {"GET /v1/groups": (200, {"groups": GROUPS[1:], "next": None})}
+    with FakeNode({"GET /v1/groups": (200, {"groups": GROUPS[:1], "next": None})}) as other, FakeNode(answers) as node:
+        answers["GET /v1/cluster/nodes"] = nodes_at(node.address, other.address)
+        listed = json.loads(run("group", "list", "--format", "json", server=node.address).out)
+    assert listed == GROUPS
+
+
+def test_a_group_is_deleted_where_it_is_coordinated() -> None:
+    elsewhere = (503, {"type": "not-coordinator", "detail": "this node does not lead partition 9"})
+    answers: dict[str, tuple[int, object]] = {"GET /v1/groups/a": elsewhere, "DELETE /v1/groups/a": elsewhere}
+    with FakeNode({"GET /v1/groups/a": (200, {}), "DELETE /v1/groups/a": (204, None)}) as other:
+        with FakeNode(answers) as node:
+            answers["GET /v1/cluster/nodes"] = nodes_at(node.address, other.address)
+            ended = run("group", "delete", "a", "--yes", server=node.address)
+        assert (ended.code, ended.out) == (0, "Group a deleted.\n")
+        assert other.asked == ["GET /v1/groups/a", "DELETE /v1/groups/a"]
 
 
 def test_describe() -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tests.consistency.clients import TOPIC, Client, PlainSender
-from tests.consistency.history import Poll, Send
+from tests.consistency.history import Outcome, Poll, Send
 from tests.untyped import untyped
 
 __all__ = ["AiokafkaReader", "AiokafkaSender", "KafkaPythonReader", "KafkaPythonSender", "Undisturbed", "Watching"]
@@ -15,16 +15,19 @@ _STEP_S: Final = 0.02
 _ANSWER_S: Final = 2.0
 _END_S: Final = 60.0
 _QUICK: Final[Mapping[str, int]] = {"request_timeout_ms": 10_000, "retry_backoff_ms": 50, "metadata_max_age_ms": 5000}
-_EXPECTED: Final = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
-"""A node that restarts has no connection meanwhile, and that is all that a client may have to say of it."""
 
 
 class Undisturbed(PlainSender):
-    """A producer that hears of no error but that a connection ended."""
+    """A producer to which nothing fails. That a node which restarts has no connection it may hear."""
 
     def said(self, error: KafkaError) -> None:
-        if error.code() not in _EXPECTED:
+        if error.code() != KafkaError._TRANSPORT:
             self.problem = f"{self.name} was told {error}"
+
+    def complete(self, outcome: Outcome, parts: Sequence[Send | Poll]) -> None:
+        super().complete(outcome, parts)
+        if outcome != "ok":
+            self.problem = f"{self.name} sent something and does not know what became of it"
 
 
 class Watching(Client):

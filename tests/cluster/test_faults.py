@@ -67,12 +67,21 @@ def _part(cluster: World, _: Run) -> None:
     cluster.network.heal()
 
 
-def _one_way(cluster: World, _: Run) -> None:
-    leader = cluster.leader()
-    deaf, third = cluster.others(leader)
-    cluster.network.cut(leader, deaf)
+def _cut_one_way(cluster: World, sender: int) -> None:
+    receiver, third = cluster.others(sender)
+    cluster.network.cut(sender, receiver)
     until(lambda: any(len(one.in_sync) < 3 for one in cluster.layouts(third).values()))
     cluster.network.heal()
+
+
+def _mute_controller(cluster: World, _: Run) -> None:
+    """One node hears nothing of the controller's leader."""
+    _cut_one_way(cluster, cluster.controller())
+
+
+def _mute_follower(cluster: World, _: Run) -> None:
+    """One node hears nothing of another, and both have the controller."""
+    _cut_one_way(cluster, cluster.others(cluster.controller())[0])
 
 
 def _reset(cluster: World, run: Run) -> None:
@@ -110,11 +119,11 @@ _PROCESSES: Final[Mapping[str, Fault]] = {
     "all killed": _kill_all, "leader paused": _pause,
 }  # fmt: skip
 _AROUND: Final[Mapping[str, Fault]] = {
-    "leader cut off": _part, "one way cut": _one_way, "connections reset": _reset, "slow network": _slow_network,
-    "slow disk": _slow_disk,
+    "leader cut off": _part, "controller's leader mute": _mute_controller, "connections reset": _reset,
+    "slow network": _slow_network, "slow disk": _slow_disk,
 }  # fmt: skip
 _ROLLING: Final[Mapping[str, Fault]] = {"rolling restart": _roll}
-_ALL: Final = {**_PROCESSES, **_AROUND, **_ROLLING}
+_ALL: Final = {**_PROCESSES, **_AROUND, **_ROLLING, "follower mute": _mute_follower}
 
 
 def _through(directory: Path, clients: Sequence[type[Client]], faults: Sequence[Fault]) -> None:

@@ -23,11 +23,7 @@ LEFT_OUT: Final = {
     "test_sasl_integration": "SASL is not part of Duramen yet",
     "test_ssl_integration": "TLS is not part of Duramen yet",
     "test_create_describe_delete_acls": "there are no ACLs without users",
-    "test_elect_leaders": "about several brokers",
     "test_alter_replica_log_dirs": "about several log directories of a broker",
-    "test_describe_metadata_quorum": "about several brokers",
-    "test_alter_partition_reassignments": "about several brokers",
-    "test_list_partition_reassignments": "about several brokers",
     "test_list_config_resources": "ListConfigResources came with 4.1; to this client Duramen is a 4.0",
 }
 """What does not run, by parts of names, and why."""

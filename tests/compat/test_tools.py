@@ -240,6 +240,45 @@ def _cluster(run: Tools) -> None:
     assert "Cluster ID: " in run(f"{_TOOLS}ClusterTool", "cluster-id", "--bootstrap-server", run.node.kafka)
 
 
+def _endpoints(run: Tools) -> None:
+    said = run(
+        f"{_TOOLS}ClusterTool", "list-endpoints", "--include-fenced-brokers", "--bootstrap-server", run.node.kafka
+    )
+    host, _, port = run.node.kafka.rpartition(":")
+    assert [line.split()[:3] for line in said.splitlines()[1:]] == [["1", host, port]]
+
+
+def _metadata_quorum(run: Tools) -> None:
+    name = f"{_TOOLS}MetadataQuorumCommand"
+    said = run(name, "describe", "--status")
+    assert "LeaderId:               1\n" in said
+    assert '"id": 1' in said
+    assert any(
+        line.split()[0] == "1" and "Leader" in line for line in run(name, "describe", "--replication").splitlines()
+    )
+
+
+def _leader_election(run: Tools) -> None:
+    stream = _made(run)
+    name = f"{_TOOLS}LeaderElectionCommand"
+    said = run(name, "--election-type", "preferred", "--topic", stream, "--partition", "0")
+    assert "Valid replica already elected for partitions" in said
+    run(name, "--election-type", "unclean", "--all-topic-partitions")
+
+
+def _reassign_partitions(run: Tools) -> None:
+    stream = _made(run)
+    name = f"{_TOOLS}reassign.ReassignPartitionsCommand"
+    plan = {"version": 1, "partitions": [{"topic": stream, "partition": 0, "replicas": [1]}]}
+    file = run.directory / "plan.json"
+    file.write_text(json.dumps(plan), encoding="utf-8")
+    assert "No partition reassignments found" in run(name, "--list")
+    assert "Successfully started partition reassignment" in run(
+        name, "--execute", "--reassignment-json-file", str(file)
+    )
+    assert "is completed" in run(name, "--verify", "--reassignment-json-file", str(file))
+
+
 def _versions(run: Tools) -> None:
     said = run(f"{_TOOLS}BrokerApiVersionsCommand")
     assert "Produce(0): 0 to 12" in said
@@ -265,6 +304,10 @@ TOOLS: Final[Sequence[tuple[str, Callable[[Tools], None], Sequence[int]]]] = (
     ("kafka-log-dirs", _log_dirs, (35,)),
     ("kafka-transactions: list, describe, producers", _transactions, (61, 65, 66)),
     ("kafka-cluster: id", _cluster, ()),
+    ("kafka-cluster: endpoints, fenced ones too", _endpoints, (60,)),
+    ("kafka-metadata-quorum: status and replication", _metadata_quorum, (55,)),
+    ("kafka-leader-election: preferred, unclean", _leader_election, (43,)),
+    ("kafka-reassign-partitions: list, execute, verify", _reassign_partitions, (45, 46)),
     ("kafka-broker-api-versions", _versions, ()),
     ("kafka-features", _features, ()),
 )

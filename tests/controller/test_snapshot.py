@@ -59,7 +59,10 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(GroupConfigured, st.sampled_from("gh"), CONFIG),
     st.builds(NodeConfigured, st.one_of(st.none(), st.integers(1, 2)), CONFIG),
     st.builds(QuotasChanged, st.just((("user", None),)), st.dictionaries(st.just("rate"), st.just(1.5))),
-    st.builds(NatsGapRecorded, st.just(1), st.integers(0, 100), st.integers(0, 200), st.just("why")),
+    st.builds(
+        NatsGapRecorded, st.just(1), st.integers(0, 100), st.integers(0, 200), st.just("why"),
+        st.one_of(st.just(""), IDS),
+    ),
 )  # fmt: skip
 
 

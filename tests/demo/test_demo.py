@@ -1,88 +1,20 @@
 """The whole demo with fewer flights, as a process of its own: its end, its output, and what it leaves behind."""
 
-import importlib
 import os
 import re
 import signal
 import subprocess
-import sys
-import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.demo.started import Started
+from tests.untyped import untyped
 
-psutil: Any = importlib.import_module("psutil")  # these have no types
-pq: Any = importlib.import_module("pyarrow.parquet")
+pq = untyped("pyarrow.parquet")
 
 FLIGHTS = 4000
-MARK = "DEMO_UNDER_TEST"
-Run = Callable[..., "subprocess.Popen[str]"]
-
-
-class Started:
-    """A demo that runs, and every process that it has started, and they."""
-
-    def __init__(self, directory: Path, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
-        self._mark = uuid.uuid4().hex
-        command = [sys.executable, "-m", "duramen.demo", "--directory", str(directory), *arguments]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-            env={**os.environ, "COLUMNS": "80", **environment, MARK: self._mark},
-        )  # fmt: skip
-
-    def end(self, timeout_s: float = 600) -> tuple[int, str, str]:
-        """Its exit code, output and errors."""
-        said, complained = self.process.communicate(timeout=timeout_s)
-        return self.process.returncode, said, complained
-
-    def wait_for(self, text: str) -> None:
-        """Wait until it says so."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if text in line:
-                return
-        raise AssertionError(f"it never said {text}")
-
-    def interrupt(self) -> None:
-        """Ctrl-C: every process of the terminal gets the signal."""
-        os.killpg(self.process.pid, signal.SIGINT)
-
-    def processes(self) -> list[Any]:
-        """All that are there."""
-        return [process for process in psutil.process_iter() if self._ours(process)]
-
-    def _ours(self, process: Any) -> bool:
-        try:
-            return bool(process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE)
-        except psutil.Error:
-            return False
-
-    def left_behind(self) -> list[Any]:
-        """What is still there, after a moment: what ends with its parent does so a little later."""
-        deadline_s = time.monotonic() + 60
-        while (there := self.processes()) and time.monotonic() < deadline_s:
-            time.sleep(0.05)
-        return there
-
-
-@pytest.fixture
-def demo(tmp_path: Path) -> Iterator[Callable[..., Started]]:
-    """Starts demos that end with the test."""
-    started: list[Started] = []
-
-    def start(*arguments: str, **environment: str) -> Started:
-        started.append(Started(tmp_path / "demo", arguments, environment))
-        return started[-1]
-
-    yield start
-    for one in started:
-        for process in one.processes():
-            process.kill()
-        one.process.communicate()
 
 
 def test_everything_comes_through(demo: Callable[..., Started], tmp_path: Path) -> None:

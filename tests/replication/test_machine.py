@@ -4,11 +4,12 @@ import pytest
 
 from duramen.base.errors import LogDamaged
 from duramen.base.ids import Position
-from duramen.replication.effects import Effect, Release, Send
+from duramen.replication.effects import Effect, Propose, Release, Send
 from duramen.replication.machine import Machine
 from duramen.replication.messages import Fetch, FetchAnswer, Reach, Refusal
 from duramen.replication.partition import PartitionConfig, PartitionState, Topology
 from duramen.replication.replica import Kept
+from duramen.replication.timeouts import TIMEOUTS
 
 KEPT = Kept([(1, 1, 0)], 0, 5, 4)
 
@@ -152,3 +153,26 @@ def test_a_follower_turns_to_whom_another_topology_gives_it() -> None:
     made.take()
     made.configure(PartitionConfig(topology=Topology.CHAIN))
     assert [effect.node_id for effect in made.take() if isinstance(effect, Send)] == [2]
+
+
+def test_who_is_cut_off_and_lacks_something_is_soon_out_of_sync() -> None:
+    leading = machine(state(1, 4, 1, {1, 2}))
+    leading.receive(fetch(4))
+    leading.appended(1)
+    leading.unreachable(2)
+    leading.take()
+    leading.tick(TIMEOUTS.gone_ms - 1)
+    assert not [effect for effect in leading.take() if isinstance(effect, Propose)]
+    leading.tick(TIMEOUTS.gone_ms)
+    (proposed,) = (effect for effect in leading.take() if isinstance(effect, Propose))
+    assert [member.node_id for member in proposed.proposal.in_sync] == [1]
+
+
+def test_who_is_back_in_time_stays_in_sync() -> None:
+    leading = machine(state(1, 4, 1, {1, 2}))
+    leading.receive(fetch(4))
+    leading.appended(1)
+    leading.unreachable(2)
+    leading.reachable(2)
+    leading.tick(10 * TIMEOUTS.gone_ms)
+    assert not [effect for effect in leading.take() if isinstance(effect, Propose)]

@@ -6,6 +6,7 @@ Where a name is Kafka's, so are its meaning and its default. Names of ours end i
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from duramen.base.catalogue_cluster import NODE_SETTINGS as CLUSTER_NODE_SETTINGS
 from duramen.base.catalogue_consumers import GROUP_SETTINGS as CONSUMER_GROUP_SETTINGS
 from duramen.base.catalogue_consumers import NODE_SETTINGS as CONSUMER_NODE_SETTINGS
 from duramen.base.catalogue_shares import GROUP_SETTINGS, NODE_SETTINGS
@@ -76,6 +77,10 @@ BROKER = _by_name(
     Setting("nats.listen", "text", "127.0.0.1:4222",
             "The address of the embedded nats-server, HOST:PORT; port 0 takes a free one. nats-server listens on one "
             "address only; 0.0.0.0 is all of them."),
+    Setting("nats.cluster.listen", "text", "",
+            "The address at which the embedded nats-server of a cluster's node listens for those of the other nodes, "
+            "HOST:PORT: they are one cluster then, and who publishes at any node reaches whichever leads; empty: each "
+            "is alone. What they prove to each other is derived from the secret of the cluster."),
     Setting("logging.level", "choice", "info",
             "The least that is logged, on standard error.",
             choices=("debug", "info", "warning", "error"), option="--log-level"),
@@ -263,6 +268,7 @@ BROKER = _by_name(
     Setting("group.max.size", "integer", _INT32_MAX,
             "The most members of one group.",
             kafka=True, minimum=1, maximum=_INT32_MAX),
+    *CLUSTER_NODE_SETTINGS,
     *CONSUMER_NODE_SETTINGS,
     Setting("metrics.partitions.max", "integer", MOST_SERIES,
             "The most series that `/metrics` shows of one metric; what is left out is counted in "

@@ -168,6 +168,47 @@ CATALOGUE: tuple[Metric, ...] = (
         ("group", "stream", "partition"),
     ),
     Metric("duramen_fetches_waiting", "gauge", "Fetches that wait for records."),
+    Metric(
+        "duramen_partitions_offline",
+        "gauge",
+        "Partitions of the cluster without a leader. This and all up to duramen_nodes are of members of clusters only.",
+    ),
+    Metric(
+        "duramen_partitions_under_replicated",
+        "gauge",
+        "Partitions led by this node of whose replicas not all are in sync.",
+    ),
+    Metric(
+        "duramen_partitions_under_min_isr",
+        "gauge",
+        "Partitions led by this node with fewer replicas in sync than min.insync.replicas: they refuse acks=all.",
+    ),
+    Metric("duramen_partition_leaders", "gauge", "Partitions that this node leads."),
+    Metric("duramen_partition_replicas", "gauge", "Partitions of which this node has a replica."),
+    Metric(
+        "duramen_isr_shrinks_total", "counter", "Times that a replica left the in-sync set of a partition led here."
+    ),
+    Metric(
+        "duramen_isr_expands_total", "counter", "Times that a replica joined the in-sync set of a partition led here."
+    ),
+    Metric(
+        "duramen_leader_elections_total",
+        "counter",
+        "Times that a partition of the cluster got a leader since this node takes part; every node counts all of them.",
+    ),
+    Metric("duramen_replica_fetch_in_bytes_total", "counter", "Bytes of record batches that came from other replicas."),
+    Metric("duramen_replica_fetch_out_bytes_total", "counter", "Bytes of record batches that went to other replicas."),
+    Metric("duramen_controller_active", "gauge", "1 on the node that is the active controller."),
+    Metric("duramen_quorum_epoch", "gauge", "The epoch of the controller's quorum that this node knows."),
+    Metric("duramen_quorum_leader_id", "gauge", "The node that leads the quorum, as far as this one knows; -1: none."),
+    Metric(
+        "duramen_quorum_lag_records",
+        "gauge",
+        "Records of the metadata log that a node does not have yet; on the leader of the quorum only.",
+        ("node",),
+    ),
+    Metric("duramen_metadata_applied_offset", "gauge", "Below this offset the metadata log has taken effect here."),
+    Metric("duramen_nodes", "gauge", "Nodes of the cluster by state: live or fenced.", ("state",)),
     Metric("duramen_kafka_connections", "gauge", "Open connections of the Kafka door."),
     Metric("duramen_kafka_requests_total", "counter", "Requests of the Kafka door.", ("api",)),
     Metric(

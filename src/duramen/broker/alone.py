@@ -96,6 +96,10 @@ class Alone:
         del partition, rack_id, offset
         return -1
 
+    def heard_ms(self, node_id: int) -> int:
+        del node_id
+        return 0
+
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         del node_id, body, done
         return False
@@ -201,6 +205,8 @@ _DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], Any]]] = Mappin
         requests.ConfigureNode: lambda state, wish: configure_node(state, wish.node_id, wish.changes, whole=wish.whole),
         requests.ConfigureGroup: lambda state, wish: configure_group(state, wish.group, wish.changes),
         requests.AlterQuotas: lambda state, wish: alter_quotas(state, wish.entity, wish.changes),
-        requests.RecordGap: lambda state, gap: record_gap(state, gap.node_id, gap.start_ms, gap.end_ms, gap.cause),
+        requests.RecordGap: lambda state, gap: record_gap(
+            state, gap.node_id, gap.start_ms, gap.end_ms, gap.cause, gap.stream_id
+        ),
     }
 )

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
-from duramen.base.ids import METADATA_STREAM_ID, StreamId
+from duramen.base.ids import METADATA_STREAM_ID, Position, StreamId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
@@ -31,6 +31,7 @@ from duramen.broker.offsets import OFFSETS_STREAM, Offsets
 from duramen.broker.partition import Partition
 from duramen.broker.producer_ids import ProducerIds
 from duramen.broker.quotas import Quotas
+from duramen.broker.reaching import wait_replicated
 from duramen.broker.resets import Resets
 from duramen.broker.sharing import Sharing
 from duramen.broker.sharing_groups import ShareGroups
@@ -53,6 +54,7 @@ from duramen.controller.events import (
 )
 from duramen.controller.partitions import PartitionId
 from duramen.controller.state import ControllerState, Entity, StreamState
+from duramen.replication.reaching import Outcome
 from duramen.storage.store import Store
 from duramen.storage.view import View
 from duramen.storage.viewpart import ViewPart
@@ -96,7 +98,9 @@ class Broker:
         """`report` is told what an operator should hear of. Without a `standing` the node is alone.
 
         A door that listens for the subjects of streams sets `when_listening`: it calls what it is handed once
-        what is listened for is what is bound now.
+        what is listened for is what is bound now. Doors that follow leaders or the metadata add themselves to
+        `when_led`, called as `led` is, and to `when_happened`, called with each event behind its effect, or with None
+        where all of the metadata may be another.
         """
         self._clock = ports.clock
         self._randomness = ports.randomness
@@ -148,6 +152,8 @@ class Broker:
         self.groups.kinds.add(self.share_groups)
         self.gaps = Gaps(self.node_id, self.standing, self.streams, ports.clock, deadlines, metrics)
         self.when_listening: Callable[[Callable[[], None]], None] | None = None
+        self.when_led: list[Callable[[Partition, int | None], object]] = []
+        self.when_happened: list[Callable[[Event | None], object]] = []
 
     # -- starting and stopping ----------------------------------------------------------------------
 
@@ -257,6 +263,12 @@ class Broker:
         """Milliseconds since some start; never goes back."""
         return self._clock.monotonic_ms()
 
+    def wait_replicated(
+        self, partition: Partition, record: Position, wait_ms: int, done: Callable[[Outcome], None]
+    ) -> None:
+        """See `reaching.wait_replicated`."""
+        wait_replicated(partition, record, wait_ms, self._clock, self._deadlines, done)
+
     def later(self, delay_ms: int, action: Callable[[], None]) -> Deadline:
         """Do something after so many milliseconds, unless it is cancelled."""
         return self._deadlines.at(self._clock.monotonic_ms() + delay_ms, action)
@@ -281,6 +293,8 @@ class Broker:
         for stream_state in state.streams.values():
             self._put(stream_state, at_once=True)
         self.quotas.update(state.quotas)
+        for listener in self.when_happened:
+            listener(None)
 
     def partition(self, place: PartitionId) -> Partition:
         """A partition that the metadata has. Raises StreamNotFound."""
@@ -298,6 +312,8 @@ class Broker:
         self._offsets.led(partition, leads=leader_epoch is not None)
         if stream.name == TRANSACTIONS_STREAM:
             self.transactions.led(partition, leader_epoch)
+        for listener in self.when_led:
+            listener(partition, leader_epoch)
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """The broker of another node asks. Raises RequestInvalid where that cannot be read."""
@@ -325,6 +341,8 @@ class Broker:
                 self.quotas.update(self.metadata_state.quotas)
             case _:
                 pass
+        for listener in self.when_happened:
+            listener(event)
 
     def _remove(self, stream_id: StreamId) -> None:
         gone = self.streams.remove(stream_id)

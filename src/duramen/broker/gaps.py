@@ -1,19 +1,23 @@
 """Times in which the node was not subscribed to the NATS subjects that its streams are bound to.
 
-The door that listens says when such a time begins and ends; what is over is kept in the metadata log, so that a
-stream's description and the metrics show it after a restart. Pure.
+The door that listens says when such a time begins and ends: for all streams on a node that is alone, for each
+partition that it leads on a member of a cluster. What is over is kept in the metadata log, so that a stream's
+description and the metrics show it after a restart. Pure.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
+from duramen.base.ids import StreamId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.changes import Changes, settled
 from duramen.broker.control.requests import RecordGap
 from duramen.broker.streams import Stream, Streams
+from duramen.controller.partitions import PartitionId
 from duramen.controller.state import Gap
 
 __all__ = ["Gaps", "GapsOf", "OpenGap"]
@@ -49,7 +53,8 @@ class Gaps:
         self._clock = clock
         self._deadlines = deadlines
         self._metrics = metrics
-        self._unkept: deque[Gap] = deque()  # over, and not yet committed
+        self._unkept: deque[tuple[Gap, StreamId | None]] = deque()  # over, and not yet committed; None: of all
+        self._open_in: dict[PartitionId, OpenGap] = {}
         self._keeping = False
         self.open: OpenGap | None = None
 
@@ -62,19 +67,37 @@ class Gaps:
         """The gap that is open has this cause: more is known now."""
         if self.open is not None:
             self.open = self.open._replace(cause=cause)
+        for place, gap in self._open_in.items():
+            self._open_in[place] = gap._replace(cause=cause)
 
     def end(self, end_ms: int) -> None:
         """Somebody listens again since `end_ms`."""
         gap, self.open = self.open, None
         if gap is not None and gap.start_ms < end_ms:
-            self._unkept.append(Gap(gap.start_ms, end_ms, gap.cause))
+            self._unkept.append((Gap(gap.start_ms, end_ms, gap.cause), None))
             self._keep()
+
+    def begin_in(self, place: PartitionId, start_ms: int, cause: str) -> None:
+        """Nobody listens for a partition since `start_ms`; a gap that is open there goes on."""
+        self._open_in.setdefault(place, OpenGap(start_ms, cause))
+
+    def end_in(self, places: Iterable[PartitionId], end_ms: int) -> None:
+        """Somebody listens for these since `end_ms`; what ends for several partitions of a stream is one gap."""
+        ended: dict[StreamId, OpenGap] = {}
+        for place in places:
+            gap = self._open_in.pop(place, None)
+            if gap is not None:
+                ended[place.stream_id] = min(gap, ended.get(place.stream_id, gap))
+        for stream_id, gap in ended.items():
+            if gap.start_ms < end_ms:
+                self._unkept.append((Gap(gap.start_ms, end_ms, gap.cause), stream_id))
+        self._keep()
 
     def _keep(self) -> None:
         if self._keeping or not self._unkept:
             return
         self._keeping = True
-        gap = self._unkept[0]
+        gap, stream_id = self._unkept[0]
 
         def kept(error: DuramenError | None) -> None:
             self._keeping = False
@@ -85,7 +108,8 @@ class Gaps:
                 # The disk is full or has failed; until it is kept it is shown from memory.
                 self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, self._keep)
 
-        self._changes.ask(RecordGap(self._node_id, *gap), settled(kept))
+        concerned = "" if stream_id is None else str(stream_id)
+        self._changes.ask(RecordGap(self._node_id, *gap, concerned), settled(kept))
 
     def of(self, stream: Stream) -> GapsOf:
         """The gaps of a stream."""
@@ -93,12 +117,13 @@ class Gaps:
             return GapsOf(0, 0, (), None)
         created_ms = stream.state.created_at_ms
         count, total_ms, recent = self._changes.state.gaps(stream.id)
-        for gap in self._unkept:
+        for gap, stream_id in self._unkept:
             start_ms = max(gap.start_ms, created_ms)
-            if start_ms < gap.end_ms:
+            if start_ms < gap.end_ms and stream_id in (None, stream.id):
                 count, total_ms = count + 1, total_ms + gap.end_ms - start_ms
                 recent = (*recent, gap._replace(start_ms=start_ms))
-        now = self.open
+        here = [gap for place, gap in self._open_in.items() if place.stream_id == stream.id]
+        now = self.open if self.open is not None else min(here, default=None)
         if now is not None:
             now = now._replace(start_ms=max(now.start_ms, created_ms))
         return GapsOf(count, total_ms, recent, now)

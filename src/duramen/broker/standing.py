@@ -72,6 +72,9 @@ class Standing(Changes, Protocol):
         Only a leader sends consumers elsewhere, and only to a replica that has the offset.
         """
 
+    def heard_ms(self, node_id: int) -> int:
+        """When replicas of another node were last heard of, in ms since 1970; 0: not since the start."""
+
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         """Ask the broker of another node; `done` gets the answer, or None where the connection ends before it.
 

@@ -259,6 +259,21 @@ def _pauses(output: Path, duration_s: float, format_: str) -> None:
     measure_pauses(output, duration_s=duration_s, as_json=format_ == JSON)
 
 
+@command.command("native", short_help="Records to Arrow and back.")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
+@_scale
+@_output
+@format_option
+def _native(output: Path, rounds: int, scale: float, format_: str) -> None:
+    """How many records a second and core the native package decodes and encodes for Spark, beside its Python twins."""
+    _check(output)
+    if any(importlib.util.find_spec(name) is None for name in ("numpy", "pyarrow")):
+        raise DependencyMissing("bench native needs numpy and pyarrow: pip install 'duramen[spark]'")
+    from duramen.bench.native import measure_native
+
+    measure_native(output, rounds=rounds, scale=scale, as_json=format_ == JSON)
+
+
 @command.command("all", short_help="All three, in a quarter of an hour.")
 @_rate
 @_duration(4.0)

@@ -1,7 +1,9 @@
 """`duramen group`: consumer groups shown, set to other offsets and deleted through a node's HTTP door."""
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import click
@@ -41,7 +43,8 @@ def command() -> None:
 @server_option
 def _list(format_: str, server: Server) -> None:
     """List the consumer groups there are."""
-    groups = list(server.listed(_GROUPS, "groups"))
+    listed = (node.listed(_GROUPS, "groups") for node in (server, *server.others()))
+    groups = sorted(itertools.chain.from_iterable(listed), key=itemgetter("id"))
     if format_ == JSON:
         print_json(groups)
         return

@@ -1,7 +1,8 @@
 """The node that a command talks to: its HTTP door, and the address of its Kafka door."""
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -33,8 +34,31 @@ def find_stream(cluster: Cluster, name: str) -> Topic:
 
 
 class Server(http.Server):
-    """The node's HTTP door, as commands name it."""
+    """The node's HTTP door, as commands name it; what another node of its cluster coordinates is asked there."""
 
     def __init__(self, address: str) -> None:
         """Raises SettingInvalid for what is not HOST:PORT."""
         super().__init__(address, option="--server")
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        document: Mapping[str, object] | None = None,
+        *,
+        timeout_s: float = http.HTTP_TIMEOUT_S,
+    ) -> Any:
+        """Any question."""
+        try:
+            return super().ask(method, path, document, timeout_s=timeout_s)
+        except errors.NotCoordinator as error:
+            for other in self.others():
+                with contextlib.suppress(errors.NotCoordinator):
+                    return other.ask(method, path, document, timeout_s=timeout_s)
+            raise error from None
+
+    def others(self) -> list[http.Server]:
+        """The other nodes of its cluster that are live, as far as it knows."""
+        nodes = super().ask("GET", "/v1/cluster/nodes")["nodes"]
+        live = [node["endpoints"].get("http") for node in nodes if node["state"] != "fenced"]
+        return [http.Server(address) for address in live if address not in (None, self.address)]

@@ -276,7 +276,13 @@ def allocate_producer_ids(state: ControllerState) -> list[ProducerIdsAllocated]:
     return [ProducerIdsAllocated(state.next_producer_id, PRODUCER_ID_BLOCK)]
 
 
-def record_gap(state: ControllerState, node_id: int, start_ms: int, end_ms: int, cause: str) -> list[NatsGapRecorded]:
-    """Keep a gap, where there is a stream that it concerns."""
-    concerned = any(stream.subjects and stream.created_at_ms < end_ms for stream in state.streams.values())
-    return [NatsGapRecorded(node_id, start_ms, end_ms, cause)] if concerned and start_ms < end_ms else []
+def record_gap(
+    state: ControllerState, node_id: int, start_ms: int, end_ms: int, cause: str, stream_id: str = ""
+) -> list[NatsGapRecorded]:
+    """Keep a gap, of that stream or else of all, where there is a stream that it concerns."""
+    concerned = any(
+        stream.subjects and stream.created_at_ms < end_ms and stream_id in ("", str(stream.id))
+        for stream in state.streams.values()
+    )
+    gap = NatsGapRecorded(node_id, start_ms, end_ms, cause, stream_id)
+    return [gap] if concerned and start_ms < end_ms else []

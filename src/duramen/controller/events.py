@@ -184,16 +184,18 @@ class QuotasChanged(_Event, frozen=True, tag="quotas-changed"):
     values: dict[str, float]
 
 
-class NatsGapRecorded(_Event, frozen=True, tag="nats-gap-recorded"):
-    """From `start_ms` to `end_ms` (since 1970) the node was not subscribed to what its streams are bound to.
+class NatsGapRecorded(_Event, frozen=True, omit_defaults=True, tag="nats-gap-recorded"):
+    """From `start_ms` to `end_ms` (since 1970) nobody was subscribed to what streams are bound to, as the node knows.
 
-    It concerns every stream that has subjects at this point of the log.
+    It concerns the stream of that id, of which the node leads partitions; where none is named, every stream that has
+    subjects at this point of the log.
     """
 
     node_id: int
     start_ms: int
     end_ms: int
     cause: str
+    stream_id: str = ""
 
 
 class NatsGapsSummed(_Event, frozen=True, tag="nats-gaps-summed"):

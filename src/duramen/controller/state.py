@@ -210,7 +210,9 @@ class ControllerState:
             self._put(msgspec.structs.replace(known, **changes))
 
     def _add_gap(self, event: NatsGapRecorded) -> None:
-        for stream in self._by_id.values():
+        one = self._by_id.get(uuid.UUID(event.stream_id)) if event.stream_id else None
+        concerned = self._by_id.values() if not event.stream_id else () if one is None else (one,)
+        for stream in concerned:
             gap = Gap(max(event.start_ms, stream.created_at_ms), event.end_ms, event.cause)
             if stream.subjects and gap.start_ms < gap.end_ms:
                 count, total_ms, recent = self.gaps(stream.id)

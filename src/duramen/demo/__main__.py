@@ -1,19 +1,14 @@
-"""`python -m duramen.demo`: the options, and what becomes of errors."""
+"""`python -m duramen.demo`: the options."""
 
-import signal
-import sys
 from pathlib import Path
 from typing import Final
 
 import click
 
-from duramen.base.errors import DuramenError
+from duramen.demo.running import run
 
 __all__ = ["command", "main"]
 
-_FAILED: Final = 1
-_WRONG_USAGE: Final = 2
-_INTERRUPTED: Final = 130
 _ALL: Final = 336_776
 _FEWEST: Final = 100
 
@@ -48,22 +43,8 @@ def command(directory: Path, flights: int, *, keep: bool) -> None:
 
 
 def main() -> None:
-    """Run the demo; exit codes: 0 it holds, 1 failed, 2 wrong usage, 130 interrupted."""
-    # Shells start what is in the background with Ctrl-C ignored: the other two still have to end everything.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        command.main(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(_WRONG_USAGE)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("make demo: interrupted; every process has been stopped", err=True)
-        sys.exit(_INTERRUPTED)
-    except DuramenError as error:
-        click.echo(f"\nmake demo: {error} [{error.id}]", err=True)
-        sys.exit(_FAILED)
+    """Run the demo."""
+    run(command, "make demo")
 
 
 if __name__ == "__main__":

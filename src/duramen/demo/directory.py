@@ -26,6 +26,9 @@ class DemoDirectory:
         self.consumers_log = self.path / "consumers.log"
         self.spark_log = self.path / "spark.log"
         self.scratch = self.path / "scratch"
+        self.nodes = self.path / "nodes"
+        self.timeline = self.path / "timeline.png"
+        self.timeline_page = self.path / "timeline.html"
         self._make()
 
     def _make(self) -> None:
@@ -43,17 +46,9 @@ class DemoDirectory:
             raise DirectoryUnusable(
                 f"{self.path} is there and was not made by the demo; name another with --directory, or move it away"
             )
-        lock = self.node / "lock"
-        if not lock.exists():
-            return
-        with lock.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise DirectoryUnusable(
-                    f"the node of an earlier demo still runs in {self.node}; stop it first, or name another directory"
-                    " with --directory"
-                ) from None
+        for lock in (self.node / "lock", *self.nodes.glob("*/lock")):
+            if lock.exists():
+                _check_free(lock)
 
     def shown(self, path: Path) -> str:
         """A path in here as it is shown to people: beginning with the directory's own name where it lies near."""
@@ -65,3 +60,14 @@ class DemoDirectory:
     def bytes_of(self, path: Path) -> int:
         """What the files below `path` take on the disk."""
         return sum(512 * file.stat().st_blocks for file in path.rglob("*") if file.is_file())
+
+
+def _check_free(lock: Path) -> None:
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DirectoryUnusable(
+                f"the node of an earlier demo still runs in {lock.parent}; stop it first, or name another directory"
+                " with --directory"
+            ) from None

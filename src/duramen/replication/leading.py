@@ -168,8 +168,19 @@ class Leading:
 
     def _lags(self, node_id: int) -> bool:
         replica = self._replica
-        lag_time_max_ms = replica.config.lag_time_max_ms
-        return self._progress.lags(node_id, replica.history.end_offset, replica.now_ms, lag_time_max_ms)
+        end_offset, lag_time_max_ms = replica.history.end_offset, replica.config.lag_time_max_ms
+        if self._is_cut_off(node_id) and replica.now_ms >= self._gone_ms(node_id):
+            return self._progress.covered(node_id) < end_offset
+        return self._progress.lags(node_id, end_offset, replica.now_ms, lag_time_max_ms)
+
+    def _is_cut_off(self, node_id: int) -> bool:
+        """Whether it fetches from here, and there is no connection to it."""
+        place = self._replica.places.get(node_id)
+        return node_id in self._replica.gone and place is not None and place.upstream == self._replica.node_id
+
+    def _gone_ms(self, node_id: int) -> int:
+        """When one that is cut off counts as gone, unless there is a connection again."""
+        return self._replica.gone[node_id] + self._replica.timeouts.gone_ms
 
     def _lagging(self) -> Iterator[int]:
         return (node for node in self._followers() if self._lags(node))
@@ -211,7 +222,9 @@ class Leading:
         end_offset = self._replica.history.end_offset
         lag_time_max_ms = self._replica.config.lag_time_max_ms
         behind = [node for node in self._followers() if self._progress.covered(node) < end_offset]
-        return min((self._progress.lags_at_ms(node, lag_time_max_ms) for node in behind), default=None)
+        times = [self._progress.lags_at_ms(node, lag_time_max_ms) for node in behind]
+        times += [self._gone_ms(node) for node in behind if self._is_cut_off(node)]
+        return min(times, default=None)
 
     # -- fetches ------------------------------------------------------------------------------------
 

@@ -130,8 +130,13 @@ class Machine:
 
     def reachable(self, node_id: int) -> None:
         """There is a new connection to a node."""
+        self._replica.gone.pop(node_id, None)
         if isinstance(self._part, Following):
             self._part.reachable(node_id)
+
+    def unreachable(self, node_id: int) -> None:
+        """There is no connection to a node any more: if none comes soon, a leader waits no longer for it."""
+        self._replica.gone.setdefault(node_id, self._replica.now_ms)
 
     def refusal(self) -> Refusal | None:
         """Why nothing may be appended under acks=all; asked before the batch is written."""

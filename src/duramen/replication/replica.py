@@ -43,6 +43,7 @@ class Replica:
         self.state = PartitionState(None, -1, -1, (), frozenset())
         self.live: Collection[int] = ()
         self.places: dict[int, Place] = {}
+        self.gone: dict[int, int] = {}  # nodes to which there is no connection, and since when
         self.effects: list[Effect] = []
 
     @property

@@ -1,11 +1,14 @@
-"""`python -m duramen.sim`: simulated crashes by the thousand, or one run again."""
+"""`python -m duramen.sim`: simulated crashes by the thousand, of a node or of whole clusters, or one run again."""
 
 import os
 import sys
+from collections.abc import Callable
+from typing import NamedTuple
 
 import click
 
-from duramen.sim.running import explain, run_all, run_one
+from duramen.sim import running
+from duramen.sim.cluster import running as clusters
 
 __all__ = ["main"]
 
@@ -19,28 +22,55 @@ def _seeds(text: str) -> range:
 
 
 @click.command()
+@click.option("--cluster", is_flag=True, help="Run whole clusters, not one node.")
 @click.option("--seeds", default="100", metavar="N|FROM-TO", help="How many runs, or from which seed to which.")
 @click.option("--seed", type=int, metavar="N", help="Run this one only.")
 @click.option("--trace", type=click.Path(), metavar="FILE", help="With --seed: write each event there; - for here.")
 @click.option("-j", "--jobs", type=click.IntRange(1), help="How many runs at once; as many as there are cores.")
-def main(seeds: str, seed: int | None, trace: str | None, jobs: int | None) -> None:
-    """Run the storage, the broker and its groups on a disk that lies, and check what they promise."""
+def main(seeds: str, seed: int | None, trace: str | None, jobs: int | None, *, cluster: bool) -> None:
+    """Run the storage, the broker and its groups on a disk that lies, and check what they promise.
+
+    With --cluster: nodes, their disks and the network between them.
+    """
     if seed is not None:
-        sys.exit(_run_again(seed, trace))
+        sys.exit(_run_again(_cluster if cluster else _node, seed, trace))
+    run_all = clusters.run_all if cluster else running.run_all
     sys.exit(0 if run_all(_seeds(seeds), jobs or os.cpu_count() or 1).well else 1)
 
 
-def _run_again(seed: int, trace: str | None) -> int:
+class _Told(NamedTuple):
+    """What is said of one run: that it kept every promise, or what went wrong."""
+
+    well: bool
+    text: str
+
+
+Write = Callable[[str], object]
+
+
+def _node(seed: int, write: Write | None) -> _Told:
+    outcome = running.run_one(seed, write)
+    if outcome.broken:
+        return _Told(well=False, text=running.explain(outcome))
+    return _Told(well=True, text=f"seed {seed}: every promise kept, {outcome.crashes} crashes")
+
+
+def _cluster(seed: int, write: Write | None) -> _Told:
+    outcome = clusters.run_one(seed, write)
+    if outcome.broken:
+        return _Told(well=False, text=clusters.explain(outcome))
+    done = f"{outcome.operations} requests and {outcome.faults.total()} faults"
+    return _Told(well=True, text=f"cluster {seed}: every promise kept, {done}")
+
+
+def _run_again(run: Callable[[int, Write | None], _Told], seed: int, trace: str | None) -> int:
     if trace is None:
-        outcome = run_one(seed)
+        told = run(seed, None)
     else:
         with click.open_file(trace, "w") as file:
-            outcome = run_one(seed, lambda line: print(line, file=file))
-    if outcome.broken:
-        print(explain(outcome))
-        return 1
-    print(f"seed {seed}: every promise kept, {outcome.crashes} crashes")
-    return 0
+            told = run(seed, lambda line: print(line, file=file))
+    print(told.text)
+    return 0 if told.well else 1
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What an operator asks on any node of a cluster, brought to the active controller; and what a node alone answers."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -230,6 +231,39 @@ def test_a_voter_that_does_not_follow_is_not_added() -> None:
     cluster.go_on(2_000)
     office = cluster.office
     assert kind(cluster.wait(lambda done: office.add_voter(4, done))) is VotersUnsettled
+
+
+def test_there_is_one_change_of_the_voters_at_a_time_and_an_end_of_it_that_nobody_knows() -> None:
+    cluster = Operated()
+    old = cluster.leader
+    seen = cluster.wait(cluster.office.observe)
+    removed = [requests.RemoveVoter(row.replica) for row in seen.voters if row.replica.node_id != old.node_id]
+    cluster.isolate(old)
+    first, second = cluster.decide(removed[0]), cluster.decide(removed[1])
+    assert (first, [type(outcome) for outcome in second]) == ([], [VotersUnsettled])
+    cluster.go_on(2_000)
+    assert [type(outcome) for outcome in first] == [OutcomeUnknown]
+    cluster.cut = set()
+    cluster.go_on(1_000)
+    seen = cluster.wait(cluster.office.observe)
+    assert [row.replica.node_id for row in seen.voters] == [1, 2, 3]
+    unknown = requests.RemoveVoter(ReplicaId(9, "d"))
+    assert type(cluster.decided(unknown)) is VoterNotFound
+
+
+def test_the_last_voter_stays() -> None:
+    cluster = Operated()
+    office = cluster.office
+    for _ in range(2):
+        gone = next(node for node in (1, 2, 3) if node in voters(cluster) and node != cluster.leader.node_id)
+        assert cluster.wait(partial(office.remove_voter, gone)) is None
+        cluster.go_on(200)
+    (last,) = voters(cluster)
+    assert kind(cluster.wait(lambda done: office.remove_voter(last, done))) is RequestInvalid
+
+
+def voters(cluster: Operated) -> list[int]:
+    return [row.replica.node_id for row in cluster.wait(cluster.office.observe).voters]
 
 
 def test_without_a_controller_a_node_shows_what_it_knows_itself() -> None:

@@ -20,7 +20,6 @@ ALL_OF_MORE = [
     Bounds(exchanges=True, epochs=2, records=0, restarts=0),
     Bounds(exchanges=True, epochs=2, records=1, restarts=0),
     Bounds(exchanges=False, epochs=1, records=0, restarts=0, closings=1),
-    Bounds(exchanges=True, epochs=2, records=0, restarts=0, closings=1),
 ]
 A_PART_OF_IT = Bounds(exchanges=True, epochs=3, records=2, restarts=2)
 

@@ -14,13 +14,13 @@ MOST_SEEDS = 1_000
 
 FOUND_BY = {
     "vote-twice": 21,
-    "vote-blank": 112,
+    "vote-blank": 0,
     "commit-earlier": 119,
     "report-written": 128,
-    "forget-epoch": 587,
-    "forget-epoch-of-fetches": 572,
-    "vote-behind": 0,
-    "change-underway": 138,
+    "forget-epoch": 949,
+    "forget-epoch-of-fetches": 346,
+    "vote-behind": 8,
+    "change-underway": 392,
     "half-is-enough": 39,
     "believe-late": 25,
 }

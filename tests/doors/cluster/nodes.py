@@ -21,7 +21,8 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 SECRET = b"s" * 32
 WAIT_S = 60.0
-PATIENT = TIMING._replace(connect_ms=60_000)
+PATIENT = TIMING._replace(connect_ms=60_000, handshake_ms=60_001, alive_ms=60_002)
+"""As the defaults, with waits that are told from any other by their length."""
 
 
 def identity(node_id: int, cluster_id: UUID | None = None) -> Identity:
@@ -73,7 +74,7 @@ class _Never:
 
 def in_time(delay_ms: int, action: Callable[[], None]) -> Timer:
     """Nobody is ever too slow, and all else comes when it is to come."""
-    if delay_ms in (TIMING.handshake_ms, TIMING.alive_ms):
+    if delay_ms in (PATIENT.handshake_ms, PATIENT.alive_ms):
         return _Never()
     return asyncio.get_running_loop().call_later(delay_ms / 1000, action)
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 from tests.doors.cluster.nodes import (
+    PATIENT,
     SECRET,
     Clock,
     identity,
@@ -252,11 +253,11 @@ async def test_a_peer_that_has_gone_without_a_word_is_let_go() -> None:
         await soon(two.owner.links.get())
         for _ in range(TIMING.silent_turns):
             assert two.owner.ends.empty()
-            assert clock.fire(TIMING.alive_ms) == 1
+            assert clock.fire(PATIENT.alive_ms) == 1
         assert await soon(reader.readexactly(len(ALIVE))) == ALIVE
-        assert clock.fire(TIMING.alive_ms) == 1
+        assert clock.fire(PATIENT.alive_ms) == 1
         _, why = await soon(two.owner.ends.get())
-        assert why == "nothing was heard of it for 3000 ms"
+        assert why == f"nothing was heard of it for {TIMING.silent_turns * PATIENT.alive_ms} ms"
 
 
 @in_a_loop
@@ -268,7 +269,7 @@ async def test_who_says_that_it_is_there_is_kept() -> None:
             frames = b"".join(map(bytes, encode_frame(Kind.MESSAGE, Subject.QUORUM, 0, [b"%d" % number])))
             writer.write(ALIVE + frames)
             assert (await soon(two.owner.heard.get())).body == b"%d" % number
-            assert clock.fire(TIMING.alive_ms) == 1
+            assert clock.fire(PATIENT.alive_ms) == 1
         assert link.open
 
 
@@ -282,13 +283,13 @@ async def test_a_peer_that_does_not_read_is_let_go_and_costs_what_is_allowed() -
             taken += MEBIBYTE
         assert taken <= 2 * LARGEST_BODY_BYTES[Channel.CONTROL] + 8 * MEBIBYTE
         assert not link.request(Subject.CONTROLLER, print, b"x")
-        for _ in range(TIMING.silent_turns):
+        for _ in range(TIMING.blocked_turns):
             writer.write(ALIVE)
             writer.write(b"".join(map(bytes, encode_frame(Kind.MESSAGE, Subject.QUORUM, 0, []))))
             await soon(two.owner.heard.get())
-            assert clock.fire(TIMING.alive_ms) == 1
+            assert clock.fire(PATIENT.alive_ms) == 1
         _, why = await soon(two.owner.ends.get())
-        assert why == "it has read nothing for 3000 ms"
+        assert why == f"it has read nothing for {TIMING.blocked_turns * PATIENT.alive_ms} ms"
 
 
 @in_a_loop
@@ -349,7 +350,7 @@ def test_who_proves_nothing_in_time_is_let_go(caplog: pytest.LogCaptureFixture) 
             for (_, writer), words in zip(strangers, (b"", hello[:1], hello), strict=True):
                 writer.write(words)
             assert len(await soon(strangers[2][0].readexactly(len(hello)))) == len(hello)
-            assert clock.fire(TIMING.handshake_ms) == 3
+            assert clock.fire(PATIENT.handshake_ms) == 3
             for reader, _ in strangers:
                 assert await said_nothing_more(reader) == b""
 

@@ -122,6 +122,17 @@ def test_what_is_not_changed_is_refused_by_name(
         assert {one["config_source"] for one in kept.values()} == {5}
 
 
+def test_taking_back_a_bound_of_replication_that_there_never_was_does_nothing(node: NodeProcess) -> None:
+    idle = ("leader.replication.throttled.rate", DELETE, None)
+    with Asking(node) as asking:
+        before = {name: one["value"] for name, one in _configs(asking, "1").items()}
+        for name in ("1", ""):
+            assert _alter(asking, name, idle)["error_code"] == ErrorCode.NONE
+        assert {name: one["value"] for name, one in _configs(asking, "1").items()} == before
+        refused = _alter(asking, "1", idle, ("log.retention.mss", DELETE, None))
+        assert refused["error_code"] == ErrorCode.INVALID_REQUEST
+
+
 def test_a_list_is_appended_to_and_subtracted_from(new_node: Callable[..., NodeProcess]) -> None:
     with Asking(new_node().start()) as asking:
 

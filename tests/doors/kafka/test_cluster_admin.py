@@ -169,6 +169,17 @@ def test_other_partitions_are_not_under_way() -> None:
     assert Cluster().ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, {"topics": asked})["topics"] == []
 
 
+def test_a_request_is_about_so_many_partitions_at_most() -> None:
+    cluster = Cluster()
+    partitions = [{"partition_index": 0, "replicas": [1]}] * 10_001
+    answer = cluster.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, {"topics": [{"name": "a", "partitions": partitions}]})
+    assert (answer["error_code"], answer["responses"]) == (ErrorCode.INVALID_REQUEST, [])
+    asked = {"topic_partitions": [{"topic": "a", "partitions": [0] * 10_001}]}
+    answer = cluster.ask(ApiKey.ELECT_LEADERS, 2, asked)
+    assert answer["error_code"] == ErrorCode.INVALID_REQUEST
+    assert cluster.controller.asked == []
+
+
 # -- the quorum ---------------------------------------------------------------------------------------
 
 METADATA = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]

@@ -127,7 +127,8 @@ class Place:
 
     def remember(self, report: Callable[[str], object] = pytest.fail) -> None:
         done: list[None] = []
-        recall(self.broker, self.capture, report, lambda: done.append(None))
+        places = [(bound, partition) for bound in self.capture.streams() for partition in bound.stream.partitions]
+        recall(self.broker, self.capture, places, report, lambda: done.append(None))
         self.worker.settle()
         assert done == [None]
 

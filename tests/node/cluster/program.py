@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable
 from uuid import UUID
 
+import msgspec
 import uvloop
 
 from duramen.base.deadlines import Deadlines
@@ -25,8 +26,9 @@ from duramen.base.ids import Position, new_stream_id
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer
 from duramen.broker.quorum.kit import LIMITS
+from duramen.broker.quorum.runner import Runner
 from duramen.controller.decisions import Definition, create_stream
-from duramen.controller.events import Event, StreamCreated
+from duramen.controller.events import Event, StreamCreated, decode_event, encode_event
 from duramen.controller.quorum.effects import Effect
 from duramen.controller.quorum.timeouts import TIMEOUTS, Timeouts
 from duramen.doors.cluster.secret import read_secret
@@ -69,16 +71,26 @@ class Program:
         stream_id = new_stream_id(self._parts.randomness.token(16))
         now_ms = self._parts.clock.wall_ms()
         events = create_stream(self._side.state, Definition(name, 1), stream_id=stream_id, now_ms=now_ms)
+        self._propose(name, list(map(encode_event, events)))
 
-        def done(result: Position | DuramenError) -> None:
-            if isinstance(result, NotController):
-                asyncio.get_running_loop().call_later(_AGAIN_S, self._side.propose, events, done)
-            elif isinstance(result, DuramenError):
-                say(f"unanswered {name} {result.id}: {result}")
+    def _propose(self, name: str, events: list[bytes]) -> None:
+        """Have the node that leads order them, whichever that is; ask again where nothing was done."""
+
+        def done(answer: Buffer | None) -> None:
+            code, _, text = ("lost" if answer is None else bytes(answer).decode()).partition(" ")
+            if code == NotController.id:
+                asyncio.get_running_loop().call_later(_AGAIN_S, self._propose, name, events)
+            elif code == "ok":
+                say(f"answered {name} {text}")
             else:
-                say(f"answered {name} {result.leader_epoch} {result.offset}")
+                say(f"unanswered {name} {code}: {text}")
 
-        self._side.propose(events, done)
+        leader = self._side.runner.machine.leader
+        body = msgspec.msgpack.encode(events)
+        if leader is not None and leader == self._side.runner.machine.me:
+            order(self._side.runner, body, done)
+        elif leader is None or not self._side.ask(leader.node_id, body, done):
+            done(NotController.id.encode())
 
     def _describe(self, _: str) -> None:
         described = self._side.describe()
@@ -98,8 +110,23 @@ class Program:
         say(f"described {json.dumps(text)}")
 
 
+def order(runner: Runner, body: Buffer, answer: Callable[[bytes], None]) -> None:
+    """Propose these events, and answer where they are or why not."""
+
+    def done(result: Position | DuramenError) -> None:
+        if isinstance(result, DuramenError):
+            answer(f"{result.id} {result}".encode())
+        else:
+            answer(f"ok {result.leader_epoch} {result.offset}".encode())
+
+    runner.propose([decode_event(event) for event in msgspec.msgpack.decode(body, type=list[bytes])], done)
+
+
 class Watcher:
-    """Says what takes effect, and is nothing else for other nodes."""
+    """Says what takes effect, and orders what other nodes ask for."""
+
+    def __init__(self, side: ClusterSide) -> None:
+        self._side = side
 
     def happened(self, event: Event, epoch: int) -> None:
         if isinstance(event, StreamCreated):
@@ -121,7 +148,7 @@ class Watcher:
         del node_id
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        del body, answer
+        order(self._side.runner, body, answer)
 
     def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         del body, answer
@@ -155,7 +182,7 @@ async def run(node: int, where: str, listen: str, seeds: str, secret: str, timeo
     member = Candidate(node, directory.id, parse_addresses("seeds", seeds), read_secret(secret), waits, limits)
     sockets = bind_all("cluster", "--cluster-listen", parse_addresses("listen", listen))
     side = await ClusterSide.start(member, parts, sockets)
-    side.member = Watcher()
+    side.member = Watcher(side)
     program = Program(side, parts)
     told = asyncio.Event()
     loop.add_reader(sys.stdin.fileno(), _read(program, told))

@@ -10,13 +10,16 @@ from duramen.base.errors import DuramenError, NotController, OutcomeUnknown, Str
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer, Clock, Randomness, Worker
 from duramen.broker.changes import Done, ValueDone, settled
+from duramen.broker.cluster.chronicle import Chronicle
+from duramen.broker.cluster.nearest import nearest
 from duramen.broker.cluster.network import Network
 from duramen.broker.cluster.replicating import Replicating
+from duramen.broker.cluster.tally import Tally
 from duramen.broker.control.answers import Answer, Outcome, When
 from duramen.broker.control.asking import Asker
 from duramen.broker.control.controller import Controller
 from duramen.broker.control.draft import Draft
-from duramen.broker.control.kit import ControlKit
+from duramen.broker.control.kit import TIMING, ControlKit, Timing
 from duramen.broker.control.lifecycle import Lifecycle, Phase
 from duramen.broker.control.requests import Adopt, CreateStream, Request
 from duramen.broker.control.wire import decode_outcome, decode_request, encode_outcome, encode_request
@@ -26,10 +29,12 @@ from duramen.broker.partition import Partition, Role
 from duramen.broker.quorum.applying import ControllerView
 from duramen.broker.quorum.runner import Runner
 from duramen.broker.replicas.absent import UNKNOWN
-from duramen.broker.replicas.configs import config_of
+from duramen.broker.replicas.configs import PATIENCE, Patience, config_of
 from duramen.broker.standing import Listener
 from duramen.codec.cluster.channels import Subject
+from duramen.controller.cluster.membership import SESSIONS, Sessions
 from duramen.controller.cluster.registering import Registration
+from duramen.controller.cluster.reporting import WINDOW_MS
 from duramen.controller.events import (
     Event,
     NodeConfigured,
@@ -42,6 +47,7 @@ from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.quorum.effects import Effect
 from duramen.controller.state import ControllerState
+from duramen.replication.effects import Effect as ReplicaEffect
 from duramen.replication.partition import PartitionConfig
 from duramen.storage.store import Store
 
@@ -52,8 +58,17 @@ _NOBODY: Final = -1
 _NO_STREAM: Final = StreamId(int=0)
 
 
+def _nobody(_: PartitionId, __: ReplicaEffect) -> None:
+    """Nobody has to know."""
+
+
 class MemberKit(NamedTuple):
-    """What a member works with. `wish` is how it registers; `chance` draws a number below the one it is given."""
+    """What a member works with. `wish` is how it registers; `chance` draws a number below the one it is given.
+
+    `carried_out` is told of each effect of a replica. `patience` is that with replicas, `sessions` and
+    `report_window_ms` are for where this node is the controller, `timing` is for its own heartbeats. `tell` is told, in
+    lines, what becomes of nodes, leaders and in-sync sets.
+    """
 
     wish: Registration
     runner: Runner
@@ -67,6 +82,12 @@ class MemberKit(NamedTuple):
     network: Network
     report: Callable[[str], None]
     failed: Callable[[DuramenError], None]
+    carried_out: Callable[[PartitionId, ReplicaEffect], None] = _nobody
+    patience: Patience = PATIENCE
+    sessions: Sessions = SESSIONS
+    report_window_ms: int = WINDOW_MS
+    timing: Timing = TIMING
+    tell: Callable[[str], None] | None = None
 
 
 class Member:
@@ -74,12 +95,13 @@ class Member:
 
     def __init__(self, kit: MemberKit) -> None:
         self._kit = kit
-        self._node_id = kit.wish.node_id
+        self.node_id = kit.wish.node_id
         self._view = kit.view
         self._network = kit.network
         control = ControlKit(
-            self._node_id, kit.wish.cluster_id, kit.clock, kit.deadlines, kit.randomness, kit.chance, self,
-            feature_level=kit.wish.latest_feature_level,
+            self.node_id, kit.wish.cluster_id, kit.clock, kit.deadlines, kit.randomness, kit.chance, self,
+            feature_level=kit.wish.latest_feature_level, sessions=kit.sessions,
+            report_window_ms=kit.report_window_ms, timing=kit.timing,
         )  # fmt: skip
         self.controller = Controller(kit.runner, kit.view, kit.worker, control)
         self.asker = Asker(self.controller, control)
@@ -88,14 +110,17 @@ class Member:
             kit.wish, self.controller, self.asker, control, changed=self._phase_changed, failed=self._left_out
         )
         self.replicating = Replicating(
-            self._node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
+            self.node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
             partition_of=self._partition_of, config_of=self._config_of, when_applied=self.controller.when_applied,
-            led=self._led, report=kit.report,
+            led=self._led, report=kit.report, carried_out=kit.carried_out,
         )  # fmt: skip
+        self.tally = Tally(self.node_id)
+        self._chronicle = None if kit.tell is None else Chronicle(kit.clock, kit.deadlines, kit.tell)
         self._listener: Listener | None = None
         self._joining: Done | None = None
         self._begun_epoch = -1
         self._draining: Callable[[], None] | None = None
+        self._heard_ms: dict[int, int] = {}
 
     # -- what is known ------------------------------------------------------------------------------
 
@@ -131,12 +156,11 @@ class Member:
     def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
         place = PartitionId(partition.log.key.stream_id, partition.index)
         state = self.state.partitions.get(place)
-        if state is None or state.leader != self._node_id or self._kit.wish.rack == rack_id:
+        if state is None or state.leader != self.node_id or self._kit.wish.rack == rack_id:
             return _NOBODY
-        there = {node.id for node in self.nodes if node.rack == rack_id}
-        covered = {node_id: self.replicating.covered(place, node_id) for node_id in state.replicas if node_id in there}
-        found = max(covered.items(), key=lambda one: one[1], default=(_NOBODY, -1))
-        return found[0] if found[1] >= offset else _NOBODY
+        holders = [node for node in self.nodes if node.id in state.replicas]
+        found = nearest(rack_id, offset, holders, lambda node_id: self.replicating.covered(place, node_id))
+        return _NOBODY if found is None else found
 
     def _partition_of(self, place: PartitionId) -> Partition:
         if self._listener is None:
@@ -144,7 +168,7 @@ class Member:
         return self._listener.partition(place)
 
     def _config_of(self, place: PartitionId) -> PartitionConfig:
-        return config_of(self.state, place.stream_id)
+        return config_of(self.state, place.stream_id, self._kit.patience)
 
     # -- what users want ----------------------------------------------------------------------------
 
@@ -163,6 +187,9 @@ class Member:
             self.controller.when_applied(outcome.end_offset, lambda: done(outcome.value))
         else:
             done(outcome)
+
+    def heard_ms(self, node_id: int) -> int:
+        return self._heard_ms.get(node_id, 0)
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         return self._network.ask(node_id, body, done, subject=Subject.BROKER)
@@ -198,6 +225,8 @@ class Member:
         self.asker.stop()
         self.replicating.end()
         self.controller.stop()
+        if self._chronicle is not None:
+            self._chronicle.stop()
 
     def _phase_changed(self, phase: Phase) -> None:
         if phase is Phase.JOINING:
@@ -216,8 +245,8 @@ class Member:
         """Bring the streams into the cluster that this node had when it was alone; then `done`."""
         state = self.state
         brings = any(len(state.partitions.of_stream(one.id)) < one.partitions for one in state.streams.values())
-        if brings and [voter.id.node_id for voter in self._kit.runner.machine.voters] == [self._node_id]:
-            self.ask(Adopt(self._node_id, self._kit.store.node_epoch), settled(done))
+        if brings and [voter.id.node_id for voter in self._kit.runner.machine.voters] == [self.node_id]:
+            self.ask(Adopt(self.node_id, self._kit.store.node_epoch), settled(done))
         else:
             done(None)
 
@@ -228,6 +257,7 @@ class Member:
             self._tell_all()
 
     def _tell_all(self) -> None:
+        self.tally.restart(self.state.partitions)
         self.replicating.told_live(self.state.registrations.live)
         for place, state in list(self.state.partitions):
             self.replicating.told(place, state)
@@ -246,22 +276,34 @@ class Member:
         del epoch
         if isinstance(event, StreamDeleted):
             self.replicating.removed(StreamId(event.id))
+            self.tally.removed(StreamId(event.id))
         if self._listener is not None:
             self._listener.happened(event)
         if isinstance(event, PartitionChanged):
             place = PartitionId(StreamId(event.id), event.partition)
             state = self.state.partitions.get(place)
             if state is not None:
+                self._count(place, state)
                 self.replicating.told(place, state)
         elif isinstance(event, StreamConfigured | NodeConfigured):
             self.replicating.configured()
         elif isinstance(event, NodeEvent):
             self.replicating.told_live(self.state.registrations.live)
+            if self._chronicle is not None and self.replicating.takes_part:
+                self._chronicle.node(event)
+
+    def _count(self, place: PartitionId, state: PartitionState) -> None:
+        before = self.tally.told(place, state)
+        if before is not None and self._chronicle is not None and self.replicating.takes_part:
+            self._chronicle.partition(f"{self.office.name(place)}-{place.partition}", before, state)
 
     def restored(self) -> None:
         """The view's state is another as a whole."""
         if self._listener is not None:
+            # Streams may be gone, and configs be others, and no event has said so.
+            self.replicating.only({stream.id for stream in self.state.streams.values()})
             self._listener.restored()
+            self.replicating.configured()
             self._tell_all()
 
     def carried_out(self, effect: Effect) -> None:
@@ -281,7 +323,7 @@ class Member:
     def closed(self, node_id: int) -> None:
         """There is none any more."""
         self.controller.closed(node_id)
-        self.replicating.unreachable(node_id, list(self.state.partitions.of_node(self._node_id)))
+        self.replicating.unreachable(node_id, list(self.state.partitions.of_node(self.node_id)))
 
     def reachable(self, node_id: int) -> None:
         """What replicas say goes to a node over a new connection."""
@@ -300,6 +342,7 @@ class Member:
 
     def heard(self, node_id: int, body: Buffer) -> None:
         """Replicas of another node say something. Raises RequestInvalid where that cannot be read."""
+        self._heard_ms[node_id] = self._kit.clock.wall_ms()
         self.replicating.heard(node_id, body)
 
     # -- what the controller's part needs -----------------------------------------------------------

@@ -1,6 +1,6 @@
 """The replicas of a node among those of other nodes: what they say and propose goes out once for all of a turn."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -58,11 +58,14 @@ class Replicating:
         when_applied: Callable[[int, Callable[[], None]], None],
         led: Callable[[PartitionId, int | None], None],
         report: Callable[[str], None],
+        carried_out: Callable[[PartitionId, Effect], None],
         timeouts: Timeouts = TIMEOUTS,
     ) -> None:
         """`when_applied` calls back once what is below an offset of the metadata log has taken effect here.
 
         `led` is told where this node leads, and in which epoch; `report`, what an operator should hear of.
+
+        `carried_out` is told of each effect of a replica, once it is done.
         """
         self._node_id = node_id
         self._store = store
@@ -76,12 +79,27 @@ class Replicating:
         self._when_applied = when_applied
         self._led = led
         self._report = report
+        self._carried_out = carried_out
         self._timeouts = timeouts
         self._epoch = -1
         self._replicas: Replicas | None = None
         self._said: dict[int, list[Said]] = {}
         self._proposed: list[tuple[PartitionId, AlterPartition]] = []
         self._flushes = False
+        self.bytes_in = 0
+        """Bytes of record batches that came from leaders, or from the replicas before this node's."""
+        self.bytes_out = 0
+        """Bytes of record batches that were sent to other replicas."""
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether this node is registered and has taken in what was before that."""
+        return self._replicas is not None
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The replicas of this node; None while it takes no part."""
+        return self._replicas
 
     # -- what the controller's log says -------------------------------------------------------------
 
@@ -120,6 +138,11 @@ class Replicating:
         if self._replicas is not None:
             self._replicas.removed(stream_id)
 
+    def only(self, stream_ids: Collection[StreamId]) -> None:
+        """There are these streams and no others."""
+        if self._replicas is not None:
+            self._replicas.only(stream_ids)
+
     def covered(self, place: PartitionId, node_id: int) -> int:
         """Below this offset a node has all of a partition that is led here; -1 where nothing is known."""
         replica = None if self._replicas is None else self._replicas.get(place)
@@ -130,8 +153,10 @@ class Replicating:
     def heard(self, node_id: int, body: Buffer) -> None:
         """Replicas of another node say something. Raises RequestInvalid where that cannot be read."""
         for place, message, records in decode(body, node_id):
+            batches = records[0] if records else b""
+            self.bytes_in += len(batches)
             if self._replicas is not None:
-                self._replicas.receive(place, message, records[0] if records else b"")
+                self._replicas.receive(place, message, batches)
 
     def reachable(self, node_id: int) -> None:
         """What replicas say goes to a node over a new connection: what was said before may be lost."""
@@ -142,6 +167,7 @@ class Replicating:
         """There is no connection to a node, which leads those partitions: the controller is told so."""
         if self._replicas is None:
             return
+        self._replicas.unreachable(node_id)
         reports = [
             requests.Report(place, state.leader_epoch)
             for place, state in followed
@@ -155,6 +181,7 @@ class Replicating:
     # -- what the replicas want of those around them ------------------------------------------------
 
     def send(self, place: PartitionId, node_id: int, message: Fetch | FetchAnswer, records: Sequence[Buffer]) -> None:
+        self.bytes_out += sum(map(len, records))
         self._said.setdefault(node_id, []).append(Said(place, message, records))
         self._flush_soon()
 
@@ -174,7 +201,7 @@ class Replicating:
         self._led(place, leader_epoch)
 
     def carried_out(self, place: PartitionId, effect: Effect) -> None:
-        """Nobody here has to know."""
+        self._carried_out(place, effect)
 
     def failed(self, place: PartitionId, error: DuramenError) -> None:
         try:

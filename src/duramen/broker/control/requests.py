@@ -181,12 +181,16 @@ class AlterQuotas(_Request, frozen=True):
 
 
 class RecordGap(_Request, frozen=True):
-    """A node did not listen to the subjects of streams, from when to when (ms since 1970), and why."""
+    """Nobody listened to the subjects of streams, from when to when (ms since 1970), and why, as a node knows.
+
+    `stream_id`: of one stream; empty: of all.
+    """
 
     node_id: int
     start_ms: int
     end_ms: int
     cause: str
+    stream_id: str = ""
 
 
 class ElectLeader(_Request, frozen=True):

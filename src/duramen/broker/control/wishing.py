@@ -89,7 +89,9 @@ _DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], list[Any]]]] = 
         requests.ConfigureNode: _configure_node,
         requests.ConfigureGroup: lambda state, wish: configure_group(state, wish.group, wish.changes),
         requests.AlterQuotas: lambda state, wish: alter_quotas(state, wish.entity, wish.changes),
-        requests.RecordGap: lambda state, gap: record_gap(state, gap.node_id, gap.start_ms, gap.end_ms, gap.cause),
+        requests.RecordGap: lambda state, gap: record_gap(
+            state, gap.node_id, gap.start_ms, gap.end_ms, gap.cause, gap.stream_id
+        ),
         requests.ElectLeader: _elect,
         requests.MoveLeader: lambda state, wish: move_leader(state, wish.place, wish.node_id),
         requests.Reassign: lambda state, wish: reassign(state, wish.place, wish.replicas),

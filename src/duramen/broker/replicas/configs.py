@@ -1,6 +1,9 @@
-"""What the configs of a stream say of its replication: from the metadata log alone, so that all nodes agree. Pure."""
+"""What the configs of a stream say of its replication: from the metadata log alone, so that all nodes agree. Pure.
 
-from typing import Final
+How patient a leader is with its replicas is its own affair: the settings of its node say that.
+"""
+
+from typing import Final, NamedTuple
 
 from duramen.base.catalogue import STREAM
 from duramen.base.ids import StreamId
@@ -9,13 +12,23 @@ from duramen.controller.cluster.rules import rules_of
 from duramen.controller.state import ControllerState
 from duramen.replication.partition import PartitionConfig, Topology
 
-__all__ = ["config_of"]
+__all__ = ["PATIENCE", "Patience", "config_of"]
 
 _TOPOLOGY: Final = "replication.topology"
 _MIN_SYNCED: Final = "min.synced.nodes"
 
 
-def config_of(state: ControllerState, stream_id: StreamId) -> PartitionConfig:
+class Patience(NamedTuple):
+    """What makes a replica late (`replica.lag.time.max.ms`), and slow (`replica.eject.latency.ms`, None: nothing)."""
+
+    lag_time_max_ms: int = 30_000
+    eject_latency_ms: int | None = None
+
+
+PATIENCE: Final = Patience()
+
+
+def config_of(state: ControllerState, stream_id: StreamId, patience: Patience = PATIENCE) -> PartitionConfig:
     """How the partitions of a stream are replicated; as the defaults say where it is not known."""
     stream = state.stream_by_id(stream_id)
 
@@ -27,4 +40,6 @@ def config_of(state: ControllerState, stream_id: StreamId) -> PartitionConfig:
         min_insync_replicas=rules_of(state, stream_id).min_insync_replicas,
         min_synced_nodes=int(value(_MIN_SYNCED)),
         topology=Topology(str(value(_TOPOLOGY))),
+        lag_time_max_ms=patience.lag_time_max_ms,
+        eject_latency_ms=patience.eject_latency_ms,
     )

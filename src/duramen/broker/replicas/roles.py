@@ -19,7 +19,7 @@ from duramen.replication.replica import Kept
 __all__ = ["Replicas", "state_of"]
 
 PartitionOf = Callable[[PartitionId], tuple[Partition, PartitionConfig]]
-"""Called once for each replica: its partition, with a log that is there, and what its stream's configs say."""
+"""Its partition, with a log that is there, and what the configs of its stream say now."""
 
 
 def state_of(state: controller.PartitionState) -> PartitionState:
@@ -39,6 +39,8 @@ class Replicas:
         self._replicas: dict[PartitionId, Replica] = {}
         self._opening: dict[PartitionId, PartitionState] = {}  # the newest that was told of those
         self._live: Collection[int] = ()
+        self._gone: set[int] = set()  # nodes to which there is no connection any more
+        self._config_changes = 0
         self._over = False
 
     def __iter__(self) -> Iterator[tuple[PartitionId, Replica]]:
@@ -72,19 +74,33 @@ class Replicas:
 
     def configured(self) -> None:
         """Configs of streams have changed."""
+        self._config_changes += 1
         for place, replica in self:
             _, config = self._partition_of(place)
             replica.configure(config)
 
     def reachable(self, node_id: int) -> None:
         """There is a new connection to a node."""
+        self._gone.discard(node_id)
         for _, replica in self:
             replica.reachable(node_id)
+
+    def unreachable(self, node_id: int) -> None:
+        """There is no connection to a node any more."""
+        self._gone.add(node_id)
+        for _, replica in self:
+            replica.unreachable(node_id)
 
     def removed(self, stream_id: StreamId) -> None:
         """The stream is deleted: its replicas end, and whoever deletes the stream deletes their logs."""
         for place in [*self._replicas, *self._opening]:
             if place.stream_id == stream_id:
+                self._close(place)
+
+    def only(self, stream_ids: Collection[StreamId]) -> None:
+        """There are these streams and no others: as `removed` for those that are not there any more."""
+        for place in [*self._replicas, *self._opening]:
+            if place.stream_id not in stream_ids:
                 self._close(place)
 
     def receive(self, place: PartitionId, message: Message, records: Buffer = b"") -> None:
@@ -101,15 +117,20 @@ class Replicas:
 
     def _open(self, place: PartitionId) -> None:
         partition, config = self._partition_of(place)
+        log, changes = partition.log, self._config_changes
 
         def found(kept: Kept | DuramenError) -> None:
-            state = self._opening.pop(place, None)
+            # Where it was let go and is to be here again, another log is looked at, for another answer than this.
+            state = self._opening.pop(place, None) if partition.log is log else None
             if state is None:
                 return
             if isinstance(kept, DuramenError):
                 self._kit.outside.failed(place, kept)
                 return
-            replica = self._replicas[place] = Replica(self._kit, place, partition, kept, config)
+            now = config if changes == self._config_changes else self._partition_of(place)[1]
+            replica = self._replicas[place] = Replica(self._kit, place, partition, kept, now)
+            for node_id in sorted(self._gone):
+                replica.unreachable(node_id)
             replica.told(state, self._live)
 
         look(self._kit.store, partition.log, found)

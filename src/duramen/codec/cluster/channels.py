@@ -34,8 +34,7 @@ class Subject(IntEnum):
     """What the replicas of partitions say to each other."""
     BROKER = 5
     """What the brokers of nodes ask each other: about transactions."""
-    NODES = 7
-    PROPOSAL = 8
+    NODES = 6
 
 
 _MEBIBYTE: Final = 1024 * 1024

@@ -65,12 +65,15 @@ class Following:
             self._fetch()
 
     def take(self, answer: FetchAnswer) -> None:
-        """The leader's answer; one that nobody waits for any more says nothing.
+        """The leader's answer; one that nobody waits for any more says nothing, but that the leader is there.
 
         An answer counts only where it was asked: at the end of this log. What is at an end is the same for ever, in the
         log of the leader of an epoch, so that an answer that comes late or twice does no harm.
         """
         if answer.asked != self._waiting or answer.asked.end != self._replica.log.end:
+            if self._replica.confirmed:
+                # A leader that stood still answers first what was asked before that, and keeps what was asked since.
+                self._until_ms = max(self._until_ms, self._replica.now_ms + self._replica.timeouts.fetch_ms)
             return
         self._waiting = None
         self.heard()

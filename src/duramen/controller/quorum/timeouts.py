@@ -18,7 +18,7 @@ class Timeouts(NamedTuple):
     """
 
     election_ms: int = 500
-    fetch_ms: int = 500
+    fetch_ms: int = 450
     retry_ms: int = 100
     wait_ms: int = 100
     desertion_ms: int = 1000
@@ -40,4 +40,4 @@ class Timeouts(NamedTuple):
 
 TIMEOUTS: Final = Timeouts()
 """A leader that stops answering is replaced within 700 ms, one that pauses for 300 ms is not: it says something every
-100 ms, and nobody stands before 500 ms without a word. `docs/adr/quorum.md` says more."""
+100 ms, and nobody stands before 450 ms without a word. `docs/adr/quorum.md` says more."""

@@ -54,6 +54,7 @@ class Gathering:
         self._effects: deque[Effect] = deque()
         self._writing = False
         self._obstacle = ""
+        self._seen = ""  # what was in the way at the last turn
         self._timer: Timer | None = None
 
     @property
@@ -149,7 +150,9 @@ class Gathering:
             return
         self._forming.tick()
         self._do()
-        if self.obstacle != self._obstacle:
+        # What is in the way for a moment only, as at every beginning, is not said.
+        if self.obstacle == self._seen and self.obstacle != self._obstacle:
             self._obstacle = self.obstacle
             _log.warning("this node is of no cluster: %s", self.obstacle)
+        self._seen = self.obstacle
         self._timer = self._later(_TURN_MS, self._turn)

@@ -258,8 +258,9 @@ class Link(asyncio.BufferedProtocol):
         if self._silent_turns >= most:
             self.abort(f"nothing was heard of it for {most * self._timing.alive_ms} ms")
             return
-        if self._blocked_turns is not None and self._blocked_turns >= most:
-            self.abort(f"it has read nothing for {most * self._timing.alive_ms} ms")
+        longest = self._timing.blocked_turns
+        if self._blocked_turns is not None and self._blocked_turns >= longest:
+            self.abort(f"it has read nothing for {longest * self._timing.alive_ms} ms")
             return
         if not self._said:
             self._transport.write(ALIVE)

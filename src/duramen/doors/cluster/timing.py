@@ -23,10 +23,12 @@ class Timing(NamedTuple):
     connect_ms: int = 3_000
     handshake_ms: int = 5_000
     """How long a peer has to prove the secret."""
-    alive_ms: int = 500
+    alive_ms: int = 100
     """How often a connection is looked after; where nothing was sent meanwhile, that it is there is said."""
-    silent_turns: int = 6
-    """After so many of these without a word the peer is taken for gone."""
+    silent_turns: int = 7
+    """After so many of these without a word the peer is taken for gone: longer than a busy machine keeps it waiting."""
+    blocked_turns: int = 30
+    """And after so many in which it has read nothing of what waits for it."""
     closing_ms: int = 1_500
     """How long a peer has to take what is still written when a connection ends."""
     first_retry_ms: int = 50

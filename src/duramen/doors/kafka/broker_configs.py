@@ -21,6 +21,13 @@ from duramen.doors.kafka.resources import (
 __all__ = ["BrokerConfigs"]
 
 _STATIC: Final = 4
+_THROTTLES: Final = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
 _LIST: Final = 7
 
 
@@ -40,12 +47,19 @@ class BrokerConfigs(Resource):
         if wish.name:
             check_node(broker, wish.name)
         of_all = not wish.name
-        changes = {change.name: _value(broker, change, of_all=of_all) for change in wish.changes}
+        changes = {
+            change.name: _value(broker, change, of_all=of_all) for change in wish.changes if not _is_idle(change)
+        }
         if wish.only_check:
             broker.node_configs.check(changes)
             done(None)
         else:
             broker.node_configs.change(changes, done, of_all=of_all, whole=wish.whole)
+
+
+def _is_idle(change: Change) -> bool:
+    """Whether a bound is taken back that nodes never have; Kafka's tool does so after each reassignment."""
+    return change.operation == "delete" and change.name in _THROTTLES
 
 
 def _value(broker: Broker, change: Change, *, of_all: bool) -> str | None:

@@ -65,7 +65,11 @@ def handle_describe_quorum(context: Context, exchange: Exchange) -> None:
 
 def _unknown(topic: Message) -> Message:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    partitions = [{"partition_index": one["partition_index"], "error_code": code} for one in topic["partitions"]]
+    why = f"a quorum is asked for by itself: {_METADATA_TOPIC}, partition 0"
+    partitions = [
+        {"partition_index": one["partition_index"], "error_code": code, "error_message": why}
+        for one in topic["partitions"]
+    ]
     return {"topic_name": topic["topic_name"], "partitions": partitions}
 
 

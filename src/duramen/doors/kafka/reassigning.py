@@ -25,11 +25,18 @@ __all__ = [
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 _LONGEST_MS: Final = 60_000
+_MOST_PARTITIONS: Final = 10_000  # of one request: each is decided by itself
 
 
 def within_ms(asked_ms: int) -> int:
     """How long a request waits for the controller that says it would wait so long."""
     return max(1, min(asked_ms, _LONGEST_MS))
+
+
+def _too_many(partitions: int) -> RequestInvalid | None:
+    if partitions <= _MOST_PARTITIONS:
+        return None
+    return RequestInvalid(f"a request is about {_MOST_PARTITIONS} partitions at most, not {partitions}")
 
 
 def _partition_code(error: DuramenError | None) -> ErrorCode:
@@ -54,9 +61,11 @@ def handle_elect_leaders(context: Context, exchange: Exchange) -> None:
         named = [(office.name(place), place.partition) for place in office.electable(unclean=unclean)]
     else:
         named = [(topic["topic"], index) for topic in asked for index in topic["partitions"]]
+    refusal = None if asked is None else _too_many(len(named))
     if kind not in (_PREFERRED, _UNCLEAN):
-        error = RequestInvalid(f"there is no election type {kind}: 0 elects preferred leaders, 1 any live replica")
-        _answer_elections(exchange, [(*one, error) for one in named], error)
+        refusal = RequestInvalid(f"there is no election type {kind}: 0 elects preferred leaders, 1 any live replica")
+    if refusal is not None:
+        _answer_elections(exchange, [(*one, refusal) for one in named], refusal)
         return
     errors: dict[tuple[str, int], DuramenError | None] = {}
     places: dict[PartitionId, tuple[str, int]] = {}
@@ -100,6 +109,11 @@ def handle_alter_partition_reassignments(context: Context, exchange: Exchange) -
     request = exchange.message()
     resize, limit_ms = request["allow_replication_factor_change"], within_ms(request["timeout_ms"])
     wanted = [(topic["name"], partition) for topic in request["topics"] for partition in topic["partitions"]]
+
+    refusal = _too_many(len(wanted))
+    if refusal is not None:
+        exchange.reply({"error_code": error_code(refusal), "error_message": str(refusal)})
+        return
 
     def reply(entries: Sequence[Message]) -> None:
         topics: dict[str, list[Message]] = {topic["name"]: [] for topic in request["topics"]}

@@ -6,7 +6,7 @@ and answered once it is acknowledged. Bytes of batches under way are counted, so
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from duramen.base.errors import (
     BatchInvalid,
@@ -14,6 +14,7 @@ from duramen.base.errors import (
     DuplicateTableFull,
     DuramenError,
     ExpectedStreamDiffers,
+    OffsetNotAvailable,
     UnsupportedFeature,
 )
 from duramen.broker.broker import Broker
@@ -25,33 +26,27 @@ from duramen.codec.nats import Message, encode_pub, parse_header_block
 from duramen.codec.partitioner import partition_of
 from duramen.doors.nats.bound import BoundStream, Taken
 from duramen.doors.nats.duplicates import Allowance, fingerprint
+from duramen.doors.nats.headers import SUBJECT_HEADER, Headers, special, text
 from duramen.doors.nats.refusals import api_error
 from duramen.doors.nats.subjects import SubjectTree
 
-__all__ = ["KEY_HEADER", "MESSAGE_ID_HEADER", "SUBJECT_HEADER", "Capture"]
+__all__ = ["Capture"]
 
-KEY_HEADER: Final = b"Duramen-Key"
-MESSAGE_ID_HEADER: Final = b"Nats-Msg-Id"
-SUBJECT_HEADER: Final = b"Nats-Subject"
-_EXPECTED_STREAM: Final = b"Nats-Expected-Stream"
-
-_NOT_DONE: Final = (
-    b"Nats-Batch-",
-    b"Nats-Expected-Last-",
-    b"Nats-Incr",
-    b"Nats-Rollup",
-    b"Nats-Schedule",
-    b"Nats-TTL",
-)
-"""Headers, or how they begin, by which a publisher asks JetStream for what Duramen does not do."""
-
+_INDEX_BYTES: Final = 4
 _ROUTES_BYTES: Final = 4 * 1024 * 1024
 _ROUTE_OVERHEAD_BYTES: Final = 400  # what a known subject takes beside its bytes, and again for each of its streams
 _MESSAGE_OVERHEAD_BYTES: Final = 200  # what a message under way takes beside its bytes
 
-Headers = list[tuple[bytes, bytes]]
-Route = tuple[tuple[BoundStream, Partition, bytes], ...]
-"""For each stream that a subject reaches: the partition of messages without a key, and the headers of plain ones."""
+Way = tuple[BoundStream, Partition, bytes]
+"""A stream that a subject reaches: the partition of messages without a key, and the headers of plain ones."""
+
+
+class Route(NamedTuple):
+    """Where messages of a subject go. Those without headers: `taken`; `early` are led here and not taken yet."""
+
+    all: tuple[Way, ...]
+    taken: tuple[Way, ...]
+    early: tuple[Way, ...]
 
 
 class Capture:
@@ -78,6 +73,8 @@ class Capture:
         self._soon = soon
         self._send = send
         self._on_room = on_room
+        # Those that are led, and whether they are ready. None: the node is alone, and takes whatever comes.
+        self._led: dict[Partition, bool] | None = None if broker.standing.first_role is None else {}
         self._tree: SubjectTree[BoundStream] = SubjectTree()
         self._bound: dict[Stream, BoundStream] = {}
         self._routes: dict[bytes, Route] = {}
@@ -121,13 +118,33 @@ class Capture:
         """A stream as it is here; None where it is not bound."""
         return self._bound.get(stream)
 
+    def lead(self, partition: Partition, *, ready: bool) -> None:
+        """A member of a cluster leads a partition; once it is `ready`, messages for it are taken."""
+        if self._led is not None:
+            self._led[partition] = ready
+            self._forget_routes()
+
+    def lead_no_more(self, partition: Partition) -> None:
+        """Messages for it are another's from here on: they are left alone."""
+        if self._led is not None:
+            self._led.pop(partition, None)
+            self._forget_routes()
+
+    def _readiness(self, partition: Partition) -> bool | None:
+        """Whether messages for a partition are taken yet; None: they are another's."""
+        return True if self._led is None else self._led.get(partition)
+
     def streams(self) -> Iterable[BoundStream]:
         """Every bound stream."""
         return self._bound.values()
 
-    def fingerprint(self, message_id: bytes) -> int:
-        """What stands for a Nats-Msg-Id in the tables."""
-        return fingerprint(self._key, message_id)
+    def fingerprint(self, message_id: bytes, partition: Partition) -> int:
+        """What stands for a Nats-Msg-Id in the tables.
+
+        In a cluster ids belong to a partition: others are led by others.
+        """
+        key = self._key if self._led is None else self._key + partition.index.to_bytes(_INDEX_BYTES)
+        return fingerprint(key, message_id)
 
     def purge(self, share: int) -> None:
         """Forget ids that are older than their stream's window, in a `share`-th of each table."""
@@ -142,11 +159,16 @@ class Capture:
 
     def _route(self, subject: bytes) -> Route:
         headers = encode_headers([(SUBJECT_HEADER, subject)])
-        route = tuple(
+        ways = tuple(
             (bound, bound.stream.partitions[partition_of(subject, len(bound.stream.partitions))], headers)
             for bound in self._tree.match(subject)
         )
-        size = (_ROUTE_OVERHEAD_BYTES + len(subject)) * (1 + len(route))
+        route = Route(
+            ways,
+            tuple(way for way in ways if self._readiness(way[1])),
+            tuple(way for way in ways if self._readiness(way[1]) is False),
+        )
+        size = (_ROUTE_OVERHEAD_BYTES + len(subject)) * (1 + len(ways))
         if self._routes_bytes + size > _ROUTES_BYTES:
             self._forget_routes()
         self._routes[subject] = route
@@ -173,9 +195,9 @@ class Capture:
             if route is None:
                 route = self._route(subject)
             if block is not None:
-                self._take_headed(route, subject, reply, parse_header_block(block), payload or b"", now_ms)
+                self._take_headed(route.all, subject, reply, parse_header_block(block), payload or b"", now_ms)
                 continue
-            for bound, partition, headers in route:
+            for bound, partition, headers in route.taken:
                 taken = open_.get(partition)
                 answer_to = reply if bound.acks else None
                 if (
@@ -188,26 +210,31 @@ class Capture:
                     taken.replies.append(answer_to)
                 else:
                     self._take_one(bound, partition, answer_to, None, payload, headers, now_ms)
+            for bound, partition, _ in route.early:
+                self._refuse_early(bound, partition, reply if bound.acks else None)
         self._open = {}
         for taken in open_.values():
             self._append(taken)
 
     def _take_headed(
-        self, route: Route, subject: bytes, reply: bytes | None, headers: Headers, payload: bytes, now_ms: int
+        self, ways: tuple[Way, ...], subject: bytes, reply: bytes | None, headers: Headers, payload: bytes, now_ms: int
     ) -> None:
-        key, message_id, expected, not_done = _special(headers)
-        encoded = encode_headers([*((_text(name), value) for name, value in headers), (SUBJECT_HEADER, subject)])
-        answering = [bound for bound, _, _ in route if bound.acks] if reply is not None else []
+        key, message_id, expected, not_done = special(headers)
+        encoded = encode_headers([*((text(name), value) for name, value in headers), (SUBJECT_HEADER, subject)])
+        answering = [bound for bound, _, _ in ways if bound.acks] if reply is not None else []
         error: DuramenError | None = None
         if not_done is not None:
             error = UnsupportedFeature(f"the header {not_done.decode(errors='replace')} is not supported")
         elif expected is not None and all(bound.name.encode() != expected for bound in answering):
-            error = ExpectedStreamDiffers(f"the subject is bound to {', '.join(bound.name for bound, _, _ in route)}")
-        for bound, keyless, _ in route:
+            error = ExpectedStreamDiffers(f"the subject is bound to {', '.join(bound.name for bound, _, _ in ways)}")
+        for bound, keyless, _ in ways:
             partition = keyless
             if key is not None:
                 partitions = bound.stream.partitions
                 partition = partitions[partition_of(key, len(partitions))]
+            ready = self._readiness(partition)
+            if ready is None:
+                continue
             # Who is not to answer does as it is told by nobody: it stores.
             answer_to = reply if bound in answering else None
             if error is not None and answer_to is not None:
@@ -215,6 +242,9 @@ class Capture:
                 continue
             if expected is not None and bound.name.encode() != expected:
                 answer_to = None
+            if not ready:
+                self._refuse_early(bound, partition, answer_to)
+                continue
             self._take_one(bound, partition, answer_to, key, payload, encoded, now_ms, message_id)
 
     def _take_one(
@@ -239,7 +269,7 @@ class Capture:
             keyless = BatchInvalid(f"stream {bound.name} is compacted: every message needs the header Duramen-Key")
             self._refuse(bound, [reply], keyless)
             return
-        print_ = self.fingerprint(message_id) if message_id and bound.window_ms else None
+        print_ = self.fingerprint(message_id, partition) if message_id and bound.window_ms else None
         if print_ is not None:
             if self._repeats(bound, print_, reply, now_ms):
                 return
@@ -319,6 +349,10 @@ class Capture:
         if self.on_idle is not None and not self._under_way:
             self.on_idle()
 
+    def _refuse_early(self, bound: BoundStream, partition: Partition, reply: bytes | None) -> None:
+        known = f"this node leads partition {partition.index} and does not know yet what is committed of it"
+        self._refuse(bound, [reply], OffsetNotAvailable(known))
+
     def _refuse(self, bound: BoundStream, replies: Sequence[bytes | None], error: DuramenError) -> None:
         bound.count_refused(error, len(replies))
         answer = encode_error(bound.name, api_error(error), str(error))
@@ -335,25 +369,3 @@ class Capture:
         """Send the answers there are."""
         answers, self._answers = self._answers, []
         self._send(b"".join(answers))
-
-
-def _text(name: bytes) -> bytes:
-    """A header's name as text: Kafka's clients read names as UTF-8, and one that is not would stop them for good."""
-    return name if name.isascii() else name.decode(errors="replace").encode()
-
-
-def _special(headers: Headers) -> tuple[bytes | None, bytes, bytes | None, bytes | None]:
-    """The key, the message id, the expected stream, and the name of a header that asks for what is not done."""
-    key = message_id = expected = not_done = None
-    for name, value in headers:
-        if name == KEY_HEADER:
-            key = value if key is None else key
-        elif name[:5] != b"Nats-":
-            continue
-        elif name == MESSAGE_ID_HEADER:
-            message_id = value if message_id is None else message_id
-        elif name == _EXPECTED_STREAM:
-            expected = expected or value or None
-        elif name.startswith(_NOT_DONE):
-            not_done = name
-    return key, message_id or b"", expected, not_done

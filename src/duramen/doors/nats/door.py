@@ -15,6 +15,7 @@ from duramen.doors.nats.address import ServerAddress
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.connection import NatsConnection
 from duramen.doors.nats.duplicates import ENTRY_BYTES
+from duramen.doors.nats.leading import Leading
 from duramen.doors.nats.presence import Presence
 from duramen.doors.nats.recall import recall
 
@@ -68,7 +69,9 @@ class NatsDoor:
             send=self._send,
             on_room=self._on_room,
         )
-        self._wanted: Counter[bytes] = Counter()  # how many streams are bound to each subject
+        self._followed: dict[Stream, tuple[bytes, ...]] = {}  # the streams of which messages are taken
+        self._wanted: Counter[bytes] = Counter()  # how many of these are bound to each subject
+        self._leading: Leading | None = None  # None: the node is alone
         self._connection: NatsConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -89,16 +92,29 @@ class NatsDoor:
 
     async def start(self) -> None:
         """Find again what the last run knew, then connect, and stay connected. Raises OSError."""
-        self._broker.gaps.begin(self._presence.read(), "restart")
+        listened_ms = self._presence.read()
+        if self._broker.standing.first_role is not None:
+            self._leading = Leading(
+                self._broker, self._capture,
+                listened_ms=listened_ms, report=_report, follow=self._follow, ready=self._when_come,
+            )  # fmt: skip
         for stream in self._broker.streams:
             self._changed(stream)
         self._broker.streams.listeners.append(self._changed)
         self._broker.when_listening = self._when_listening
-        recalled = self._loop.create_future()
-        recall(self._broker, self._capture, _report, lambda: recalled.set_result(None))
-        await recalled
+        if self._leading is not None:
+            self._leading.start()
+        else:
+            self._broker.gaps.begin(listened_ms, "restart")
+            await self._recall()
         self._task = self._loop.create_task(self._stay_connected())
         self._tick()
+
+    async def _recall(self) -> None:
+        recalled = self._loop.create_future()
+        places = [(bound, partition) for bound in self._capture.streams() for partition in bound.stream.partitions]
+        recall(self._broker, self._capture, places, _report, lambda: recalled.set_result(None))
+        await recalled
 
     async def wait_ready(self, timeout_s: float) -> bool:
         """Wait until everything bound is subscribed to; False where that takes longer."""
@@ -206,7 +222,10 @@ class NatsDoor:
 
     def _subscribed(self, connection: NatsConnection) -> None:
         self._listened_ms = self._broker.now_ms()
-        self._broker.gaps.end(self._listened_ms)
+        if self._leading is not None:
+            self._leading.listening()
+        else:
+            self._broker.gaps.end(self._listened_ms)
         self._connected_gauge.value = 1
         self._ready.set()
         connection.lagged = False
@@ -223,7 +242,10 @@ class NatsDoor:
             slow = connection.lagged or (behind_ms > _BEHIND_MS and not connection.silent)
             cause = _SERVER_RESTART if self._server_gone else "slow consumer" if slow else "reconnect"
             self._server_gone = False
-            self._broker.gaps.begin(self._listened_ms, cause)
+            if self._leading is not None:
+                self._leading.deaf(self._listened_ms, cause)
+            else:
+                self._broker.gaps.begin(self._listened_ms, cause)
 
     def server_died(self) -> None:
         """The server that belongs to this node has ended and is started again."""
@@ -294,19 +316,28 @@ class NatsDoor:
     # -- streams and messages -----------------------------------------------------------------------
 
     def _changed(self, stream: Stream) -> None:
-        known = self._capture.find(stream)
-        bound = self._capture.bind(stream)
+        self._capture.bind(stream)
+        if self._connection is not None:
+            self._connection.keep(self._capture.largest_message)
+        if self._leading is not None and stream.deleted:
+            self._leading.deleted(stream)
+        self._follow(stream)
+
+    def _follow(self, stream: Stream) -> None:
+        """Be subscribed to what a stream is bound to, where messages of it are taken."""
+        bound, known = self._capture.find(stream), self._followed.get(stream)
+        wanted = bound is not None and (self._leading is None or self._leading.leads(stream))
         connection = self._connection
-        if connection is not None:
-            connection.keep(self._capture.largest_message)
-        if bound is not None and known is None:
+        if bound is not None and wanted and known is None:
+            self._followed[stream] = bound.subjects
             new = [subject for subject in bound.subjects if not self._wanted[subject]]
             self._wanted.update(bound.subjects)
             if connection is not None and connection.subscribed:
                 connection.subscribe(new)
-        elif bound is None and known is not None:
-            self._wanted.subtract(known.subjects)
-            gone = [subject for subject in known.subjects if not self._wanted[subject]]
+        elif known is not None and not wanted:
+            del self._followed[stream]
+            self._wanted.subtract(known)
+            gone = [subject for subject in known if not self._wanted[subject]]
             for subject in gone:
                 del self._wanted[subject]
                 self._refused.pop(subject, None)
@@ -314,6 +345,11 @@ class NatsDoor:
                 connection.unsubscribe([subject for subject in gone if subject not in self._too_long])
             for subject in gone:
                 self._too_long.pop(subject, None)
+
+    def _when_come(self, action: Callable[[], None]) -> None:
+        """Do it once all has come that the server has sent; nothing where there is no connection."""
+        if self._connection is not None and self._ready.is_set():
+            self._connection.barrier(lambda answered: action() if answered else None)
 
     def _when_listening(self, done: Callable[[], None]) -> None:
         if self._connection is None or not self._ready.is_set():

@@ -1,6 +1,6 @@
-"""Which message ids the streams have seen lately, found again in their logs at the start of a node."""
+"""Which message ids the streams have seen lately, found again in their logs: by a node that starts, by a new leader."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 
 from duramen.base.errors import BatchCorrupt, DuramenError, LogDamaged
 from duramen.broker.broker import Broker
@@ -8,36 +8,45 @@ from duramen.broker.partition import Partition
 from duramen.codec.batch import Header
 from duramen.codec.headers import find_header_values
 from duramen.doors.nats.bound import BoundStream
-from duramen.doors.nats.capture import MESSAGE_ID_HEADER, SUBJECT_HEADER, Capture
+from duramen.doors.nats.capture import Capture
+from duramen.doors.nats.headers import MESSAGE_ID_HEADER, SUBJECT_HEADER
 from duramen.storage.scanning import scan_log
 
 __all__ = ["recall"]
 
 
-def recall(broker: Broker, capture: Capture, report: Callable[[str], object], done: Callable[[], None]) -> None:
-    """Fill the tables of all bound streams from their logs, as far back as their windows reach; then `done()`.
+Places = Iterable[tuple[BoundStream, Partition]]
+
+
+def recall(
+    broker: Broker, capture: Capture, places: Places, report: Callable[[str], object], done: Callable[[], None]
+) -> None:
+    """Fill the tables of bound streams from these partitions, as far back as their windows reach; then `done()`.
 
     Only what came through NATS counts. Where a log is damaged, `report` says that repetitions may be stored, and the
     rest of it is read.
     """
-    _Recall(broker, capture, report, done).go_on()
+    _Recall(broker, capture, places, report, done).go_on()
 
 
 class _Recall:
     def __init__(
-        self, broker: Broker, capture: Capture, report: Callable[[str], object], done: Callable[[], None]
+        self,
+        broker: Broker,
+        capture: Capture,
+        places: Places,
+        report: Callable[[str], object],
+        done: Callable[[], None],
     ) -> None:
         self._broker = broker
         self._capture = capture
         self._report = report
         self._done = done
-        self._left: Iterator[tuple[BoundStream, Partition]] = iter(
+        self._left = iter(
             [
                 (bound, partition)
-                for bound in capture.streams()
-                if bound.window_ms
-                for partition in bound.stream.partitions
-                if partition.log.high_watermark > partition.log.start_offset
+                for bound, partition in places
+                if bound.window_ms and partition.log.high_watermark > partition.log.start_offset
             ]
         )
 
@@ -66,7 +75,9 @@ class _Recall:
                 for offset, time_ms, values in find_header_values(batch, (MESSAGE_ID_HEADER, SUBJECT_HEADER)):
                     if time_ms >= since_ms and values[0]:
                         bound.seen.reserve(always=True)
-                        bound.seen.add(self._capture.fingerprint(values[0]), partition.index, offset, time_ms)
+                        bound.seen.add(
+                            self._capture.fingerprint(values[0], partition), partition.index, offset, time_ms
+                        )
             except BatchCorrupt as error:
                 self._say(bound, error)
 

@@ -10,6 +10,9 @@ from uuid import UUID
 from duramen.base.errors import DuramenError
 from duramen.base.settings import Settings
 from duramen.broker.cluster.member import Member, MemberKit
+from duramen.broker.control.kit import TIMING, Timing
+from duramen.broker.replicas.configs import Patience
+from duramen.controller.cluster.membership import SESSIONS, Sessions
 from duramen.controller.cluster.registering import Registration
 from duramen.controller.events import Endpoint
 from duramen.controller.nodes import BROKER_ROLE
@@ -54,8 +57,9 @@ class Joining:
             raise AssertionError("a node comes to a cluster once")
         sockets, self._socket = [self._socket], None
         candidate = Candidate(
-            node_id, directory_id, self._seeds, self._secret, grows=self._seeds == (self._reached_at,)
-        )
+            node_id, directory_id, self._seeds, self._secret, grows=self._seeds == (self._reached_at,),
+            endpoint=str(self._reached_at),
+        )  # fmt: skip
         side = self._side = await ClusterSide.start(candidate, parts, sockets)
         waits("looking for the nodes of the cluster")
         cluster_id = await side.joined()
@@ -68,6 +72,9 @@ class Joining:
         kit = MemberKit(
             wish, side.runner, side.view, parts.store, parts.worker, parts.clock, parts.deadlines, parts.randomness,
             chance_of(parts.randomness), side, report=_report, failed=_failed,
+            patience=_patience(self._settings), sessions=_sessions(self._settings),
+            report_window_ms=self._settings.integer("leader.report.window.ms"), timing=_timing(self._settings),
+            tell=_tell,
         )  # fmt: skip
         self._member = side.member = Member(kit)
         waits("waiting for the controller of the cluster")
@@ -99,8 +106,28 @@ class Joining:
             await self._side.stop()
 
 
+def _patience(settings: Settings) -> Patience:
+    return Patience(
+        settings.integer("replica.lag.time.max.ms"), settings.integer("replica.eject.latency.ms") or None
+    )  # fmt: skip
+
+
+def _sessions(settings: Settings) -> Sessions:
+    timeout_ms = settings.integer("broker.session.timeout.ms")
+    return Sessions(timeout_ms, min(timeout_ms, SESSIONS.grace_ms))
+
+
+def _timing(settings: Settings) -> Timing:
+    half_ms = max(1, settings.integer("broker.session.timeout.ms") // 2)
+    return TIMING._replace(heartbeat_ms=min(settings.integer("broker.heartbeat.interval.ms"), half_ms))
+
+
 def _report(finding: str) -> None:
     _log.warning("%s", finding)
+
+
+def _tell(line: str) -> None:
+    _log.info("%s", line)
 
 
 def _failed(error: DuramenError) -> None:

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 from uuid import UUID
 
 from duramen.base.errors import DirectoryUnusable, DuramenError, NotController, RequestInvalid, StorageFailed
-from duramen.base.ids import Position
 from duramen.base.ports import Buffer
 from duramen.broker.control.wire import encode_outcome
 from duramen.broker.quorum.applying import ControllerView
@@ -26,7 +25,7 @@ from duramen.controller.forming.values import Kept
 from duramen.controller.nodes import Node
 from duramen.controller.quorum.effects import Effect
 from duramen.controller.quorum.timeouts import TIMEOUTS, Timeouts
-from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voters
+from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voter, Voters
 from duramen.controller.state import ControllerState
 from duramen.doors.cluster.dialer import Dialer
 from duramen.doors.cluster.door import ClusterDoor, where_of
@@ -37,7 +36,6 @@ from duramen.node.addresses import Address
 from duramen.node.cluster.agreeing import Agreeing, Parts, chance_of
 from duramen.node.cluster.belonging import BelongingFile
 from duramen.node.cluster.neighbours import Neighbours
-from duramen.node.cluster.proposing import Proposing, refuse
 
 __all__ = ["CLUSTER", "Candidate", "ClusterSide", "Part"]
 
@@ -52,7 +50,7 @@ _log = logging.getLogger("duramen.cluster")
 class Candidate(NamedTuple):
     """Who the node is, whom it looks for, and what proves that it may.
 
-    `grows`: it looks for nobody else, and may bring what it had when it was alone.
+    `grows`: it looks for nobody else, and may bring what it had when it was alone. `endpoint` is where others reach it.
     """
 
     node_id: int
@@ -62,6 +60,7 @@ class Candidate(NamedTuple):
     timeouts: Timeouts = TIMEOUTS
     limits: Limits = LIMITS
     grows: bool = False
+    endpoint: str = ""
 
 
 class Part(Protocol):
@@ -133,7 +132,6 @@ class ClusterSide:
         self._told: asyncio.Future[None] = loop.create_future()
         self._seeds: dict[str, Dialer] = {}
         self._opening: asyncio.Task[None] | None = None
-        self._proposing: Proposing | None = None
         self._joined: asyncio.Future[UUID | DuramenError] = loop.create_future()
         self.failure: asyncio.Future[DuramenError] = loop.create_future()
 
@@ -200,13 +198,6 @@ class ClusterSide:
         """The quorum as this node knows it; None where it takes no part yet."""
         return None if self._agreeing.runner is None else self._agreeing.runner.describe()
 
-    def propose(self, events: Sequence[Event], done: Callable[[Position | DuramenError], None]) -> None:
-        """Have events committed by whichever node leads: see `Proposing.propose`."""
-        if self._proposing is None:
-            done(NotController("this node takes no part in a cluster yet"))
-        else:
-            self._proposing.propose(events, done)
-
     # -- the broker's ways to other nodes -----------------------------------------------------------
 
     def ask(
@@ -267,14 +258,15 @@ class ClusterSide:
         if not founders and not self._agreeing.log.end_offset:
             await self._told
         member, known = self._member, tuple(self._neighbours.addresses)
-        plan = Plan(self._me, founders, known, timeouts=member.timeouts, limits=member.limits)
+        # A disk that has replaced a voter's knows nothing of what that has promised: it votes once it has caught up.
+        joins = Voter(self._me, member.endpoint) if not founders and member.node_id in self._heard else None
+        plan = Plan(self._me, founders, known, joins, member.timeouts, member.limits)
         opened: asyncio.Future[Runner | DuramenError] = asyncio.get_running_loop().create_future()
         self._agreeing.open(plan, partial(_settle, opened))
         result = await opened
         if isinstance(result, DuramenError):
             self._fail(result)
         else:
-            self._proposing = Proposing(result, self._door.peers)
             _settle(self._joined, cluster_id)
 
     def _fail(self, error: DuramenError) -> None:
@@ -382,10 +374,6 @@ class ClusterSide:
                 self.member.asked_broker(body, partial(link.answer, Subject.BROKER, number))
             case Subject.BROKER:
                 link.answer(Subject.BROKER, number)  # nothing: who asks does so again
-            case Subject.PROPOSAL if self._proposing is not None:
-                self._proposing.request(link, number, body)
-            case Subject.PROPOSAL:
-                refuse(link, number, NotController("the node that was asked takes no part in a cluster yet"))
             case _:
                 raise RequestInvalid(f"a request about {subject.name}, which this node does not take")
 

@@ -1,0 +1,110 @@
+"""What became of the cluster, in lines for an operator: of nodes at once, of partitions one for all of a second."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from duramen.base.deadlines import Alarm, Deadlines
+from duramen.base.ports import Clock
+from duramen.controller.events import (
+    NodeDraining,
+    NodeEvent,
+    NodeFenced,
+    NodeRegistered,
+    NodeUnfenced,
+    NodeUnregistered,
+)
+from duramen.controller.partitions import PartitionState, without
+
+__all__ = ["Chronicle"]
+
+_SUMMED_MS: Final = 1_000
+_NAMED: Final = 3
+
+
+class Chronicle:
+    """Tells `tell` what the metadata log says, in its order. Whoever reads several nodes' reads the same on each."""
+
+    def __init__(self, clock: Clock, deadlines: Deadlines, tell: Callable[[str], None]) -> None:
+        self._clock = clock
+        self._tell = tell
+        self._moves: Counter[tuple[int | None, int | None]] = Counter()
+        self._leaderless: list[str] = []
+        self._left: Counter[int] = Counter()
+        self._joined: Counter[int] = Counter()
+        self._isr_changes = 0
+        self._alarm = Alarm(deadlines, self._fire)
+        self._due_ms: int | None = None
+
+    def node(self, event: NodeEvent) -> None:
+        """Something became of a node."""
+        match event:
+            case NodeRegistered(node_id=node_id, rack=rack):
+                self._tell(f"node {node_id} has registered{f', in rack {rack}' if rack else ''}")
+            case NodeFenced(node_id=node_id):
+                self._tell(f"node {node_id} is fenced: it leads nothing, and is in no in-sync set that can do without")
+            case NodeUnfenced(node_id=node_id):
+                self._tell(f"node {node_id} is live")
+            case NodeDraining(node_id=node_id):
+                self._tell(f"node {node_id} is about to stop: others lead what it led")
+            case NodeUnregistered(node_id=node_id):
+                self._tell(f"node {node_id} is of the cluster no more")
+
+    def partition(self, name: str, before: PartitionState, after: PartitionState) -> None:
+        """A partition has become another; `name` is for people."""
+        if before.leader != after.leader:
+            self._moves[before.leader, after.leader] += 1
+            if after.leader is None:
+                self._leaderless.append(name)
+        if set(before.isr) != set(after.isr):
+            self._isr_changes += 1
+            self._left.update(without(before.isr, after.isr))
+            self._joined.update(without(after.isr, before.isr))
+        if self._due_ms is None and (self._moves or self._isr_changes):
+            self._due_ms = self._clock.monotonic_ms() + _SUMMED_MS
+            self._alarm.move(self._due_ms)
+
+    def stop(self) -> None:
+        """Say what was not said yet."""
+        self._alarm.move(None)
+        self._say()
+
+    def _fire(self) -> None:
+        if self._due_ms is not None and self._clock.monotonic_ms() >= self._due_ms:
+            self._say()
+        else:
+            self._alarm.move(self._due_ms)
+
+    def _say(self) -> None:
+        self._due_ms = None
+        if self._moves:
+            moves = ", ".join(
+                f"{count} from {_who(before)} to {_who(after)}" for (before, after), count in self._moves.most_common()
+            )
+            self._tell(f"leaders of {_partitions(self._moves.total())} changed: {moves}{self._waiting()}")
+        if self._isr_changes:
+            parts = [_each("left", self._left), _each("joined", self._joined)]
+            self._tell(f"in-sync sets of {_partitions(self._isr_changes)} changed: {', '.join(filter(None, parts))}")
+        self._moves.clear()
+        self._leaderless.clear()
+        self._left.clear()
+        self._joined.clear()
+        self._isr_changes = 0
+
+    def _waiting(self) -> str:
+        if not self._leaderless:
+            return ""
+        more = " …" if len(self._leaderless) > _NAMED else ""
+        return f"; without a leader: {', '.join(self._leaderless[:_NAMED])}{more}"
+
+
+def _who(node_id: int | None) -> str:
+    return "nobody" if node_id is None else f"node {node_id}"
+
+
+def _partitions(count: int) -> str:
+    return f"{count} partition{'' if count == 1 else 's'}"
+
+
+def _each(verb: str, counts: Mapping[int, int]) -> str:
+    return ", ".join(f"node {node_id} {verb} {counts[node_id]}" for node_id in sorted(counts))

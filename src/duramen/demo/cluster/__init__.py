@@ -1,0 +1,1 @@
+"""`make demo-cluster`: the flights through a cluster whose nodes are killed and paused, and the proof of it."""

@@ -1,0 +1,123 @@
+"""The reader: an unchanged confluent-kafka consumer of every partition, in a process of its own.
+
+It reads until it is told to stop or its parent is gone, says now and then how far it is, and at the end what it read.
+"""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+
+from duramen.base.errors import DemoFailed
+from duramen.demo.cluster.keys import flight_fingerprint, number_of
+from duramen.demo.member import Part
+
+__all__ = ["Reader", "read"]
+
+_AT_ONCE: Final = 1000
+_WAIT_S: Final = 0.1
+_SAY_S: Final = 0.1
+_STOP_S: Final = 10.0
+_ANSWER_MS: Final = 3_000
+_CONFIG: Final[Mapping[str, str | int | bool]] = {
+    "group.id": "flights-reader", "enable.auto.commit": False, "socket.timeout.ms": _ANSWER_MS,
+    "reconnect.backoff.max.ms": 500,
+}  # fmt: skip
+
+Ends = dict[int, int]
+"""For each partition the offset behind the last one that was read."""
+
+
+def read(servers: str, stream: str, partitions: int, log_path: str, parent: Connection) -> None:
+    """Read all partitions from their beginnings. What the client says of itself goes to a file."""
+    # Ctrl-C reaches every process of the terminal: the parent decides when this one ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    consumer = Consumer({**_CONFIG, "bootstrap.servers": servers})
+    consumer.assign([TopicPartition(stream, number, OFFSET_BEGINNING) for number in range(partitions)])
+    parts: dict[int, Part] = {}
+    said_s = 0.0
+    try:
+        while not parent.poll():
+            for message in consumer.consume(_AT_ONCE, _WAIT_S):
+                _take(parts, message)
+            if time.monotonic() - said_s > _SAY_S:
+                said_s = time.monotonic()
+                parent.send({number: part.end for number, part in parts.items()})
+        parent.recv()
+        consumer.close()
+        parent.send(parts)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        consumer.close()
+
+
+def _take(parts: dict[int, Part], message: Message) -> None:
+    partition, offset = message.partition(), message.offset()
+    if message.error() is not None or partition is None or offset is None:
+        os.write(2, f"{message.error()}\n".encode())
+        return
+    number = number_of(message.key())
+    part = parts.setdefault(partition, Part())
+    part.end = max(part.end, offset + 1)
+    part.offsets.append(offset)
+    part.numbers.append(number)
+    part.fingerprints += flight_fingerprint(number, message.value() or b"")
+
+
+class Reader:
+    """The reader's process; it ends with the `with` block."""
+
+    def __init__(self, servers: str, stream: str, partitions: int, log_path: Path) -> None:
+        self._log_path = log_path
+        self.ends: Ends = {}
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        arguments = (servers, stream, partitions, str(log_path), theirs)
+        self._process = context.Process(target=read, args=arguments, name="reader", daemon=True)
+        self._process.start()
+        theirs.close()
+
+    @property
+    def read(self) -> int:
+        """How many records have been read, each offset counted once, as it has said so far. Raises DemoFailed."""
+        try:
+            while self._connection.poll():
+                self.ends = self._connection.recv()
+        except (EOFError, OSError):
+            raise self._ended() from None
+        return sum(self.ends.values())
+
+    def finish(self) -> dict[int, Part]:
+        """Tell it to end; returns what it has read, by partition. Raises DemoFailed."""
+        try:
+            self._connection.send("end")
+            # What it said of its progress comes before.
+            while not _is_whole(said := self._connection.recv()):
+                pass
+        except (EOFError, OSError):
+            raise self._ended() from None
+        parts: dict[int, Part] = said
+        return parts
+
+    def _ended(self) -> DemoFailed:
+        return DemoFailed(f"the reader has ended unasked; what it said is in {self._log_path}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()  # where it still reads it sees that, and leaves
+        self._process.join(_STOP_S)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+def _is_whole(said: Mapping[int, object]) -> bool:
+    return any(isinstance(one, Part) for one in said.values())

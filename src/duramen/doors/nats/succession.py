@@ -1,0 +1,60 @@
+"""From when on messages for a partition may be missing that this node begins to lead. Pure.
+
+The leader before it listened while replicas heard of it; what it had taken last and not replicated went with it.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from duramen.controller.partitions import PartitionId
+
+__all__ = ["Succession"]
+
+_UNSURE_MS: Final = 1000
+"""So long before a leader was last heard of, what it had taken was on the disks of its followers."""
+
+_UNKNOWN: Final = 0
+
+
+class Succession:
+    """Who led the partitions of bound streams before. Times are ms since 1970."""
+
+    def __init__(
+        self, node_id: int, leader_of: Callable[[PartitionId], int | None], heard_ms: Callable[[int], int]
+    ) -> None:
+        """`leader_of` is what the metadata says now, `heard_ms` when a node was last heard of; 0: never."""
+        self._node_id = node_id
+        self._leader_of = leader_of
+        self._heard_ms = heard_ms
+        self._leaders: dict[PartitionId, int | None] = {}
+        self._taken_ms: dict[PartitionId, int] = {}  # all that was published before is there; new ones have none
+
+    def begin(self, place: PartitionId) -> None:
+        """A partition is there that may have been led at any time."""
+        self._leaders[place] = self._leader_of(place)
+        self._taken_ms[place] = _UNKNOWN
+
+    def told(self, place: PartitionId, now_ms: int) -> None:
+        """The metadata has changed about a partition; one that was never told of is new."""
+        leader = self._leader_of(place)
+        before = self._leaders.setdefault(place, leader)
+        if before == leader:
+            return
+        self._leaders[place] = leader
+        if before == self._node_id:
+            self._taken_ms[place] = now_ms
+        elif before is not None:
+            self._taken_ms[place] = max(self._heard_ms(before) - _UNSURE_MS, _UNKNOWN)
+
+    def left(self, place: PartitionId, now_ms: int) -> None:
+        """The node leads it no more, or in another epoch."""
+        self._taken_ms[place] = now_ms
+
+    def forget(self, place: PartitionId) -> None:
+        """The partition is gone."""
+        self._leaders.pop(place, None)
+        self._taken_ms.pop(place, None)
+
+    def missing_since_ms(self, place: PartitionId) -> int | None:
+        """From when on something may be missing; 0: it is not known, None: nobody can have expected anything yet."""
+        return self._taken_ms.get(place)

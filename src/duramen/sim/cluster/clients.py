@@ -1,0 +1,75 @@
+"""A client of a cluster: asks one thing at a time, of the node that it takes for the right one, and looks that up."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from duramen.base.errors import DuramenError, StreamNotFound
+from duramen.broker.broker import Broker
+from duramen.controller.partitions import PartitionId
+from duramen.sim.cluster.calls import Calls, Reply, partition_at
+
+__all__ = ["Client"]
+
+
+class Client:
+    """Does `step` again and again, with a pause after each answer. `think_us` is how long that is at most."""
+
+    def __init__(self, calls: Calls, seed: str, think_us: int) -> None:
+        self.calls = calls
+        self.chance = random.Random(seed)
+        self.think_us = think_us
+        self._leaders: dict[PartitionId, tuple[int, int]] = {}
+        self._epochs: dict[PartitionId, int] = {}  # the newest that it has seen, behind which it does not go back
+
+    def step(self) -> None:
+        """Ask for one thing; `next` is called when that is over."""
+        raise NotImplementedError
+
+    def next(self, wait_us: int = 0) -> None:
+        """Go on after a pause, unless clients are to stop."""
+        self.calls.at(wait_us + 1 + self.chance.randrange(self.think_us), self._again)
+
+    def _again(self) -> None:
+        if self.calls.open:
+            self.step()
+
+    def some_place(self) -> PartitionId | None:
+        """A partition that there is."""
+        places = self.calls.places()
+        return self.chance.choice(places) if places else None
+
+    def leader(self, place: PartitionId, then: Callable[[int, int], None]) -> None:
+        """Go on with the node that leads a partition, and its epoch, as far as anybody has said."""
+        known = self._leaders.get(place)
+        if known is not None:
+            then(*known)
+            return
+
+        def look(broker: Broker, reply: Reply) -> None:
+            partition_at(broker, place)
+            found = broker.standing.partition(place)
+            reply((found.leader, found.leader_epoch))
+
+        def found(value: Any) -> None:
+            if isinstance(value, DuramenError) or value[0] is None or value[1] < self._epochs.get(place, -1):
+                self.next(20_000)
+            else:
+                self._leaders[place] = value
+                self.saw(place, value[1])
+                then(*value)
+
+        self.calls.ask(self.calls.any_node(), look, found)
+
+    def saw(self, place: PartitionId, epoch: int) -> None:
+        """Somebody led a partition in that epoch (KIP-320)."""
+        self._epochs[place] = max(epoch, self._epochs.get(place, -1))
+
+    def forget(self, place: PartitionId, error: DuramenError) -> None:
+        """Who was taken for the leader of a partition is not, or does not answer."""
+        self._leaders.pop(place, None)
+        if isinstance(error, StreamNotFound):
+            self.lost(place)
+
+    def lost(self, place: PartitionId) -> None:
+        """There may be no such partition any more."""

@@ -1,0 +1,337 @@
+"""What goes wrong in a cluster, one thing after the other and often several at once. Every fault is counted."""
+
+import errno
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Final, Protocol
+
+from duramen.sim.cluster.network import Network
+from duramen.sim.cluster.node import Node
+from duramen.sim.cluster.witness import Witness
+from duramen.sim.scheduler import VirtualClock
+from duramen.sim.trace import Trace
+
+__all__ = ["Cluster", "Faults"]
+
+_HEALED_US: Final = (300_000, 1_500_000, 5_000_000)
+_FAILING: Final = (("sync",), ("sync_directory", "rename"), ("write", "create"), ("sync", "write"), ("read",))
+
+
+class Cluster(Protocol):
+    """What faults do it to."""
+
+    nodes: dict[int, Node]
+    network: Network
+    witness: Witness
+    trace: Trace
+    true: VirtualClock
+
+    def at(self, delay_us: int, act: Callable[[], None]) -> None:
+        """Do it later."""
+
+    def end(self, node: Node, *, power: bool, soon: bool = False) -> None:
+        """The process of a node ends, and begins again some time later, or soon."""
+
+    def stop(self, node: Node) -> None:
+        """The process of a node stops in good order, and begins again some time later."""
+
+    def wipe(self, node: Node) -> None:
+        """The disk of a node is lost with all that is on it."""
+
+    def roll_back(self, node: Node) -> None:
+        """The disk of a node is again what it was when an image was made of it."""
+
+
+class Faults:
+    """Draws what goes wrong next, from `begin` until `mend`."""
+
+    def __init__(self, cluster: Cluster, chance: random.Random, think_us: int) -> None:
+        """`think_us` is how long clients think, at most: the more they do, the more often something goes wrong."""
+        self.counts: Counter[str] = Counter()
+        self._cluster = cluster
+        self._chance = chance
+        self._troubled = False
+        self._every_us = think_us * chance.choice((8, 15, 25))
+        self._wiped = False
+        self._contested_until_us = 0
+        kinds: tuple[tuple[str, Callable[[], bool], int], ...] = (
+            ("kill", self._kill, 3), ("power loss", self._lose_power, 3), ("power loss of all", self._lose_all, 1),
+            ("kill of the controller", self._kill_controller, 2), ("kill of a leader", self._kill_leader, 3),
+            ("pause", self._pause, 3), ("partition", self._part, 4), ("one way cut", self._cut_one_way, 2),
+            ("ring", self._ring, 1), ("leader alone", self._isolate, 2), ("connections end", self._sever, 3),
+            ("slow disk", self._slow_disk, 2), ("slow network", self._slow_network, 2), ("clock jumps", self._jump, 1),
+            ("calls to the disk fail", self._fail_calls, 2), ("crash in a call", self._crash_in_call, 3),
+            ("restart", self._restart, 2), ("lost disk", self._wipe, 2), ("contested election", self._contest, 2),
+            ("majority that forgets", self._forget, 2), ("rolled-back disk", self._roll_back, 2),
+        )  # fmt: skip
+        # Each run has a few kinds only, so that one is not always in the way of another.
+        self._kinds = [kind for kind in kinds if chance.random() < 0.6] or list(kinds)
+
+        self._remembers = any(name == "rolled-back disk" for name, _, _ in self._kinds)
+
+    def begin(self) -> None:
+        """Things go wrong from here on."""
+        self._troubled = True
+        self._later()
+
+    def mend(self) -> None:
+        """Nothing goes wrong any more, and what has is put right."""
+        cluster, self._troubled = self._cluster, False
+        cluster.network.change_cut(frozenset())
+        cluster.network.slow_us = 800
+        for node in cluster.nodes.values():
+            node.disk.crash_at = node.disk.interfere = None
+            self._set_disk(node, 1_000)
+
+    def _later(self) -> None:
+        self._cluster.at(1 + self._chance.randrange(2 * self._every_us), self._next)
+
+    def _next(self) -> None:
+        if not self._troubled:
+            return
+        name, act, _ = self._chance.choices(self._kinds, [weight for _, _, weight in self._kinds])[0]
+        if act():
+            self.counts[name] += 1
+        self._later()
+
+    def _heal_later(self, heal: Callable[[], None]) -> None:
+        self._cluster.at(self._chance.choice(_HEALED_US), heal)
+
+    def _any(self) -> Node:
+        return self._chance.choice(list(self._cluster.nodes.values()))
+
+    # -- processes and machines ---------------------------------------------------------------------
+
+    def _end(self, node: Node | None, *, power: bool) -> bool:
+        if node is None or node.process is None:
+            return False
+        self._cluster.end(node, power=power)
+        return True
+
+    def _kill(self) -> bool:
+        return self._end(self._any(), power=False)
+
+    def _lose_power(self) -> bool:
+        return self._end(self._any(), power=True)
+
+    def _lose_all(self) -> bool:
+        ended = [self._end(node, power=True) for node in self._cluster.nodes.values()]
+        return any(ended)
+
+    def _kill_controller(self) -> bool:
+        return self._end(self._controller(), power=self._chance.random() < 0.5)
+
+    def _controller(self) -> Node | None:
+        nodes = self._cluster.nodes.values()
+        return next(
+            (one for one in nodes if one.member is not None and one.member.controller.active_epoch is not None), None
+        )
+
+    def _leader(self) -> Node | None:
+        partitions = [one for _, one in self._cluster.witness.council.state.partitions if one.leader is not None]
+        leader = self._chance.choice(partitions).leader if partitions else None
+        return None if leader is None else self._cluster.nodes[leader]
+
+    def _kill_leader(self) -> bool:
+        return self._end(self._leader(), power=self._chance.random() < 0.5)
+
+    def _pause(self) -> bool:
+        """As SIGSTOP does it, and SIGCONT."""
+        node = self._any() if self._chance.random() < 0.5 else self._leader()
+        if node is None or node.process is None:
+            return False
+        for_us = self._chance.choice((200_000, 2_000_000, 6_000_000, 12_000_000))
+        self._cluster.trace("node %d stands still for %d ms", node.node_id, for_us // 1000)
+        node.pause(for_us)
+        self._cluster.network.paused(node.node_id)
+        return True
+
+    def _restart(self) -> bool:
+        node = self._any()
+        if not node.ready:
+            return False
+        self._cluster.stop(node)
+        return True
+
+    def _contest(self) -> bool:
+        """The controller is gone, messages are slow, so several stand, and who has voted begins anew."""
+        cluster = self._cluster
+        cluster.network.slow_us = self._chance.choice((100_000, 400_000))
+        self._contested_until_us = cluster.true.now_us + 6_000_000
+
+        def heal() -> None:
+            cluster.network.slow_us = 800
+
+        cluster.at(6_000_000, heal)
+        return self._kill_controller()
+
+    def voted(self, node_id: int) -> None:
+        """A replica of the quorum has given its vote."""
+        if self._troubled and self._cluster.true.now_us < self._contested_until_us and self._chance.random() < 0.5:
+            node, life = self._cluster.nodes[node_id], self._cluster.nodes[node_id].life
+
+            def end() -> None:
+                if node.life == life:
+                    self._cluster.end(node, power=self._chance.random() < 0.5, soon=True)
+
+            self._cluster.at(1, end)
+
+    def _forget(self) -> bool:
+        """One of a majority loses its disk, and the rest of it its power, while the others were cut off."""
+        controller = self._controller()
+        if controller is None or self._wiped:
+            return False
+        voters = [node for node in self._cluster.nodes.values() if node.founders and node is not controller]
+        if len(voters) < 2:
+            return False
+        behind, forgets = self._chance.sample(voters, 2)
+        others = [node_id for node_id in self._cluster.nodes if node_id != behind.node_id]
+        self._cut({way for other in others for way in ((behind.node_id, other), (other, behind.node_id))})
+
+        def strike() -> None:
+            if self._troubled and self._lose_disk(forgets):
+                self._end(controller, power=True)
+                self._cluster.network.change_cut(frozenset())
+
+        self._cluster.at(self._chance.choice((500_000, 2_500_000)), strike)
+        return True
+
+    # -- the network --------------------------------------------------------------------------------
+
+    def _cut(self, cut: set[tuple[int, int]]) -> bool:
+        network, ways = self._cluster.network, frozenset(cut)
+        self._cluster.trace("cut: %s", sorted(ways))
+        network.change_cut(ways)
+
+        def heal() -> None:
+            if network.cut is ways:
+                self._cluster.trace("the network is whole")
+                network.change_cut(frozenset())
+
+        self._heal_later(heal)
+        return True
+
+    def _part(self) -> bool:
+        """Some do not reach the others."""
+        ids = list(self._cluster.nodes)
+        self._chance.shuffle(ids)
+        half = ids[: self._chance.randrange(1, len(ids))]
+        rest = [node_id for node_id in ids if node_id not in half]
+        return self._cut({way for a in half for b in rest for way in ((a, b), (b, a))})
+
+    def _cut_one_way(self) -> bool:
+        node_id = self._any().node_id
+        others = [other for other in self._cluster.nodes if other != node_id]
+        some = self._chance.sample(others, self._chance.randrange(1, len(others) + 1))
+        out = self._chance.random() < 0.5
+        return self._cut({(node_id, other) if out else (other, node_id) for other in some})
+
+    def _ring(self) -> bool:
+        """Each reaches its neighbours only."""
+        ids = list(self._cluster.nodes)
+        self._chance.shuffle(ids)
+        near = set(pairwise([*ids, ids[0]])) if len(ids) > 3 else set(pairwise(ids))
+        return self._cut({(a, b) for a in ids for b in ids if a != b and (a, b) not in near and (b, a) not in near})
+
+    def _isolate(self) -> bool:
+        """A leader is alone, and does not know yet."""
+        leader = self._leader()
+        if leader is None:
+            return False
+        others = [node_id for node_id in self._cluster.nodes if node_id != leader.node_id]
+        return self._cut({way for other in others for way in ((leader.node_id, other), (other, leader.node_id))})
+
+    def _sever(self) -> bool:
+        one, other = self._chance.sample(list(self._cluster.nodes), 2)
+        self._cluster.trace("the connections of nodes %d and %d end", one, other)
+        self._cluster.network.sever(one, other)
+        return True
+
+    def _slow_network(self) -> bool:
+        network = self._cluster.network
+        network.slow_us = self._chance.choice((5_000, 40_000, 200_000))
+
+        def heal() -> None:
+            network.slow_us = 800
+
+        self._heal_later(heal)
+        return True
+
+    # -- disks and clocks ---------------------------------------------------------------------------
+
+    @staticmethod
+    def _set_disk(node: Node, disk_us: int) -> None:
+        node.disk_us = disk_us
+        if node.process is not None:
+            node.process.disk_us = disk_us
+
+    def _slow_disk(self) -> bool:
+        node = self._any()
+        self._set_disk(node, self._chance.choice((20_000, 100_000, 500_000)))
+        self._heal_later(partial(self._set_disk, node, 1_000))
+        return True
+
+    def _jump(self) -> bool:
+        self._any().clock.jump(self._chance.choice((-600_000, -2_000, 5_000, 600_000)))
+        return True
+
+    def _fail_calls(self) -> bool:
+        """For a while calls of one kind fail now and then."""
+        node, failing, rate = self._any(), self._chance.choice(_FAILING), self._chance.choice((0.02, 0.3, 1.0))
+        disk, chance = node.disk, self._chance
+        disk.failed_sync = chance.choice(("keep", "drop", "forget"))
+
+        def interfere(call: str, path: str, size: int) -> int:
+            if call in failing and chance.random() < rate:
+                self._cluster.trace("node %d: %s %s fails", node.node_id, call, path)
+                raise OSError(errno.EIO, "the disk")
+            return size
+
+        def good_again() -> None:
+            if disk.interfere is interfere:
+                disk.interfere = None
+
+        disk.interfere = interfere
+        self._heal_later(good_again)
+        return True
+
+    def _crash_in_call(self) -> bool:
+        node = self._any()
+        if node.process is None:
+            return False
+        node.disk.crash_at = node.disk.calls + self._chance.randrange(1, 60)
+        return True
+
+    def _wipe(self) -> bool:
+        return self._lose_disk(self._any())
+
+    def ended(self, node: Node) -> None:
+        """The process of a node has ended."""
+        if self._remembers and self._chance.random() < 0.3:
+            node.remember()
+
+    def _roll_back(self) -> bool:
+        """A disk is again what it was some time ago, once in a run, where of every partition another disk has all."""
+        node = self._any()
+        if not self._may_lose(node) or not node.has_image:
+            return False
+        self._wiped = True
+        self._cluster.roll_back(node)
+        return True
+
+    def _may_lose(self, node: Node) -> bool:
+        """Whether another disk has all of every partition, and none was lost in this run before."""
+        partitions = self._cluster.witness.council.state.partitions
+        only = any(set(one.isr) | set(one.elr) == {node.node_id} for _, one in partitions)
+        return not (self._wiped or only) and len(partitions) > 0
+
+    def _lose_disk(self, node: Node) -> bool:
+        """A disk is lost, once in a run, where of every partition another disk has all."""
+        if not self._may_lose(node):
+            return False
+        self._wiped = True
+        self._cluster.wipe(node)
+        return True

@@ -1,0 +1,118 @@
+"""Whether a cluster is well: what is not as it is to be while nothing goes wrong, and what lies in its logs."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from duramen.base.errors import DuramenError, LogDamaged
+from duramen.base.ports import Buffer
+from duramen.broker.control.lifecycle import Phase
+from duramen.broker.replicas.log import ReplicaLog
+from duramen.codec.batch import batches
+from duramen.controller.partitions import PartitionId
+from duramen.sim.cluster.book import Book
+from duramen.sim.cluster.council import Council
+from duramen.sim.cluster.node import Node
+from duramen.sim.cluster.witness import Witness
+from duramen.sim.trace import BrokenPromise
+from duramen.storage.log import Log, LogKey
+
+__all__ = ["ills", "inspect"]
+
+_PIECE_BYTES: Final = 1 << 20
+
+
+def ills(nodes: Mapping[int, Node], council: Council, *, whole: bool = False) -> list[str]:
+    """What is wrong with the nodes; with `whole`, also with what they hold."""
+    found = []
+    for node in nodes.values():
+        if node.process is None or not node.ready or node.member is None:
+            found.append(f"node {node.node_id} does not run")
+        elif node.member.lifecycle.phase is not Phase.LIVE:
+            found.append(f"node {node.node_id} is {node.member.lifecycle.phase.name}")
+        elif whole and node.member.controller.applied_offset != council.end_offset:
+            found.append(f"node {node.node_id} has not applied what is below {council.end_offset}")
+    if whole and not found:
+        for place, partition in council.state.partitions:
+            if place in council.lost:
+                continue
+            if partition.leader is None:
+                found.append(f"{place} has no leader: {partition}")
+            elif set(partition.isr) != set(partition.replicas) or partition.is_moving:
+                found.append(f"{place} is not in sync: {partition}")
+            else:
+                found += _behind(nodes, place, partition.leader, partition.replicas)
+    return found
+
+
+def _behind(nodes: Mapping[int, Node], place: PartitionId, leader_id: int, replicas: tuple[int, ...]) -> list[str]:
+    """Which replicas of a partition do not show all that there is."""
+    ends = {node_id: _ends(nodes[node_id], place) for node_id in replicas}
+    end_offset = ends[leader_id][1]
+    return [
+        f"node {node_id} shows {place} up to {shown}, not {end_offset}"
+        for node_id, (shown, _) in ends.items()
+        if shown != end_offset
+    ]
+
+
+def _ends(node: Node, place: PartitionId) -> tuple[int, int]:
+    log = None if node.store is None else node.store.log(LogKey(*place))
+    return (-1, -2) if log is None else (log.high_watermark, log.end_offset)
+
+
+def inspect(nodes: Mapping[int, Node], witness: Witness, book: Book) -> None:
+    """All logs hold the same, that is what was committed, and nothing that was acknowledged is missing."""
+    council = witness.council
+    images = {node.node_id: node.member.state for node in nodes.values() if node.member is not None}
+    for node_id, state in images.items():
+        if state.streams != council.state.streams or state.partitions != council.state.partitions:
+            raise BrokenPromise(f"node {node_id} has applied the same, and is in another state")
+    for place, partition in council.state.partitions:
+        if place in council.lost:
+            continue
+        ledger, page = witness.ledger(place), book.page(place)
+        ledger.holders_have_all()
+        for node_id in partition.replicas:
+            log, data = _read(nodes[node_id], place)
+            page.whole(log.start_offset, data)
+            committed = [
+                (one.first_offset, one.epoch, one.crc)
+                for one in ledger.committed
+                if one.first_offset >= log.start_offset
+            ]
+            if [(head.base_offset, head.leader_epoch, head.crc) for _, head in batches(data)] != committed:
+                raise BrokenPromise(f"{ledger.name}: what is on node {node_id} is not what was committed")
+
+
+def _read(node: Node, place: PartitionId) -> tuple[Log, bytes]:
+    """All of a log, from its files."""
+    store, process = node.store, node.process
+    log = None if store is None else store.log(LogKey(*place))
+    if store is None or log is None or process is None:
+        raise BrokenPromise(f"node {node.node_id} has no log of {place}")
+    found: list[bytes] = []
+    ended: list[DuramenError | None] = []
+    source = ReplicaLog(store, log)
+
+    def read(offset: int) -> Callable[[list[Buffer] | DuramenError], None]:
+        def got(result: list[Buffer] | DuramenError) -> None:
+            if isinstance(result, DuramenError):
+                ended.append(result)
+                return
+            data = b"".join(bytes(piece) for piece in result)
+            found.append(data)
+            heads = [head for _, head in batches(data)]
+            if not heads or heads[-1].next_offset >= log.end_offset:
+                ended.append(None)
+            else:
+                source.read(heads[-1].next_offset, _PIECE_BYTES, read(heads[-1].next_offset))
+
+        del offset
+        return got
+
+    source.read(log.start_offset, _PIECE_BYTES, read(log.start_offset))
+    while not ended:
+        process.hasten()
+    if isinstance(ended[0], LogDamaged) or ended[0] is not None:
+        raise BrokenPromise(f"node {node.node_id} cannot read {place}: {ended[0]}")
+    return log, b"".join(found)

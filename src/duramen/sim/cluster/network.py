@@ -1,0 +1,216 @@
+"""Connections between the nodes, as TCP has them: what is said on one arrives in its order, until it ends.
+
+Nothing is lost in the middle and nothing comes twice. What goes wrong is that a connection ends, at one side before
+the other knows or without it ever hearing, and that a way carries nothing for a while: then what was said waits, and
+who hears nothing for some seconds takes the other for gone.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, Protocol
+
+from duramen.codec.cluster.channels import Channel
+from duramen.sim.cluster.process import Process
+
+__all__ = ["CHANNELS", "Link", "Network", "Station"]
+
+CHANNELS: Final = (Channel.CONTROL, Channel.METADATA, Channel.DATA)
+
+_SILENT_US: Final = 3_000_000
+_LOOK_US: Final = 500_000
+_FIRST_DIAL_US: Final = 25_000
+_LONGEST_DIAL_US: Final = 1_000_000
+
+Act = Callable[[], None]
+
+
+class Station(Protocol):
+    """A node, as the network sees it."""
+
+    node_id: int
+    process: Process | None
+
+    def opened(self, link: "Link") -> None:
+        """There is a connection."""
+
+    def closed(self, link: "Link") -> None:
+        """It is gone."""
+
+
+class Link:
+    """A connection between the processes of two nodes. `there` says for which of them it is still open."""
+
+    def __init__(self, stations: tuple[Station, Station], channel: Channel) -> None:
+        self.channel = channel
+        self.ids = (stations[0].node_id, stations[1].node_id)
+        self.there = {station.node_id: True for station in stations}
+        self.processes = {station.node_id: station.process for station in stations}
+        self.arrived_us = dict.fromkeys(self.ids, 0)  # when what was said last arrives there
+        self.held: dict[int, list[Act]] = {node_id: [] for node_id in self.ids}
+        self.torn = False  # what is still on its way never arrives
+
+    def peer_of(self, node_id: int) -> int:
+        """The node at the other end."""
+        return self.ids[0] if node_id == self.ids[1] else self.ids[1]
+
+
+class Network:
+    """All connections. `at` has something done later by the world, `cut` are the ways that carry nothing."""
+
+    def __init__(
+        self, stations: Mapping[int, Station], chance: random.Random, at: Callable[[int, Act], None],
+        now_us: Callable[[], int],
+    ) -> None:  # fmt: skip
+        self.cut: frozenset[tuple[int, int]] = frozenset()
+        self.slow_us = 800
+        self.delivered = 0
+        self._stations = stations
+        self._chance = chance
+        self._at = at
+        self._now_us = now_us
+        self._links: dict[tuple[int, int, Channel], Link] = {}
+
+    # -- who is connected ---------------------------------------------------------------------------
+
+    def link(self, node_id: int, other_id: int, channel: Channel) -> Link | None:
+        """The connection of a node to another one, as far as that node knows."""
+        found = self._links.get(_key(node_id, other_id, channel))
+        return found if found is not None and found.there[node_id] else None
+
+    def up(self, station: Station) -> None:
+        """A process has begun: it dials all others, and what was open with the one before it is reset."""
+        for link in [link for link in self._links.values() if station.node_id in link.ids]:
+            if link.processes[station.node_id] is not station.process:
+                self._reset(link)
+        for other_id in self._stations:
+            if other_id != station.node_id:
+                for channel in CHANNELS:
+                    self._dial_later(_key(station.node_id, other_id, channel), station.process, 100)
+
+    def down(self, station: Station, *, silently: bool) -> None:
+        """A process has ended: the others hear of it, unless its machine has lost its power."""
+        for link in [link for link in self._links.values() if link.there.get(station.node_id)]:
+            link.there[station.node_id] = False
+            if silently:
+                self._look_later(link, link.peer_of(station.node_id))
+            else:
+                link.torn = self._chance.random() < 0.5
+                self._close_later(link, link.peer_of(station.node_id))
+
+    def _dial_later(self, key: tuple[int, int, Channel], process: Process | None, wait_us: int) -> None:
+        self._at(wait_us // 2 + self._chance.randrange(wait_us), partial(self._dial, key, process, wait_us))
+
+    def _dial(self, key: tuple[int, int, Channel], process: Process | None, wait_us: int) -> None:
+        first, second = self._stations[key[0]], self._stations[key[1]]
+        running = (first.process, second.process)
+        if process not in running or process is None or None in running:
+            return  # whoever begins later dials
+        known = self._links.get(key)
+        if known is not None and any(known.there.values()):
+            stale = tuple(known.processes.values()) != running
+            if not stale:
+                return
+        paused = any(one is not None and one.paused_until_us > self._now_us() for one in running)
+        cut = key[:2] in self.cut or (key[1], key[0]) in self.cut
+        if paused or cut or (known is not None and any(known.there.values())):
+            self._dial_later(key, process, min(max(2 * wait_us, _FIRST_DIAL_US), _LONGEST_DIAL_US))
+            return
+        link = self._links[key] = Link((first, second), key[2])
+        for station in (first, second):
+            self._hand(link, station.node_id, partial(station.opened, link))
+
+    def _reset(self, link: Link) -> None:
+        for node_id in link.ids:
+            if link.there[node_id]:
+                self._close_later(link, node_id)
+
+    def sever(self, node_id: int, other_id: int) -> None:
+        """All connections between two nodes end."""
+        for channel in CHANNELS:
+            link = self._links.get(_key(node_id, other_id, channel))
+            if link is not None:
+                self._reset(link)
+
+    # -- what is said -------------------------------------------------------------------------------
+
+    def say(self, link: Link, node_id: int, act: Act) -> None:
+        """A node says something: `act` is what it does to the other one."""
+        to = link.peer_of(node_id)
+        if link.held[to] or (node_id, to) in self.cut:
+            link.held[to].append(act)
+            if len(link.held[to]) == 1:
+                self._look_later(link, to)
+        else:
+            self._carry(link, to, act)
+
+    def _carry(self, link: Link, to: int, act: Act) -> None:
+        self._hand(link, to, partial(self._arrive, link, to, act))
+
+    def _hand(self, link: Link, to: int, act: Act) -> None:
+        """In the process at that end, behind what is on its way to it."""
+        now_us, process = self._now_us(), link.processes[to]
+        at_us = max(link.arrived_us[to] + 1, now_us + 50 + self._chance.randrange(self.slow_us))
+        link.arrived_us[to] = at_us
+        if process is not None:
+            process.after(at_us - now_us, act)
+
+    def _arrive(self, link: Link, to: int, act: Act) -> None:
+        if link.there[to] and not link.torn:
+            self.delivered += 1
+            act()
+
+    def change_cut(self, cut: frozenset[tuple[int, int]]) -> None:
+        """These are the ways that carry nothing from here on; what waited on others goes on."""
+        self.cut = cut
+        for link in self._links.values():
+            for to in link.ids:
+                way = (link.peer_of(to), to)
+                if way in cut:
+                    self._look_later(link, to)
+                elif link.held[to]:
+                    held, link.held[to] = link.held[to], []
+                    for act in held:
+                        self._carry(link, to, act)
+
+    def paused(self, node_id: int) -> None:
+        """A process stands still: it says nothing, and the others begin to wonder."""
+        for link in self._links.values():
+            if link.there.get(node_id):
+                self._look_later(link, link.peer_of(node_id))
+
+    # -- the end of a connection --------------------------------------------------------------------
+
+    def _look_later(self, link: Link, node_id: int) -> None:
+        self._at(_SILENT_US + self._chance.randrange(_LOOK_US), partial(self._look, link, node_id))
+
+    def _look(self, link: Link, node_id: int) -> None:
+        """Whether a node hears nothing on a connection any more: else the other end would say that it is there."""
+        peer_id = link.peer_of(node_id)
+        peer = link.processes[peer_id]
+        gone = not link.there[peer_id] or self._stations[peer_id].process is not peer or peer is None
+        still = gone or (peer is not None and peer.paused_until_us > self._now_us()) or (peer_id, node_id) in self.cut
+        if link.there[node_id] and still:
+            self._close_later(link, node_id)
+
+    def _close_later(self, link: Link, node_id: int) -> None:
+        self._hand(link, node_id, partial(self._close, link, node_id))
+
+    def _close(self, link: Link, node_id: int) -> None:
+        """One end lets go; the other hears of it, where the way to it carries anything."""
+        if not link.there[node_id]:
+            return
+        link.there[node_id] = False
+        peer_id = link.peer_of(node_id)
+        self._stations[node_id].closed(link)
+        if link.there[peer_id]:
+            if (node_id, peer_id) in self.cut:
+                self._look_later(link, peer_id)
+            else:
+                self._close_later(link, peer_id)
+        process = link.processes[node_id]
+        self._dial_later(_key(node_id, peer_id, link.channel), process, _FIRST_DIAL_US)
+
+
+def _key(one: int, other: int, channel: Channel) -> tuple[int, int, Channel]:
+    return min(one, other), max(one, other), channel

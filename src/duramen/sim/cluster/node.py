@@ -1,0 +1,335 @@
+"""A node of a simulated cluster: its disk, and its process while it runs, put together as `node.cluster` does."""
+
+import random
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import partial
+from itertools import count
+from typing import Final
+from uuid import UUID
+
+from duramen.base.catalogue import BROKER
+from duramen.base.errors import DuramenError, NotController
+from duramen.base.ids import METADATA_STREAM_ID
+from duramen.base.metrics import Metrics
+from duramen.base.ports import Buffer
+from duramen.base.settings import Settings
+from duramen.broker.broker import Broker, Ports
+from duramen.broker.cluster.member import Member, MemberKit
+from duramen.broker.control.wire import encode_outcome
+from duramen.broker.quorum.chunks import Wire
+from duramen.broker.quorum.kit import Limits
+from duramen.broker.quorum.opening import Opening, Plan
+from duramen.broker.quorum.runner import Runner
+from duramen.codec.cluster.channels import Channel, Subject
+from duramen.controller.cluster.registering import Registration
+from duramen.controller.events import Event
+from duramen.controller.nodes import BROKER_ROLE
+from duramen.controller.quorum.effects import Effect as QuorumEffect
+from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId
+from duramen.doors.cluster.quorum import channel_of
+from duramen.sim.clock import SeededRandomness
+from duramen.sim.cluster.clocks import NodeClock
+from duramen.sim.cluster.network import Link, Network
+from duramen.sim.cluster.process import Process
+from duramen.sim.cluster.watching import WatchedBroker, WatchedView, Watcher
+from duramen.sim.disk import MemoryFileSystem
+from duramen.sim.scheduler import VirtualClock
+from duramen.sim.views import MemoryViewStore
+from duramen.storage.directory import open_directory
+from duramen.storage.handles import Handles
+from duramen.storage.log import LogConfig, LogKey
+from duramen.storage.recovery import recover
+from duramen.storage.store import Store, StoreLimits
+
+__all__ = ["Node"]
+
+_CLUSTER_ID: Final = str(UUID(int=0xC))
+_FEATURE_LEVEL: Final = 1
+_METADATA_LOG: Final = LogKey(METADATA_STREAM_ID, 0)
+_OPEN_SEGMENTS: Final = 16
+_DISK_US: Final = 1_000
+
+_STORES: Final = (
+    StoreLimits(32 << 10, 256 << 10, 128 << 10, 4 << 10, 200),
+    StoreLimits(64 << 10, 1 << 20, 256 << 10, 16 << 10, 1000),
+)
+_QUORUMS: Final = (Limits(), Limits(snapshot_bytes=4 << 10, chunk_bytes=1 << 10, kept_bytes=8 << 10))
+
+
+class Node:
+    """A node. It is a Station of the network; its process, if it runs, is made of what the attributes are.
+
+    `founders` are the voters that its directory knows; a blank disk knows of none.
+    """
+
+    def __init__(self, node_id: int, seed: str, true: VirtualClock, watcher: Watcher) -> None:
+        self.node_id = node_id
+        self.chance = random.Random(f"{seed}/node {node_id}")
+        self.clock = NodeClock(true, self.chance.randrange(-300, 301))
+        self.disk_us = _DISK_US
+        self.founders = NO_VOTERS
+        self.process: Process | None = None
+        self.life = 0
+        self.peers: dict[int, Node] = {}
+        self.network: Network
+        self._true = true
+        self._watcher = watcher
+        self._randomness = SeededRandomness(self.chance.randrange(1 << 30))
+        self._store_limits = self.chance.choice(_STORES)
+        self._quorum_limits = self.chance.choice(_QUORUMS)
+        self._numbers = count()
+        self._asked: dict[Link, dict[int, Callable[[Buffer | None], None]]] = {}
+        self._open_links: dict[int, int] = {}  # how many there are, by node
+        self._image: tuple[MemoryFileSystem, MemoryViewStore] | None = None
+        self.blank()
+
+    def blank(self) -> None:
+        """Its disk is a new one."""
+        self.disk = MemoryFileSystem()
+        self.views = MemoryViewStore()
+        self.founders = NO_VOTERS
+        self.directory_id = str(open_directory(self.disk, self._randomness, "the disk").id)
+        self.disk.locks.clear()
+        self._image = None
+        self._forget()
+
+    def remember(self) -> None:
+        """Keep an image of the disk as it is now; no process runs."""
+        self._image = deepcopy((self.disk, self.views))
+
+    @property
+    def has_image(self) -> bool:
+        """Whether there is an image of the disk."""
+        return self._image is not None
+
+    def roll_back(self) -> None:
+        """Its disk is what it was when the image was made."""
+        if self._image is not None:
+            self.disk, self.views = deepcopy(self._image)
+
+    def _forget(self) -> None:
+        self.store: Store | None = None
+        self.runner: Runner | None = None
+        self.member: Member | None = None
+        self.broker: Broker | None = None
+        self.ready = False
+        self._asked.clear()
+        self._open_links.clear()
+
+    @property
+    def rack(self) -> str:
+        """Where it stands: each node in a rack of its own."""
+        return f"rack {self.node_id}"
+
+    @property
+    def replica_id(self) -> ReplicaId:
+        """What it is as a voter."""
+        return ReplicaId(self.node_id, self.directory_id)
+
+    # -- life ---------------------------------------------------------------------------------------
+
+    def start(self, started: Callable[[DuramenError | None], None]) -> None:
+        """The process starts; `started` is told when it takes requests. Raises OSError, DuramenError, Crashed."""
+        self.life += 1
+        process = self.process = Process(self._true, self.clock, self.chance, self.disk_us)
+        directory = open_directory(self.disk, self._randomness, "the disk")
+        handles = Handles(self.disk, _OPEN_SEGMENTS)
+        recovered = recover(self.disk, directory.id, handles, self.report)
+        metrics = Metrics()
+        self.store = store = Store(
+            self.disk, process, self.clock, process.deadlines, metrics, directory, recovered, handles,
+            node_id=self.node_id, limits=self._store_limits,
+        )  # fmt: skip
+        log = store.ensure(_METADATA_LOG, LogConfig(durability="sync", segment_bytes=32 << 10))
+        self.network.up(self)
+        view = WatchedView(self.node_id, self._watcher, self._happened, self._restored)
+        seeds = tuple(node_id for node_id in self.peers if node_id != self.node_id)
+        plan = Plan(self.replica_id, self.founders, seeds, limits=self._quorum_limits)
+        life = self.life
+
+        def opened(result: Runner | DuramenError) -> None:
+            if self.life != life:
+                return
+            if isinstance(result, DuramenError):
+                started(result)
+                return
+            self.runner = result
+            self._be_member(result, view, store, metrics, started)
+
+        Opening(
+            store, log, self.disk, process, self.clock, process.deadlines,
+            plan=plan, view=view, outside=self, chance=self.chance.randrange,
+        ).run(opened)  # fmt: skip
+
+    def _be_member(
+        self, runner: Runner, view: WatchedView, store: Store, metrics: Metrics,
+        started: Callable[[DuramenError | None], None],
+    ) -> None:  # fmt: skip
+        process, life = self.process, self.life
+        if process is None:
+            return
+        incarnation = str(UUID(bytes=self._randomness.token(16)))
+        wish = Registration(
+            self.node_id, self.directory_id, incarnation, _CLUSTER_ID, self.rack, (BROKER_ROLE,), (),
+            _FEATURE_LEVEL, _FEATURE_LEVEL,
+        )  # fmt: skip
+        self.member = Member(
+            MemberKit(
+                wish, runner, view, store, process, self.clock, process.deadlines, self._randomness,
+                self.chance.randrange, self, self.report, self.failed, partial(self._watcher.carried_out, self.node_id),
+            )
+        )  # fmt: skip
+        for other_id in self._open_links:
+            self.member.opened(other_id)
+        ports = Ports(process, self.clock, self._randomness, self.views)
+        broker = WatchedBroker(
+            ports, process.deadlines, store, Settings(BROKER, options={"node.id": self.node_id}), metrics,
+            directory_id=self.directory_id, report=self.report, standing=self.member,
+        )  # fmt: skip
+        broker.watcher = self._watcher
+        self.broker = broker
+
+        def ready(error: DuramenError | None) -> None:
+            if self.life == life:
+                self.ready = error is None
+                started(error)
+
+        broker.start(ready)
+
+    def stop(self, done: Callable[[OSError | None], None]) -> None:
+        """Stop in good order: others lead first."""
+        member, broker, runner = self.member, self.broker, self.runner
+        if member is None or broker is None or runner is None:
+            done(None)
+            return
+        drained: list[None] = []
+
+        def stop() -> None:
+            if not drained:
+                drained.append(None)
+                runner.stop()
+                broker.stop(done)
+
+        member.drain(stop)
+        if self.process is not None:
+            self.process.after(3_000_000, stop)
+
+    def end(self) -> None:
+        """The process is gone."""
+        self.life += 1
+        self.process = None
+        self.disk.end_process()
+        self._forget()
+
+    def pause(self, for_us: int) -> None:
+        """The process stands still for so long."""
+        if self.process is not None:
+            self.process.paused_until_us = self._true.now_us + for_us
+
+    # -- what the quorum's replica needs -------------------------------------------------------------
+
+    def send(self, node_id: int, message: Wire) -> None:
+        self._watcher.said(self.node_id, message)
+        link = self.network.link(self.node_id, node_id, channel_of(message))
+        if link is not None:
+            self.network.say(link, self.node_id, partial(self.peers[node_id].receive, message))
+
+    def receive(self, message: Wire) -> None:
+        """A replica of the quorum says something to the one here."""
+        if self.runner is not None:
+            self.runner.receive(message)
+
+    def carried_out(self, effect: QuorumEffect) -> None:
+        self._watcher.governed(self.node_id, effect)
+        if self.member is not None:
+            self.member.carried_out(effect)
+
+    def failed(self, error: DuramenError) -> None:
+        self._watcher.failed(self.node_id, error)
+
+    def report(self, finding: str) -> None:
+        self._watcher.reported(self.node_id, finding)
+
+    def _happened(self, event: Event, epoch: int) -> None:
+        if self.member is not None:
+            self.member.happened(event, epoch)
+
+    def _restored(self) -> None:
+        if self.member is not None:
+            self.member.restored()
+
+    # -- what the member needs of the network --------------------------------------------------------
+
+    def ask(
+        self,
+        node_id: int,
+        body: Buffer,
+        done: Callable[[Buffer | None], None],
+        *,
+        subject: Subject = Subject.CONTROLLER,
+    ) -> bool:
+        link = self.network.link(self.node_id, node_id, Channel.CONTROL)
+        if link is None:
+            return False
+        number = next(self._numbers)
+        self._asked.setdefault(link, {})[number] = done
+        self.network.say(link, self.node_id, partial(self.peers[node_id].asked, link, number, subject, bytes(body)))
+        return True
+
+    def asked(self, link: Link, number: int, subject: Subject, body: bytes) -> None:
+        """Another node asks this one's controller, or its broker."""
+        life, peer = self.life, self.peers[link.peer_of(self.node_id)]
+
+        def answer(outcome: bytes) -> None:
+            if self.life == life and link.there[self.node_id]:
+                self.network.say(link, self.node_id, partial(peer.answered, link, number, outcome))
+
+        if self.member is None:
+            answer(b"" if subject is Subject.BROKER else encode_outcome(NotController("the node is not ready yet")))
+        elif subject is Subject.BROKER:
+            self.member.asked_broker(body, answer)
+        else:
+            self.member.asked(body, answer)
+
+    def answered(self, link: Link, number: int, body: bytes) -> None:
+        """What another node answers."""
+        done = self._asked.get(link, {}).pop(number, None)
+        if done is not None:
+            done(body)
+
+    def say(self, node_id: int, pieces: Sequence[Buffer]) -> None:
+        link = self.network.link(self.node_id, node_id, Channel.DATA)
+        if link is not None:
+            body = b"".join(pieces)
+            self.network.say(link, self.node_id, partial(self.peers[node_id].heard, self.node_id, body))
+
+    def heard(self, node_id: int, body: bytes) -> None:
+        """Replicas of another node say something."""
+        if self.member is not None:
+            self.member.heard(node_id, body)
+
+    def opened(self, link: Link) -> None:
+        """There is a connection."""
+        peer_id = link.peer_of(self.node_id)
+        self._open_links[peer_id] = self._open_links.get(peer_id, 0) + 1
+        if self.member is not None:
+            if self._open_links[peer_id] == 1:
+                self.member.opened(peer_id)
+            if link.channel is Channel.DATA:
+                self.member.reachable(peer_id)
+        if self.runner is not None:
+            self.runner.connected(peer_id)
+
+    def closed(self, link: Link) -> None:
+        """It is gone: who waits for an answer is told."""
+        for done in list(self._asked.pop(link, {}).values()):
+            done(None)
+        peer_id = link.peer_of(self.node_id)
+        self._open_links[peer_id] -= 1
+        if self._open_links[peer_id] == 0:
+            del self._open_links[peer_id]
+            if self.member is not None:
+                self.member.closed(peer_id)
+            if self.runner is not None:
+                self.runner.disconnected(peer_id)

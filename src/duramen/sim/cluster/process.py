@@ -1,0 +1,126 @@
+"""A process of a node, one among several on one time: its turns, its jobs, its deadlines, and whether it stands still.
+
+The work of a job is done when it begins; its result is there later, unless the process has ended by then.
+"""
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import DuramenError
+from duramen.base.ports import Lane
+from duramen.sim.cluster.clocks import NodeClock
+from duramen.sim.scheduler import VirtualClock
+
+__all__ = ["Process"]
+
+T = TypeVar("T")
+
+_Job = tuple[Callable[[], Any], Callable[[Any], None]]
+
+_AT_ONCE: Final[dict[Lane, int]] = {"sync": 1, "disk": 1, "read": 4}
+
+
+class Process:
+    """The Worker port. `disk_us` is how long a job takes at most; `turn` does what is to be done next."""
+
+    def __init__(self, true: VirtualClock, clock: NodeClock, chance: random.Random, disk_us: int) -> None:
+        self.deadlines = Deadlines()
+        self.disk_us = disk_us
+        self.paused_until_us = 0
+        self._true = true
+        self._clock = clock
+        self._chance = chance
+        self._ready: deque[Callable[[], None]] = deque()
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = 0
+        self._due: tuple[int, int] = (-1, -1)  # a deadline, and the true time of it
+        self._waiting: dict[Lane, deque[_Job]] = {"sync": deque(), "disk": deque(), "read": deque()}
+        self._running: dict[Lane, int] = {"sync": 0, "disk": 0, "read": 0}
+
+    # -- the port -----------------------------------------------------------------------------------
+
+    def soon(self, action: Callable[[], None]) -> None:
+        self._ready.append(action)
+
+    def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
+        self._waiting[lane].append((job, done))
+        self._begin(lane)
+
+    def hurry(self, *, crowded: bool) -> None:
+        pass
+
+    # -- time ---------------------------------------------------------------------------------------
+
+    def after(self, delay_us: int, action: Callable[[], None]) -> None:
+        """Do `action` in this process once that much time has gone by."""
+        self._count += 1
+        heapq.heappush(self._events, (self._true.now_us + delay_us, self._count, action))
+
+    @property
+    def next_us(self) -> int | None:
+        """When it has something to do next, in true time; None where it never has."""
+        if self._ready:
+            at_us: int | None = self._true.now_us
+        else:
+            at_us = self._events[0][0] if self._events else None
+            due_us = self._due_us()
+            if due_us is not None and (at_us is None or due_us < at_us):
+                at_us = due_us
+        if at_us is None or at_us >= self.paused_until_us:
+            return at_us
+        return self.paused_until_us
+
+    def _due_us(self) -> int | None:
+        due_ms = self.deadlines.next_ms()
+        if due_ms is None:
+            return None
+        if self._due[0] != due_ms:
+            self._due = due_ms, self._clock.true_us(due_ms)
+        return self._due[1]
+
+    def turn(self) -> None:
+        """Do what is to be done at this time: all that is ready, else what is due, else what happens."""
+        if self._ready:
+            for _ in range(len(self._ready)):
+                self._ready.popleft()()
+            return
+        now_us = self._true.now_us
+        due_us = self._due_us()
+        if due_us is not None and due_us <= now_us and (not self._events or due_us <= self._events[0][0]):
+            self.deadlines.fire(self._clock.monotonic_ms())
+        elif self._events and self._events[0][0] <= now_us:
+            heapq.heappop(self._events)[2]()
+
+    def hasten(self) -> None:
+        """Do the next thing now, whatever its time is."""
+        next_us = self.next_us
+        if next_us is None:
+            raise AssertionError("nothing is left to happen")
+        self._true.now_us = max(self._true.now_us, next_us)
+        self.turn()
+
+    # -- jobs ---------------------------------------------------------------------------------------
+
+    def _begin(self, lane: Lane) -> None:
+        if self._waiting[lane] and self._running[lane] < _AT_ONCE[lane]:
+            self._running[lane] += 1
+            job, done = self._waiting[lane].popleft()
+            self.after(self._chance.randint(1, 100), lambda: self._run(lane, job, done))
+
+    def _run(self, lane: Lane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        result: Any
+        try:
+            result = job()
+        except (OSError, DuramenError) as error:
+            result = error
+
+        def ended() -> None:
+            self._running[lane] -= 1
+            self._begin(lane)
+            done(result)
+
+        self.after(20 + self._chance.randrange(self.disk_us), ended)

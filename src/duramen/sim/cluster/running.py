@@ -1,0 +1,103 @@
+"""Many runs of clusters on all cores, and what they came to: requests, their rate, faults, and the first failure."""
+
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple, TextIO
+
+from duramen.sim.cluster.world import Outcome, World
+
+__all__ = ["Ran", "Totals", "explain", "run_all", "run_one", "table"]
+
+_SHARE: Final = 2  # runs that a process is handed at once
+
+
+class Totals:
+    """What the runs so far came to."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.operations = 0
+        self.seconds = 0.0  # of the clusters' own time
+        self.faults: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+
+    def add(self, outcome: Outcome) -> None:
+        """One run more."""
+        self.runs += 1
+        self.operations += outcome.operations
+        self.seconds += outcome.seconds
+        self.faults.update(outcome.faults)
+        self.counts.update(outcome.counts)
+        self.counts["answered well"] += outcome.well
+
+
+class Ran(NamedTuple):
+    """What came of many runs: the first that broke a promise, and what they came to."""
+
+    broken: Outcome | None
+    totals: Totals
+
+    @property
+    def well(self) -> bool:
+        """Whether every promise was kept."""
+        return self.broken is None
+
+
+def run_one(seed: int, write: Callable[[str], object] | None = None) -> Outcome:
+    """The run of one seed."""
+    return World(seed, write).run()
+
+
+@contextmanager
+def _outcomes(seeds: Iterable[int], processes: int) -> Iterator[Iterator[Outcome]]:
+    if processes == 1:
+        yield map(run_one, seeds)
+        return
+    with multiprocessing.get_context("forkserver").Pool(processes) as pool:
+        yield pool.imap(run_one, seeds, _SHARE)
+
+
+def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Ran:
+    """Run every seed or up to the first that breaks a promise, show how far it is, and say what came of it."""
+    out = sys.stdout if out is None else out
+    totals, began_s, shown_s = Totals(), time.monotonic(), 0.0
+    broken: Outcome | None = None
+    with _outcomes(seeds, processes) as outcomes:
+        for outcome in outcomes:
+            totals.add(outcome)
+            if outcome.broken:
+                broken = outcome
+                break
+            now_s = time.monotonic()
+            if out.isatty() and now_s - shown_s > 0.2:
+                shown_s = now_s
+                print(f"\r{totals.runs} of {len(seeds)} clusters", end="", file=out, flush=True)
+    took_s = time.monotonic() - began_s
+    if out.isatty():
+        print("\r", end="", file=out)
+    print(
+        f"{totals.operations:,} requests and {totals.faults.total():,} faults in {totals.runs:,} clusters,"
+        f" {took_s:.1f} s on {processes} cores: {totals.runs / took_s:.2f} clusters and"
+        f" {totals.operations / took_s:,.0f} requests a second; {totals.seconds / took_s:.0f} times as fast as time",
+        file=out,
+    )
+    print(table(totals), file=out)
+    if broken is not None:
+        print(explain(broken), file=out)
+    return Ran(broken, totals)
+
+
+def table(totals: Totals) -> str:
+    """How often each kind of fault came, and what else happened."""
+    lines = [f"{name:28}{number:>12,}" for name, number in sorted(totals.faults.items())]
+    return "\n".join([*lines, "", *(f"{name:28}{number:>12,}" for name, number in sorted(totals.counts.items()))])
+
+
+def explain(outcome: Outcome) -> str:
+    """What went wrong in a run, and how to see it again."""
+    again = f"python -m duramen.sim --cluster --seed {outcome.seed} --trace FILE"
+    return "\n".join([f"cluster {outcome.seed} broke a promise: {outcome.broken}", *outcome.trace, f"again: {again}"])

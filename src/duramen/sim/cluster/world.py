@@ -1,0 +1,284 @@
+"""One run: a cluster that forms, is used by clients while things go wrong, is mended, and has to be well then."""
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Final, NamedTuple
+
+from duramen.base.errors import DuramenError, LogDamaged
+from duramen.controller.quorum.voters import Voter, Voters
+from duramen.sim.cluster.admins import Admin
+from duramen.sim.cluster.calls import Calls
+from duramen.sim.cluster.clients import Client
+from duramen.sim.cluster.consumers import Consumer, Inquirer
+from duramen.sim.cluster.faults import Faults
+from duramen.sim.cluster.inspection import ills, inspect
+from duramen.sim.cluster.network import Network
+from duramen.sim.cluster.node import Node
+from duramen.sim.cluster.producers import Producer
+from duramen.sim.cluster.witness import Witness
+from duramen.sim.disk import Crashed
+from duramen.sim.scheduler import VirtualClock
+from duramen.sim.trace import BrokenPromise, Trace
+
+__all__ = ["FAULTS", "OPERATIONS", "Outcome", "Stuck", "World"]
+
+OPERATIONS: Final = 2_000
+"""Requests of clients in each run, at least; half of them are answered well."""
+
+FAULTS: Final = 5
+"""Things that go wrong in each run, at least."""
+
+_LONGEST_US: Final = 1_800_000_000
+_PATIENCE_US: Final = 120_000_000
+_BACK_US: Final = (20_000, 500_000, 4_000_000)
+
+
+class Stuck(BrokenPromise):
+    """Nothing is lost, but the cluster does not go on where it should."""
+
+
+class Outcome(NamedTuple):
+    """What came of a run: `broken` is empty where every promise was kept."""
+
+    seed: int
+    broken: str
+    stuck: bool
+    trace: list[str]
+    operations: int
+    well: int
+    faults: Counter[str]
+    counts: Counter[str]
+    seconds: float  # of the cluster's own time
+
+
+class World:
+    """A cluster of three voters, and perhaps nodes without a vote. `run` is all there is to do."""
+
+    def __init__(self, seed: int, write: Callable[[str], object] | None = None) -> None:
+        """`write` gets each line of the trace."""
+        self.seed = seed
+        self.true = VirtualClock()
+        self.trace = Trace(self.true, write)
+        self.counts: Counter[str] = Counter()
+        self.nodes: dict[int, Node] = {}
+        self._chance = random.Random(f"{seed}/cluster")
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._steady = True  # whether processes are to begin again by themselves
+        self.witness = Witness(self.nodes, self.trace, self._failed, self._voted)
+        self.network = Network(self.nodes, random.Random(f"{seed}/network"), self.at, lambda: self.true.now_us)
+        self.calls = Calls(
+            self.nodes, random.Random(f"{seed}/calls"), self.true, self.at, self.witness, self.trace
+        )  # fmt: skip
+        self._think_us = self._chance.choice((20_000, 80_000, 200_000))
+        self.faults = Faults(self, random.Random(f"{seed}/faults"), self._think_us)
+        self._make_nodes(3, self._chance.choice((0, 0, 1, 2)))
+
+    def _make_nodes(self, voters: int, others: int) -> None:
+        for node_id in range(1, voters + others + 1):
+            node = self.nodes[node_id] = Node(node_id, f"{self.seed}", self.true, self.witness)
+            node.peers, node.network = self.nodes, self.network
+        founders = Voters(
+            Voter(node.replica_id, f"host{node_id}:9000") for node_id, node in self.nodes.items() if node_id <= voters
+        )
+        for node_id in range(1, voters + 1):
+            self.nodes[node_id].founders = founders
+
+    # -- a run --------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Live through it all."""
+        self.trace("seed %d, %d nodes", self.seed, len(self.nodes))
+        broken, stuck = "", False
+        try:
+            self._live()
+        except BrokenPromise as promise:
+            broken, stuck = str(promise), isinstance(promise, Stuck)
+            self.trace("BROKEN: %s", broken)
+        self.counts["delivered"] = self.network.delivered
+        self.counts["cuts"], self.counts["restarts"] = self.witness.cuts, self.witness.restarts
+        self.counts["partitions lost"] = len(self.witness.council.lost)
+        self.counts["elections"] = self.witness.council.elections
+        self.counts["quorum epochs"] = self.witness.council.epochs
+        self.counts["committed"] = sum(len(ledger.committed) for ledger in self.witness.ledgers.values())
+        self.counts["acknowledged"] = sum(page.acknowledged for page in self.calls.book.pages.values())
+        self.counts["read"] = sum(page.read_records for page in self.calls.book.pages.values())
+        return Outcome(
+            self.seed, broken, stuck, self.trace.last(), self.calls.answered, self.calls.well, self.faults.counts,
+            self.counts, self.true.seconds(),
+        )  # fmt: skip
+
+    def _live(self) -> None:
+        for node in self.nodes.values():
+            self.start(node)
+        self._until(lambda: not ills(self.nodes, self.witness.council), "the cluster does not form")
+        self.trace("the cluster is there")
+        for client in self._clients():
+            client.next()
+        self.faults.begin()
+        self._until(self._has_seen_enough, "clients get nothing done", _LONGEST_US)
+        self.trace("all is mended")
+        self.calls.open = self._steady = False
+        self.faults.mend()
+        self._steady = True
+        for node in self.nodes.values():
+            if node.process is None:
+                self.at(1, partial(self.start, node))
+        self._until(lambda: not self._ills(), "the cluster is not well again")
+        inspect(self.nodes, self.witness, self.calls.book)
+
+    def _clients(self) -> list[Client]:
+        numbers, think_us = count(), self._think_us
+
+        def seed(what: str) -> str:
+            return f"{self.seed}/{what} {next(self._numbers)}"
+
+        producers = [
+            Producer(self.calls, seed("producer"), think_us, numbers, idempotent=number % 2 == 0) for number in range(5)
+        ]
+        return [
+            *producers,
+            *(Consumer(self.calls, seed("consumer"), think_us) for _ in range(3)),
+            Inquirer(self.calls, seed("inquirer"), think_us),
+            Admin(self.calls, seed("admin"), 15 * think_us),
+        ]
+
+    def _has_seen_enough(self) -> bool:
+        done = self.calls.answered >= OPERATIONS and self.calls.well >= OPERATIONS // 2
+        return done and self.faults.counts.total() >= FAULTS
+
+    def _ills(self) -> list[str]:
+        return ills(self.nodes, self.witness.council, whole=True)
+
+    # -- time ---------------------------------------------------------------------------------------
+
+    def at(self, delay_us: int, act: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.true.now_us + delay_us, next(self._numbers), act))
+
+    def _until(self, condition: Callable[[], bool], otherwise: str, patience_us: int = _PATIENCE_US) -> None:
+        """Let things happen until it is so."""
+        end_us, look_us = self.true.now_us + patience_us, 0
+        while True:
+            if self.true.now_us >= look_us:
+                if condition():
+                    return
+                look_us = self.true.now_us + 20_000
+            if self.true.now_us > end_us:
+                raise Stuck(f"{otherwise}: {'; '.join(self._ills()[:6])}")
+            self._happen()
+
+    def _happen(self) -> None:
+        """The next thing happens."""
+        events = self._events
+        at_us: int | None = events[0][0] if events else None
+        found: Node | None = None
+        for node in self.nodes.values():
+            if node.process is not None:
+                next_us = node.process.next_us
+                if next_us is not None and (at_us is None or next_us < at_us):
+                    at_us, found = next_us, node
+        if at_us is None:
+            raise Stuck("nothing is left to happen")
+        if at_us > self.true.now_us:
+            self.true.now_us = at_us
+        if found is None:
+            heapq.heappop(events)[2]()
+        elif found.process is not None:
+            self._guarded(found, found.process.turn)
+
+    def _guarded(self, node: Node, act: Callable[[], object]) -> None:
+        """Do something of a node's process, which may end in the middle of it."""
+        try:
+            act()
+        except Crashed as crashed:
+            self.trace("node %d crashes in %s", node.node_id, crashed)
+            self.counts["torn"] += 1
+            self.end(node, power=self._chance.random() < 0.7)
+        except Exception as error:
+            raise BrokenPromise(f"node {node.node_id}: {type(error).__name__} where none may be: {error}") from error
+
+    # -- processes ----------------------------------------------------------------------------------
+
+    def start(self, node: Node) -> None:
+        """The process of a node begins, if it does not run."""
+        if node.process is None:
+            self._guarded(node, partial(self._start, node))
+
+    def _start(self, node: Node) -> None:
+        self.counts["starts"] += 1
+        self.witness.starts(node)
+        life = node.life + 1
+
+        def started(error: DuramenError | None) -> None:
+            self.trace("node %d has started: %s", node.node_id, error)
+            if error is not None:
+                self._failed(node.node_id, error)
+
+        try:
+            node.start(started)
+        except (OSError, DuramenError) as error:
+            self.trace("node %d does not start: %s", node.node_id, error)
+            if node.life == life:
+                self._failed(node.node_id, error)
+
+    def _failed(self, node_id: int, error: DuramenError | OSError) -> None:
+        """A node takes no part any more: somebody ends it, and starts it again."""
+        if isinstance(error, LogDamaged):
+            raise BrokenPromise(f"node {node_id}: {error}") from error
+        self.counts["failures"] += 1
+        node = self.nodes[node_id]
+        life = node.life
+
+        def end() -> None:
+            if node.life == life and node.process is not None:
+                self.end(node, power=self._chance.random() < 0.5)
+
+        self.at(self._chance.choice((1, 50_000)), end)
+
+    def _voted(self, node_id: int) -> None:
+        self.faults.voted(node_id)
+
+    def end(self, node: Node, *, power: bool, soon: bool = False) -> None:
+        self.trace("node %d ends by a %s", node.node_id, "loss of power" if power else "kill")
+        self._gone(node, silently=power, back_us=_BACK_US[0] if soon else self._chance.choice(_BACK_US))
+        if power:
+            node.disk.crash(self._chance)
+            node.views.crash(self._chance)
+        self.faults.ended(node)
+
+    def _gone(self, node: Node, *, silently: bool, back_us: int = _BACK_US[0]) -> None:
+        self.witness.ends(node)
+        self.network.down(node, silently=silently)
+        if not silently:
+            self.calls.reset(node.node_id)
+        node.end()
+        self.at(back_us, partial(self.start, node))
+
+    def stop(self, node: Node) -> None:
+        life = node.life
+        self.trace("node %d is to stop", node.node_id)
+
+        def stopped(error: OSError | None) -> None:
+            if node.life == life:
+                self.trace("node %d has stopped: %s", node.node_id, error)
+                self.at(0, lambda: self._gone(node, silently=False) if node.life == life else None)
+
+        self._guarded(node, partial(node.stop, stopped))
+
+    def roll_back(self, node: Node) -> None:
+        if node.process is not None:
+            self.end(node, power=True)
+        self.trace("the disk of node %d is rolled back", node.node_id)
+        node.roll_back()
+        self.witness.rolled_back(node)
+
+    def wipe(self, node: Node) -> None:
+        self.trace("node %d loses its disk", node.node_id)
+        if node.process is not None:
+            self.end(node, power=True)
+        node.blank()
+        self.witness.blank(node)

@@ -1,0 +1,70 @@
+"""Transactions while the nodes that coordinate them, or lead what they write to, end in the middle."""
+
+import random
+
+import pytest
+from tests.broker.coordinating.reading import committed, undecided
+from tests.broker.coordinating.world import World
+from tests.broker.coordinating.writing import Writer
+
+VERSIONS = pytest.mark.parametrize("version", [0, 2])
+PLACES = [("a", 0), ("a", 1), ("a", 2)]
+
+
+def begun(version: int, seed: int | None = None) -> tuple[World, Writer]:
+    """A transaction that has a record in each partition, behind one that was aborted."""
+    world = World(seed=seed)
+    world.create("a", 3)
+    writer = Writer(world, "t", version)
+    for place in PLACES:
+        writer.write(*place, b"aborted")
+    writer.end(commit=False)
+    for place in PLACES:
+        writer.write(*place, b"one")
+    return world, writer
+
+
+def see(world: World, *expected: bytes) -> None:
+    world.advance(5_000)
+    for node_id in (1, 2, 3):
+        world.start(node_id)
+    world.advance(5_000)
+    for place in PLACES:
+        assert committed(world, *place) == list(expected)
+        assert not undecided(world, *place)
+
+
+@VERSIONS
+def test_partitions_on_three_nodes_are_ended_together(version: int) -> None:
+    world, writer = begun(version)
+    assert {world.leader(*place) for place in PLACES} == {1, 2, 3}
+    assert [committed(world, *place) for place in PLACES] == [[], [], []]
+    writer.end(commit=True)
+    see(world, b"one")
+
+
+def survives(version: int, commit: bool, step: int, seed: int, victim: str) -> None:
+    """A node ends at that step behind the wish to end a transaction; without a seed in the order of the steps."""
+    world, writer = begun(version, seed or None)
+    place = writer.coordinator if victim == "coordinator" else PLACES[step % len(PLACES)]
+    power = random.Random(seed) if step % 30 else None
+
+    def kill() -> None:
+        leader = world.leader(*place)
+        if leader is not None:
+            world.kill(leader, power)
+
+    world.at(step, kill)
+    writer.end(commit=commit)
+    see(world, *[b"one"] * commit)
+    for at in PLACES:
+        writer.write(*at, b"two")
+    writer.end(commit=True)
+    see(world, *[b"one"] * commit, b"two")
+
+
+@VERSIONS
+@pytest.mark.parametrize("victim", ["coordinator", "leader"])
+@pytest.mark.parametrize("step", range(0, 100, 10))
+def test_what_is_decided_is_carried_out_whoever_ends_at_any_step(version: int, victim: str, step: int) -> None:
+    survives(version, step % 20 == 0, step, 0, victim)

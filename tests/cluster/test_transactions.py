@@ -1,0 +1,271 @@
+"""Transactions of confluent-kafka on three real nodes that are killed: whole or not there, offsets exactly once."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from tests.clients import until
+from tests.cluster.judged import running, world
+from tests.consistency.clients import Transactions
+
+from duramen.node.processes import NodeProcesses
+
+PARTITIONS: Final = 4
+_STREAMS: Final = ("written", "in", "out")
+_WAIT_S: Final = 60.0
+_OFFSETS_S: Final = 5.0
+_PATIENCE: Final = 30
+_QUIET: Final[Mapping[str, str | int | bool]] = {"log_level": 0, "reconnect.backoff.max.ms": 500}
+
+
+def _again(call: Callable[[], object]) -> None:
+    """Call, and again where the client says that this may help."""
+    for left in reversed(range(_PATIENCE)):
+        try:
+            call()
+        except KafkaException as error:
+            if not left or not error.args[0].retriable():
+                raise
+        else:
+            return
+
+
+class Worker(threading.Thread):
+    """A transactional producer at work until `stopping`; `problem` is what no client should meet."""
+
+    def __init__(self, servers: str, name: str) -> None:
+        super().__init__(name=name)
+        self.servers = servers
+        self.stopping = threading.Event()
+        self.done = 0
+        self.problem = ""
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except (KafkaException, AssertionError) as error:
+            self.problem = f"{self.name}: {error!r}"
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+    def producer(self) -> Producer:
+        """Whoever had its place is fenced, what that left open is aborted."""
+        config: dict[str, Any] = {
+            **_QUIET, "bootstrap.servers": self.servers, "transactional.id": self.name, "linger.ms": 0,
+        }  # fmt: skip
+        producer = Producer(config)
+        _again(lambda: producer.init_transactions(_WAIT_S))
+        return producer
+
+    def transaction(self, producer: Producer, fill: Callable[[], None], *, commit: bool) -> bool:
+        """Whether it was committed; where it could not be it is aborted."""
+        producer.begin_transaction()
+        try:
+            fill()
+            if commit:
+                _again(producer.commit_transaction)
+                return True
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+        _again(producer.abort_transaction)
+        return False
+
+
+class Writer(Worker):
+    """Writes transactions to all partitions, and aborts each third; `committed` are the numbers of the others."""
+
+    def __init__(self, servers: str, name: str) -> None:
+        super().__init__(servers, name)
+        self.committed: list[int] = []
+
+    def work(self) -> None:
+        producer = self.producer()
+        while not self.stopping.is_set():
+            number = self.done
+
+            def fill(number: int = number) -> None:
+                for partition in range(PARTITIONS):
+                    producer.produce("written", b"%s/%d" % (self.name.encode(), number), partition=partition)
+                producer.flush(_WAIT_S)
+
+            if self.transaction(producer, fill, commit=number % 3 < 2):
+                self.committed.append(number)
+            self.done += 1
+
+
+class Mover(Worker):
+    """Reads one stream and writes to another, what it has read and how far in one transaction."""
+
+    def work(self) -> None:
+        consumer = Consumer(
+            {
+                **_QUIET, "bootstrap.servers": self.servers, "group.id": "movers", "auto.offset.reset": "earliest",
+                "enable.auto.commit": False, "isolation.level": "read_committed",
+            }
+        )  # fmt: skip
+        consumer.subscribe(["in"])
+        producer = self.producer()
+        while not self.stopping.is_set():
+            found = [message for message in consumer.consume(20, timeout=0.2) if message.error() is None]
+            if not found:
+                continue
+
+            def fill(found: list[Any] = found) -> None:
+                ends = {message.partition(): message.offset() + 1 for message in found}
+                for message in found:
+                    producer.produce("out", message.value(), partition=message.partition())
+                offsets = [TopicPartition("in", partition, end) for partition, end in ends.items()]
+                member = consumer.consumer_group_metadata()
+                # Where the group's coordinator goes at the wrong moment librdkafka never asks the next one, until told.
+                _again(lambda: producer.send_offsets_to_transaction(offsets, member, _OFFSETS_S))
+
+            if self.transaction(producer, fill, commit=True):
+                self.done += len(found)
+            else:
+                self._go_back(consumer)
+        consumer.close()
+
+    def _go_back(self, consumer: Consumer) -> None:
+        for place in consumer.committed(consumer.assignment(), timeout=_WAIT_S):
+            consumer.seek(TopicPartition("in", place.partition, max(place.offset, 0)))
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[NodeProcesses]:
+    settings = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}
+    started = NodeProcesses(tmp_path, 3, settings)
+    try:
+        started.start()
+        admin = AdminClient({**_QUIET, "bootstrap.servers": started.bootstrap_servers})
+        wish = [NewTopic(name, PARTITIONS, 3, config={"min.insync.replicas": "2"}) for name in _STREAMS]
+        for created in admin.create_topics(wish).values():
+            created.result(_WAIT_S)
+        yield started
+        assert not [line for log in started.logs().values() for line in log.splitlines() if "Traceback" in line]
+    finally:
+        started.kill(*started.running)
+        started.close()
+
+
+def _committed(servers: str, stream: str) -> list[list[bytes]]:
+    """Every value, by partition, that readers of what is committed see."""
+    found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    ended: set[int] = set()
+    consumer = Consumer(
+        {
+            **_QUIET, "bootstrap.servers": servers, "group.id": "all", "isolation.level": "read_committed",
+            "enable.partition.eof": True, "enable.auto.commit": False,
+        }
+    )  # fmt: skip
+    consumer.assign([TopicPartition(stream, partition, 0) for partition in range(PARTITIONS)])
+
+    def at_ends() -> bool:
+        for message in consumer.consume(1000, timeout=0.2):
+            error, value, partition = message.error(), message.value(), message.partition()
+            assert partition is not None
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(partition)
+            elif value is not None:
+                found[partition].append(value)
+        return len(ended) == PARTITIONS
+
+    until(at_ends, _WAIT_S)
+    consumer.close()
+    return found
+
+
+def _kill_each(nodes: NodeProcesses, workers: list[Worker]) -> None:
+    """Kill one node after the other, each while the workers are at it; each goes on without it and with it."""
+    for node in nodes.nodes:
+        _go_on(workers)
+        nodes.kill(node)
+        _go_on(workers)
+        nodes.start([node])
+        _go_on(workers)
+
+
+def _go_on(workers: list[Worker], count: int = 5) -> None:
+    before = [worker.done for worker in workers]
+    until(
+        lambda: (
+            any(worker.problem for worker in workers)
+            or all(worker.done - done >= count for worker, done in zip(workers, before, strict=True))
+        ),
+        _WAIT_S,
+    )
+    assert [worker.problem for worker in workers if worker.problem] == []
+
+
+def _work(nodes: NodeProcesses, workers: list[Worker]) -> None:
+    for worker in workers:
+        worker.start()
+    try:
+        _kill_each(nodes, workers)
+    finally:
+        for worker in workers:
+            worker.stopping.set()
+        for worker in workers:
+            worker.join(2 * _WAIT_S)
+    assert [worker.problem for worker in workers if worker.problem] == []
+
+
+def test_every_committed_transaction_is_whole_and_no_other_is_seen(nodes: NodeProcesses) -> None:
+    writers = [Writer(nodes.bootstrap_servers, name) for name in ("a", "b", "c")]
+    _work(nodes, [*writers])
+    expected = sorted(b"%s/%d" % (one.name.encode(), number) for one in writers for number in one.committed)
+    assert len(expected) > len(writers)
+    assert [sorted(values) for values in _committed(nodes.bootstrap_servers, "written")] == [expected] * PARTITIONS
+
+
+class Source(Worker):
+    """Writes numbers, each acknowledged by all."""
+
+    def work(self) -> None:
+        producer = Producer({**_QUIET, "bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 0})
+        failed: list[KafkaError] = []
+        while not self.stopping.wait(0.01):
+            producer.produce(
+                "in", b"%d" % self.done, partition=self.done % PARTITIONS,
+                on_delivery=lambda error, _: failed.append(error) if error is not None else None,
+            )  # fmt: skip
+            producer.poll(0)
+            self.done += 1
+        assert producer.flush(_WAIT_S) == 0
+        assert not failed, failed
+
+
+def test_what_is_read_is_written_exactly_once(nodes: NodeProcesses) -> None:
+    source, mover = Source(nodes.bootstrap_servers, "source"), Mover(nodes.bootstrap_servers, "mover")
+    source.start()
+    mover.start()
+    try:
+        _kill_each(nodes, [source, mover])
+        source.stopping.set()
+        source.join(_WAIT_S)
+        until(lambda: mover.done >= source.done or mover.problem, _WAIT_S)
+    finally:
+        for worker in (source, mover):
+            worker.stopping.set()
+            worker.join(2 * _WAIT_S)
+    assert (source.problem, mover.problem) == ("", "")
+    moved = sorted(int(value) for values in _committed(nodes.bootstrap_servers, "out") for value in values)
+    assert moved == list(range(source.done))
+
+
+def test_transactions_are_judged_while_nodes_end(tmp_path: Path) -> None:
+    with world(tmp_path) as cluster, running(cluster, (Transactions, Transactions)) as run:
+        for partition in (0, 1):
+            leader = cluster.leader(partition)
+            cluster.nodes.kill(leader)
+            cluster.wait_without(leader)
+            run.go_on()
+            cluster.nodes.start([leader])
+            run.go_on()
