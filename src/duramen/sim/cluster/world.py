@@ -113,10 +113,14 @@ class World:
         )  # fmt: skip
 
     def _live(self) -> None:
-        for node in self.nodes.values():
+        founders = {node_id: node for node_id, node in self.nodes.items() if node.founders}
+        for node in founders.values():
             self.start(node)
-        self._until(lambda: not ills(self.nodes, self.witness.council), "the cluster does not form")
+        self._until(lambda: not ills(founders, self.witness.council), "the cluster does not form")
         self.trace("the cluster is there")
+        for node in self.nodes.values():
+            if node.process is None:
+                self.at(self._chance.randrange(60 * self._think_us), partial(self._join, node))
         for client in self._clients():
             client.next()
         self.faults.begin()
@@ -130,6 +134,12 @@ class World:
                 self.at(1, partial(self.start, node))
         self._until(lambda: not self._ills(), "the cluster is not well again")
         inspect(self.nodes, self.witness, self.calls.book)
+
+    def _join(self, node: Node) -> None:
+        """A node comes to the cluster that there is."""
+        self.trace("node %d comes", node.node_id)
+        self.counts["nodes that came later"] += 1
+        self.start(node)
 
     def _clients(self) -> list[Client]:
         numbers, think_us = count(), self._think_us
