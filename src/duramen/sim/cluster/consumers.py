@@ -55,6 +55,8 @@ class Consumer(Client):
         def fetch(broker: Broker, reply: Reply) -> None:
             def found(answers: list[Fetched]) -> None:
                 (answer,) = answers
+                if answer.high_watermark >= 0:
+                    self.calls.witness.shows(node_id, place, answer.high_watermark)
                 if answer.error is not None:
                     reply((answer.error, answer.start_offset))
                 elif answer.preferred_replica >= 0:

@@ -60,12 +60,14 @@ class Council:
         """In how many epochs somebody led."""
         return len(self._leaders)
 
-    def said(self, replica: ReplicaId, message: Wire) -> None:
-        """A replica says something, which may be a vote."""
+    def said(self, replica: ReplicaId, message: Wire) -> bool:
+        """A replica says something; whether that is a vote for another."""
         if isinstance(message, Vote) and not message.pre:
             self._voted(replica, message.epoch, replica)
         elif isinstance(message, VoteAnswer) and message.granted and not message.pre:
             self._voted(replica, message.epoch, message.candidate)
+            return True
+        return False
 
     def _voted(self, voter: ReplicaId, epoch: int, candidate: ReplicaId) -> None:
         known = self._votes.setdefault((voter, epoch), candidate)

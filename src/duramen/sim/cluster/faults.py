@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from duramen.sim.cluster.network import Network
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.witness import Witness
+from duramen.sim.scheduler import VirtualClock
 from duramen.sim.trace import Trace
 
 __all__ = ["Cluster", "Faults"]
@@ -26,18 +27,22 @@ class Cluster(Protocol):
     network: Network
     witness: Witness
     trace: Trace
+    true: VirtualClock
 
     def at(self, delay_us: int, act: Callable[[], None]) -> None:
         """Do it later."""
 
-    def end(self, node: Node, *, power: bool) -> None:
-        """The process of a node ends, and begins again some time later."""
+    def end(self, node: Node, *, power: bool, soon: bool = False) -> None:
+        """The process of a node ends, and begins again some time later, or soon."""
 
     def stop(self, node: Node) -> None:
         """The process of a node stops in good order, and begins again some time later."""
 
     def wipe(self, node: Node) -> None:
         """The disk of a node is lost with all that is on it."""
+
+    def roll_back(self, node: Node) -> None:
+        """The disk of a node is again what it was when an image was made of it."""
 
 
 class Faults:
@@ -51,6 +56,7 @@ class Faults:
         self._troubled = False
         self._every_us = think_us * chance.choice((8, 15, 25))
         self._wiped = False
+        self._contested_until_us = 0
         kinds: tuple[tuple[str, Callable[[], bool], int], ...] = (
             ("kill", self._kill, 3), ("power loss", self._lose_power, 3), ("power loss of all", self._lose_all, 1),
             ("kill of the controller", self._kill_controller, 2), ("kill of a leader", self._kill_leader, 3),
@@ -58,10 +64,13 @@ class Faults:
             ("ring", self._ring, 1), ("leader alone", self._isolate, 2), ("connections end", self._sever, 3),
             ("slow disk", self._slow_disk, 2), ("slow network", self._slow_network, 2), ("clock jumps", self._jump, 1),
             ("calls to the disk fail", self._fail_calls, 2), ("crash in a call", self._crash_in_call, 3),
-            ("restart", self._restart, 2), ("lost disk", self._wipe, 2),
+            ("restart", self._restart, 2), ("lost disk", self._wipe, 2), ("contested election", self._contest, 2),
+            ("majority that forgets", self._forget, 2), ("rolled-back disk", self._roll_back, 2),
         )  # fmt: skip
         # Each run has a few kinds only, so that one is not always in the way of another.
         self._kinds = [kind for kind in kinds if chance.random() < 0.6] or list(kinds)
+
+        self._remembers = any(name == "rolled-back disk" for name, _, _ in self._kinds)
 
     def begin(self) -> None:
         """Things go wrong from here on."""
@@ -145,6 +154,49 @@ class Faults:
         if not node.ready:
             return False
         self._cluster.stop(node)
+        return True
+
+    def _contest(self) -> bool:
+        """The controller is gone, messages are slow, so several stand, and who has voted begins anew."""
+        cluster = self._cluster
+        cluster.network.slow_us = self._chance.choice((100_000, 400_000))
+        self._contested_until_us = cluster.true.now_us + 6_000_000
+
+        def heal() -> None:
+            cluster.network.slow_us = 800
+
+        cluster.at(6_000_000, heal)
+        return self._kill_controller()
+
+    def voted(self, node_id: int) -> None:
+        """A replica of the quorum has given its vote."""
+        if self._troubled and self._cluster.true.now_us < self._contested_until_us and self._chance.random() < 0.5:
+            node, life = self._cluster.nodes[node_id], self._cluster.nodes[node_id].life
+
+            def end() -> None:
+                if node.life == life:
+                    self._cluster.end(node, power=self._chance.random() < 0.5, soon=True)
+
+            self._cluster.at(1, end)
+
+    def _forget(self) -> bool:
+        """One of a majority loses its disk, and the rest of it its power, while the others were cut off."""
+        controller = self._controller()
+        if controller is None or self._wiped:
+            return False
+        voters = [node for node in self._cluster.nodes.values() if node.founders and node is not controller]
+        if len(voters) < 2:
+            return False
+        behind, forgets = self._chance.sample(voters, 2)
+        others = [node_id for node_id in self._cluster.nodes if node_id != behind.node_id]
+        self._cut({way for other in others for way in ((behind.node_id, other), (other, behind.node_id))})
+
+        def strike() -> None:
+            if self._troubled and self._lose_disk(forgets):
+                self._end(controller, power=True)
+                self._cluster.network.change_cut(frozenset())
+
+        self._cluster.at(self._chance.choice((500_000, 2_500_000)), strike)
         return True
 
     # -- the network --------------------------------------------------------------------------------
@@ -254,11 +306,32 @@ class Faults:
         return True
 
     def _wipe(self) -> bool:
-        """A disk is lost, once in a run, where every partition is whole: so one of those in sync survives."""
-        state = self._cluster.witness.council.state
-        whole = all(set(one.isr) == set(one.replicas) for _, one in state.partitions)
-        if self._wiped or not whole or not len(state.partitions):
+        return self._lose_disk(self._any())
+
+    def ended(self, node: Node) -> None:
+        """The process of a node has ended."""
+        if self._remembers and self._chance.random() < 0.3:
+            node.remember()
+
+    def _roll_back(self) -> bool:
+        """A disk is again what it was some time ago, once in a run, where of every partition another disk has all."""
+        node = self._any()
+        if not self._may_lose(node) or not node.has_image:
             return False
         self._wiped = True
-        self._cluster.wipe(self._any())
+        self._cluster.roll_back(node)
+        return True
+
+    def _may_lose(self, node: Node) -> bool:
+        """Whether another disk has all of every partition, and none was lost in this run before."""
+        partitions = self._cluster.witness.council.state.partitions
+        only = any(set(one.isr) | set(one.elr) == {node.node_id} for _, one in partitions)
+        return not (self._wiped or only) and len(partitions) > 0
+
+    def _lose_disk(self, node: Node) -> bool:
+        """A disk is lost, once in a run, where of every partition another disk has all."""
+        if not self._may_lose(node):
+            return False
+        self._wiped = True
+        self._cluster.wipe(node)
         return True

@@ -6,7 +6,7 @@ who hears nothing for some seconds takes the other for gone.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
@@ -59,7 +59,7 @@ class Network:
     """All connections. `at` has something done later by the world, `cut` are the ways that carry nothing."""
 
     def __init__(
-        self, stations: dict[int, Station], chance: random.Random, at: Callable[[int, Act], None],
+        self, stations: Mapping[int, Station], chance: random.Random, at: Callable[[int, Act], None],
         now_us: Callable[[], int],
     ) -> None:  # fmt: skip
         self.cut: frozenset[tuple[int, int]] = frozenset()

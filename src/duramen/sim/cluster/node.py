@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import partial
 from itertools import count
 from typing import Final
@@ -80,6 +81,7 @@ class Node:
         self._numbers = count()
         self._asked: dict[Link, dict[int, Callable[[Buffer | None], None]]] = {}
         self._open_links: dict[int, int] = {}  # how many there are, by node
+        self._image: tuple[MemoryFileSystem, MemoryViewStore] | None = None
         self.blank()
 
     def blank(self) -> None:
@@ -89,7 +91,22 @@ class Node:
         self.founders = NO_VOTERS
         self.directory_id = str(open_directory(self.disk, self._randomness, "the disk").id)
         self.disk.locks.clear()
+        self._image = None
         self._forget()
+
+    def remember(self) -> None:
+        """Keep an image of the disk as it is now; no process runs."""
+        self._image = deepcopy((self.disk, self.views))
+
+    @property
+    def has_image(self) -> bool:
+        """Whether there is an image of the disk."""
+        return self._image is not None
+
+    def roll_back(self) -> None:
+        """Its disk is what it was when the image was made."""
+        if self._image is not None:
+            self.disk, self.views = deepcopy(self._image)
 
     def _forget(self) -> None:
         self.store: Store | None = None

@@ -59,7 +59,7 @@ class Producer(Client):
         else:
             place = self.some_place()
             if place is None:
-                self.next(50_000)
+                self.next(100_000)
             else:
                 self._send(place, self._new(place))
 
@@ -120,7 +120,7 @@ class Producer(Client):
         self.forget(place, value)
         if not self._idempotent and self.chance.random() < 0.5:
             self._waiting = None
-        self.next(50_000)
+        self.next(100_000)
 
     def lost(self, place: PartitionId) -> None:
         """An idempotent producer goes on where the partition is only not known yet."""

@@ -10,6 +10,7 @@ from duramen.broker.replicas.batches import bytes_of
 from duramen.broker.replicas.opening import takeovers_of
 from duramen.broker.replicas.replica import Replica
 from duramen.codec.batch import header
+from duramen.controller.events import NodeRegistered
 from duramen.controller.partitions import PartitionId
 from duramen.controller.quorum.effects import Became
 from duramen.controller.quorum.effects import Effect as QuorumEffect
@@ -50,8 +51,11 @@ _NOTHING: Final = _OnDisk(History((), 0, 0), History((), 0, 0), 0)
 class Witness:
     """A Watcher: keeps a ledger for each partition, and the council for the quorum."""
 
-    def __init__(self, nodes: dict[int, Node], trace: Trace, failed: Callable[[int, DuramenError], None]) -> None:
-        """`failed` is told of a node that takes no part any more until it is started again."""
+    def __init__(
+        self, nodes: dict[int, Node], trace: Trace, failed: Callable[[int, DuramenError], None],
+        voted: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        """`failed` is told of a node that takes no part any more until it is started again, `voted` of votes."""
         self.council = Council()
         self.ledgers: dict[PartitionId, Ledger] = {}
         self.cuts = 0
@@ -59,10 +63,12 @@ class Witness:
         self._nodes = nodes
         self._trace = trace
         self._failed = failed
+        self._voted = voted
         self._logs: dict[Place, History] = {}  # of each replica that is open, as its effects have made it
         self._shown: dict[Place, int] = {}
         self._at_rest: dict[int, dict[LogKey, _OnDisk]] = {}  # of a node whose process is gone
         self._hooked: dict[Place, object] = {}
+        self._doubted: set[int] = set()
 
     def ledger(self, place: PartitionId) -> Ledger:
         """The ledger of a partition."""
@@ -92,6 +98,16 @@ class Witness:
         self._at_rest.pop(node.node_id, None)
         self.council.blank.add(node.node_id)
 
+    def rolled_back(self, node: Node) -> None:
+        """The disk of a node that does not run is an older one: what is on it counts again when it has registered."""
+        self._at_rest.pop(node.node_id, None)
+        self._doubted.add(node.node_id)
+
+    def shows(self, node_id: int, place: PartitionId, offset: int) -> None:
+        """A consumer is told that what is below the offset is committed."""
+        if offset > self.ledger(place).end_offset:
+            raise self.ledger(place).broken(f"node {node_id} shows what is below {offset}, which is not committed")
+
     def _replica(self, node: Node, place: PartitionId) -> Replica | None:
         replicas = None if node.member is None else node.member.replicating.replicas
         return None if replicas is None else replicas.get(place)
@@ -112,7 +128,7 @@ class Witness:
             return
         for node_id in sorted({*partition.isr, *partition.elr}):
             node, known = self._nodes[node_id], state.registrations.get(node_id)
-            if known is None or known.directory_id != node.directory_id:
+            if known is None or known.directory_id != node.directory_id or node_id in self._doubted:
                 continue
             if node.store is None:
                 at_rest = self._at_rest.get(node_id, {}).get(LogKey(*place))
@@ -127,12 +143,15 @@ class Witness:
         if self.council.applied(node_id, batch):
             for event in self.council.take(batch):
                 self._trace("committed: %s", event)
+                if isinstance(event, NodeRegistered):
+                    self._doubted.discard(event.node_id)
 
     def restored(self, node_id: int, digest: int) -> None:
         self.council.restored(node_id, digest)
 
     def said(self, node_id: int, message: Wire) -> None:
-        self.council.said(self._nodes[node_id].replica_id, message)
+        if self.council.said(self._nodes[node_id].replica_id, message):
+            self._voted(node_id)
 
     def governed(self, node_id: int, effect: QuorumEffect) -> None:
         if isinstance(effect, Became):

@@ -27,7 +27,7 @@ from duramen.sim.trace import BrokenPromise, Trace
 __all__ = ["FAULTS", "OPERATIONS", "Outcome", "Stuck", "World"]
 
 OPERATIONS: Final = 2_000
-"""Requests of clients in each run, at least."""
+"""Requests of clients in each run, at least; half of them are answered well."""
 
 FAULTS: Final = 5
 """Things that go wrong in each run, at least."""
@@ -69,8 +69,8 @@ class World:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
         self._steady = True  # whether processes are to begin again by themselves
-        self.witness = Witness(self.nodes, self.trace, self._failed)
-        self.network = Network(self.nodes, random.Random(f"{seed}/network"), self.at, lambda: self.true.now_us)  # type: ignore[arg-type]  # a dict of Nodes is one of Stations that nobody adds to
+        self.witness = Witness(self.nodes, self.trace, self._failed, self._voted)
+        self.network = Network(self.nodes, random.Random(f"{seed}/network"), self.at, lambda: self.true.now_us)
         self.calls = Calls(
             self.nodes, random.Random(f"{seed}/calls"), self.true, self.at, self.witness, self.trace
         )  # fmt: skip
@@ -113,10 +113,14 @@ class World:
         )  # fmt: skip
 
     def _live(self) -> None:
-        for node in self.nodes.values():
+        founders = {node_id: node for node_id, node in self.nodes.items() if node.founders}
+        for node in founders.values():
             self.start(node)
-        self._until(lambda: not ills(self.nodes, self.witness.council), "the cluster does not form")
+        self._until(lambda: not ills(founders, self.witness.council), "the cluster does not form")
         self.trace("the cluster is there")
+        for node in self.nodes.values():
+            if node.process is None:
+                self.at(self._chance.randrange(60 * self._think_us), partial(self._join, node))
         for client in self._clients():
             client.next()
         self.faults.begin()
@@ -130,6 +134,12 @@ class World:
                 self.at(1, partial(self.start, node))
         self._until(lambda: not self._ills(), "the cluster is not well again")
         inspect(self.nodes, self.witness, self.calls.book)
+
+    def _join(self, node: Node) -> None:
+        """A node comes to the cluster that there is."""
+        self.trace("node %d comes", node.node_id)
+        self.counts["nodes that came later"] += 1
+        self.start(node)
 
     def _clients(self) -> list[Client]:
         numbers, think_us = count(), self._think_us
@@ -148,7 +158,8 @@ class World:
         ]
 
     def _has_seen_enough(self) -> bool:
-        return self.calls.answered >= OPERATIONS and sum(self.faults.counts.values()) >= FAULTS
+        done = self.calls.answered >= OPERATIONS and self.calls.well >= OPERATIONS // 2
+        return done and self.faults.counts.total() >= FAULTS
 
     def _ills(self) -> list[str]:
         return ills(self.nodes, self.witness.council, whole=True)
@@ -238,20 +249,24 @@ class World:
 
         self.at(self._chance.choice((1, 50_000)), end)
 
-    def end(self, node: Node, *, power: bool) -> None:
+    def _voted(self, node_id: int) -> None:
+        self.faults.voted(node_id)
+
+    def end(self, node: Node, *, power: bool, soon: bool = False) -> None:
         self.trace("node %d ends by a %s", node.node_id, "loss of power" if power else "kill")
-        self._gone(node, silently=power)
+        self._gone(node, silently=power, back_us=_BACK_US[0] if soon else self._chance.choice(_BACK_US))
         if power:
             node.disk.crash(self._chance)
             node.views.crash(self._chance)
+        self.faults.ended(node)
 
-    def _gone(self, node: Node, *, silently: bool) -> None:
+    def _gone(self, node: Node, *, silently: bool, back_us: int = _BACK_US[0]) -> None:
         self.witness.ends(node)
         self.network.down(node, silently=silently)
         if not silently:
             self.calls.reset(node.node_id)
         node.end()
-        self.at(self._chance.choice(_BACK_US), partial(self.start, node))
+        self.at(back_us, partial(self.start, node))
 
     def stop(self, node: Node) -> None:
         life = node.life
@@ -263,6 +278,13 @@ class World:
                 self.at(0, lambda: self._gone(node, silently=False) if node.life == life else None)
 
         self._guarded(node, partial(node.stop, stopped))
+
+    def roll_back(self, node: Node) -> None:
+        if node.process is not None:
+            self.end(node, power=True)
+        self.trace("the disk of node %d is rolled back", node.node_id)
+        node.roll_back()
+        self.witness.rolled_back(node)
 
     def wipe(self, node: Node) -> None:
         self.trace("node %d loses its disk", node.node_id)

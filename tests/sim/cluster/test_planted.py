@@ -1,0 +1,55 @@
+"""Simulated clusters find planted bugs, the witness unchanged: by the known seed, or by one of those nearby.
+
+Where the code changes, seeds do other things: the long hunt says which ones find the bugs then.
+"""
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Final
+
+import pytest
+from tests.sim.cluster.planted import BUGS
+from tests.sim.planted import Bug, planted
+
+from duramen.sim.cluster.running import run_one
+
+MOST_SEEDS: Final = 1_000
+NEARBY: Final = range(1, 31)
+
+FOUND_BY: Final = {
+    "cut-to-high-watermark": 1,
+    "acknowledge-own": 1,
+    "report-written": 1,
+    "elect-anybody": 6,
+    "show-all": 2,
+    "on-committed": 2,
+    "vote-blank": 4,
+    "stale-in-sync": 16,
+}
+
+
+def hunt(bug: Bug, seeds: Iterable[int]) -> int | None:
+    """The first seed that breaks a promise with the bug; that nothing goes on any more is not enough."""
+    with planted(bug):
+        for seed in seeds:
+            outcome = run_one(seed)
+            if outcome.broken and not outcome.stuck:
+                return seed
+    return None
+
+
+def bug_of(name: str) -> Bug:
+    return next(bug for bug in BUGS if bug.name == name)
+
+
+@pytest.mark.parametrize("name", FOUND_BY)
+def test_the_seed_that_found_a_bug_finds_it_again(name: str) -> None:
+    assert hunt(bug_of(name), chain([FOUND_BY[name]], NEARBY)) is not None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_it_is_found_within_so_many_seeds(bug: Bug) -> None:
+    found = hunt(bug, range(1, MOST_SEEDS + 1))
+    print(f"{bug.name}: seed {found}")
+    assert found is not None
