@@ -347,6 +347,15 @@ def test_an_epoch_in_which_nothing_was_written_ends_where_the_log_does(hand: Man
     assert empty.end_of_epoch(0) == (0, 0)
 
 
+def test_what_is_not_known_to_be_committed_counts(synced: ManualBroker) -> None:
+    """The leader before may have shown it: a consumer that has read it would take a smaller end for a cut."""
+    partition = synced.broker.streams.get("a").partition(0)
+    append(synced, at(synced, 0))
+    partition.append(at(synced, 0), None)
+    assert partition.log.high_watermark == 1
+    assert partition.end_of_epoch(partition.leader_epoch) == (partition.leader_epoch, 2)
+
+
 def test_a_client_that_names_another_epoch(hand: ManualBroker) -> None:
     partition = hand.broker.streams.get("a").partition(0)
     partition.check_epoch(-1)

@@ -397,16 +397,17 @@ class Partition:
         """(Newest epoch not after `epoch`, its end offset): OffsetForLeaderEpoch (KIP-101, KIP-320).
 
         (-1, -1) for an epoch that is still to come; for one before the log's first, itself and the first's offset.
+        What is not known to be committed counts: a leader before may have shown it, and this one never cuts it.
         """
         log = self.log
         if epoch > self.leader_epoch or epoch < 0:
             return -1, -1
         if epoch == self.leader_epoch:
-            return epoch, log.high_watermark
-        found, end_offset = log.takeovers.end_of(epoch, log.high_watermark)
+            return epoch, log.end_offset
+        found, end_offset = log.takeovers.end_of(epoch, log.end_offset)
         if found < 0:
             first = next(iter(log.takeovers), None)
-            return epoch, log.high_watermark if first is None else max(first.first_offset, log.start_offset)
+            return epoch, log.end_offset if first is None else max(first.first_offset, log.start_offset)
         return found, end_offset
 
     def find_offset(self, timestamp: int, done: OffsetFound, *, committed: bool = False) -> None:
