@@ -153,7 +153,8 @@ def digest_of_inputs() -> str:
     for name in INPUTS:
         digest.update((ROOT / name).read_bytes())
     for path in sorted(ROOT.glob("native/**/*")):
-        if path.suffix in NATIVE_INPUTS and path.name != "Cargo.lock":
+        made = path.name == "Cargo.lock" or "target" in path.relative_to(ROOT).parts
+        if path.suffix in NATIVE_INPUTS and not made:
             digest.update(path.read_bytes())
     # Where a toolchain has come, the native package can be built.
     digest.update(str(shutil.which("cargo") is not None).encode())

@@ -289,8 +289,8 @@ def route_rows(route: Route, operation: Mapping[str, Any]) -> Iterator[str]:
     lines = []
     for one in operation.get("parameters", ()):
         if one["in"] == "query":
-            default = one["schema"]["default"]
-            shown = f"`{default}`" if default != "" else ""
+            default = one["schema"].get("default", "")
+            shown = "needed" if one.get("required") else f"`{default}`" if default != "" else ""
             lines.append((f"`{one['name']}`", schema_text(one["schema"]), shown, one["description"]))
     if lines:
         yield from rows(("Query", "Type", "Default", "What it says"), lines)

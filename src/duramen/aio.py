@@ -11,10 +11,11 @@ StreamInfo(...)
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-from duramen.base.errors import ClientClosed
+from duramen.base.errors import ClientClosed, DuramenError
 from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES, Exchange, Server, server_address
 from duramen.face import asking
 from duramen.face.asking import Config, Program, Question
@@ -22,6 +23,7 @@ from duramen.face.membership import reader_of
 from duramen.face.places import Where, text_of
 from duramen.face.reading import Reader, wanted
 from duramen.face.records import Batch, Place, Writable, encodable
+from duramen.face.replicated import wait_replicated
 from duramen.face.thread import OwnThread
 from duramen.face.together import Together
 from duramen.face.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
@@ -47,7 +49,9 @@ async def connect(server: str | None = None, *, timeout_s: float = 30.0, compres
 
 async def _ask(server: Server, question: Question) -> Any:
     """Ask over HTTP. Raises ServerUnreachable, or the error that the node answered with."""
-    exchange = Exchange(server.address, *question)
+    if question.server:
+        server = Server(question.server)
+    exchange = Exchange(server.address, question.method, question.path, question.document)
     try:
         async with asyncio.timeout(HTTP_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(server.host.strip("[]"), server.port)
@@ -129,10 +133,15 @@ class Client:
     async def run(self, program: Program[_T]) -> _T:
         """Ask what a program of `face.asking` asks."""
         self._check()
-        answer = None
         try:
+            question = next(program)
             while True:
-                answer = await _ask(self._server, program.send(answer))
+                try:
+                    answer = await _ask(self._server, question)
+                except DuramenError as error:
+                    question = program.throw(error)
+                else:
+                    question = program.send(answer)
         except StopIteration as end:
             result: _T = end.value
             return result
@@ -163,6 +172,24 @@ class Client:
         if self._writing is None:
             self._writing = Together(self._kafka, self._timeout_s, self._codec)
         return await self._writing.write(job)
+
+    async def wait_replicated(
+        self,
+        stream: str,
+        partition: int,
+        position: int | tuple[int, int],
+        timeout_s: float = 30.0,
+        *,
+        node: int | None = None,
+    ) -> None:
+        """Wait until a record is where it cannot be lost; arguments and errors are those of `duramen.Client`'s.
+
+        >>> await client.streams.create("seats")
+        StreamInfo(...)
+        >>> [place] = await client.produce("seats", ["7A"])
+        >>> await client.wait_replicated("seats", place.partition, place.offset, node=1)
+        """
+        await self.run(wait_replicated(stream, partition, position, timeout_s, node, time.monotonic))
 
     def consume(
         self,

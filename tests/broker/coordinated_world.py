@@ -15,13 +15,18 @@ from duramen.base.errors import DuramenError
 from duramen.broker.broker import Broker
 from duramen.broker.coordinator import CommitMember
 from duramen.broker.offsets import OFFSETS_STREAM
+from duramen.codec.batch import header
+from duramen.codec.markers import encode_marker
 from duramen.controller.decisions import Definition
-from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.groups.records import CommittedOffset, OffsetKey, partition_for
 from duramen.sim.broker import Answer
 
 __all__ = ["CoordinatedWorld"]
 
 GROUPS = ["g", "h", "k"]
+WRITER = "w"
+"""A group whose offsets are committed in transactions, one after the other."""
+PRODUCER = 9
 ANYBODY = CommitMember("", None, -1)
 
 
@@ -42,6 +47,17 @@ class Sent(NamedTuple):
         return "acknowledged" if error is None else type(error).__name__
 
 
+class Transaction:
+    """One that commits an offset; `ends` says whether it is to be committed, once that is decided."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.held: Answer[None] | None = None
+        self.ends: bool | None = None
+        self.marked: Answer[int] | None = None
+        self.broker: Broker | None = None  # whom was asked last
+
+
 class CoordinatedWorld:
     """Each group commits one offset after the other of one partition."""
 
@@ -50,17 +66,19 @@ class CoordinatedWorld:
         self.several = several = Several(3)
         several.require_in_sync(self.random.choice((1, 2)))
         self.sent: dict[str, list[Sent]] = {group: [] for group in GROUPS}
-        self.last: dict[str, int] = dict.fromkeys(GROUPS, 0)  # the least that may be told
+        self.last: dict[str, int] = dict.fromkeys([*GROUPS, WRITER], 0)  # the least that may be told
         self.open: list[tuple[str, Sent]] = []
         self.count = 0
+        self.writing = Transaction(1)
         several.ensure_offsets()
         created: Answer[None] = Answer()
         several.broker(1).create_stream(Definition("a", 1), created)
         several.settle()
         self._actions: list[Callable[[], None]] = []
         for weight, action in (
-            (40, self._commit), (25, self._step), (15, self._turn), (5, several.settle), (3, self._time),
-            (8, self._elect), (4, self._cut), (4, self._heal), (2, self._restart), (1, self._follow), (1, self._flush),
+            (40, self._commit), (30, self._transact), (25, self._step), (15, self._turn), (8, several.settle),
+            (3, self._time), (6, self._elect), (3, self._cut), (4, self._heal), (2, self._restart), (1, self._follow),
+            (1, self._flush),
         ):  # fmt: skip
             self._actions += [action] * weight
 
@@ -88,6 +106,34 @@ class CoordinatedWorld:
         wanted = [(OffsetKey(group, "a", 0), CommittedOffset(sent.offset, 1, "", 0))]
         self.several.broker(node).groups.commit(group, ANYBODY, wanted, sent.answer)
 
+    def _transact(self) -> None:
+        """The producer goes on: an offset, then its end, said again until it is heard; then the next transaction."""
+        one = self.writing
+        able = [node for node in self.several.hands if self._coordinates(node, WRITER)]
+        broker = self.several.broker(self.random.choice(able or list(self.several.hands)))
+        lost = one.broker is not None and one.broker not in map(self.several.broker, self.several.hands)
+        waits = [answer for answer in (one.held, one.marked) if answer is not None and not answer.there]
+        if waits and not lost:
+            return
+        one.broker = broker
+        if one.held is None:
+            one.held = Answer()
+            wanted = [(OffsetKey(WRITER, "a", 0), CommittedOffset(one.offset, 1, "", 0))]
+            broker._offsets.hold(WRITER, PRODUCER, 0, wanted, one.held)
+        elif one.marked is not None and one.marked.there and one.marked.error is None:
+            if able and broker.groups.unstable(OffsetKey(WRITER, "a", 0)):
+                return  # the marker is committed, and its coordinator is about to read it
+            if one.ends:
+                self.last[WRITER] = one.offset
+            self.writing = Transaction(one.offset + 1)
+        else:
+            if one.ends is None:
+                one.ends = one.held.there and one.held.error is None and self.random.random() < 0.7
+            one.marked = Answer()
+            marker = encode_marker(PRODUCER, 0, commit=one.ends, coordinator_epoch=0, now_ms=0)
+            index = partition_for(WRITER, 2)
+            broker.streams.get(OFFSETS_STREAM).partition(index).store(marker, header(marker), one.marked)
+
     def _step(self) -> None:
         for _ in range(self.random.randrange(1, 6)):
             self.several.step()
@@ -112,7 +158,8 @@ class CoordinatedWorld:
     def _restart(self) -> None:
         node = self._node()
         if node not in self.several.cut:
-            self.several.restart(node, crash=self.random.random() < 0.7)
+            crash = self.random.randrange(1 << 30)
+            self.several.restart(node, crash=crash if crash % 3 else None)
 
     def _follow(self) -> None:
         self.several.broker(self._node())._offsets.follow()
@@ -159,3 +206,9 @@ class CoordinatedWorld:
                     assert offset == 0 or offset in {sent.offset for sent in self.sent[group]}
                     assert offset >= self.last[group], f"node {node} tells {offset} of group {group}"
                     self.last[group] = offset
+        for node in self.several.hands:
+            if node not in self.several.cut and self._coordinates(node, WRITER):
+                found = self.several.broker(node).groups.committed(OffsetKey(WRITER, "a", 0))
+                offset = 0 if found is None else found.offset
+                assert offset in {self.last[WRITER], self.writing.offset if self.writing.ends else 0}
+                self.last[WRITER] = offset

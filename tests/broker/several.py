@@ -312,8 +312,11 @@ class Several:
                 hand.advance(step_ms)
             self.settle()
 
-    def restart(self, node_id: int, *, crash: bool) -> None:
-        """Stop a node, or have its power fail, and start it again; others lead meanwhile, where they may."""
+    def restart(self, node_id: int, *, crash: int | None = None) -> None:
+        """Stop a node, or have its power fail, and start it again; others lead meanwhile, where they may.
+
+        `crash` draws what a loss of power leaves.
+        """
         for place, before in self.partitions.items():
             others = tuple(one for one in before.isr if one != node_id)
             leader = next((one for one in others if one not in self.cut), None)
@@ -324,10 +327,10 @@ class Several:
             self._tell(place)
         self.said = deque(said for said in self.said if node_id not in (said.sender, said.receiver))
         self.proposed = deque(one for one in self.proposed if one[0] != node_id)
-        if crash:
-            self.hands[node_id].crash()
-        else:
+        if crash is None:
             self.hands[node_id].restart()
+        else:
+            self.hands[node_id].crash(crash)
         for place in self.partitions:
             self._tell(place, [node_id])
         self.settle()

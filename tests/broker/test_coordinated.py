@@ -1,5 +1,7 @@
 """Groups on three brokers: who leads their partition coordinates them, and takes over what is committed."""
 
+from collections.abc import Callable
+
 import pytest
 from tests.broker.coordinated_world import CoordinatedWorld
 from tests.broker.several import SETTINGS, Several
@@ -19,6 +21,7 @@ from duramen.broker.coordinated import Coordinated
 from duramen.broker.coordinator import CommitMember
 from duramen.broker.offsets import OFFSETS_STREAM
 from duramen.broker.partition import Partition
+from duramen.broker.pending import PendingOffsets
 from duramen.broker.replicas.replica import Replica
 from duramen.codec.batch import header
 from duramen.codec.kafka.errors import ErrorCode
@@ -47,6 +50,8 @@ def several() -> Several:
     assert created.value is None
     return several
 
+
+Done = Callable[[DuramenError | None], None]
 
 GROUP = "g"
 HOME = 2
@@ -416,7 +421,7 @@ def test_a_coordinator_that_answers_before_all_is_committed_is_found(monkeypatch
         part.target_offset = 0  # type: ignore[attr-defined]
 
     monkeypatch.setattr(Coordinated, "_take_in", early)
-    assert _found_within(range(8, 12))
+    assert _found_within(range(3, 7))
 
 
 def test_a_commit_that_is_answered_before_others_have_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,3 +438,17 @@ def test_a_coordinator_that_does_not_read_its_log_is_found(monkeypatch: pytest.M
 def test_a_coordinator_that_stays_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Coordinated, "end", lambda *_: None)
     assert _found_within(range(1, 6))
+
+
+def test_records_of_its_own_that_are_applied_out_of_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_once(_: Coordinated, __: Partition, ___: int, ____: int, apply: Callable[[], None], done: Done) -> None:
+        apply()
+        done(None)
+
+    monkeypatch.setattr(Coordinated, "settle", at_once)
+    assert _found_within(range(2, 6))
+
+
+def test_open_transactions_that_are_left_behind_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PendingOffsets, "open", lambda *_: None)
+    assert _found_within(range(9, 13))

@@ -3,10 +3,13 @@
 CLUSTER_SEED=N runs the long tests with another seed.
 """
 
+import gc
 import os
 import random
+import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
@@ -21,13 +24,24 @@ from tests.cluster.clients import (
     Watching,
 )
 from tests.cluster.judged import Run, World, running, world
-from tests.consistency.clients import Assigned, Client, PlainSender
+from tests.consistency.clients import Assigned, Client, PlainSender, Subscribed, Transactions
 
 _CONFLUENT: Final[Sequence[type[Client]]] = (PlainSender, PlainSender, Assigned, Watching)
+_COORDINATED: Final[Sequence[type[Client]]] = (Transactions, Transactions, Subscribed, Subscribed)
+_NO_ADDRESS: Final = str(IPv4Address(0))
 _LONG_S: Final = 300.0
 _SLOW_S: Final = 0.5
 
 Fault = Callable[[World, Run], None]
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """What kafka-python leaves open where a connection fails: a socket that was given a port and no address."""
+    yield
+    for one in gc.get_objects():
+        if isinstance(one, socket.socket) and one.fileno() >= 0 and one.getsockname()[0] == _NO_ADDRESS:
+            one.close()
 
 
 def _kill(cluster: World, node: int) -> None:
@@ -148,17 +162,23 @@ def test_a_rolling_restart_disturbs_nobody(tmp_path: Path) -> None:
     _through(tmp_path, (Undisturbed, Undisturbed, Assigned, Watching), list(_ROLLING.values()))
 
 
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_other_libraries(tmp_path: Path) -> None:
     clients = (KafkaPythonSender, KafkaPythonReader, AiokafkaSender, AiokafkaReader)
     _through(tmp_path, clients, [_kill_leader])
 
 
+def test_transactions_and_groups(tmp_path: Path) -> None:
+    _through(tmp_path, _COORDINATED, [_kill_leader, _kill_controller])
+
+
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("name", _ALL)
 def test_a_fault_again_and_again(tmp_path: Path, name: str) -> None:
     seed = int(os.environ.get("CLUSTER_SEED", "1"))
     chance = random.Random(f"{seed}/{name}")
-    clients = (*_CONFLUENT, KafkaPythonSender, AiokafkaReader)
+    clients = (*_CONFLUENT, *_COORDINATED, KafkaPythonSender, AiokafkaReader)
     end_s = time.monotonic() + _LONG_S
     with world(tmp_path) as cluster, running(cluster, clients, seed) as run:
         while time.monotonic() < end_s:

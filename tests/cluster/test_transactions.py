@@ -18,6 +18,7 @@ from duramen.node.processes import NodeProcesses
 PARTITIONS: Final = 4
 _STREAMS: Final = ("written", "in", "out")
 _WAIT_S: Final = 60.0
+_OFFSETS_S: Final = 5.0
 _PATIENCE: Final = 30
 _QUIET: Final[Mapping[str, str | int | bool]] = {"log_level": 0, "reconnect.backoff.max.ms": 500}
 
@@ -121,7 +122,9 @@ class Mover(Worker):
                 for message in found:
                     producer.produce("out", message.value(), partition=message.partition())
                 offsets = [TopicPartition("in", partition, end) for partition, end in ends.items()]
-                producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), _WAIT_S)
+                member = consumer.consumer_group_metadata()
+                # Where the group's coordinator goes at the wrong moment librdkafka never asks the next one, until told.
+                _again(lambda: producer.send_offsets_to_transaction(offsets, member, _OFFSETS_S))
 
             if self.transaction(producer, fill, commit=True):
                 self.done += len(found)

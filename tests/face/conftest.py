@@ -75,6 +75,9 @@ class Face:
         """`client.groups.NAME(…)`."""
         return self.call(lambda: getattr(self._client.groups, name)(*args, **options))
 
+    def wait_replicated(self, *args: Any, **options: Any) -> None:
+        self.call(lambda: self._client.wait_replicated(*args, **options))
+
     def node(self) -> duramen.NodeInfo:
         info: duramen.NodeInfo = self.call(self._client.node)
         return info

@@ -69,6 +69,34 @@ def test_the_node(face: Face, duramen_broker: Broker) -> None:
     assert face.node().addresses["kafka"] == duramen_broker.bootstrap_servers
 
 
+class TestWaitReplicated:
+    def test_what_is_there(self, face: Face, stream: str) -> None:
+        place = face.produce(stream, ["here"], partition=1)[0]
+        face.wait_replicated(stream, 1, place.offset)
+        face.wait_replicated(stream, 1, place.offset, 5.0, node=face.node().node_id)
+        epoch = face.streams("describe", stream).partitions[1].leader_epoch
+        face.wait_replicated(stream, 1, (epoch, place.offset))
+        with pytest.raises(errors.RecordCut, match="was cut"):
+            face.wait_replicated(stream, 1, (epoch - 1, place.offset))
+
+    @pytest.mark.parametrize(
+        ("error", "arguments", "options"),
+        [
+            (errors.RequestTimedOut, (0, 5, 0.01), {}),
+            (errors.RequestInvalid, (0, -1), {}),
+            (errors.RequestInvalid, (-1, 0), {}),
+            (errors.RequestInvalid, (0, (-1, 0)), {}),
+            (errors.StreamNotFound, (99, 0), {}),
+            (errors.NodeNotFound, (0, 0), {"node": 99}),
+        ],
+    )
+    def test_errors(
+        self, face: Face, stream: str, error: type[Exception], arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> None:
+        with pytest.raises(error):
+            face.wait_replicated(stream, *arguments, **options)
+
+
 class TestRecords:
     @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
     @given(batch=st.lists(NEW, min_size=1, max_size=20))

@@ -33,6 +33,22 @@ def test_or_where_it_says_that_they_do() -> None:
     assert (found.cluster, found.cluster_reached) == (Address(ANY, 7400), Address("10.0.0.1", 17400))
 
 
+def test_nats_servers_reach_each_other_where_they_listen() -> None:
+    settings = {"cluster.listen": "127.0.0.1:7400", "nats.server": "embedded"}
+    assert _read(settings).nats_reached is None
+    found = _read({**settings, "nats.cluster.listen": "127.0.0.1:6222"})
+    assert (found.nats_cluster, found.nats_reached) == (Address("127.0.0.1", 6222), Address("127.0.0.1", 6222))
+
+
+def test_or_on_all_addresses_at_the_node_s_own_host() -> None:
+    settings = {
+        "cluster.listen": "0.0.0.0:7400", "cluster.advertise": "10.0.0.1:17400", "nats.server": "embedded",
+        "nats.cluster.listen": "0.0.0.0:6222", "insecure": True,
+    }  # fmt: skip
+    found = _read(settings)
+    assert (found.nats_cluster, found.nats_reached) == (Address(ANY, 6222), Address("10.0.0.1", 6222))
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -47,6 +63,18 @@ def test_or_where_it_says_that_they_do() -> None:
         ),
         ({"cluster.listen": "127.0.0.1:7400", "cluster.advertise": "here"}, "cluster.advertise: 'here' does not fit"),
         ({"cluster.advertise": "10.0.0.1:7400"}, "cluster.advertise: a node of a cluster needs cluster.listen too"),
+        (
+            {"cluster.listen": "127.0.0.1:7400", "nats.cluster.listen": "127.0.0.1:6222"},
+            "nats.cluster.listen: it is of the embedded nats-server",
+        ),
+        (
+            {"cluster.listen": "127.0.0.1:7400", "nats.server": "embedded", "nats.cluster.listen": "127.0.0.1:0"},
+            "nats.cluster.listen: '127.0.0.1:0' does not fit; the nats-servers of the other nodes need its port",
+        ),
+        (
+            {"cluster.listen": "127.0.0.1:7400", "nats.server": "embedded", "nats.cluster.listen": "10.0.0.1:6222"},
+            "nats.cluster.listen: 10.0.0.1:6222 is not loopback",
+        ),
         ({"cluster.listen": "10.0.0.1:7400", "cluster.advertise": "10.0.0.1:7400"}, "is not loopback"),
     ],
 )

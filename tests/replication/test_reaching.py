@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from duramen.base.ids import Position
 from duramen.replication.history import History
-from duramen.replication.reaching import Outcome, Reaching, judge
+from duramen.replication.reaching import ANY_EPOCH, Outcome, Reaching, judge
 
 
 def history_of(records: list[int], synced_offset: int) -> History:
@@ -33,6 +33,18 @@ def test_what_became_of_a_record(records: list[int], shown: int, synced: int, ep
         assert outcome is Outcome.CUT
     else:
         assert outcome is None
+
+
+@given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=8).map(sorted),
+    st.integers(0, 8),
+    st.integers(0, 8),
+    st.integers(0, 9),
+)
+def test_of_any_epoch_a_record_is_never_cut(records: list[int], shown: int, synced: int, offset: int) -> None:
+    shown_offset, synced_offset = min(shown, len(records)), min(synced, len(records))
+    outcome = judge(history_of(records, synced_offset), shown_offset, Position(ANY_EPOCH, offset))
+    assert outcome is (Outcome.REACHED if offset < min(shown_offset, synced_offset) else None)
 
 
 def test_whose_record_was_there_nobody_knows_when_it_is_deleted() -> None:

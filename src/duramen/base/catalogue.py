@@ -77,6 +77,10 @@ BROKER = _by_name(
     Setting("nats.listen", "text", "127.0.0.1:4222",
             "The address of the embedded nats-server, HOST:PORT; port 0 takes a free one. nats-server listens on one "
             "address only; 0.0.0.0 is all of them."),
+    Setting("nats.cluster.listen", "text", "",
+            "The address at which the embedded nats-server of a cluster's node listens for those of the other nodes, "
+            "HOST:PORT: they are one cluster then, and who publishes at any node reaches whichever leads; empty: each "
+            "is alone. What they prove to each other is derived from the secret of the cluster."),
     Setting("logging.level", "choice", "info",
             "The least that is logged, on standard error.",
             choices=("debug", "info", "warning", "error"), option="--log-level"),

@@ -73,6 +73,7 @@ __all__ = [
     "ProducerIdUnknown",
     "ReassignmentNotFound",
     "RebalanceInProgress",
+    "RecordCut",
     "RecordStateInvalid",
     "RecordsLost",
     "ReplicaAssignmentInvalid",
@@ -417,6 +418,14 @@ class RecordStateInvalid(DuramenError):
     id = "record-state-invalid"
     safe = "Nothing was changed: the records may have been delivered to another consumer."
     remedy = "Process records faster than share.record.lock.duration.ms, or give the group more time."
+
+
+class RecordCut(DuramenError):
+    """The record that was waited for is in no log any more: another leader's records are where it was, or before."""
+
+    id = "record-cut"
+    safe = "The record was not acknowledged under acks=all, and is lost; what was acknowledged so is kept."
+    remedy = "Write it again; and with acks=all, where it must not be lost."
 
 
 class RecordsLost(DuramenError):

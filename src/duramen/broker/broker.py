@@ -11,7 +11,7 @@ from uuid import UUID
 
 from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
-from duramen.base.ids import METADATA_STREAM_ID, StreamId
+from duramen.base.ids import METADATA_STREAM_ID, Position, StreamId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
@@ -31,6 +31,7 @@ from duramen.broker.offsets import OFFSETS_STREAM, Offsets
 from duramen.broker.partition import Partition
 from duramen.broker.producer_ids import ProducerIds
 from duramen.broker.quotas import Quotas
+from duramen.broker.reaching import wait_replicated
 from duramen.broker.resets import Resets
 from duramen.broker.sharing import Sharing
 from duramen.broker.sharing_groups import ShareGroups
@@ -53,6 +54,7 @@ from duramen.controller.events import (
 )
 from duramen.controller.partitions import PartitionId
 from duramen.controller.state import ControllerState, Entity, StreamState
+from duramen.replication.reaching import Outcome
 from duramen.storage.store import Store
 from duramen.storage.view import View
 from duramen.storage.viewpart import ViewPart
@@ -260,6 +262,12 @@ class Broker:
     def monotonic_ms(self) -> int:
         """Milliseconds since some start; never goes back."""
         return self._clock.monotonic_ms()
+
+    def wait_replicated(
+        self, partition: Partition, record: Position, wait_ms: int, done: Callable[[Outcome], None]
+    ) -> None:
+        """See `reaching.wait_replicated`."""
+        wait_replicated(partition, record, wait_ms, self._clock, self._deadlines, done)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> Deadline:
         """Do something after so many milliseconds, unless it is cancelled."""

@@ -16,6 +16,7 @@ from duramen.base.errors import (
     TransactionalIdMissing,
     UnknownLeaderEpoch,
 )
+from duramen.base.ids import Position
 from duramen.base.metrics import Counter, Histogram
 from duramen.base.ports import Clock
 from duramen.broker.finding import OffsetFound, TimeSearch
@@ -31,6 +32,7 @@ from duramen.codec.batch import (
     set_append_time,
     set_max_timestamp,
 )
+from duramen.replication.reaching import Outcome
 from duramen.storage.log import NEVER, Log
 from duramen.storage.reader import Slice
 from duramen.storage.store import AppendDone, Store
@@ -118,6 +120,9 @@ class Role(Protocol):
 
         With `all_replicas` (acks=all) once all replicas in sync have it. Raises NotLeader, NotEnoughReplicas.
         """
+
+    def wait_replicated(self, record: Position, done: Callable[[Outcome], None], deadline_ms: int) -> None:
+        """Tell `done` once this node's replica has a record, or never will; until then. Raises NotLeader."""
 
 
 class Partition:

@@ -1,6 +1,7 @@
 """The HTTP API as both clients use it: programs that ask and are sent answers, for whichever driver they have. Pure.
 
-A program is a generator that yields questions and is sent the JSON that comes back; what it returns is the result.
+A program is a generator that yields questions and is sent the JSON that comes back, or has the error raised that came
+instead; what it returns is the result.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -40,11 +41,12 @@ Config: TypeAlias = Mapping[str, str | int | float | bool]
 
 
 class Question(NamedTuple):
-    """What is asked over HTTP."""
+    """What is asked over HTTP, of the node at `server`; empty: of the client's own."""
 
     method: str
     path: str
     document: Mapping[str, object] | None = None
+    server: str = ""
 
 
 Program: TypeAlias = Generator[Question, Any, _T]

@@ -1,17 +1,19 @@
 """The synchronous client."""
 
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from duramen.base.errors import ClientClosed
+from duramen.base.errors import ClientClosed, DuramenError
 from duramen.client.http import Server, server_address
 from duramen.face import asking
-from duramen.face.asking import Config, Program
+from duramen.face.asking import Config, Program, Question
 from duramen.face.membership import reader_of
 from duramen.face.places import Where, text_of
 from duramen.face.reading import Reader, wanted
 from duramen.face.records import Batch, Place, Writable, encodable
+from duramen.face.replicated import wait_replicated
 from duramen.face.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
 from duramen.face.writing import Job, Writer, codec_of
 
@@ -93,13 +95,22 @@ class Client:
     def run(self, program: Program[_T]) -> _T:
         """Ask what a program of `face.asking` asks."""
         self._check()
-        answer = None
         try:
+            question = next(program)
             while True:
-                answer = self._server.ask(*program.send(answer))
+                try:
+                    answer = self._ask(question)
+                except DuramenError as error:
+                    question = program.throw(error)
+                else:
+                    question = program.send(answer)
         except StopIteration as end:
             result: _T = end.value
             return result
+
+    def _ask(self, question: Question) -> Any:
+        server = Server(question.server) if question.server else self._server
+        return server.ask(question.method, question.path, question.document)
 
     def node(self) -> NodeInfo:
         """The node that answers. Raises ServerUnreachable.
@@ -129,6 +140,32 @@ class Client:
             with self._lock:
                 self._writer.write([job])
         return job.result()
+
+    def wait_replicated(
+        self,
+        stream: str,
+        partition: int,
+        position: int | tuple[int, int],
+        timeout_s: float = 30.0,
+        *,
+        node: int | None = None,
+    ) -> None:
+        """Wait until a record is where it cannot be lost: on the disks of all replicas in sync.
+
+        With a `node` until that one has it too, so that reading there finds it. `position` is the record's offset, or
+        (leader epoch, offset) where it was written with acks=1 and another leader may have another record there;
+        `produce` acknowledges as acks=all, after which the offset is enough. Reading changes nothing: it is safe to
+        repeat.
+
+        Raises RecordCut where it is lost, OffsetOutOfRange where it is deleted, RequestTimedOut, StreamNotFound,
+        NotLeader where the node does not hold the partition, NodeNotFound, NodeBusy, ServerUnreachable …
+
+        >>> client.streams.create("vouchers")
+        StreamInfo(...)
+        >>> [place] = client.produce("vouchers", ["row 7"])
+        >>> client.wait_replicated("vouchers", place.partition, place.offset)
+        """
+        self.run(wait_replicated(stream, partition, position, timeout_s, node, time.monotonic))
 
     def consume(
         self,

@@ -10,10 +10,11 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +22,12 @@ from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.node import tether
 from duramen.node.addresses import Address, AddressInUse, bind, reachable
+from duramen.node.nats_routes import Routing, server_config, write_private
 
 __all__ = ["NatsServer", "NatsServerFailed", "is_nats_server", "watch"]
 
 _log = logging.getLogger("duramen.nats-server")
 
-_MAX_PAYLOAD_BYTES: Final = 8 * 1024 * 1024
 _LISTENING: Final = "Listening for client connections on "
 _START_S: Final = 10.0
 _PORT_RETRIES: Final = 20
@@ -87,12 +88,25 @@ class NatsServer:
     """Starts, watches and stops the process. Made and used in the thread of the event loop, which is the main one."""
 
     def __init__(
-        self, directory: Path, address: Address, name: str, metrics: Metrics, on_death: Callable[[], None]
+        self,
+        directory: Path,
+        address: Address,
+        name: str,
+        metrics: Metrics,
+        on_death: Callable[[], None],
+        *,
+        routing: Routing | None = None,
     ) -> None:
-        """`directory` is for its files, `name` what it calls itself; `on_death` is called when it has died."""
+        """`directory` is for its files, `name` what it calls itself; `on_death` is called when it has died.
+
+        With a `routing` it forms a cluster with the servers of other nodes.
+        """
         self._directory = directory
         self._name = name
         self._on_death = on_death
+        self._routing = routing
+        self._others: Collection[Address] = frozenset()
+        self._told: Collection[Address] = frozenset()  # which of them the process knows
         self._restarts = metrics.counter("duramen_nats_server_restarts_total")
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
@@ -101,6 +115,11 @@ class NatsServer:
         self._gone = asyncio.Event()
         self._last_line = ""
         self.address = address
+
+    @property
+    def routed(self) -> bool:
+        """Whether it forms a cluster with others."""
+        return self._routing is not None
 
     # -- starting -----------------------------------------------------------------------------------
 
@@ -114,14 +133,22 @@ class NatsServer:
         """Raise AddressInUse where something else listens, saying so if it is a NATS server.
 
         So that this has one clear error, before anything else is done. A server that has just been killed may hold
-        its port for a moment.
+        its ports for a moment.
         """
+        if self._routing is not None:
+            await self._check("NATS cluster", "--nats-cluster-listen", self._routing.listen)
+        try:
+            await self._check("NATS", "--nats-listen", self.address)
+        except AddressInUse:
+            await self._suggest_server()
+            raise
+
+    async def _check(self, door: str, option: str, address: Address) -> None:
         for left in reversed(range(_PORT_RETRIES)):
             try:
-                bind("NATS", "--nats-listen", self.address).close()
+                bind(door, option, address).close()
             except AddressInUse:
                 if not left:
-                    await self._suggest_server()
                     raise
                 await asyncio.sleep(_PORT_RETRY_S)
             else:
@@ -152,19 +179,13 @@ class NatsServer:
         except TimeoutError:
             self._kill()
             raise NatsServerFailed(f"nats-server does not start; its last words: {self._last_line}") from None
+        self._tell()  # others may have come since it was started
         return Address(host.strip("[]"), int(port))
 
     def _write_config(self) -> Path:
-        host, port = self.address
         path = self._directory / "nats-server.conf"
-        path.write_text(
-            "# Written by Duramen at each start. JetStream, WebSocket and MQTT are off unless they are named here.\n"
-            f'server_name: "{self._name}"\n'
-            f'host: "{host}"\n'
-            f"port: {port or -1}\n"
-            f"max_payload: {_MAX_PAYLOAD_BYTES}\n"
-            "logtime: false\n"
-        )
+        self._told = self._others
+        write_private(path, server_config(self._name, self.address, self._routing, self._others))
         return path
 
     def _spawn(self, config: Path) -> "subprocess.Popen[bytes]":
@@ -190,6 +211,19 @@ class NatsServer:
         match = _LINE.fullmatch(line)
         level, self._last_line = match.groups() if match is not None else ("", line)
         _log.log(_LEVELS.get(level, logging.DEBUG), "%s", self._last_line)
+
+    def reach(self, others: Collection[Address]) -> None:
+        """The servers of the other nodes are there; it connects to them, and to no others. Raises OSError."""
+        self._others = others
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._routing is None or self._others == self._told:
+            return
+        listening, process = self._listening, self._process
+        if process is not None and process.poll() is None and listening is not None and listening.done():
+            self._write_config()
+            process.send_signal(signal.SIGHUP)
 
     # -- watching -----------------------------------------------------------------------------------
 

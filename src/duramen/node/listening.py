@@ -23,7 +23,8 @@ class Listening(NamedTuple):
     """The addresses of the doors; `nats` is where to start a server, which one to use, or None.
 
     `cluster` is None where the node is alone; `cluster_reached` is where other nodes are told to connect to, and
-    `seeds` are where it looks for them.
+    `seeds` are where it looks for them. `nats_cluster` is where its nats-server listens for those of other nodes, None
+    where they are not one, `nats_reached` where these are told to connect to.
     """
 
     kafka: tuple[Address, ...]
@@ -32,6 +33,8 @@ class Listening(NamedTuple):
     cluster: Address | None = None
     cluster_reached: Address | None = None
     seeds: tuple[Address, ...] = ()
+    nats_cluster: Address | None = None
+    nats_reached: Address | None = None
 
 
 def data_dir(settings: Settings) -> Path:
@@ -134,6 +137,36 @@ def _cluster_reached(settings: Settings) -> Address | None:
     return address
 
 
+def _nats_cluster(settings: Settings) -> Address | None:
+    """Where the embedded nats-server listens for those of other nodes."""
+    name = "nats.cluster.listen"
+    text = settings.text(name)
+    if not text:
+        return None
+    if not settings.text("cluster.listen"):
+        raise SettingInvalid(
+            f"{name}: a node that is alone has one nats-server only; leave it out, or give cluster.listen"
+        )
+    if settings.text("nats.server") != "embedded":
+        raise SettingInvalid(
+            f"{name}: it is of the embedded nats-server, and nats.server is another; leave one of them out"
+        )
+    address = parse_address(name, text)
+    if not address.port:
+        raise SettingInvalid(f"{name}: {text!r} does not fit; the nats-servers of the other nodes need its port")
+    if "insecure" not in settings.unfit:
+        check_loopback(name, "--nats-cluster-listen", address, insecure=settings.flag("insecure"))
+    return address
+
+
+def _nats_reached(settings: Settings) -> Address | None:
+    """Where those of other nodes are told to connect to: on all addresses, by the name that the node has for others."""
+    address, cluster = _nats_cluster(settings), _cluster_reached(settings)
+    if address is None or cluster is None or not is_wildcard(address):
+        return address
+    return Address(cluster.host, address.port)
+
+
 def _seeds(settings: Settings) -> tuple[Address, ...]:
     return parse_addresses("cluster.seeds", settings.text("cluster.seeds")) if settings.text("cluster.seeds") else ()
 
@@ -142,7 +175,10 @@ def listening(settings: Settings) -> Listening:
     """Where the doors listen. Raises SettingInvalid for addresses that do not fit or contradict each other."""
     cluster = _cluster(settings)
     reached = _cluster_reached(settings)
-    doors = Listening(_kafka(settings), _http(settings), _nats(settings), cluster, reached, _seeds(settings))
+    doors = Listening(
+        _kafka(settings), _http(settings), _nats(settings), cluster, reached, _seeds(settings),
+        _nats_cluster(settings), _nats_reached(settings),
+    )  # fmt: skip
     _allowed_hosts(settings)
     _advertised(settings)
     return doors
@@ -151,7 +187,7 @@ def listening(settings: Settings) -> Listening:
 def contradictions(settings: Settings) -> Iterator[SettingInvalid]:
     """Everything for which a node of these settings would not start before it looks at the machine."""
     checks: tuple[Callable[[Settings], object], ...] = (
-        data_dir, _kafka, _http, _allowed_hosts, _nats, _advertised, _cluster, _seeds,
+        data_dir, _kafka, _http, _allowed_hosts, _nats, _advertised, _cluster, _seeds, _nats_cluster,
     )  # fmt: skip
     said: set[str] = set()
     for check in checks:

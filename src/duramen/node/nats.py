@@ -8,10 +8,12 @@ from typing import Final
 from duramen.base.metrics import Metrics
 from duramen.base.ports import FileSystem, Randomness
 from duramen.broker.broker import Broker
+from duramen.controller.events import Event, NodeEvent
 from duramen.doors.nats.address import ServerAddress
 from duramen.doors.nats.door import NatsDoor
 from duramen.node.addresses import Address
 from duramen.node.children import NatsServer
+from duramen.node.nats_routes import Routing, places
 
 __all__ = ["NatsSide"]
 
@@ -37,11 +39,16 @@ class NatsSide:
         self._name = ""
         self.address = ""
 
-    async def launch(self) -> None:
-        """Begin to start the server, where one belongs to the node. Raises AddressInUse."""
+    async def launch(self, routing: Routing | None = None) -> None:
+        """Begin to start the server, where one belongs to the node; with a `routing`, as one of a cluster's.
+
+        Raises AddressInUse.
+        """
         if isinstance(self._place, Address):
             self._name = f"duramen-{self._randomness.token(8).hex()}"
-            self._server = NatsServer(self._run_directory, self._place, self._name, self._metrics, self._server_died)
+            self._server = NatsServer(
+                self._run_directory, self._place, self._name, self._metrics, self._server_died, routing=routing
+            )
             await self._server.check_port()
             self._launching = asyncio.get_running_loop().create_task(self._server.start())
 
@@ -57,10 +64,28 @@ class NatsSide:
         else:
             raise AssertionError("the server was not launched")
         self.address = str(place)
+        if self._server is not None and broker.standing.first_role is not None:
+            self._follow_nodes(broker, self._server)
         self._door = NatsDoor(broker, files, self._randomness, place, server_name=self._name)
         await self._door.start()
         if not await self._door.wait_ready(_WAIT_S):
             _log.error("%s; the other doors are open", self._door.problem())
+
+    def _follow_nodes(self, broker: Broker, server: NatsServer) -> None:
+        def reach(event: Event | None = None) -> None:
+            if event is None or isinstance(event, NodeEvent):
+                try:
+                    server.reach(places(broker.metadata_state.registrations, broker.node_id))
+                except OSError as error:
+                    _log.error("nats-server cannot be told of the other nodes: %s", error.strerror or error)
+
+        if not server.routed:
+            _log.warning(
+                "nats.cluster.listen is not set: who publishes at this node's nats-server reaches only the partitions"
+                " that this node leads"
+            )
+        broker.when_happened.append(reach)
+        reach()
 
     def _server_died(self) -> None:
         if self._door is not None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from duramen.broker.cluster.member import Member
     from duramen.node.cluster.joining import Joining
     from duramen.node.nats import NatsSide
+    from duramen.node.nats_routes import Routing
 
 __all__ = ["Node"]
 
@@ -114,7 +115,7 @@ class Node:
         (self.data_dir / _RUN).mkdir(exist_ok=True)
         self._forget_addresses()  # of a node that was killed
         if self._nats is not None:
-            await self._nats.launch()
+            await self._nats.launch(self._nats_routing())
         self._ticking.start()
         self._worker = HostWorker(loop)
         self._http = HttpSide(
@@ -123,6 +124,10 @@ class Node:
         self.addresses["http"] = await self._http.start(http_sockets)
         store = await self._open_store(files, self._directory)
         doors = {"kafka": self._advertised(kafka_sockets[0]), "http": _address(http_sockets[0])}
+        if self._listening.nats_reached is not None:
+            from duramen.node.nats_routes import ENDPOINT
+
+            doors[ENDPOINT] = self._listening.nats_reached
         standing = await self._come_to_cluster(files, store, self._directory, doors)
         self._progress.begin("reading streams and groups")
         self._broker = self._make_broker(store, self._directory, standing)
@@ -196,6 +201,15 @@ class Node:
         member = await self._joining.come(parts, directory.id, doors, self._progress.begin)
         ClusterMeasures(member, self._metrics)
         return member
+
+    def _nats_routing(self) -> "Routing | None":
+        """How this node's nats-server finds those of other nodes, if it does. Raises SecretUnusable."""
+        if self._listening.nats_cluster is None:
+            return None
+        from duramen.doors.cluster.secret import read_secret
+        from duramen.node.nats_routes import routing
+
+        return routing(self._listening.nats_cluster, read_secret(self.settings.text("cluster.secret.file")))
 
     def _advertised(self, listener: socket.socket) -> Address:
         """Where Kafka clients are told to connect to."""

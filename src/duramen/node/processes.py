@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,9 +32,11 @@ class NodeProcesses:
         own: Mapping[int, Mapping[str, object]] | None = None,
         reached: Reached = lambda _, listen: listen,
         programs: Mapping[int, Sequence[str]] | None = None,
+        nats: bool = False,
     ) -> None:
         """`settings` are of all nodes, `own` of one each; `programs` has what Python runs in the place of a node.
 
+        With `nats` each has a nats-server, all of which are one cluster.
         Makes the directory and in it the secret. Raises SecretUnusable.
         """
         directory.mkdir(parents=True, exist_ok=True)
@@ -41,6 +44,7 @@ class NodeProcesses:
         if not secret.exists():
             make_secret(str(secret), os.urandom(SECRET_BYTES))
         numbers = range(1, count + 1)
+        self._held_nats: dict[int, socket.socket] = {}
         self._held = {number: hold_port() for number in numbers}
         listens = {number: f"127.0.0.1:{held.getsockname()[1]}" for number, held in self._held.items()}
         self.cluster: Mapping[int, str] = {number: reached(number, listens[number]) for number in numbers}
@@ -54,6 +58,7 @@ class NodeProcesses:
                     "cluster.advertise": self.cluster[number],
                     "cluster.seeds": ",".join(self.cluster.values()),
                     "cluster.secret.file": str(secret),
+                    **(self._nats(number) if nats else {}),
                     **(settings or {}),
                     **(own or {}).get(number, {}),
                 },
@@ -62,6 +67,10 @@ class NodeProcesses:
             for number in numbers
         }
         self._paused: set[int] = set()
+
+    def _nats(self, number: int) -> Mapping[str, object]:
+        held = self._held_nats[number] = hold_port()
+        return {"nats.server": "embedded", "nats.cluster.listen": f"127.0.0.1:{held.getsockname()[1]}"}
 
     @property
     def bootstrap_servers(self) -> str:
@@ -124,7 +133,7 @@ class NodeProcesses:
                 node.wait()
             except subprocess.TimeoutExpired:
                 node.kill()
-        for held in self._held.values():
+        for held in (*self._held.values(), *self._held_nats.values()):
             held.close()
 
     def __enter__(self) -> Self:

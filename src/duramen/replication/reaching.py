@@ -1,12 +1,15 @@
 """Who waits until this replica has a record: it is there and safe, or its history was cut. Pure."""
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from duramen.base.ids import Position
 from duramen.replication.history import History
 
-__all__ = ["Outcome", "Reaching", "judge"]
+__all__ = ["ANY_EPOCH", "Outcome", "Reaching", "judge"]
+
+ANY_EPOCH: Final = -1
+"""In the place of an epoch: whoever ordered the record, it counts. So it is for what was acknowledged as acks=all."""
 
 
 class Outcome(Enum):
@@ -27,9 +30,11 @@ def judge(history: History, shown_offset: int, record: Position) -> Outcome | No
         epoch = history.epoch_at(record.offset)
         if epoch < 0:
             return Outcome.DELETED
-        if epoch != record.leader_epoch:
+        if record.leader_epoch not in (ANY_EPOCH, epoch):
             return Outcome.CUT
         return Outcome.REACHED if record.offset < history.synced_offset else None
+    if record.leader_epoch == ANY_EPOCH:
+        return None
     # Epochs never fall: behind a later one there is no record of this one.
     return Outcome.CUT if history.epoch_at(shown_offset - 1) > record.leader_epoch else None
 

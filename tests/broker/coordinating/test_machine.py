@@ -9,10 +9,13 @@ from tests.broker.coordinating.reading import committed
 from tests.broker.coordinating.world import World
 from tests.broker.coordinating.writing import Writer
 
+from duramen.broker.offsets import OFFSETS_STREAM
 from duramen.broker.transaction_log import TRANSACTIONS_STREAM
+from duramen.groups.records import OffsetKey
 
 PLACES = [("a", 0), ("a", 1), ("b", 0)]
 VERSIONS = (0, 2, 2)
+LED = [*PLACES, (TRANSACTIONS_STREAM, 0), (TRANSACTIONS_STREAM, 1), (OFFSETS_STREAM, 0)]
 WRITERS = st.integers(0, len(VERSIONS) - 1)
 NODES = st.integers(1, 3)
 
@@ -30,6 +33,7 @@ class Coordinating(RuleBasedStateMachine):
         self.open = [False] * len(VERSIONS)
         self.ended: dict[tuple[int, int], bool] = {}
         self.logs: dict[tuple[str, int], list[tuple[bytes, int, int]]] = {place: [] for place in PLACES}
+        self.offsets: list[tuple[int, int, int]] = []  # (writer, turn, offset), in the order of the log
         self.number = 0
 
     # -- steps --------------------------------------------------------------------------------------
@@ -40,6 +44,13 @@ class Coordinating(RuleBasedStateMachine):
         value = b"%d" % self.number
         self.writers[at].write(*place, value)
         self.logs[place].append((value, at, self.turns[at]))
+        self.open[at] = True
+
+    @rule(at=WRITERS)
+    def commit_offset(self, at: int) -> None:
+        self.number += 1
+        self.writers[at].commit_offset("g", "a", self.number)
+        self.offsets.append((at, self.turns[at], self.number))
         self.open[at] = True
 
     @rule(at=WRITERS, commit=st.booleans())
@@ -82,7 +93,7 @@ class Coordinating(RuleBasedStateMachine):
     def start(self, node_id: int) -> None:
         self.world.start(node_id)
 
-    @rule(node_id=NODES, place=st.sampled_from([*PLACES, (TRANSACTIONS_STREAM, 0), (TRANSACTIONS_STREAM, 1)]))
+    @rule(node_id=NODES, place=st.sampled_from(LED))
     def let_it_lead(self, node_id: int, place: tuple[str, int]) -> None:
         if self.world.node(node_id).up:
             self.world.lead(*place, node_id)
@@ -113,7 +124,11 @@ class Coordinating(RuleBasedStateMachine):
         self.world.advance(10_000)
         for place in PLACES:
             assert committed(self.world, *place) == self.expected(place)
+        counting = [offset for at, turn, offset in self.offsets if self.ended.get((at, turn))]
+        node, _ = self.world.led(OFFSETS_STREAM, 0)
+        found = node.broker.groups.committed(OffsetKey("g", "a", 0))
+        assert (-1 if found is None else found.offset) == (counting[-1] if counting else -1)
 
 
 TestCoordinating = Coordinating.TestCase
-TestCoordinating.settings = settings(max_examples=8, stateful_step_count=20, deadline=None, phases=(Phase.generate,))
+TestCoordinating.settings = settings(max_examples=10, stateful_step_count=20, deadline=None, phases=(Phase.generate,))

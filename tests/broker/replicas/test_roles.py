@@ -16,6 +16,7 @@ from duramen.base.errors import (
 from duramen.base.ids import Position
 from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
+from duramen.broker.replicas.absent import Absent
 from duramen.broker.replicas.batches import NO_EPOCH, bytes_of, empty
 from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.replica import Replica
@@ -25,6 +26,7 @@ from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.replication.effects import Effect
 from duramen.replication.messages import AlterPartition, Fetch, FetchAnswer, Reach, Refusal
 from duramen.replication.partition import PartitionConfig
+from duramen.replication.reaching import Outcome
 from duramen.sim.store import StoreOnDoubles
 from duramen.storage.log import LogConfig, LogKey
 from duramen.storage.takeovers import Takeover
@@ -230,6 +232,34 @@ def test_a_replica_is_let_go(removed: bool) -> None:
     # Who deletes the stream deletes its logs; else there is an empty one in the place of what was there.
     assert log.written is removed
     assert (log.end_offset == 0) is not removed
+
+
+def test_who_waits_for_a_record_is_told() -> None:
+    around = Around()
+    around.told(1, 1, (1, 2), 1)
+    around.append(all_replicas=False)
+    now_ms = around.doubles.clock.monotonic_ms()
+    outcomes: list[tuple[str, Outcome]] = []
+
+    def wait(name: str, offset: int, wait_ms: int) -> None:
+        def told(outcome: Outcome) -> None:
+            outcomes.append((name, outcome))
+
+        around.replica.wait_replicated(Position(1, offset), told, now_ms + wait_ms)
+
+    wait("committed", 0, 60_000)
+    wait("never", 9, 60_000)
+    wait("late", 8, 0)
+    assert outcomes == [("late", Outcome.TIMED_OUT)]
+    around.fetch(2, Position(1, 1), 1)
+    assert outcomes[1:] == [("committed", Outcome.REACHED)]
+    replica = around.replica
+    around.replicas.told(PLACE, PartitionState((2, 3), (2, 3), 2, 2, 2))
+    assert outcomes[2:] == [("never", Outcome.TIMED_OUT)]
+    with pytest.raises(NodeStopping):
+        replica.wait_replicated(Position(1, 0), lambda _: None, now_ms)
+    with pytest.raises(NotLeader):
+        Absent(2, 2).wait_replicated(Position(1, 0), lambda _: None, now_ms)
 
 
 def test_a_damaged_answer_counts_as_lost() -> None:

@@ -50,8 +50,8 @@ class _Transport(asyncio.Transport):
 class ByHand:
     """A door and the broker behind it."""
 
-    def __init__(self, settings: dict[str, object] | None = None) -> None:
-        self.manual = ManualBroker(settings)
+    def __init__(self, settings: dict[str, object] | None = None, manual: ManualBroker | None = None) -> None:
+        self.manual = ManualBroker(settings) if manual is None else manual
         self.door = KafkaDoor(
             self.manual.broker, self.manual.clock, self.manual.deadlines, cluster_id="c", advertise="localhost:9092"
         )

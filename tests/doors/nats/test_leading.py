@@ -1,10 +1,12 @@
 """Several nodes that all hear every message: the leader takes it, and answers once all replicas have it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.broker.several import Several
 from tests.doors.nats.test_capture import message
 
@@ -14,7 +16,6 @@ from duramen.codec.batch import Header, Record, records
 from duramen.codec.nats import Message
 from duramen.codec.partitioner import partition_of
 from duramen.controller.decisions import Definition
-from duramen.controller.partitions import PartitionId
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.leading import Leading
 from duramen.sim.broker import Answer
@@ -31,7 +32,7 @@ class Ear:
         self.broker = hand.broker
         self.writes: list[bytes] = []
         self.followed: list[tuple[str, bool]] = []
-        self.ready: list[PartitionId] = []
+        self.awaited: list[Callable[[], None]] | None = None  # what waits for a server that takes its time
         self.reports: list[str] = []
         self.capture = Capture(
             self.broker, fingerprint_key=b"k", duplicate_entries=1000, limit_bytes=1 << 20,
@@ -39,13 +40,19 @@ class Ear:
         )  # fmt: skip
         self.leading = Leading(
             self.broker, self.capture,
-            listened_ms=_LISTENED_MS, report=self.reports.append, follow=self._follow, ready=self.ready.append,
+            listened_ms=_LISTENED_MS, report=self.reports.append, follow=self._follow, ready=self._ready,
         )  # fmt: skip
         for stream in self.broker.streams:
             self._changed(stream)
         self.broker.streams.listeners.append(self._changed)
         self.leading.start()
         self.leading.listening()
+
+    def _ready(self, action: Callable[[], None]) -> None:
+        if self.awaited is None:
+            action()
+        else:
+            self.awaited.append(action)
 
     def _changed(self, stream: Stream) -> None:
         self.capture.bind(stream)
@@ -278,11 +285,12 @@ def test_the_next_leader_says_what_may_be_missing_until_it_listens(place: Place)
     place.create("s", "a")
     ear, stream = place.ears[2], place.several.broker(2).streams.get("s")
     moment_ms = ear.broker.now_ms()
+    ear.awaited = []
     place.elect("s", 2)
     place.several.settle()
     assert _open(ear, "s") == OpenGap(moment_ms - 1000, "leader change")
-    assert ear.ready == [place.several.place("s")]
-    ear.leading.listening(ear.ready[0])
+    (action,) = ear.awaited
+    action()
     gaps = ear.broker.gaps.of(stream)
     assert (gaps.gaps, gaps.open) == (1, None)
     assert gaps.recent[0] == (moment_ms - 1000, ear.broker.now_ms(), "leader change")
@@ -316,12 +324,44 @@ def test_a_node_that_led_before_its_restart_says_since_when(place: Place) -> Non
 def test_what_begins_to_be_led_while_nothing_comes_has_a_gap(place: Place) -> None:
     ear = place.ears[1]
     ear.leading.deaf(ear.broker.now_ms(), "reconnect")
+    ear.awaited = []
     moment_ms = ear.broker.now_ms()
     place.create("s", "a")
     found = _open(ear, "s")
     assert found is not None
     assert found.cause == "reconnect"
     assert found.start_ms >= moment_ms
+
+
+def test_what_was_sent_to_an_earlier_leadership_is_not_taken(place: Place) -> None:
+    place.create("s", "a")
+    ear = place.ears[1]
+    ear.awaited = []
+    place.elect("s", 2)
+    place.several.settle()
+    place.elect("s", 1)
+    place.several.settle()
+    place.elect("s", 1)
+    place.several.settle()
+    first, second = ear.awaited
+    assert _errors(place.publish(message("a", b"stale", "r"))) == [("r", 10008)]
+    first()
+    assert _errors(place.publish(message("a", b"stale", "r"))) == [("r", 10008)]
+    second()
+    ((_, ack),) = place.publish(message("a", b"new", "r"))
+    assert ack["offset"] == 0
+
+
+def test_a_new_connection_brings_nothing_from_before(place: Place) -> None:
+    place.create("s", "a")
+    ear = place.ears[2]
+    ear.awaited = []
+    place.elect("s", 2)
+    place.several.settle()
+    ear.leading.deaf(ear.broker.now_ms(), "reconnect")
+    ear.leading.listening()
+    ((_, ack),) = place.publish(message("a", b"x", "r"))
+    assert ack["offset"] == 0
 
 
 def test_a_stream_that_is_deleted_is_followed_no_more(place: Place) -> None:
@@ -332,3 +372,54 @@ def test_a_stream_that_is_deleted_is_followed_no_more(place: Place) -> None:
     assert deleted.value is None
     assert place.ears[1].followed[-1] == ("s", False)
     assert place.publish(message("a", b"x", "r")) == []
+
+
+# -- against a model --------------------------------------------------------------------------------
+
+_PUBLISH = st.tuples(st.just("publish"), st.integers(0, 5))
+_STEPS = st.tuples(st.just("steps"), st.integers(1, 12))
+_ELECT = st.tuples(st.just("elect"), st.integers(1, 3))
+_CUT = st.tuples(st.just("cut"), st.integers(1, 3))
+_HEAL = st.tuples(st.just("heal"), st.just(0))
+
+
+def _do(place: Place, what: str, number: int, published: int) -> None:
+    several, partition = place.several, place.several.place("s")
+    if what == "publish":
+        for ear in place.ears.values():
+            ear.capture.take([message("a", b"%d" % number, f"{number}/{published}", {"Nats-Msg-Id": str(number)})])
+    elif what == "steps":
+        for _ in range(number):
+            for hand in several.hands.values():
+                hand.settle()
+            several.step()
+    elif what == "elect" and number in several.partitions[partition].isr and number not in several.cut:
+        several.elect(partition, number)
+    elif what == "cut":
+        several.cut = {number}
+    elif what == "heal":
+        several.cut = set()
+
+
+@given(st.lists(st.one_of(_PUBLISH, _PUBLISH, _STEPS, _STEPS, _ELECT, _CUT, _HEAL), max_size=40))
+def test_no_answer_is_false_and_no_id_is_there_twice(wishes: list[tuple[str, int]]) -> None:
+    place = Place()
+    place.create("s", "a")
+    for published, (what, number) in enumerate(wishes):
+        _do(place, what, number, published)
+    place.several.cut = set()
+    last = min(place.several.partitions[place.several.place("s")].isr)
+    place.elect("s", last)
+    place.several.advance(3000)
+    found = [record.value for record in place.records(last, "s")]
+    assert len(set(found)) == len(found)
+    answers = place.answers()
+    assert len({reply for reply, answer in answers if "error" not in answer}) == len(
+        [reply for reply, answer in answers if "error" not in answer]
+    )
+    for reply, answer in answers:
+        if "error" not in answer:
+            assert found[answer["offset"]] == reply.partition("/")[0].encode()
+    for number in range(6):
+        ((_, ack),) = place.publish(message("a", b"%d" % number, "r", {"Nats-Msg-Id": str(number)}))
+        assert ("duplicate" in ack) == (b"%d" % number in found)

@@ -11,6 +11,7 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer, Clock, Randomness, Worker
 from duramen.broker.changes import Done, ValueDone, settled
 from duramen.broker.cluster.chronicle import Chronicle
+from duramen.broker.cluster.nearest import nearest
 from duramen.broker.cluster.network import Network
 from duramen.broker.cluster.replicating import Replicating
 from duramen.broker.cluster.tally import Tally
@@ -157,10 +158,9 @@ class Member:
         state = self.state.partitions.get(place)
         if state is None or state.leader != self.node_id or self._kit.wish.rack == rack_id:
             return _NOBODY
-        there = {node.id for node in self.nodes if node.rack == rack_id}
-        covered = {node_id: self.replicating.covered(place, node_id) for node_id in state.replicas if node_id in there}
-        found = max(covered.items(), key=lambda one: one[1], default=(_NOBODY, -1))
-        return found[0] if found[1] >= offset else _NOBODY
+        holders = [node for node in self.nodes if node.id in state.replicas]
+        found = nearest(rack_id, offset, holders, lambda node_id: self.replicating.covered(place, node_id))
+        return _NOBODY if found is None else found
 
     def _partition_of(self, place: PartitionId) -> Partition:
         if self._listener is None:

@@ -1,8 +1,11 @@
 """A partition of which this node has no replica, or none that is open: whoever asks is told who leads it."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from duramen.base.errors import NotLeader
+from duramen.base.ids import Position
+from duramen.replication.reaching import Outcome
 from duramen.storage.store import AppendDone
 
 __all__ = ["UNKNOWN", "Absent"]
@@ -29,6 +32,10 @@ class Absent(NamedTuple):
         del all_replicas
         self.check_leads()
         return done
+
+    def wait_replicated(self, record: Position, done: Callable[[Outcome], None], deadline_ms: int) -> None:
+        del record, done, deadline_ms
+        self.check_leads()
 
 
 UNKNOWN = Absent(-1, None)

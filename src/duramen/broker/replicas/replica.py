@@ -84,6 +84,7 @@ class Replica:
         self._agenda: Agenda[Effect] = Agenda(self._machine.take, self._do, (Cut, Restart))
         self._alarm = Alarm(kit.deadlines, self._fire)
         self._acks: dict[Released, None] = {}  # who waits with acks=all, to be told if the replica ends
+        self._waits: dict[Callable[[Outcome], None], None] = {}  # who waits for a record
         self._told_soon = False
         self._over: DuramenError | None = None
         partition.waiting[self._synced] = None
@@ -183,11 +184,15 @@ class Replica:
         return _REFUSED[refusal](f"{refusal.value} (in sync with {name}: {in_sync})")
 
     def wait_replicated(self, record: Position, done: Callable[[Outcome], None], deadline_ms: int) -> None:
-        """`done` is told when this replica has the record of that epoch at that offset, or that it was cut."""
-        if self._over is not None:
-            done(Outcome.TIMED_OUT)
-            return
-        self._machine.wait_replicated(record, done, deadline_ms)
+        """`done` is told when this replica has the record of that epoch at that offset, or that it was cut.
+
+        Where the replica ends before, that is TIMED_OUT. Raises why it does nothing any more.
+        """
+        self.check_holds()
+        settled = partial(done)  # each wait is one of its own
+        self._waits[settled] = None
+        self._tick()
+        self._machine.wait_replicated(record, settled, deadline_ms)
         self._go_on()
 
     # -- what others say ----------------------------------------------------------------------------
@@ -319,13 +324,18 @@ class Replica:
             case Release(waiter, refusal):
                 self._release(waiter, refusal)
             case Settle(waiter, outcome):
-                waiter(outcome)  # type: ignore[operator]
+                self._settle(waiter, outcome)
         outside.carried_out(self._place, effect)
 
     def _release(self, waiter: object, refusal: Refusal | None) -> None:
         if isinstance(waiter, partial) and waiter in self._acks:
             del self._acks[waiter]
             waiter(refusal)
+
+    def _settle(self, waiter: object, outcome: Outcome) -> None:
+        if isinstance(waiter, partial) and waiter in self._waits:
+            del self._waits[waiter]
+            waiter(outcome)
 
     def _show(self) -> None:
         """What is below may be read here."""
@@ -407,3 +417,6 @@ class Replica:
         acks, self._acks = self._acks, {}
         for released in acks:
             released(Refusal.NOT_LEADER)
+        waits, self._waits = self._waits, {}
+        for settled in waits:
+            settled(Outcome.TIMED_OUT)

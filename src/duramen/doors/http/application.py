@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
-from duramen.doors.http import cluster, configs, groups, health, nodes, problems, records, streams
+from duramen.doors.http import cluster, configs, groups, health, nodes, problems, records, replicated, streams
 from duramen.doors.http.bodies import Bodies
 from duramen.doors.http.hosts import Guard, Hosts
 from duramen.doors.http.openapi import document
@@ -35,6 +35,7 @@ ROUTES: Final[Sequence[Route]] = (
     *configs.ROUTES,
     *streams.ROUTES,
     *records.ROUTES,
+    *replicated.ROUTES,
     *groups.ROUTES,
     Route("GET", "/v1/openapi.json", _openapi, "This description of all routes (OpenAPI 3.1)"),
 )

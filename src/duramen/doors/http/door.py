@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
 
+from duramen.base.errors import NodeStopping
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.broker.broker import Broker
@@ -49,6 +50,9 @@ class HttpDoor:
         """Answer what was asked and close."""
         self._node.broker = None
         self._node.reading.stop()
+        for wait in self._node.waits:
+            if not wait.done():
+                wait.set_exception(NodeStopping("this node is stopping"))
         if self._server is not None and self._task is not None:
             self._server.should_exit = True
             await self._task

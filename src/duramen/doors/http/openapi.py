@@ -108,8 +108,12 @@ def _operation(route: Route, schemas: Mapping[Any, Document]) -> Document:
 def _query_parameter(field: msgspec.structs.FieldInfo) -> Document:
     schema = msgspec.json.schema(field.type)
     description = schema.pop("description")
-    schema["default"] = field.default
-    return {"name": field.encode_name, "in": "query", "description": description, "schema": schema}
+    parameter: Document = {"name": field.encode_name, "in": "query", "description": description, "schema": schema}
+    if field.required:
+        parameter["required"] = True
+    else:
+        schema["default"] = field.default
+    return parameter
 
 
 def _answer(status: int, type_: Any, schemas: Mapping[Any, Document]) -> Document:

@@ -55,6 +55,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.PathNotFound: 404,
     errors.RebalanceInProgress: 409,
     errors.ReassignmentNotFound: 404,
+    errors.RecordCut: 409,
     errors.RequestTimedOut: 408,
     errors.StorageFailed: 503,
     errors.StorageFull: 507,

@@ -4,6 +4,7 @@ Each module of routes exports `ROUTES`. A handler's signature is part of the dat
 struct with a field for each query parameter) and a `body` where it wants them, and returns what is answered as JSON.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_type_hints
@@ -14,6 +15,7 @@ from duramen.base.errors import DuramenError, NodeStarting
 from duramen.base.metrics import Metrics
 from duramen.broker.broker import Broker
 from duramen.doors.http.reading import Reading
+from duramen.replication.reaching import Outcome
 
 __all__ = ["LARGEST_BODY_BYTES", "Call", "Handler", "Method", "Node", "Route"]
 
@@ -34,6 +36,7 @@ class Node:
         self.progress = progress
         self.problem: Callable[[], str] = str
         self.reading = Reading()
+        self.waits: set[asyncio.Future[Outcome]] = set()
 
 
 class Call:

@@ -36,6 +36,8 @@ __all__ = [
     "RecordWish",
     "RecordWishes",
     "RecordsQuery",
+    "ReplicatedInfo",
+    "ReplicatedQuery",
     "Stored",
     "StreamChange",
     "StreamInfo",
@@ -215,6 +217,31 @@ class RecordPlaces(msgspec.Struct):
     """The places of all records of a request, in its order."""
 
     records: list[Place]
+
+
+class ReplicatedQuery(msgspec.Struct):
+    """Which record is waited for, and for how long."""
+
+    offset: Annotated[int, Meta(ge=0, le=_INT64_MAX, description="The offset of the record")]
+    epoch: Annotated[
+        int,
+        Meta(
+            ge=-1, le=(1 << 31) - 1,
+            description="The leader epoch that ordered it; -1: any, enough for what was acknowledged with acks=all",
+        ),
+    ] = -1  # fmt: skip
+    max_wait_ms: Annotated[
+        int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for it where it is not there yet")
+    ] = 0
+
+
+class ReplicatedInfo(msgspec.Struct):
+    """Whether the node has the record on its disk, and no later leader will lack it; the epoch that ordered it."""
+
+    node_id: int
+    replicated: bool
+    offset: int
+    epoch: int | None
 
 
 class RecordsQuery(msgspec.Struct):

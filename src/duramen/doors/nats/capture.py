@@ -26,32 +26,17 @@ from duramen.codec.nats import Message, encode_pub, parse_header_block
 from duramen.codec.partitioner import partition_of
 from duramen.doors.nats.bound import BoundStream, Taken
 from duramen.doors.nats.duplicates import Allowance, fingerprint
+from duramen.doors.nats.headers import SUBJECT_HEADER, Headers, special, text
 from duramen.doors.nats.refusals import api_error
 from duramen.doors.nats.subjects import SubjectTree
 
-__all__ = ["KEY_HEADER", "MESSAGE_ID_HEADER", "SUBJECT_HEADER", "Capture"]
-
-KEY_HEADER: Final = b"Duramen-Key"
-MESSAGE_ID_HEADER: Final = b"Nats-Msg-Id"
-SUBJECT_HEADER: Final = b"Nats-Subject"
-_EXPECTED_STREAM: Final = b"Nats-Expected-Stream"
-
-_NOT_DONE: Final = (
-    b"Nats-Batch-",
-    b"Nats-Expected-Last-",
-    b"Nats-Incr",
-    b"Nats-Rollup",
-    b"Nats-Schedule",
-    b"Nats-TTL",
-)
-"""Headers, or how they begin, by which a publisher asks JetStream for what Duramen does not do."""
+__all__ = ["Capture"]
 
 _INDEX_BYTES: Final = 4
 _ROUTES_BYTES: Final = 4 * 1024 * 1024
 _ROUTE_OVERHEAD_BYTES: Final = 400  # what a known subject takes beside its bytes, and again for each of its streams
 _MESSAGE_OVERHEAD_BYTES: Final = 200  # what a message under way takes beside its bytes
 
-Headers = list[tuple[bytes, bytes]]
 Way = tuple[BoundStream, Partition, bytes]
 """A stream that a subject reaches: the partition of messages without a key, and the headers of plain ones."""
 
@@ -234,8 +219,8 @@ class Capture:
     def _take_headed(
         self, ways: tuple[Way, ...], subject: bytes, reply: bytes | None, headers: Headers, payload: bytes, now_ms: int
     ) -> None:
-        key, message_id, expected, not_done = _special(headers)
-        encoded = encode_headers([*((_text(name), value) for name, value in headers), (SUBJECT_HEADER, subject)])
+        key, message_id, expected, not_done = special(headers)
+        encoded = encode_headers([*((text(name), value) for name, value in headers), (SUBJECT_HEADER, subject)])
         answering = [bound for bound, _, _ in ways if bound.acks] if reply is not None else []
         error: DuramenError | None = None
         if not_done is not None:
@@ -384,25 +369,3 @@ class Capture:
         """Send the answers there are."""
         answers, self._answers = self._answers, []
         self._send(b"".join(answers))
-
-
-def _text(name: bytes) -> bytes:
-    """A header's name as text: Kafka's clients read names as UTF-8, and one that is not would stop them for good."""
-    return name if name.isascii() else name.decode(errors="replace").encode()
-
-
-def _special(headers: Headers) -> tuple[bytes | None, bytes, bytes | None, bytes | None]:
-    """The key, the message id, the expected stream, and the name of a header that asks for what is not done."""
-    key = message_id = expected = not_done = None
-    for name, value in headers:
-        if name == KEY_HEADER:
-            key = value if key is None else key
-        elif name[:5] != b"Nats-":
-            continue
-        elif name == MESSAGE_ID_HEADER:
-            message_id = value if message_id is None else message_id
-        elif name == _EXPECTED_STREAM:
-            expected = expected or value or None
-        elif name.startswith(_NOT_DONE):
-            not_done = name
-    return key, message_id or b"", expected, not_done

@@ -11,7 +11,6 @@ from duramen.base.ports import FileSystem, Randomness
 from duramen.broker.broker import Broker
 from duramen.broker.streams import Stream
 from duramen.codec.nats import Message
-from duramen.controller.partitions import PartitionId
 from duramen.doors.nats.address import ServerAddress
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.connection import NatsConnection
@@ -97,7 +96,7 @@ class NatsDoor:
         if self._broker.standing.first_role is not None:
             self._leading = Leading(
                 self._broker, self._capture,
-                listened_ms=listened_ms, report=_report, follow=self._follow, ready=self._ready_for,
+                listened_ms=listened_ms, report=_report, follow=self._follow, ready=self._when_come,
             )  # fmt: skip
         for stream in self._broker.streams:
             self._changed(stream)
@@ -347,11 +346,10 @@ class NatsDoor:
             for subject in gone:
                 self._too_long.pop(subject, None)
 
-    def _ready_for(self, place: PartitionId) -> None:
-        """Messages of that partition are taken, if they come: that they do is known once the server has answered."""
-        connection, leading = self._connection, self._leading
-        if connection is not None and leading is not None and self._ready.is_set():
-            connection.barrier(lambda answered: leading.listening(place) if answered else None)
+    def _when_come(self, action: Callable[[], None]) -> None:
+        """Do it once all has come that the server has sent; nothing where there is no connection."""
+        if self._connection is not None and self._ready.is_set():
+            self._connection.barrier(lambda answered: action() if answered else None)
 
     def _when_listening(self, done: Callable[[], None]) -> None:
         if self._connection is None or not self._ready.is_set():

@@ -1,11 +1,12 @@
 """Which partitions this node takes messages for, as a member of a cluster: those that it leads, once it is ready.
 
 It is ready when what the leader before it had acknowledged is known: all of that is committed here too, and the
-message ids among it are remembered. Until then publishers who want an answer get an error.
+message ids among it are remembered; and when nothing comes any more that was sent to it before: that may be of the time
+of another leader, which has stored it. Until then publishers who want an answer get an error.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
 
@@ -28,7 +29,8 @@ _LEADER_CHANGE: Final = "leader change"
 class Leading:
     """Follows the leaderships of this node. `follow` is called when a stream begins or ceases to be among them.
 
-    `ready` is called when messages of one more partition are taken, if they come.
+    `ready` is called when all is known of one more partition, with what is to be called once all has come that was sent
+    by then.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class Leading:
         listened_ms: int,
         report: Callable[[str], object],
         follow: Callable[[Stream], None],
-        ready: Callable[[PartitionId], None],
+        ready: Callable[[Callable[[], None]], None],
     ) -> None:
         """`listened_ms`: until when this node is known to have listened before its start."""
         standing = broker.standing
@@ -52,7 +54,7 @@ class Leading:
         self._succession = Succession(broker.node_id, lambda place: standing.partition(place).leader, standing.heard_ms)
         self._led: dict[PartitionId, Partition] = {}
         self._streams: dict[Stream, set[PartitionId]] = {}
-        self._taken: set[PartitionId] = set()  # of those led
+        self._known: set[PartitionId] = set()  # of those led, of which all is known that was acknowledged
         self._wakers: dict[PartitionId, Callable[[Partition], None]] = {}  # of those whose end is not committed yet
         self._unread: deque[Partition] = deque()  # whose message ids are to be found; the first is being read
         self._deaf = _RESTART  # why nothing comes; empty where it does
@@ -148,17 +150,19 @@ class Leading:
         def done() -> None:
             self._unread.popleft()
             if current() and partition not in self._unread:
-                self._take(place, partition)
+                self._known.add(place)
+                self._ready(lambda: self._take([place]) if current() else None)
             if self._unread:
                 self._broker.store.soon(self._read)
 
         places = [] if bound is None else [(bound, partition)]
         recall(self._broker, self._capture, places, say, done)
 
-    def _take(self, place: PartitionId, partition: Partition) -> None:
-        self._capture.lead(partition, ready=True)
-        self._taken.add(place)
-        self._ready(place)
+    def _take(self, places: Collection[PartitionId]) -> None:
+        """What comes from here on was published since this node leads."""
+        for place in places:
+            self._capture.lead(self._led[place], ready=True)
+        self._broker.gaps.end_in(places, self._broker.now_ms())
 
     # -- ceasing to -----------------------------------------------------------------------------------
 
@@ -168,7 +172,7 @@ class Leading:
             return
         now_ms = self._broker.now_ms()
         self._stop_waiting(place, partition)
-        self._taken.discard(place)
+        self._known.discard(place)
         self._capture.lead_no_more(partition)
         self._broker.gaps.end_in([place], now_ms)
         self._succession.left(place, now_ms)
@@ -185,11 +189,10 @@ class Leading:
 
     # -- the connection -----------------------------------------------------------------------------
 
-    def listening(self, place: PartitionId | None = None) -> None:
-        """What is published from here on comes: of all that is taken, or of that partition."""
+    def listening(self) -> None:
+        """There is a connection, new, and what is published from here on comes."""
         self._deaf = ""
-        places = self._taken if place is None else self._taken & {place}
-        self._broker.gaps.end_in(places, self._broker.now_ms())
+        self._take(list(self._known))
 
     def deaf(self, since_ms: int, cause: str) -> None:
         """Nothing comes any more."""

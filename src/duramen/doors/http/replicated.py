@@ -1,0 +1,73 @@
+"""Waiting until the node that is asked has a record, where it leads the partition as where it follows."""
+
+import asyncio
+from typing import Final
+
+from duramen.base import errors
+from duramen.base.errors import NodeBusy, OffsetOutOfRange, RecordCut, RequestInvalid
+from duramen.base.ids import Position
+from duramen.broker.broker import Broker
+from duramen.broker.partition import Partition
+from duramen.doors.http.routes import Call, Route
+from duramen.doors.http.types import ReplicatedInfo, ReplicatedQuery
+from duramen.doors.http.waiting import unless_gone
+from duramen.replication.reaching import Outcome
+
+__all__ = ["ROUTES"]
+
+_MOST_WAITING: Final = 25  # a quarter of the connections
+
+
+def _number(call: Call) -> int:
+    text = call.path["partition"]
+    if not (text.isascii() and text.isdecimal() and len(text) < 11):
+        raise RequestInvalid(f"a partition is a number, not {text[:40]}")
+    return int(text)
+
+
+async def _replicated(call: Call, query: ReplicatedQuery) -> ReplicatedInfo:
+    waits = call.node.waits
+    if query.max_wait_ms and len(waits) >= _MOST_WAITING:
+        raise NodeBusy(f"{_MOST_WAITING} wait for records already: ask again, or with max_wait_ms=0")
+    broker = call.broker
+    partition = broker.streams.get(call.path["name"]).partition(_number(call))
+    outcome = await unless_gone(call.request, _outcome(broker, partition, query, waits))
+    where = f"partition {partition.index} of {partition.stream.name}"
+    if outcome is Outcome.CUT:
+        raise RecordCut(f"the record at {query.offset} of {where} that epoch {query.epoch} ordered was cut")
+    if outcome is Outcome.DELETED:
+        raise OffsetOutOfRange(
+            f"offset {query.offset} of {where} is deleted: it begins at {partition.log.start_offset}"
+        )
+    found = outcome is Outcome.REACHED
+    epoch = partition.log.takeovers.epoch_at(query.offset) if found else None
+    return ReplicatedInfo(broker.node_id, found, query.offset, epoch)
+
+
+async def _outcome(
+    broker: Broker, partition: Partition, query: ReplicatedQuery, waits: "set[asyncio.Future[Outcome]]"
+) -> Outcome:
+    future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    def done(outcome: Outcome) -> None:
+        if not future.done():
+            future.set_result(outcome)
+
+    waits.add(future)
+    try:
+        broker.wait_replicated(partition, Position(query.epoch, query.offset), query.max_wait_ms, done)
+        return await future
+    finally:
+        waits.discard(future)
+
+
+ROUTES = (
+    Route(
+        "GET", "/v1/streams/{name}/partitions/{partition}/replicated", _replicated,
+        "Whether this node has a record that no later leader will lack, at once or as soon as it does",
+        (
+            errors.StreamNotFound, errors.NotLeader, errors.RecordCut, errors.OffsetOutOfRange, errors.NodeBusy,
+            errors.NodeStopping, errors.StorageFailed, errors.LogDamaged,
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,81 @@
+"""Waiting until a node has a record, as a program for both clients: nodes are asked until one knows about it."""
+
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from duramen.base.errors import (
+    NodeNotFound,
+    NodeStopping,
+    NotLeader,
+    RequestInvalid,
+    RequestTimedOut,
+    ServerUnreachable,
+)
+from duramen.client.http import path_of
+from duramen.face.asking import Program, Question
+from duramen.face.values import value_of
+
+__all__ = ["wait_replicated"]
+
+_LONGEST_POLL_MS: Final = 10_000
+_ANY_EPOCH: Final = -1
+_ELSEWHERE: Final = (NotLeader, NodeStopping, ServerUnreachable)
+"""With these another node may know more."""
+
+
+def wait_replicated(
+    stream: str,
+    partition: int,
+    position: int | tuple[int, int],
+    timeout_s: float,
+    node: int | None,
+    now_s: Callable[[], float],
+) -> Program[None]:
+    """Ask `node`, or any that holds the partition, until it has the record. `now_s` is a clock that never goes back."""
+    epoch, offset = (_ANY_EPOCH, position) if isinstance(position, int) else position
+    if min(partition, offset) < 0 or (epoch < 0 and not isinstance(position, int)):
+        raise RequestInvalid(f"a partition and a position are 0 or more, not {partition} and {position}")
+    until_s = now_s() + timeout_s
+    servers = [""] if node is None else [(yield from _server_of(node))]
+    knows_all = node is not None
+    while True:
+        wait_ms = max(0, min(_LONGEST_POLL_MS, round((until_s - now_s()) * 1000)))
+        query = urlencode({"offset": offset, "epoch": epoch, "max_wait_ms": wait_ms})
+        path = f"{path_of('streams', stream)}/partitions/{partition}/replicated?{query}"
+        try:
+            found = yield Question("GET", path, server=servers[0])
+        except _ELSEWHERE:
+            if not knows_all:
+                servers += yield from _others()
+                knows_all = True
+            if len(servers) == 1:
+                raise
+            del servers[0]
+            continue
+        if value_of(found, dict[str, Any]).get("replicated"):
+            return
+        if now_s() >= until_s:
+            raise RequestTimedOut(f"offset {offset} of partition {partition} of {stream} is not there in {timeout_s} s")
+
+
+def _nodes() -> Program[list[dict[str, Any]]]:
+    """The nodes of the cluster; none of a node that is alone."""
+    answer = value_of((yield Question("GET", "/v1/cluster/nodes")), dict[str, Any])
+    return value_of(answer.get("nodes", []), list[dict[str, Any]])
+
+
+def _others() -> Program[list[str]]:
+    """Where the HTTP doors of all nodes are that are not known to be gone."""
+    nodes = yield from _nodes()
+    return [one["endpoints"]["http"] for one in nodes if one["state"] != "fenced" and "http" in one["endpoints"]]
+
+
+def _server_of(node: int) -> Program[str]:
+    own = value_of((yield Question("GET", "/v1/node")), dict[str, Any])
+    if own.get("node_id") == node:
+        return ""
+    for one in (yield from _nodes()):
+        if one["id"] == node and "http" in one["endpoints"]:
+            return str(one["endpoints"]["http"])
+    raise NodeNotFound(f"there is no node {node} in the cluster")

@@ -1,0 +1,177 @@
+"""What a partition's leader does for coordinators: markers that come late or again, and who may join."""
+
+from collections.abc import Sequence
+
+import pytest
+from tests.broker.coordinating.reading import committed, undecided
+from tests.broker.coordinating.world import Node, World
+from tests.broker.coordinating.writing import Writer
+
+from duramen.base.errors import NotEnoughReplicas, RequestInvalid, TransactionAbortable
+from duramen.broker.coordinating.cluster import ClusterTransactions
+from duramen.broker.coordinating.requests import Join, Joined, WriteMarkers, Written, decode, decode_answer, encode
+from duramen.broker.refusals import Refused
+from duramen.broker.transaction_log import TRANSACTIONS_STREAM
+from duramen.codec.batch import TRANSACTIONAL, NewRecord
+from duramen.codec.batch import encode as encode_batch
+from duramen.controller.partitions import PartitionId
+from duramen.sim.broker import Answer
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.create("a", 3)
+    return made
+
+
+def cluster_of(node: Node) -> ClusterTransactions:
+    found = node.broker.transactions._cluster
+    assert found is not None
+    return found
+
+
+def coordinator_epoch(world: World, writer: Writer) -> int:
+    name, index = writer.coordinator
+    state = world.state.partitions.get(PartitionId(world.state.streams[name].id, index))
+    assert state is not None
+    return state.leader_epoch
+
+
+def mark(world: World, writer: Writer, epoch: int, coordinator: int, version: int) -> Sequence[Refused | None]:
+    """Ask the leader of partition 0 of `a` for a marker that aborts, as a coordinator of that epoch."""
+    node, _ = world.led("a", 0)
+    request = WriteMarkers(
+        writer.coordinator[1], coordinator, writer.identity.producer_id, epoch, False, version,
+        ((world.state.streams["a"].id.bytes, 0),),
+    )  # fmt: skip
+    answer: Answer[Written] = Answer()
+    cluster_of(node)._participant.write(request, answer)
+    world.settle()
+    return answer.value.results
+
+
+def test_a_marker_of_an_earlier_coordinator_is_refused_though_its_epoch_would_fit(world: World) -> None:
+    writer = Writer(world, "t", 0)
+    epoch = coordinator_epoch(world, writer)
+    others = [node_id for node_id in (1, 2, 3) if node_id != world.leader(*writer.coordinator)]
+    world.lead(TRANSACTIONS_STREAM, writer.coordinator[1], others[0])
+    world.advance(1_000)
+    writer.write("a", 0, b"one")
+    (refused,) = mark(world, writer, writer.identity.epoch, epoch, 0)
+    assert refused is not None
+    assert refused.id == "not-coordinator"
+    assert undecided(world, "a", 0)
+    writer.end(commit=True)
+    world.advance(1_000)
+    assert committed(world, "a", 0) == [b"one"]
+
+
+def test_a_late_marker_of_version_2_does_not_end_the_next_transaction(world: World) -> None:
+    writer = Writer(world, "t", 2)
+    writer.write("a", 0, b"one")
+    writer.end(commit=True)
+    writer.write("a", 0, b"two")
+    _, partition = world.led("a", 0)
+    end_offset = partition.log.end_offset
+    assert mark(world, writer, writer.identity.epoch, coordinator_epoch(world, writer), 2) == (None,)
+    assert partition.log.end_offset == end_offset
+    writer.end(commit=True)
+    world.advance(1_000)
+    assert committed(world, "a", 0) == [b"one", b"two"]
+
+
+def test_a_marker_where_nothing_is_open_refuses_what_comes_late(world: World) -> None:
+    writer = Writer(world, "t", 2)
+    assert mark(world, writer, writer.identity.epoch + 1, coordinator_epoch(world, writer), 2) == (None,)
+    _, partition = world.led("a", 0)
+    assert partition.log.producers.epoch(writer.identity.producer_id) == writer.identity.epoch + 1
+
+
+def test_a_stream_that_is_deleted_does_not_hold_up_the_end(world: World) -> None:
+    world.create("b", 1)
+    writer = Writer(world, "t", 2)
+    writer.write("a", 0, b"one")
+    writer.write("b", 0, b"one")
+    deleted: Answer[None] = Answer()
+    world.nodes[0].broker.delete_stream("b", deleted)
+    world.settle()
+    assert deleted.value is None
+    writer.end(commit=True)
+    world.advance(5_000)
+    assert committed(world, "a", 0) == [b"one"]
+
+
+# -- joining ------------------------------------------------------------------------------------------
+
+
+def batch_of(world: World, writer: Writer, sequence: int, value: bytes) -> bytearray:
+    return encode_batch(
+        [NewRecord(world.clock.wall_ms(), None, value)], attributes=TRANSACTIONAL,
+        producer_id=writer.identity.producer_id, producer_epoch=writer.identity.epoch, base_sequence=sequence,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_batches_that_come_while_the_coordinator_is_asked_keep_their_order(seed: int) -> None:
+    world = World(seed=seed)
+    world.create("a", 3)
+    writer = Writer(world, "t", 2)
+    node, partition = world.led("a", 0)
+    answers: list[Answer[int]] = [Answer() for _ in range(4)]
+    admit = node.broker.transactions.admission("t", joins=True)
+    for sequence, answer in enumerate(answers):
+        partition.append(batch_of(world, writer, sequence, b"%d" % sequence), answer, admit)
+        for _ in range(seed):
+            world._step()
+    world.advance(2_000)
+    assert [answer.value for answer in answers] == [0, 1, 2, 3]
+    writer.end(commit=True)
+    world.advance(1_000)
+    assert committed(world, "a", 0) == [b"0", b"1", b"2", b"3"]
+
+
+def test_without_a_coordinator_in_reach_a_batch_is_refused_so_that_it_is_sent_again(world: World) -> None:
+    writer = Writer(world, "t", 2)
+    coordinator = world.leader(*writer.coordinator)
+    index = next(index for index in range(3) if world.leader("a", index) != coordinator)
+    assert coordinator is not None
+    node, partition = world.led("a", index)
+    answer: Answer[int] = Answer()
+    partition.append(batch_of(world, writer, 0, b"one"), answer, node.broker.transactions.admission("t", joins=True))
+    world.kill(coordinator)
+    world.settle()
+    assert isinstance(answer.error, NotEnoughReplicas)
+    assert partition.log.end_offset == 0
+    writer.write("a", index, b"one")
+    writer.end(commit=True)
+    world.advance(1_000)
+    assert committed(world, "a", index) == [b"one"]
+
+
+def test_what_has_not_joined_is_not_appended_for_older_clients(world: World) -> None:
+    writer = Writer(world, "t", 0)
+    node, partition = world.led("a", 1)
+    answer: Answer[int] = Answer()
+    partition.append(batch_of(world, writer, 0, b"one"), answer, node.broker.transactions.admission("t", joins=False))
+    world.settle()
+    assert isinstance(answer.error, TransactionAbortable)
+
+
+# -- bytes --------------------------------------------------------------------------------------------
+
+
+def test_requests_and_answers_come_back_as_they_were() -> None:
+    join = Join("t", 1, 2, True, (("a", 0), ("b", 3)))
+    markers = WriteMarkers(4, 5, 6, 7, True, 2, ((b"s" * 16, 0),))
+    assert [decode(encode(one)) for one in (join, markers)] == [join, markers]
+    joined, written = Joined(3, (True, False)), Written((None, Refused("not-leader", "no")))
+    assert [decode_answer(encode(one)) for one in (joined, written)] == [joined, written]
+    with pytest.raises(TransactionAbortable, match="gone"):
+        decode_answer(encode(Refused.of(TransactionAbortable("gone"))))
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc1", encode(Joined(1, ())), b"\x91\xa4join"])
+def test_bytes_that_are_no_request_are_refused(body: bytes) -> None:
+    with pytest.raises(RequestInvalid):
+        decode(body)
