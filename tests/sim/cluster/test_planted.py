@@ -14,7 +14,7 @@ from tests.sim.planted import Bug, planted
 from duramen.sim.cluster.running import run_one
 
 MOST_SEEDS: Final = 1_000
-NEARBY: Final = range(1, 31)
+NEARBY: Final = range(1, 61)
 
 FOUND_BY: Final = {
     "cut-to-high-watermark": 1,
@@ -23,7 +23,7 @@ FOUND_BY: Final = {
     "elect-anybody": 6,
     "show-all": 2,
     "on-committed": 2,
-    "vote-blank": 4,
+    "vote-blank": 49,
     "stale-in-sync": 16,
 }
 

@@ -314,9 +314,12 @@ class Faults:
             node.remember()
 
     def _roll_back(self) -> bool:
-        """A disk is again what it was some time ago, once in a run, where of every partition another disk has all."""
+        """A disk is again what it was some time ago, once in a run, where of every partition another disk has all.
+
+        Not that of a voter: nothing says that it has forgotten what it promised.
+        """
         node = self._any()
-        if not self._may_lose(node) or not node.has_image:
+        if node.founders or not self._may_lose(node) or not node.has_image:
             return False
         self._wiped = True
         self._cluster.roll_back(node)

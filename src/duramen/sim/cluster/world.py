@@ -27,7 +27,7 @@ from duramen.sim.trace import BrokenPromise, Trace
 __all__ = ["FAULTS", "OPERATIONS", "Outcome", "Stuck", "World"]
 
 OPERATIONS: Final = 2_000
-"""Requests of clients in each run, at least; half of them are answered well."""
+"""Requests of clients in each run, at least, and half as many that are answered well."""
 
 FAULTS: Final = 5
 """Things that go wrong in each run, at least."""
