@@ -232,6 +232,40 @@ def test_a_chain_shows_at_its_tail_what_all_have_synced(racks: Racks) -> None:
             client.wait_replicated("chained", 0, (epoch + 1, offset), _WAIT_S, node=tail)
 
 
+def test_a_read_replica_serves_its_rack_and_nobody_waits_for_it(racks: Racks) -> None:
+    made = NewTopic("copied", 1, 2, config={"read.replicas": "all"})
+    racks.admin.create_topics([made])["copied"].result(_WAIT_S)
+    until(lambda: _led(racks, "copied") and len(racks.placed("copied").in_sync) == 2, _WAIT_S)
+    placed = racks.placed("copied")
+    (observer,) = set(_RACKS) - set(placed.replicas)
+    offset = racks.produce("copied", b"one", b"two") + 1
+    with racks.client(placed.leader) as client:
+        client.wait_replicated("copied", 0, offset, _WAIT_S, node=observer)
+        assert _read(racks, "copied", 2, **{"client.rack": _RACKS[observer]}) == [b"one", b"two"]
+        assert racks.served("copied") == {number: 2 if number == observer else 0 for number in _RACKS}
+        with racks.standing_still(observer):
+            offset = racks.produce("copied", b"three")
+            assert sorted(racks.placed("copied").in_sync) == sorted(placed.replicas)
+        client.wait_replicated("copied", 0, offset, _WAIT_S, node=observer)
+        assert sorted(racks.placed("copied").in_sync) == sorted(placed.replicas)
+
+        client.streams.alter("copied", config={"read.replicas": None})
+        until(partial(_does_not_hold, client, "copied", observer), _WAIT_S)
+        client.streams.alter("copied", config={"read.replicas": observer})
+        until(lambda: not _does_not_hold(client, "copied", observer), _WAIT_S)
+        client.wait_replicated("copied", 0, offset, _WAIT_S, node=observer)
+
+
+def _does_not_hold(client: duramen.Client, name: str, node: int) -> bool:
+    try:
+        client.wait_replicated(name, 0, 0, 0.0, node=node)
+    except errors.NotLeader:
+        return True
+    except errors.RequestTimedOut:
+        return False
+    return False
+
+
 def _led(racks: Racks, name: str) -> bool:
     try:
         return racks.placed(name).leader > 0
@@ -286,4 +320,6 @@ def test_metrics_and_log_lines_tell_what_happened(racks: Racks) -> None:
         return [log.find(line) for line in lines]
 
     until(lambda: min(told()) >= 0, _WAIT_S)
-    assert told() == sorted(told())
+    fenced, left, live, joined = told()
+    # It may leave sets before it is fenced: others have reported that it led and is gone.
+    assert max(fenced, left) < live < joined

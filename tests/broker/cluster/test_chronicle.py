@@ -86,6 +86,18 @@ def test_a_line_says_what_changed_only(read: Read, after: PartitionState, line: 
     assert read.new() == [line]
 
 
+def test_what_was_before_is_told_before(read: Read) -> None:
+    read.chronicle.node(NodeFenced(3, 1))
+    read.chronicle.partition("rides-0", _state(2, 2, 3), _state(2, 2))
+    read.chronicle.node(NodeUnfenced(3, 2))
+    read.chronicle.partition("rides-0", _state(2, 2), _state(2, 2, 3))
+    read.wait(1_000)
+    fenced, left, live, joined = read.new()
+    assert [fenced[:16], live, left[-13:], joined[-15:]] == [
+        "node 3 is fenced", "node 3 is live", "node 3 left 1", "node 3 joined 1",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("end", [Chronicle.stop, lambda _: None])
 def test_what_waits_is_told_at_the_end(read: Read, end: Callable[[Chronicle], None]) -> None:
     read.chronicle.partition("rides-0", _state(2, 2), _state(2, 2, 3))

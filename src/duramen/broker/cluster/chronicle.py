@@ -1,4 +1,7 @@
-"""What became of the cluster, in lines for an operator: of nodes at once, of partitions one for all of a second."""
+"""What became of the cluster, in lines for an operator: of nodes at once, of partitions one for all of a second.
+
+They stand in the order of the metadata log: what became of a node comes before what that made of partitions.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -37,7 +40,8 @@ class Chronicle:
         self._due_ms: int | None = None
 
     def node(self, event: NodeEvent) -> None:
-        """Something became of a node."""
+        """Something became of a node, after what was not said yet."""
+        self._say()
         match event:
             case NodeRegistered(node_id=node_id, rack=rack):
                 self._tell(f"node {node_id} has registered{f', in rack {rack}' if rack else ''}")

@@ -30,6 +30,7 @@ from duramen.broker.quorum.applying import ControllerView
 from duramen.broker.quorum.runner import Runner
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.configs import PATIENCE, Patience, config_of
+from duramen.broker.replicas.observers import READ_REPLICAS, observers_of
 from duramen.broker.standing import Listener
 from duramen.codec.cluster.channels import Subject
 from duramen.controller.cluster.membership import SESSIONS, Sessions
@@ -111,7 +112,8 @@ class Member:
         )
         self.replicating = Replicating(
             self.node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
-            partition_of=self._partition_of, config_of=self._config_of, when_applied=self.controller.when_applied,
+            partition_of=self._partition_of, config_of=self._config_of, observers_of=self._observers_of,
+            when_applied=self.controller.when_applied,
             led=self._led, report=kit.report, carried_out=kit.carried_out,
         )  # fmt: skip
         self.tally = Tally(self.node_id)
@@ -158,7 +160,8 @@ class Member:
         state = self.state.partitions.get(place)
         if state is None or state.leader != self.node_id or self._kit.wish.rack == rack_id:
             return _NOBODY
-        holders = [node for node in self.nodes if node.id in state.replicas]
+        held_by = (*state.replicas, *self._observers_of(place, state))
+        holders = [node for node in self.nodes if node.id in held_by]
         found = nearest(rack_id, offset, holders, lambda node_id: self.replicating.covered(place, node_id))
         return _NOBODY if found is None else found
 
@@ -169,6 +172,9 @@ class Member:
 
     def _config_of(self, place: PartitionId) -> PartitionConfig:
         return config_of(self.state, place.stream_id, self._kit.patience)
+
+    def _observers_of(self, place: PartitionId, partition: PartitionState) -> tuple[int, ...]:
+        return observers_of(self.state, place, partition)
 
     # -- what users want ----------------------------------------------------------------------------
 
@@ -262,6 +268,16 @@ class Member:
         for place, state in list(self.state.partitions):
             self.replicating.told(place, state)
 
+    def _tell_stream(self, stream_id: StreamId) -> None:
+        for partition, state in list(self.state.partitions.of_stream(stream_id).items()):
+            self.replicating.told(PartitionId(stream_id, partition), state)
+
+    def _tell_read(self) -> None:
+        """Other nodes are registered: they may be to follow what is read everywhere."""
+        for stream in list(self.state.streams.values()):
+            if READ_REPLICAS in stream.config:
+                self._tell_stream(stream.id)
+
     def _left_out(self, error: DuramenError) -> None:
         joining, self._joining = self._joining, None
         if joining is not None:
@@ -287,8 +303,11 @@ class Member:
                 self.replicating.told(place, state)
         elif isinstance(event, StreamConfigured | NodeConfigured):
             self.replicating.configured()
+            if isinstance(event, StreamConfigured):
+                self._tell_stream(StreamId(event.id))
         elif isinstance(event, NodeEvent):
             self.replicating.told_live(self.state.registrations.live)
+            self._tell_read()
             if self._chronicle is not None and self.replicating.takes_part:
                 self._chronicle.node(event)
 

@@ -55,6 +55,7 @@ class Replicating:
         *,
         partition_of: Callable[[PartitionId], Partition],
         config_of: Callable[[PartitionId], PartitionConfig],
+        observers_of: Callable[[PartitionId, PartitionState], tuple[int, ...]],
         when_applied: Callable[[int, Callable[[], None]], None],
         led: Callable[[PartitionId, int | None], None],
         report: Callable[[str], None],
@@ -62,6 +63,8 @@ class Replicating:
         timeouts: Timeouts = TIMEOUTS,
     ) -> None:
         """`when_applied` calls back once what is below an offset of the metadata log has taken effect here.
+
+        `observers_of` says who follows a partition and is no replica of it.
 
         `led` is told where this node leads, and in which epoch; `report`, what an operator should hear of.
 
@@ -76,6 +79,7 @@ class Replicating:
         self._asker = asker
         self._partition_of = partition_of
         self._config_of = config_of
+        self._observers_of = observers_of
         self._when_applied = when_applied
         self._led = led
         self._report = report
@@ -121,7 +125,7 @@ class Replicating:
     def told(self, place: PartitionId, state: PartitionState) -> None:
         """A partition is like this."""
         if self._replicas is not None:
-            self._replicas.told(place, state)
+            self._replicas.told(place, state, self._observers_of(place, state))
 
     def told_live(self, live: frozenset[int]) -> None:
         """These nodes are live."""
@@ -242,7 +246,7 @@ class Replicating:
 
     def _tell(self, proposed: Sequence[tuple[PartitionId, AlterPartition]], answers: IsrAnswers) -> None:
         for (place, asked), isr in zip(proposed, answers.answers, strict=True):
-            state = None if isr.partition is None else state_of(isr.partition)
+            state = None if isr.partition is None else state_of(isr.partition, self._observers_of(place, isr.partition))
             refusal = None if isr.refusal is None else _REFUSALS.get(isr.refusal, Refusal.NOT_LEADER)
             if self._replicas is not None:
                 self._replicas.receive(place, AlterPartitionAnswer(asked, state, refusal))

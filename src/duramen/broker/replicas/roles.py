@@ -22,9 +22,12 @@ PartitionOf = Callable[[PartitionId], tuple[Partition, PartitionConfig]]
 """Its partition, with a log that is there, and what the configs of its stream say now."""
 
 
-def state_of(state: controller.PartitionState) -> PartitionState:
-    """A partition of the controller's as its replicas know it."""
-    return PartitionState(state.leader, state.leader_epoch, state.partition_epoch, state.replicas, frozenset(state.isr))
+def state_of(state: controller.PartitionState, observers: tuple[int, ...] = ()) -> PartitionState:
+    """A partition of the controller's as its replicas know it, and those that only follow."""
+    in_sync = frozenset(state.isr)
+    return PartitionState(
+        state.leader, state.leader_epoch, state.partition_epoch, state.replicas, in_sync, observers
+    )  # fmt: skip
 
 
 class Replicas:
@@ -50,14 +53,14 @@ class Replicas:
         """The replica of a partition, if it is open here."""
         return self._replicas.get(place)
 
-    def told(self, place: PartitionId, state: controller.PartitionState) -> None:
-        """A partition is like this: this node has a replica of it, or has none any more."""
+    def told(self, place: PartitionId, state: controller.PartitionState, observers: tuple[int, ...] = ()) -> None:
+        """A partition is like this: this node has a replica of it, or has none any more. `observers` only follow."""
         if self._over:
             return
-        if self._kit.node_id not in state.replicas:
+        replica, known = self._replicas.get(place), state_of(state, observers)
+        if self._kit.node_id not in known.nodes:
             self._let_go(place, state)
             return
-        replica, known = self._replicas.get(place), state_of(state)
         if replica is not None:
             replica.told(known, self._live)
         elif place in self._opening:
