@@ -324,12 +324,12 @@ class Wal:
 
     def _release_waiting(self, error: DuramenError | None) -> None:
         waiting, synced = self._waiting, self.synced
-        touched: set[Syncable] = set()
+        touched: dict[Syncable, None] = {}  # not a set: its order has to follow from what happened
         while waiting and (error is not None or waiting[0][0] <= synced):
             _, log, end_offset, done = waiting.popleft()
             if log is not None and error is None:
                 log.synced_to(end_offset)
-                touched.add(log)
+                touched[log] = None
             if done is not None:
                 done(error)
         for log in touched:

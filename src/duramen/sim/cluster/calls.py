@@ -69,6 +69,11 @@ class Calls:
         node.process.after(self._late_us(), partial(self._arrive, call, ask))
         self.at(_TIMEOUT_US, partial(self._end, call, OutcomeUnknown("nothing came in time")))
 
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return not self._under_way
+
     def reset(self, node_id: int) -> None:
         """The process of a node was killed: whoever waits for an answer of it hears so."""
         for call in [call for call in self._under_way if call.node_id == node_id]:

@@ -132,7 +132,7 @@ class World:
         for node in self.nodes.values():
             if node.process is None:
                 self.at(1, partial(self.start, node))
-        self._until(lambda: not self._ills(), "the cluster is not well again")
+        self._until(lambda: self.calls.idle and not self._ills(), "the cluster is not well again")
         inspect(self.nodes, self.witness, self.calls.book)
 
     def _join(self, node: Node) -> None:
