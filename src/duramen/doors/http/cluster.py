@@ -12,6 +12,7 @@ from duramen.broker.operating import ClusterOffice, Elected, Look
 from duramen.broker.overview import faults, moving, nodes
 from duramen.broker.quorum.describe import UNKNOWN, ReplicaProgress
 from duramen.controller.cluster.rebalancing import Move, Progress
+from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId
 from duramen.doors.completion import completion, outcome
 from duramen.doors.http.cluster_types import (
@@ -42,12 +43,19 @@ from duramen.doors.http.cluster_types import (
 )
 from duramen.doors.http.routes import Call, Route
 
-__all__ = ["ROUTES"]
+__all__ = ["ROUTES", "addresses_of"]
 
 T = TypeVar("T")
 
 _LOOK_MS: Final = 2_000  # what an operator waits for a leader before this node says what it knows itself
 _LARGEST_PLAN_BYTES: Final = 4 * MIB
+
+
+def addresses_of(node: Node) -> dict[str, str]:
+    """Where each door of a node is, as it registered."""
+    return {
+        one.name: f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}" for one in node.endpoints
+    }
 
 
 async def _answer(begin: Callable[[Callable[[T | DuramenError], None]], None]) -> T:
@@ -145,8 +153,7 @@ def _nodes(office: ClusterOffice, look: Look) -> list[ClusterNode]:
             load.node.rack,
             load.node.epoch,
             list(load.node.roles),
-            {one.name: f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}"
-             for one in load.node.endpoints},
+            addresses_of(load.node),
             load.node.id in voters,
             load.leaders,
             load.replicas,

@@ -20,6 +20,7 @@ __all__ = [
     "GroupOffset",
     "GroupSummary",
     "GroupsQuery",
+    "KnownNode",
     "MemberInfo",
     "NatsGaps",
     "NodeInfo",
@@ -87,10 +88,19 @@ class NodeInfo(msgspec.Struct):
     addresses: dict[str, str]
 
 
+class KnownNode(msgspec.Struct):
+    """A node of the cluster; of others than the one that answers the version is not known."""
+
+    version: str | None
+    node_id: int
+    cluster_id: str
+    addresses: dict[str, str]
+
+
 class NodeList(msgspec.Struct):
     """All nodes."""
 
-    nodes: list[NodeInfo]
+    nodes: list[KnownNode]
 
 
 class StreamsQuery(msgspec.Struct):
