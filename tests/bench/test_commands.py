@@ -93,6 +93,7 @@ def test_what_users_of_clients_do(tmp_path: Path) -> None:
         (["slow-disk", "--scale", "0.01", "--rounds", "1"], 2),
         (["compaction", "--scale", "1.5", "--rounds", "1"], 1),
         (["cold-reads", "--scale", "0.05", "--rounds", "1"], 2),
+        (["failover", "--rounds", "1"], 4),
         (["pauses", "--duration", "0.2"], 3),
     ],
 )

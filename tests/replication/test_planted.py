@@ -15,7 +15,7 @@ MOST_SEEDS = 1_000
 FOUND_BY = {
     "cut-to-high-watermark": 0,
     "report-written": 1,
-    "stale-in-sync": 18,
+    "stale-in-sync": 5,
     "forget-refused": 18,
     "count-proposed": 6,
     "any-epoch": 115,

@@ -246,6 +246,15 @@ _storage(
 )
 
 
+_storage(
+    "failover",
+    "A leader that is killed, stands still, or is moved.",
+    "How long nobody is acknowledged with acks=all on three nodes where a leader is killed with -9, stands still, or"
+    " is moved on purpose, by a client that asks again at once.",
+    10,
+)
+
+
 @command.command("pauses", short_help="How long a node stands still.")
 @click.option("--duration", "duration_s", type=click.FloatRange(0.1, 86_400), default=600.0, show_default=True,
               metavar="SECONDS", help="How long the load lasts.")  # fmt: skip

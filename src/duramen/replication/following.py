@@ -32,6 +32,7 @@ class Following:
         self._reported: tuple[Reach, ...] = ()
         self._upstream = leader_id
         self._wait_ms = replica.timeouts.wait_ms
+        self._backoff_ms = replica.timeouts.backoff_ms
         self._retry_ms = replica.now_ms
 
     def open(self) -> None:
@@ -95,6 +96,7 @@ class Following:
         if answer.refusal is not None:
             self._refused(answer, latest=latest, here=here)
             return
+        self._backoff_ms = self._replica.timeouts.backoff_ms
         if answer.diverging is not None:
             if here and not self._confirmed:
                 self._replica.cut(self._replica.history.meeting(answer.diverging))
@@ -125,7 +127,8 @@ class Following:
                 self._fetch()
         elif latest:
             self._waiting = None
-            self._retry_ms = replica.now_ms + replica.timeouts.backoff_ms
+            self._retry_ms = replica.now_ms + self._backoff_ms
+            self._backoff_ms = min(2 * self._backoff_ms, replica.timeouts.wait_ms)
 
     def _take_batches(self, answer: FetchAnswer) -> None:
         leaders = {takeover.epoch: takeover.leader_id for takeover in answer.takeovers}

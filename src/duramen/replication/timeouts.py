@@ -11,14 +11,14 @@ class Timeouts(NamedTuple):
     Twice as long each time that there was nothing, up to `idle_wait_ms`: partitions that nobody writes to cost little.
     `retry_ms`: before what was not answered is sent again, and a proposal that was refused is looked at again;
     `backoff_ms`: before a fetch that was refused is sent again (`replica.fetch.backoff.ms`), short, because after an
-    election most are refused for want of news; `gone_ms`: how long there may be no connection to a replica before it is
-    out of sync; `window_ms`: a window in which latencies are compared.
+    election most are refused for want of news, and twice as long each time up to `wait_ms`; `gone_ms`: how long there
+    may be no connection to a replica before it is out of sync; `window_ms`: a window in which latencies are compared.
     """
 
     wait_ms: int = 500
     idle_wait_ms: int = 10_000
     retry_ms: int = 300
-    backoff_ms: int = 20
+    backoff_ms: int = 5
     gone_ms: int = 500
     window_ms: int = 1_000
 

@@ -1,0 +1,199 @@
+"""How long nobody is acknowledged where a leader is killed, stands still, or is moved, by a client that asks at once.
+
+Three nodes, one partition that all of them hold, acks=all. The client asks the nodes in turns without waiting between:
+what a library waits before it asks again, librdkafka 100 ms at first, comes on top.
+"""
+
+import itertools
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from duramen.base.errors import DuramenError
+from duramen.bench.targets import Outcome, at_most, not_measured
+from duramen.bench.worker import Worker
+from duramen.client.connection import Connection
+from duramen.client.http import Server
+from duramen.codec.batch import NewRecord, encode
+from duramen.codec.kafka import produce
+from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData
+from duramen.codec.kafka.versions import ApiKey
+from duramen.node.processes import NodeProcesses
+
+__all__ = ["measure", "steps"]
+
+_STREAM: Final = "failover"
+_NODES: Final = (1, 2, 3)
+_ANSWER_S: Final = 2.0
+_AGAIN_S: Final = 0.001
+_WHOLE_S: Final = 60.0
+_WRITES: Final = 20
+_NOBODY: Final = UUID(int=0)
+_CASES: Final = (
+    ("leader killed with -9", "kill", False, 300.0),
+    ("leader killed with -9 that led the controller too", "kill", True, 600.0),
+    ("leader stands still (SIGSTOP)", "pause", False, 1000.0),
+    ("leader moved on purpose", "move", False, 20.0),
+)
+
+
+def steps(rounds: int) -> int:
+    """How many times a leader goes."""
+    return rounds * len(_CASES)
+
+
+def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
+    """Let a leader go `rounds` times in each way; `scale` says nothing here."""
+    del scale
+    outcomes = []
+    with NodeProcesses(directory / "failover", len(_NODES)) as nodes:
+        for name, how, controls, wanted_ms in _CASES:
+            found = []
+            for _ in range(rounds):
+                worker.say(name)
+                taken_ms = _round(nodes, how, controls=controls)
+                worker.step()
+                if taken_ms is not None:
+                    found.append(taken_ms)
+            outcomes.append(_outcome(name, found, wanted_ms))
+    return outcomes
+
+
+def _outcome(name: str, found: Sequence[float], wanted_ms: float) -> Outcome:
+    if not found:
+        return not_measured(name, f"at most {wanted_ms:g} ms", "no such round came about")
+    ordered = sorted(found)
+    p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+    spread = f"p50 {ordered[len(ordered) // 2]:.0f}, longest {ordered[-1]:.0f} of {len(ordered)}"
+    return at_most(f"first acknowledgement: {name}", p99, wanted_ms, "ms", spread, "p99")
+
+
+def _round(nodes: NodeProcesses, how: str, *, controls: bool) -> float | None:
+    """Milliseconds until the first acknowledgement after a leader went; None where it could not be arranged."""
+    clients = {number: _Client(nodes.nodes[number].kafka) for number in _NODES}
+    try:
+        leader, controller = _whole(clients)
+        if how != "move" and (leader == controller) != controls:
+            # Let who is wanted lead; where that does not come about the round says nothing.
+            other = controller if controls else next(number for number in _NODES if number != controller)
+            _move(nodes, leader, other)
+            leader, controller = _whole(clients)
+            if (leader == controller) != controls:
+                return None
+        for _ in range(_WRITES):
+            clients[leader].write()
+        if how == "move":
+            return _longest_gap_ms(nodes, clients, leader)
+        began_s = time.monotonic()
+        node = nodes.nodes[leader]
+        node.signal(signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+        _first(clients[number] for number in _NODES if number != leader)
+        return 1000 * (time.monotonic() - began_s)
+    finally:
+        for client in clients.values():
+            client.close()
+        _mend(nodes, how)
+
+
+def _mend(nodes: NodeProcesses, how: str) -> None:
+    if how == "pause":
+        for number in _NODES:
+            nodes.nodes[number].signal(signal.SIGCONT)
+    elif how == "kill":
+        gone = [number for number in _NODES if number not in nodes.running]
+        for number in gone:
+            nodes.nodes[number].wait()
+        nodes.start(gone)
+
+
+def _move(nodes: NodeProcesses, asked: int, leader: int) -> None:
+    wish = {"partitions": [{"stream": _STREAM, "partition": 0}], "leader": leader}
+    Server(nodes.nodes[asked].http).post("/v1/cluster/elections", wish)
+
+
+def _longest_gap_ms(nodes: NodeProcesses, clients: "dict[int, _Client]", leader: int) -> float:
+    """The longest time between two acknowledgements while another is made to lead."""
+    other = next(number for number in _NODES if number != leader)
+    with ThreadPoolExecutor(1) as threads:
+        moving = threads.submit(_move, nodes, leader, other)
+        last_s, longest_s = time.monotonic(), 0.0
+        asked, left = leader, _WRITES
+        while left:
+            if clients[asked].write():
+                now_s = time.monotonic()
+                longest_s, last_s = max(longest_s, now_s - last_s), now_s
+                left -= asked == other  # some more after it has moved
+            else:
+                asked = other if asked == leader else leader
+        moving.result()
+    return 1000 * longest_s
+
+
+def _first(clients: "Iterator[_Client]") -> None:
+    """Ask these in turns until one acknowledges."""
+    for client in itertools.cycle(list(clients)):
+        if client.write():
+            return
+        time.sleep(_AGAIN_S)
+
+
+def _whole(clients: "dict[int, _Client]") -> tuple[int, int]:
+    """The leader and the controller's leader, once all are in sync and every node knows."""
+    until_s = time.monotonic() + _WHOLE_S
+    while time.monotonic() < until_s:
+        found = {client.layout() for client in clients.values()}
+        if len(found) == 1 and (layout := found.pop()) is not None and layout[2] == len(clients):
+            return layout[0], layout[1]
+        time.sleep(0.05)
+    raise DuramenError(f"the nodes are not all in sync after {_WHOLE_S:g} s")
+
+
+class _Client:
+    """A connection to one node, made again where it was lost."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._address = host, int(port)
+        self._connection: Connection | None = None
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = Connection(*self._address, client_id="bench", timeout_s=_ANSWER_S)
+        return self._connection
+
+    def write(self) -> bool:
+        """Whether a record was acknowledged by all in sync."""
+        batch = memoryview(encode([NewRecord(0, None, b"x")]))
+        request = ProduceRequest(None, -1, int(1000 * _ANSWER_S), [TopicData(_STREAM, [PartitionData(0, batch)])])
+        try:
+            connection = self._connected()
+            version = connection.version(ApiKey.PRODUCE)
+            sent = connection.send(ApiKey.PRODUCE, produce.encode_request(version, request))
+            (topic,) = produce.decode_response(*connection.receive(sent))
+        except DuramenError:
+            self.close()
+            return False
+        return topic.partitions[0].error_code == 0
+
+    def layout(self) -> tuple[int, int, int] | None:
+        """The partition's leader, the controller's, and how many are in sync, as this node knows; makes the stream."""
+        wish = {"topics": [{"name": _STREAM, "topic_id": _NOBODY}], "allow_auto_topic_creation": True}
+        try:
+            answer = self._connected().request(ApiKey.METADATA, {**wish, "include_topic_authorized_operations": False})
+        except DuramenError:
+            self.close()
+            return None
+        partitions = answer["topics"][0]["partitions"]
+        if not partitions or partitions[0]["leader_id"] < 0:
+            return None
+        return partitions[0]["leader_id"], answer["controller_id"], len(partitions[0]["isr_nodes"])
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
