@@ -75,6 +75,7 @@ def _outcome(name: str, found: Sequence[float], wanted_ms: float) -> Outcome:
 def _round(nodes: NodeProcesses, how: str, *, controls: bool) -> float | None:
     """Milliseconds until the first acknowledgement after a leader went; None where it could not be arranged."""
     clients = {number: _Client(nodes.nodes[number].kafka) for number in _NODES}
+    gone: list[int] = []
     try:
         leader, controller = _whole(clients)
         if how != "move" and (leader == controller) != controls:
@@ -89,25 +90,24 @@ def _round(nodes: NodeProcesses, how: str, *, controls: bool) -> float | None:
         if how == "move":
             return _longest_gap_ms(nodes, clients, leader)
         began_s = time.monotonic()
-        node = nodes.nodes[leader]
-        node.signal(signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+        gone.append(leader)
+        nodes.nodes[leader].signal(signal.SIGKILL if how == "kill" else signal.SIGSTOP)
         _first(clients[number] for number in _NODES if number != leader)
         return 1000 * (time.monotonic() - began_s)
     finally:
         for client in clients.values():
             client.close()
-        _mend(nodes, how)
+        _mend(nodes, how, gone)
 
 
-def _mend(nodes: NodeProcesses, how: str) -> None:
-    if how == "pause":
-        for number in _NODES:
+def _mend(nodes: NodeProcesses, how: str, gone: Sequence[int]) -> None:
+    """Have those back that went."""
+    for number in gone:
+        if how == "pause":
             nodes.nodes[number].signal(signal.SIGCONT)
-    elif how == "kill":
-        gone = [number for number in _NODES if number not in nodes.running]
-        for number in gone:
+        else:
             nodes.nodes[number].wait()
-        nodes.start(gone)
+            nodes.start([number])
 
 
 def _move(nodes: NodeProcesses, asked: int, leader: int) -> None:
