@@ -1,13 +1,12 @@
 """Many runs on all cores, and what they came to: crashes, their rate, faults by stage, and the first that failed."""
 
-import multiprocessing
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final, NamedTuple, TextIO
 
+from duramen.sim.many import outcomes, shown
 from duramen.sim.stages import FAULTS, POSSIBLE, STAGES, cannot_fire
 from duramen.sim.world import Outcome, World
 
@@ -51,36 +50,21 @@ def run_one(seed: int, write: Callable[[str], object] | None = None) -> Outcome:
     return World(seed, write).run()
 
 
-@contextmanager
-def _outcomes(seeds: Iterable[int], processes: int) -> Iterator[Iterator[Outcome]]:
-    if processes == 1:
-        yield map(run_one, seeds)
-        return
-    with multiprocessing.get_context("forkserver").Pool(processes) as pool:
-        yield pool.imap(run_one, seeds, _SHARE)
-
-
 def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Ran:
     """Run every seed or up to the first that breaks a promise, show how far it is, and say what came of it.
 
     From `ENOUGH` runs on, a fault that never came where it can is told as loudly as a broken promise.
     """
     out = sys.stdout if out is None else out
-    totals, began_s, shown_s = Totals(), time.monotonic(), 0.0
+    totals, began_s = Totals(), time.monotonic()
     broken: Outcome | None = None
-    with _outcomes(seeds, processes) as outcomes:
-        for outcome in outcomes:
+    with outcomes(run_one, seeds, processes, _SHARE) as found:
+        for outcome in shown(found, out, lambda: f"{totals.runs} of {len(seeds)} runs, {totals.crashes} crashes"):
             totals.add(outcome)
             if outcome.broken:
                 broken = outcome
                 break
-            now_s = time.monotonic()
-            if out.isatty() and now_s - shown_s > 0.2:
-                shown_s = now_s
-                print(f"\r{totals.runs} of {len(seeds)} runs, {totals.crashes} crashes", end="", file=out, flush=True)
     took_s = time.monotonic() - began_s
-    if out.isatty():
-        print("\r", end="", file=out)
     print(
         f"{totals.crashes:,} crashes in {totals.runs:,} runs, {took_s:.1f} s on {processes} cores:"
         f" {totals.crashes / took_s:,.0f} crashes a second",

@@ -1,14 +1,13 @@
 """Many runs of clusters on all cores, and what they came to: requests, their rate, faults, and the first failure."""
 
-import multiprocessing
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final, NamedTuple, TextIO
 
 from duramen.sim.cluster.world import Outcome, World
+from duramen.sim.many import outcomes, shown
 
 __all__ = ["Ran", "Totals", "explain", "run_all", "run_one", "table"]
 
@@ -52,33 +51,18 @@ def run_one(seed: int, write: Callable[[str], object] | None = None) -> Outcome:
     return World(seed, write).run()
 
 
-@contextmanager
-def _outcomes(seeds: Iterable[int], processes: int) -> Iterator[Iterator[Outcome]]:
-    if processes == 1:
-        yield map(run_one, seeds)
-        return
-    with multiprocessing.get_context("forkserver").Pool(processes) as pool:
-        yield pool.imap(run_one, seeds, _SHARE)
-
-
 def run_all(seeds: range, processes: int, out: TextIO | None = None) -> Ran:
     """Run every seed or up to the first that breaks a promise, show how far it is, and say what came of it."""
     out = sys.stdout if out is None else out
-    totals, began_s, shown_s = Totals(), time.monotonic(), 0.0
+    totals, began_s = Totals(), time.monotonic()
     broken: Outcome | None = None
-    with _outcomes(seeds, processes) as outcomes:
-        for outcome in outcomes:
+    with outcomes(run_one, seeds, processes, _SHARE) as found:
+        for outcome in shown(found, out, lambda: f"{totals.runs} of {len(seeds)} clusters"):
             totals.add(outcome)
             if outcome.broken:
                 broken = outcome
                 break
-            now_s = time.monotonic()
-            if out.isatty() and now_s - shown_s > 0.2:
-                shown_s = now_s
-                print(f"\r{totals.runs} of {len(seeds)} clusters", end="", file=out, flush=True)
     took_s = time.monotonic() - began_s
-    if out.isatty():
-        print("\r", end="", file=out)
     print(
         f"{totals.operations:,} requests and {totals.faults.total():,} faults in {totals.runs:,} clusters,"
         f" {took_s:.1f} s on {processes} cores: {totals.runs / took_s:.2f} clusters and"

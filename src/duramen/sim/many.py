@@ -1,0 +1,38 @@
+"""Many runs, on as many processes: their outcomes one after another, and on a terminal how far that is."""
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, TextIO, TypeVar
+
+__all__ = ["outcomes", "shown"]
+
+T = TypeVar("T")
+
+_SHOW_S: Final = 0.2
+
+
+@contextmanager
+def outcomes(run: Callable[[int], T], seeds: Iterable[int], processes: int, share: int) -> Iterator[Iterator[T]]:
+    """What `run` makes of each seed, in their order; a process is handed `share` of them at once."""
+    if processes == 1:
+        yield map(run, seeds)
+        return
+    with multiprocessing.get_context("forkserver").Pool(processes) as pool:
+        yield pool.imap(run, seeds, share)
+
+
+def shown(found: Iterable[T], out: TextIO, words: Callable[[], str]) -> Iterator[T]:
+    """Each of them; behind it, on a terminal, `words` say how far that is, until nobody wants more."""
+    shown_s = 0.0
+    try:
+        for one in found:
+            yield one
+            now_s = time.monotonic()
+            if out.isatty() and now_s - shown_s > _SHOW_S:
+                shown_s = now_s
+                print(f"\r{words()}", end="", file=out, flush=True)
+    finally:
+        if out.isatty():
+            print("\r", end="", file=out)
