@@ -60,7 +60,7 @@ def encode_marker(
 
 def decode_marker(batch: Buffer) -> Marker | None:
     """What the control batch says; None where it ends no transaction. Raises BatchCorrupt."""
-    record = next(records(batch, verify=False), None)
+    record = next(records(batch), None)
     if record is None or record.key is None or len(record.key) < _KEY.size:
         return None
     kind = _KEY.unpack_from(record.key)[1]

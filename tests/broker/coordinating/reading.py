@@ -29,7 +29,9 @@ def ends(world: World, stream: str, index: int) -> list[Marker]:
     while position < log.high_watermark:
         plan = log.plan_read(position, 1)
         assert isinstance(plan, Slice)
-        (piece,) = plan.piece(1 << 20)
+        pieces = plan.piece(1 << 20)
+        assert isinstance(pieces, list)
+        (piece,) = pieces
         head = header(piece)
         marker = decode_marker(piece) if head.attributes & CONTROL else None
         if marker is not None and marker.first_offset is not None and marker.first_offset >= 0:
