@@ -2,7 +2,8 @@
 
 A checkpoint's offsets are the same JSON with the stream's id beside the partitions, so that a stream that was
 created again under the same name is noticed: {"flights": {"0": 23, "1": 5, "id": "000006e8-…"}}. Such a text may
-be given as `startingOffsets`; the id is then not looked at.
+be given as `startingOffsets`; the id is then not looked at, nor are the floors (`shares`), which stand beside it while
+they matter: {"floor": {"0": 20}} where the offset was named, {"whole": {"0": 20}} where it was not.
 """
 
 import json
@@ -11,17 +12,22 @@ from typing import Any, Final, NamedTuple
 
 from duramen.base.errors import OptionInvalid
 from duramen.client import TopicPartition
+from duramen.spark.shares import Floors
 
 __all__ = ["Offsets", "listed", "parse_assignment", "parse_offsets"]
 
 _ID: Final = "id"
+_NAMED: Final = "floor"
+_WHOLE: Final = "whole"
+_BESIDE: Final = (_ID, _NAMED, _WHOLE)
 
 
 class Offsets(NamedTuple):
-    """Where each partition stands, and the ids of the streams."""
+    """Where each partition stands, the ids of the streams, and the floors that still matter."""
 
     at: Mapping[TopicPartition, int]
     ids: Mapping[str, str]
+    floors: Floors = Floors()
 
     def to_json(self) -> dict[str, Any]:
         """As a checkpoint keeps it; the same offsets always look the same."""
@@ -30,6 +36,9 @@ class Offsets(NamedTuple):
             topics[topic][str(partition)] = self.at[TopicPartition(topic, partition)]
         for name, id_ in self.ids.items():
             topics[name][_ID] = id_
+        for kind, floors in ((_NAMED, self.floors.named), (_WHOLE, self.floors.whole)):
+            for at in sorted(floors):
+                topics[at.topic].setdefault(kind, {})[str(at.partition)] = floors[at]
         return topics
 
     @staticmethod
@@ -39,9 +48,18 @@ class Offsets(NamedTuple):
             TopicPartition(topic, int(partition)): int(offset)
             for topic, partitions in document.items()
             for partition, offset in partitions.items()
-            if partition != _ID
+            if partition not in _BESIDE
         }
-        return Offsets(at, {topic: str(partitions.get(_ID, "")) for topic, partitions in document.items()})
+        ids = {topic: str(partitions.get(_ID, "")) for topic, partitions in document.items()}
+        return Offsets(at, ids, Floors(_floors(document, _NAMED), _floors(document, _WHOLE)))
+
+
+def _floors(document: Mapping[str, Any], kind: str) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, partitions in document.items()
+        for partition, offset in partitions.get(kind, {}).items()
+    }
 
 
 def _mapping(option: str, text: str, example: str) -> Mapping[str, Any]:
@@ -63,7 +81,7 @@ def parse_offsets(
         if not isinstance(partitions, dict):
             raise OptionInvalid(f"{option}: {partitions!r} does not fit; it must be JSON such as {example}")
         for partition, offset in partitions.items():
-            if partition == _ID:
+            if partition in _BESIDE:
                 continue
             number = _index(option, partition, example)
             if isinstance(offset, bool) or not isinstance(offset, int) or not -(1 << 63) <= offset < 1 << 63:

@@ -103,7 +103,9 @@ _OPTIONS: Final = (
     Option("kafka.request.timeout.ms", _ALL,
            "How long to go on trying to reach a broker, and to wait for an answer.", "30000", "time"),
     Option("kafka.isolation.level", _SOURCE,
-           "read_uncommitted or read_committed.", "read_uncommitted"),
+           "read_committed: records of committed transactions, each transaction wholly in one micro-batch or batch."
+           " read_uncommitted: all records, as Spark's Kafka source does unless it is told otherwise.",
+           "read_committed"),
     Option("kafka.max.partition.fetch.bytes", _SOURCE,
            "The most record bytes of a partition in one answer.", "4194304", "count"),
     Option("kafka.security.protocol", _ALL,

@@ -3,7 +3,7 @@
 import gc
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -12,12 +12,16 @@ from pyspark.sql.datasource import InputPartition
 
 from duramen.base.errors import BatchCorrupt, RecordsLost, RequestTimedOut, StreamNotFound
 from duramen.client import Cluster, Consumer, Isolation, TopicPartition
+from duramen.client.marked import Marked
 from duramen.spark.columns import Part
+from duramen.spark.committed import Committed, Shown
 from duramen.spark.decoding import decode, say_which
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
+from duramen.spark.planning import split
+from duramen.spark.shares import Floors, Share, passed_over, share
 
-__all__ = ["Reading", "Span", "SpanPartition", "cluster_of", "consumer_of", "report_lost"]
+__all__ = ["Reading", "Span", "SpanPartition", "cluster_of", "consumer_of", "reads_committed", "report_lost", "tasks"]
 
 _log = logging.getLogger("duramen.spark")
 
@@ -40,12 +44,17 @@ def cluster_of(options: Options) -> Cluster:
     return cluster
 
 
-def consumer_of(options: Options) -> Consumer:
-    """A consumer of that cluster."""
+def reads_committed(options: Options) -> bool:
+    """Whether only committed records are read. Raises OptionInvalid."""
     level = options.one_of("kafka.isolation.level", ("read_uncommitted", "read_committed"))
+    return level == "read_committed"
+
+
+def consumer_of(options: Options, *, committed: bool = False) -> Consumer:
+    """A consumer of that cluster; `committed` where brokers are to leave out what is not."""
     return Consumer(
         cluster_of(options),
-        isolation=Isolation.READ_COMMITTED if level == "read_committed" else Isolation.READ_UNCOMMITTED,
+        isolation=Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED,
         max_bytes=_MOST_BYTES,
         partition_max_bytes=min(_MOST_BYTES, options.number("kafka.max.partition.fetch.bytes") or _MOST_BYTES),
     )
@@ -59,13 +68,27 @@ def report_lost(what: str, *, fail: bool) -> None:
 
 
 class Span:
-    """Offsets `[first, end)` of a partition of the stream with that id; `topic_id` is empty where it has none."""
+    """Offsets `[first, end)` of a partition of the stream with that id; `topic_id` is empty where it has none.
 
-    def __init__(self, at: TopicPartition, topic_id: str, first: int, end: int) -> None:
+    Read as the `share` says, where a transaction has something there; `committed`: as brokers sort it out.
+    """
+
+    def __init__(
+        self,
+        at: TopicPartition,
+        topic_id: str,
+        first: int,
+        end: int,
+        share: Share | None = None,
+        *,
+        committed: bool = False,
+    ) -> None:
         self.at = at
         self.topic_id = topic_id
         self.first = first
         self.end = end
+        self.share = share
+        self.committed = committed
 
 
 class SpanPartition(InputPartition):
@@ -74,6 +97,28 @@ class SpanPartition(InputPartition):
     def __init__(self, span: Span) -> None:
         super().__init__(span)
         self.span = span
+
+
+def tasks(
+    options: Options,
+    spans: Sequence[tuple[TopicPartition, int, int]],
+    ids: Mapping[str, str],
+    marked: Mapping[TopicPartition, Marked] | None,
+    floors: Floors,
+    *,
+    committed: bool,
+) -> list[InputPartition]:
+    """The shares of partitions (each with its first offset and the one behind its last) for tasks of their own."""
+    pieces = split(spans, options.number("minPartitions"), options.number("maxRecordsPerPartition"))
+    if marked is None:
+        return [SpanPartition(Span(at, ids[at.topic], low, high, committed=committed)) for at, low, high in pieces]
+    over = passed_over(floors, {at: first for at, first, _ in spans}, {at: end for at, _, end in spans}, marked)
+    return [
+        SpanPartition(
+            Span(at, ids[at.topic], low, high, share(low, high, marked[at], floors.named.get(at, 0), over.get(at, ())))
+        )
+        for at, low, high in pieces
+    ]
 
 
 class Reading:
@@ -98,13 +143,18 @@ class Reading:
 
         part = Part(*at, headers=self.headers)
         topic_id = UUID(span.topic_id) if span.topic_id else None
+        first = span.first if span.share is None else span.share.base
+        committed = None if span.share is None else Committed(span.first, span.end, span.share)
         with said_plainly():
-            pieces = consumer_of(self._options).read(at, span.first, span.end, topic_id=topic_id, on_gap=on_gap)
+            consumer = consumer_of(self._options, committed=span.committed)
+            pieces = consumer.read(at, first, span.end, topic_id=topic_id, on_gap=on_gap)
             try:
                 for piece in pieces:
                     # An answer came whole: nobody writes to it any more.
-                    for records in decode(piece.toreadonly(), span.first, span.end, part.columns):
-                        yield part.batch(records)
+                    whole = Shown(piece.toreadonly(), span.first)
+                    for data, low in [whole] if committed is None else committed.pass_on(piece):
+                        for records in decode(data, low, span.end, part.columns):
+                            yield part.batch(records)
             except (StreamNotFound, RequestTimedOut) as error:
                 report_lost(f"{at}: records before {span.end} are gone: {error}", fail=self.fail)
             except BatchCorrupt as error:

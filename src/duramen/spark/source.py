@@ -16,12 +16,23 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from duramen.base.errors import DuramenError, OptionInvalid
+from duramen.client.consumer import LATEST
 from duramen.spark.columns import COLUMNS, HEADERS_COLUMN, arrow_schema
+from duramen.spark.cuts import cut
+from duramen.spark.marks import Marks
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
-from duramen.spark.planning import split
-from duramen.spark.reading import Reading, Span, SpanPartition, consumer_of, report_lost
+from duramen.spark.reading import (
+    Reading,
+    SpanPartition,
+    cluster_of,
+    consumer_of,
+    reads_committed,
+    report_lost,
+    tasks,
+)
 from duramen.spark.selection import Selection, ending, starting
+from duramen.spark.shares import Floors
 from duramen.spark.sink import BatchWriter, StreamWriter
 from duramen.spark.streaming import RefusedStreamReader, StreamReader
 
@@ -99,8 +110,10 @@ class BatchReader(DataSourceReader):
     @said_plainly()
     def partitions(self) -> list[InputPartition]:
         """A range of offsets for each task. Raises what reaching the brokers raises, RecordsLost, StreamNotFound."""
-        consumer = consumer_of(self._options)
-        ats, ids = self._selection.find(consumer.cluster, all_of_them=True)
+        cluster, marks = cluster_of(self._options), Marks(wanted=reads_committed(self._options))
+        ats, ids = self._selection.find(cluster, all_of_them=True)
+        committed = marks.left_to_brokers(cluster, ats)
+        consumer = consumer_of(self._options, committed=committed)
         there = consumer.bounds(ats)
         first = self._starting.resolve(consumer, ats)
         end = self._ending.resolve(consumer, ats)
@@ -112,12 +125,12 @@ class BatchReader(DataSourceReader):
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read to {end[at] - 1}"
                 report_lost(what, fail=self._reading.fail)
             first[at], end[at] = max(first[at], earliest), min(end[at], latest)
-        spans = split(
-            [(at, first[at], end[at]) for at in ats],
-            self._options.number("minPartitions"),
-            self._options.number("maxRecordsPerPartition"),
-        )
-        return [SpanPartition(Span(at, ids[at.topic], low, high)) for at, low, high in spans]
+        marked = marks.look(cluster, first, ids)
+        if marked is not None and self._ending.everywhere == LATEST:
+            end = cut(first, end, marked)
+        floors = Floors(named=first) if self._starting.everywhere is None else Floors(whole=first)
+        spans = [(at, first[at], end[at]) for at in ats]
+        return tasks(self._options, spans, ids, marked, floors, committed=committed)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one share; Spark makes one without any where there is nothing to read."""

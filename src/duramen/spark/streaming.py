@@ -6,7 +6,7 @@ Offsets are those of Spark's checkpoint: nothing else is remembered across a res
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,14 +21,25 @@ from pyspark.sql.streaming.datasource import (
 
 from duramen.base.errors import DuramenError, OptionInvalid
 from duramen.base.units import parse_ms
-from duramen.client import TopicPartition
+from duramen.client import Consumer, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
+from duramen.spark.cuts import cut
+from duramen.spark.marks import Marks
 from duramen.spark.offsets import Offsets, listed
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
-from duramen.spark.planning import limited, split
-from duramen.spark.reading import Reading, Span, SpanPartition, consumer_of, report_lost
+from duramen.spark.planning import limited
+from duramen.spark.reading import (
+    Reading,
+    SpanPartition,
+    cluster_of,
+    consumer_of,
+    reads_committed,
+    report_lost,
+    tasks,
+)
 from duramen.spark.selection import Selection, starting
+from duramen.spark.shares import Floors, floors_left
 
 __all__ = ["RefusedStreamReader", "StreamReader"]
 
@@ -47,6 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._selection = Selection(options)
         self._starting = starting(options, streaming=True)
         self._reading = Reading(options)
+        self._marks = Marks(wanted=reads_committed(options))
         self._most = options.number("maxOffsetsPerTrigger")
         self._least = options.number("minOffsetsPerTrigger")
         if self._most is not None and self._least is not None and self._least > self._most:
@@ -64,13 +76,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @said_plainly()
     def initialOffset(self) -> _Document:
         """Where a new query begins. Raises StreamNotFound, ServerUnreachable, OptionInvalid."""
-        consumer = consumer_of(self._options)
-        ats, ids = self._selection.find(consumer.cluster, all_of_them=True)
-        return Offsets(self._starting.resolve(consumer, ats), ids).to_json()
+        consumer, ats, ids = self._find(all_of_them=True)
+        begin = self._starting.resolve(consumer, ats)
+        marked = self._marks.look(consumer.cluster, begin, ids)
+        if marked is None:
+            return Offsets(begin, ids).to_json()
+        if self._starting.everywhere is None:
+            floors = Floors(named=begin)
+        else:
+            # Who has ended in a partition before `begin` has begun in every other below what is the end there by now.
+            latest = self._starting.everywhere == LATEST
+            floors = Floors(whole={at: marked[at].high_watermark for at in ats} if latest else begin)
+        return Offsets(begin, ids, floors_left(floors, begin, marked)).to_json()
+
+    def _find(self, *, all_of_them: bool) -> tuple[Consumer, list[TopicPartition], dict[str, str]]:
+        """What is read, and a consumer that sees of it what can be planned."""
+        cluster = cluster_of(self._options)
+        ats, ids = self._selection.find(cluster, all_of_them=all_of_them)
+        return consumer_of(self._options, committed=self._marks.left_to_brokers(cluster, ats)), ats, ids
 
     def _now(self) -> Offsets:
-        consumer = consumer_of(self._options)
-        ats, ids = self._selection.find(consumer.cluster, all_of_them=False)
+        consumer, ats, ids = self._find(all_of_them=False)
         return Offsets(consumer.offsets(dict.fromkeys(ats, LATEST)), ids)
 
     @said_plainly()
@@ -93,8 +119,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._waits(begin, end, limit):
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        at = end.at if most is None else limited(begin, end.at, most)
-        return Offsets(at, end.ids).to_json()
+        floors = before.floors
+        marked = None
+        if any(offset > begin[at] for at, offset in end.at.items()):
+            marked = self._marks.look(cluster_of(self._options), begin, end.ids)
+        if marked is not None:
+            at = cut(begin, end.at, marked, most)
+            if at != before.at:
+                floors = floors_left(_floors(before, end, begin), at, marked)
+        else:
+            at = dict(end.at) if most is None else limited(begin, end.at, most)
+        return Offsets(at, end.ids, floors).to_json()
 
     def _begin(self, before: Offsets, end: Offsets) -> dict[TopicPartition, int]:
         """From where each partition of `end` is to be read, after `before`."""
@@ -141,19 +176,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: _Document, end: _Document) -> list[InputPartition]:
         """A range of offsets for each task. Raises RecordsLost, ServerUnreachable."""
         before, after = Offsets.from_json(start), Offsets.from_json(end)
-        same = {
-            at for at in after.at
-            if at in before.at and not (before.ids[at.topic] and before.ids[at.topic] != after.ids[at.topic])
-        }  # fmt: skip
+        same = _same(before, after)
         new = [at for at in after.at if at not in same]
         first = consumer_of(self._options).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         first |= {at: before.at[at] for at in same}
-        spans = split(
-            [(at, first[at], after.at[at]) for at in sorted(after.at)],
-            self._options.number("minPartitions"),
-            self._options.number("maxRecordsPerPartition"),
-        )
-        return [SpanPartition(Span(at, after.ids[at.topic], low, high)) for at, low, high in spans]
+        cluster = cluster_of(self._options)
+        committed = self._marks.left_to_brokers(cluster, after.at)
+        marked = self._marks.look(cluster, first, after.ids, after.at)
+        spans = [(at, first[at], after.at[at]) for at in sorted(after.at)]
+        return tasks(self._options, spans, after.ids, marked, _floors(before, after, first), committed=committed)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one share."""
@@ -175,6 +206,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """The query has ended."""
         consumer_of(self._options).cluster.close()
+
+
+def _same(before: Offsets, after: Offsets) -> set[TopicPartition]:
+    """The partitions that are read on: those of streams that were not created again."""
+    return {
+        at for at in after.at
+        if at in before.at and not (before.ids[at.topic] and before.ids[at.topic] != after.ids[at.topic])
+    }  # fmt: skip
+
+
+def _floors(before: Offsets, after: Offsets, begin: Mapping[TopicPartition, int]) -> Floors:
+    """Those of partitions that are read on; of a new one only whole transactions are shown."""
+    same = _same(before, after)
+    named, whole = ({at: floor for at, floor in one.items() if at in same} for one in before.floors)
+    return Floors(named, {at: begin[at] for at in after.at if at not in same} | whole)
 
 
 class RefusedStreamReader(DataSourceStreamReader):

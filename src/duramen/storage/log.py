@@ -53,7 +53,8 @@ class LogState(msgspec.Struct, array_like=True, frozen=True):
     """What the checkpoint keeps of a log. `end_offset` is the first offset not in `segments`.
 
     `obsolete` are base offset and generation of files that compaction has written again and that may still be there;
-    `opened` are producer id and first offset of transactions that are open at `end_offset`.
+    `opened` are producer id and first offset of transactions that are open at `end_offset`; `marked_offset` lies behind
+    the last marker, -1 where an older version did not say.
     """
 
     id: int
@@ -72,6 +73,7 @@ class LogState(msgspec.Struct, array_like=True, frozen=True):
     obsolete: list[tuple[int, int]] = []
     opened: list[tuple[int, int]] = []
     aborted: list[AbortedTransaction] = []
+    marked_offset: int = -1
 
 
 def log_directory(log_id: int) -> str:
@@ -138,7 +140,9 @@ class Log(ReadableLog):
         log.end_offset = log.synced_offset = state.end_offset
         log.takeovers = TakeoverTable(state.takeovers)
         log.producers = ProducerTable(state.producers)
-        log.transactions = TransactionTable(state.opened, state.aborted)
+        log.transactions = TransactionTable(
+            state.opened, state.aborted, state.end_offset if state.marked_offset < 0 else state.marked_offset
+        )
         log.damage = list(state.damage)
         log.cleaned_offset = state.cleaned_offset
         log.dirty_offset = state.dirty_offset
@@ -195,6 +199,7 @@ class Log(ReadableLog):
             self.obsolete,
             opened,
             aborted,
+            min(self.transactions.marked_offset, end_offset),
         )
 
     @property
