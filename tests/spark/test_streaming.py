@@ -14,11 +14,14 @@ from confluent_kafka.cimpl import NewPartitions
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from duramen.base.errors import CheckpointInvalid, RecordsLost
 from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
 from duramen.client.consumer import EARLIEST
 from duramen.node.process import NodeProcess
 from duramen.spark.options import Options
 from duramen.spark.streaming import StreamReader
+
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
 
 class Copying:
@@ -125,7 +128,7 @@ def test_waits_until_there_is_enough_or_it_has_waited_long_enough(
     produce(cluster, stream, 9, 100)
     upto = patient.latestOffset(begin, limit)
     assert sum(upto[stream][index] for index in "0123") == 30
-    assert patient.reportLatestOffset() == {stream: begin[stream] | dict.fromkeys("0123", 25)}
+    assert patient.reportLatestOffset() == begin | {stream: begin[stream] | dict.fromkeys("0123", 25)}
     hasty = reader(minOffsetsPerTrigger="1000", maxTriggerDelay="1ms")
     while hasty.latestOffset(begin, hasty.getDefaultReadLimit()) == begin:
         pass
@@ -146,7 +149,11 @@ def test_a_stream_that_is_deleted_is_noticed(cluster: Cluster, stream: str, copy
         Admin(cluster).create_stream(stream, 4)
         produce(cluster, stream, 100, 200)
     produce(cluster, other, 1010, 1020, 1)
-    why = f"stream {stream} was deleted and created again" if again else f"{stream}-0, {stream}-1, .* is not there"
+    why = (
+        f"stream {stream} was deleted and created again at {_TIME}: what was not read"
+        if again
+        else f"{stream}-0, {stream}-1, .* is not there any more: deleted before this query began at {_TIME}"
+    )
     with pytest.raises(StreamingQueryException, match=f"RecordsLost: {why}") as caught:
         copying.run(subscribe=both)
     assert "Traceback" not in str(caught.value)
@@ -166,7 +173,8 @@ def test_what_retention_took_is_noticed(
         for step in range(50, 1000, 50):
             produce(cluster, "short", step, step + 50, 1)
         wait_until_gone(cluster, TopicPartition("short", 0), 50)
-        with pytest.raises(StreamingQueryException, match=r"short-0: the records 50 to \d+ are gone: .* \(retention\)"):
+        why = rf"short-0: the records 50 to \d+ are gone: its log begins at \d+ since {_TIME} \(retention, or deleted"
+        with pytest.raises(StreamingQueryException, match=why):
             copying.run(subscribe="short")
         copying.run(subscribe="short", failOnDataLoss="false")
         values = copying.values()
@@ -210,3 +218,55 @@ def test_bad_options_say_what_is_wrong_in_one_line(
         copying.run(**({"subscribe": stream} | options))
     assert message in str(caught.value)
     assert "Traceback" not in str(caught.value)
+
+
+class TestCheckpoints:
+    """The reader without Spark: what it makes of offsets that it did not write."""
+
+    @pytest.fixture
+    def reader(self, node: NodeProcess, stream: str) -> StreamReader:
+        return StreamReader(Options({"kafka.bootstrap.servers": node.kafka, "subscribe": stream}, "stream"))
+
+    @pytest.mark.parametrize(
+        ("document", "said"),
+        [
+            ({"STREAM": {"0": 7, "1": 8}}, 'no version, .* startingOffsets={"STREAM": {"0": 7, "1": 8}} goes on'),
+            ({"$version": 2, "STREAM": {"0": 7}}, "have the version 2, and version 1 is read here"),
+            ({"$version": 1, "other": {"0": 7, "id": ""}}, "the checkpoint is of other, and .* it reads STREAM"),
+            ({"$version": 1, "STREAM": {"0": "many"}}, "the checkpoint's offsets cannot be read"),
+            ({"$version": 1, "STREAM": [7]}, "the checkpoint's offsets cannot be read"),
+            ({"logOffset": 3}, "no version"),
+            (17, "the checkpoint is of another source: it has 17 for offsets"),
+        ],
+    )
+    def test_of_others_are_refused(self, reader: StreamReader, stream: str, document: Any, said: str) -> None:
+        given = json.loads(json.dumps(document).replace("STREAM", stream))
+        said = said.replace("STREAM", stream)
+        with pytest.raises(CheckpointInvalid, match=said):
+            reader.latestOffset(given, reader.getDefaultReadLimit())
+        with pytest.raises(CheckpointInvalid, match=said):
+            reader.partitions(given, reader.initialOffset())
+        with pytest.raises(CheckpointInvalid, match=said):
+            reader.partitions(reader.initialOffset(), given)
+
+    def test_with_fewer_streams_are_said_to_have_lost_some(
+        self, node: NodeProcess, cluster: Cluster, stream: str
+    ) -> None:
+        other = f"{stream}-other"
+        Admin(cluster).create_stream(other, 1)
+        given = {"kafka.bootstrap.servers": node.kafka, "startingOffsets": "earliest"}
+        both = StreamReader(Options(given | {"subscribe": f"{stream},{other}"}, "stream"))
+        one = StreamReader(Options(given | {"subscribe": stream}, "stream"))
+        with pytest.raises(RecordsLost, match=f"{other}-0 is not among what the options name any more"):
+            one.latestOffset(both.initialOffset(), one.getDefaultReadLimit())
+
+    def test_a_stream_that_goes_meanwhile_was_there_a_moment_ago(
+        self, reader: StreamReader, cluster: Cluster, stream: str
+    ) -> None:
+        begin = reader.initialOffset()
+        assert reader.latestOffset(begin, reader.getDefaultReadLimit()) == begin
+        Admin(cluster).delete_stream(stream)
+        with pytest.raises(
+            RecordsLost, match=f"{stream}-0, .* is not there any more: deleted after {_TIME}, when it was"
+        ):
+            reader.latestOffset(begin, reader.getDefaultReadLimit())

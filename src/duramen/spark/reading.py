@@ -4,24 +4,23 @@ import gc
 import logging
 import os
 from collections.abc import Iterator
-from typing import Final
 from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from duramen.base.errors import BatchCorrupt, RecordsLost, RequestTimedOut, StreamNotFound
+from duramen.base.errors import BatchCorrupt, OptionInvalid, RecordsLost, RequestTimedOut, StreamNotFound
 from duramen.client import Cluster, Consumer, Isolation, TopicPartition
-from duramen.spark.columns import Part
+from duramen.spark.columns import Part, choose_columns
 from duramen.spark.decoding import decode, say_which
-from duramen.spark.options import Options
+from duramen.spark.losses import cut_off, not_there
+from duramen.spark.options import OPTIONS, Options
 from duramen.spark.plainly import said_plainly
 
-__all__ = ["Reading", "Span", "SpanPartition", "cluster_of", "consumer_of", "report_lost"]
+__all__ = ["Reading", "Span", "SpanPartition", "cluster_of", "columns_of", "consumer_of", "report_lost"]
 
 _log = logging.getLogger("duramen.spark")
 
-_MOST_BYTES: Final = 64 * 1024 * 1024
 _clusters: dict[tuple[object, ...], Cluster] = {}
 
 
@@ -46,9 +45,23 @@ def consumer_of(options: Options) -> Consumer:
     return Consumer(
         cluster_of(options),
         isolation=Isolation.READ_COMMITTED if level == "read_committed" else Isolation.READ_UNCOMMITTED,
-        max_bytes=_MOST_BYTES,
-        partition_max_bytes=min(_MOST_BYTES, options.number("kafka.max.partition.fetch.bytes") or _MOST_BYTES),
+        max_bytes=_bytes(options, "kafka.fetch.max.bytes"),
+        partition_max_bytes=_bytes(options, "kafka.max.partition.fetch.bytes"),
     )
+
+
+def _bytes(options: Options, name: str) -> int:
+    """No answer is larger than our default for all of it: an executor has many tasks."""
+    most = int(OPTIONS["kafka.fetch.max.bytes"].default)
+    return min(most, options.number(name) or most)
+
+
+def columns_of(options: Options) -> tuple[str, ...]:
+    """The columns that the options ask for, in their order. Raises OptionInvalid."""
+    try:
+        return choose_columns(options.text("columns"), headers=options.flag("includeHeaders"))
+    except ValueError as error:
+        raise OptionInvalid(f"columns: {error}") from None
 
 
 def report_lost(what: str, *, fail: bool) -> None:
@@ -83,7 +96,7 @@ class Reading:
         """Raises OptionInvalid."""
         self._options = options
         self.fail = options.flag("failOnDataLoss")
-        self.headers = options.flag("includeHeaders")
+        self.columns = columns_of(options)
         say_which()
 
     def read(self, span: Span) -> Iterator[pa.RecordBatch]:
@@ -92,20 +105,21 @@ class Reading:
 
         def on_gap(wanted: int, there: int) -> int:
             upto = min(there, span.end)
-            why = "its log begins later (retention)" if there < span.end else "its log ends earlier, or begins later"
-            report_lost(f"{at}: the records {wanted} to {upto - 1} are gone: {why}", fail=self.fail)
+            report_lost(cut_off(consumer, at, wanted, upto), fail=self.fail)
             return upto
 
-        part = Part(*at, headers=self.headers)
+        part = Part(*at, self.columns)
         topic_id = UUID(span.topic_id) if span.topic_id else None
         with said_plainly():
-            pieces = consumer_of(self._options).read(at, span.first, span.end, topic_id=topic_id, on_gap=on_gap)
+            consumer = consumer_of(self._options)
+            pieces = consumer.read(at, span.first, span.end, topic_id=topic_id, on_gap=on_gap)
             try:
                 for piece in pieces:
                     # An answer came whole: nobody writes to it any more.
                     for records in decode(piece.toreadonly(), span.first, span.end, part.columns):
                         yield part.batch(records)
             except (StreamNotFound, RequestTimedOut) as error:
-                report_lost(f"{at}: records before {span.end} are gone: {error}", fail=self.fail)
+                why = not_there(consumer, at.topic, topic_id, error)
+                report_lost(f"{at}: records before {span.end} are gone: {why}", fail=self.fail)
             except BatchCorrupt as error:
                 raise BatchCorrupt(f"{at}: {error}") from None
