@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer as Librdkafka
-from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from tests.clients import metric, until
 
-from duramen.base.errors import CheckpointInvalid, RecordsLost
+from duramen.base.errors import CheckpointInvalid, RecordsLost, ServerUnreachable
 from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
 from duramen.client.consumer import EARLIEST
+from duramen.client.coordinator import Coordinator
 from duramen.node.process import NodeProcess
 from duramen.spark.options import Options
 from duramen.spark.streaming import StreamReader
@@ -33,15 +33,15 @@ class Copying:
         self._checkpoint = str(directory / "checkpoint")
         self._table = str(directory / "table")
 
-    def run(self, **options: object) -> list[dict[str, Any]]:
+    def run(self, *, name: str | None = None, **options: object) -> list[dict[str, Any]]:
         """Returns the progress of each micro-batch with data."""
         reader = self._spark.readStream.format("duramen").option("kafka.bootstrap.servers", self._servers)
-        for name, value in ({"startingOffsets": "earliest"} | options).items():
-            reader = reader.option(name.replace("__", "."), str(value))
+        for option, value in ({"startingOffsets": "earliest"} | options).items():
+            reader = reader.option(option.replace("__", "."), str(value))
+        writer = reader.load().selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value").writeStream
         query = (
-            reader.load()
-            .selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value")
-            .writeStream.format("parquet")
+            (writer if name is None else writer.queryName(name))
+            .format("parquet")
             .option("checkpointLocation", self._checkpoint)
             .option("path", self._table)
             .trigger(availableNow=True)
@@ -190,16 +190,36 @@ def wait_until_gone(cluster: Cluster, at: TopicPartition, offset: int) -> None:
         time.sleep(0.02)
 
 
-def test_what_is_processed_is_committed_to_a_group_that_was_named(
-    node: NodeProcess, cluster: Cluster, stream: str, copying: Copying
+@pytest.mark.parametrize("by_id", [True, False])
+def test_what_is_processed_is_the_offset_of_a_consumer_group(
+    node: NodeProcess, cluster: Cluster, stream: str, copying: Copying, *, by_id: bool
 ) -> None:
     produce(cluster, stream, 0, 400)
-    copying.run(subscribe=stream, maxOffsetsPerTrigger=100, kafka__group__id=f"{stream}-lag")
-    consumer = Librdkafka({"bootstrap.servers": node.kafka, "group.id": f"{stream}-lag"})
-    committed = consumer.committed([LibrdkafkaPartition(stream, index) for index in range(4)], timeout=60)
-    consumer.close()
-    # Spark tells of a micro-batch when it plans the next one: of the last one it never does.
-    assert [one.offset for one in committed] == [75, 75, 75, 75]
+    group, name = f"{stream}-group", f"{stream}-name"
+    expected, other = (group, name) if by_id else (name, group)
+    options: dict[str, Any] = {"kafka__group__id": group} if by_id else {}
+    copying.run(subscribe=stream, name=name, maxOffsetsPerTrigger=200, **options)
+    coordinator = Coordinator(cluster, expected)
+    ats = [TopicPartition(stream, index) for index in range(4)]
+    # With what the last micro-batch has processed.
+    until(lambda: coordinator.committed(ats) == dict.fromkeys(ats, 100))
+    produce(cluster, stream, 400, 404)
+    labels = {"group": expected, "stream": stream, "partition": "0"}
+    until(lambda: metric(node, "duramen_group_lag_records", **labels) == 1)
+    assert 0 <= metric(node, "duramen_group_lag_seconds", **labels) < 3600
+    copying.run(subscribe=stream, name=name, **options)
+    until(lambda: metric(node, "duramen_group_lag_records", **labels) == 0)
+    assert Coordinator(cluster, other).committed(ats) == {}
+
+
+def test_without_the_listener_a_group_is_a_micro_batch_behind(node: NodeProcess, cluster: Cluster, stream: str) -> None:
+    produce(cluster, stream, 0, 4)
+    given = {"kafka.bootstrap.servers": node.kafka, "subscribe": stream, "kafka.group.id": f"{stream}-group"}
+    reader = StreamReader(Options(given | {"startingOffsets": "earliest"}, "stream"))
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    reader.commit(end)
+    ats = [TopicPartition(stream, index) for index in range(4)]
+    assert Coordinator(cluster, f"{stream}-group").committed(ats) == dict.fromkeys(ats, 1)
 
 
 @pytest.mark.parametrize(
@@ -212,12 +232,19 @@ def test_what_is_processed_is_committed_to_a_group_that_was_named(
     ],
 )
 def test_bad_options_say_what_is_wrong_in_one_line(
-    stream: str, copying: Copying, options: dict[str, object], message: str
+    stream: str, copying: Copying, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(StreamingQueryException) as caught:
         copying.run(**({"subscribe": stream} | options))
     assert message in str(caught.value)
     assert "Traceback" not in str(caught.value)
+
+
+def test_an_unreachable_broker_is_named_within_the_timeout() -> None:
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "s", "kafka.request.timeout.ms": "500"}
+    reader = StreamReader(Options(given, "stream"))
+    with pytest.raises(ServerUnreachable, match=r"no broker answered within 0\.5 s: 127\.0\.0\.1:1 cannot be reached"):
+        reader.initialOffset()
 
 
 class TestCheckpoints:

@@ -34,6 +34,8 @@ def cluster_of(options: Options) -> Cluster:
         # Spark's daemon runs a full collection after every task: what was imported need not be looked at each time.
         gc.collect()
         gc.freeze()
+        for other in _clusters.values():
+            other.close()
         _clusters.clear()
         cluster = _clusters[key] = Cluster(servers, client_id=client_id, timeout_s=timeout_ms / 1000)
     return cluster
