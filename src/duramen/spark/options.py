@@ -83,7 +83,8 @@ _OPTIONS: Final = (
            "The same with a time for every partition. Goes before endingOffsets."),
     Option("failOnDataLoss", _SOURCE,
            "Whether to fail where records that should be read are gone (retention, a deleted stream, a stream"
-           " created again); the error says which and why. With false it is logged, and what there is is read.",
+           " created again); the error says which, why and since when. With false it is logged, and what there is is"
+           " read.",
            "true", "flag"),
     Option("includeHeaders", _ALL,
            "Whether there is a column `headers`. A sink writes that column where there is one, whatever this says.",
@@ -98,12 +99,13 @@ _OPTIONS: Final = (
     Option("maxOffsetsPerTrigger", _STREAM,
            "The most records of one micro-batch, shared out by how much each partition has.", "", "count"),
     Option("minOffsetsPerTrigger", _STREAM,
-           "Wait until there are so many records, or maxTriggerDelay has passed.", "", "count"),
+           "Wait until there are so many records, or maxTriggerDelay has passed. The first micro-batch of a run never"
+           " waits.", "", "count"),
     Option("maxTriggerDelay", _STREAM,
            "How long minOffsetsPerTrigger may wait: 30s, 15m, 1h.", "15m"),
     Option("kafka.group.id", _SOURCE,
-           "In a streaming query: commit what has been read to this consumer group, so that Kafka's tools show its"
-           " lag. The query itself goes by its checkpoint. The last micro-batch is committed with the next one."),
+           "In a streaming query: the consumer group to which it commits what it has processed, so that Kafka's tools"
+           " show its lag; without it, the query's name. The query itself goes by its checkpoint."),
     Option("kafka.client.id", _ALL,
            "The name under which the brokers know these connections.", "duramen-spark"),
     Option("kafka.request.timeout.ms", _ALL,
