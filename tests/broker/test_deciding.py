@@ -139,6 +139,7 @@ def test_a_batch_that_is_given_up_can_be_written_again(hand: ManualBroker) -> No
     run.write(1, 1, 2, b"of another batch")
     run.abandon(0)
     assert hand.broker.streams.get("a").partition(0).last_stable_offset == 2
+    assert ids(hand) == ["__spark/q/1/1/1/2"]
     with pytest.raises(AttemptLost):
         run.decide(0, first)
     run.decide(0, run.write(0, 0, 3, b"second"))

@@ -192,7 +192,7 @@ class Decisions:
                 if (attempt.run, attempt.batch) == (run, batch)
                 and deciding.fate_of(self._known.query(query), attempt) is Fate.OPEN
             ]
-            self._all([partial(self._change, id_, self._aborted) for id_ in lost], over)
+            self._all([partial(self._change, id_, self._aborted) for id_ in lost], self._forgetting(query, over))
 
         self._turn(query, act, done)
 
@@ -305,11 +305,14 @@ class Decisions:
             if self._wants(one, attempt)
         ]
 
+        self._all(ends, self._forgetting(query, over))
+
+    def _forgetting(self, query: str, over: Done) -> Done:
         def ended(error: DuramenError | None) -> None:
             self._forget_over(query)
             over(error)
 
-        self._all(ends, ended)
+        return ended
 
     def _ended(self, attempt: Attempt, current: Transaction | None) -> Transaction | None:
         if current is None or current.state is not _ONGOING:
