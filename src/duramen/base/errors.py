@@ -533,6 +533,33 @@ class TransactionsFull(DuramenError):
     remedy = "Raise memory.limit.bytes, or use fewer transactional ids; unused ones expire."
 
 
+class QueryFenced(DuramenError):
+    """A newer run of a Spark query writes, or the batch is decided: the message names both."""
+
+    id = "query-fenced"
+    safe = "Nothing of what was refused is visible; what the newer run wrote is there once."
+    remedy = "Let one driver run the query: stop the older one. Two with one checkpoint is a mistake."
+
+
+class BatchDiffers(DuramenError):
+    """A batch of a Spark query comes again, and it, or one behind it, was written from another range of offsets."""
+
+    id = "batch-differs"
+    safe = "Nothing of the batch was written a second time; what was written first stands."
+    remedy = (
+        "Put the checkpoint back as it was. If it is lost, begin with a new one, at offsets behind those that were "
+        "written."
+    )
+
+
+class AttemptLost(DuramenError):
+    """The transaction of a Spark task that should be committed is not open any more: it has timed out, as a rule."""
+
+    id = "attempt-lost"
+    safe = "Nothing of the batch is visible; it is written again when the query goes on."
+    remedy = "Give batches more time (kafka.transaction.timeout.ms), or make them smaller (maxOffsetsPerTrigger)."
+
+
 class FencedLeaderEpoch(DuramenError):
     """The client knows an older leader epoch than the log."""
 

@@ -1,7 +1,7 @@
-"""The broker that keeps a consumer group: finding it, asking it, and the group's committed offsets."""
+"""The broker that keeps a consumer group or a transactional id: finding and asking it; a group's committed offsets."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from duramen.base.errors import DuramenError, ServerUnreachable
 from duramen.client.answers import PASSING, failure
@@ -10,8 +10,13 @@ from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["NOBODY", "Coordinator", "Generation"]
+__all__ = ["NOBODY", "TRANSACTIONS", "Coordinator", "Generation"]
 
+_GROUPS: Final = 0
+TRANSACTIONS: Final = 1
+"""The kind of coordinator that transactional ids have."""
+
+_WHAT: Final = {_GROUPS: "group", TRANSACTIONS: "transactional id"}
 
 _T = TypeVar("_T")
 
@@ -28,10 +33,11 @@ NOBODY = Generation(-1, "")
 
 
 class Coordinator:
-    """A consumer group's coordinator. Not thread-safe, as the cluster that it uses."""
+    """The coordinator of a consumer group, or of what else `kind` says. Not thread-safe, as the cluster it uses."""
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, *, kind: int = _GROUPS) -> None:
         self.group = group
+        self._kind = kind
         self._cluster = cluster
         self._node_id: int | None = None
 
@@ -54,7 +60,7 @@ class Coordinator:
     def _find(self) -> int:
         patience = Patience(self._cluster.timeout_s)
         while self._node_id is None:
-            asked = {"key": self.group, "coordinator_keys": [self.group]}
+            asked = {"key": self.group, "key_type": self._kind, "coordinator_keys": [self.group]}
             found = self._cluster.ask(ApiKey.FIND_COORDINATOR, asked)
             coordinator = found["coordinators"][0] if found["coordinators"] else found
             code = coordinator["error_code"]
@@ -62,7 +68,7 @@ class Coordinator:
                 self._cluster.learn(coordinator["node_id"], coordinator["host"], coordinator["port"])
                 self._node_id = coordinator["node_id"]
                 break
-            error = failure(code, f"group {self.group}", coordinator["error_message"])
+            error = failure(code, f"{_WHAT[self._kind]} {self.group}", coordinator["error_message"])
             if code not in PASSING:
                 raise error
             patience.pause(error)

@@ -131,6 +131,13 @@ _OPTIONS: Final = (
            " says.", "all"),
     Option("kafka.enable.idempotence", _SINK,
            "true: within one task a record is never stored twice, however often it has to be sent.", "true", "flag"),
+    Option("exactlyOnce", _SINK,
+           "true: every batch is in the streams exactly once, whatever is repeated or killed; false: at least once, as"
+           " Spark's Kafka sink; auto: exactly once where the brokers are Duramen's, else at least once, and that is"
+           " logged.", "auto"),
+    Option("kafka.transaction.timeout.ms", _SINK,
+           "How long a task's transaction may be open before it is aborted, where its batch is not decided by then. At"
+           " most the brokers' transaction.max.timeout.ms.", "900000", "time"),
     Option("checkpointLocation", (*_STREAM, *_SINK),
            "Spark's own: where a streaming query keeps its checkpoint."),
     Option("queryName", (*_STREAM, *_SINK),
@@ -178,8 +185,8 @@ _OPTIONS: Final = (
            refused="values are always strings or binary; convert them with a DataFrame operation"),
     Option("kafka.partitioner.class", _SINK, "Refused: the sink cannot run Java classes.",
            refused="give the rows a column `partition` instead"),
-    Option("kafka.transactional.id", _SINK, "Refused: the sink does not write in transactions.",
-           refused="the sink does not write in transactions"),
+    Option("kafka.transactional.id", _SINK, "Refused: every attempt of a task has a transaction of its own.",
+           refused="the sink names the transaction of every attempt of a task itself"),
 )
 # fmt: on
 
