@@ -91,8 +91,10 @@ __all__ = [
     "StaleMemberEpoch",
     "StorageFailed",
     "StorageFull",
+    "SparkFailed",
     "StreamDiffers",
     "StreamExists",
+    "StreamNoTable",
     "StreamNotFound",
     "SubjectInvalid",
     "SystemFailed",
@@ -137,6 +139,22 @@ class OptionInvalid(DuramenError):
     id = "option-invalid"
     safe = "No job was started and nothing was written."
     remedy = "Correct the option that the message names; docs/doors/spark.md lists them."
+
+
+class StreamNoTable(DuramenError):
+    """A stream was taken for a table, and no table is declared for it."""
+
+    id = "stream-no-table"
+    safe = "Nothing was started; the stream is as it was."
+    remedy = "Declare one with `duramen table enable STREAM --format delta --location URI`."
+
+
+class SparkFailed(DuramenError):
+    """Spark could not do the tasks of a round of a table: an executor was lost, or a worker process failed."""
+
+    id = "spark-failed"
+    safe = "Nothing of the round is in the table; the next round does it again."
+    remedy = "Look at what the message names, and at Spark's own log, which says more."
 
 
 class DependencyMissing(DuramenError):
