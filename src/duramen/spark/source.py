@@ -16,8 +16,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from duramen.base.errors import DuramenError, OptionInvalid
+from duramen.spark.cold import read_part
 from duramen.spark.columns import COLUMNS, HEADERS_COLUMN, arrow_schema
 from duramen.spark.options import Options
+from duramen.spark.places import Tiers
 from duramen.spark.plainly import said_plainly
 from duramen.spark.planning import split
 from duramen.spark.reading import Reading, Span, SpanPartition, consumer_of, report_lost
@@ -95,15 +97,17 @@ class BatchReader(DataSourceReader):
         self._starting = starting(options, streaming=False)
         self._ending = ending(options)
         self._reading = Reading(options)
+        self._tiers = Tiers(options)
 
     @said_plainly()
     def partitions(self) -> list[InputPartition]:
         """A range of offsets for each task. Raises what reaching the brokers raises, RecordsLost, StreamNotFound."""
         consumer = consumer_of(self._options)
         ats, ids = self._selection.find(consumer.cluster, all_of_them=True)
-        there = consumer.bounds(ats)
-        first = self._starting.resolve(consumer, ats)
-        end = self._ending.resolve(consumer, ats)
+        places = self._tiers.look(consumer, ids, fail=self._reading.fail)
+        there = places.bounds(ats)
+        first = self._starting.resolve(places, ats)
+        end = self._ending.resolve(places, ats)
         for at, (earliest, latest) in there.items():
             if not earliest <= first[at] <= latest:
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read from {first[at]} on"
@@ -112,13 +116,14 @@ class BatchReader(DataSourceReader):
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read to {end[at] - 1}"
                 report_lost(what, fail=self._reading.fail)
             first[at], end[at] = max(first[at], earliest), min(end[at], latest)
+        hot, tasks = places.cut([(at, first[at], end[at]) for at in ats], streaming=False)
         spans = split(
-            [(at, first[at], end[at]) for at in ats],
+            hot,
             self._options.number("minPartitions"),
             self._options.number("maxRecordsPerPartition"),
         )
-        return [SpanPartition(Span(at, ids[at.topic], low, high)) for at, low, high in spans]
+        return [*tasks, *(SpanPartition(Span(at, ids[at.topic], low, high)) for at, low, high in spans)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one share; Spark makes one without any where there is nothing to read."""
-        return self._reading.read(partition.span) if isinstance(partition, SpanPartition) else iter(())
+        return read_part(self._reading, partition)

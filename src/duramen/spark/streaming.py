@@ -23,8 +23,10 @@ from duramen.base.errors import DuramenError, OptionInvalid
 from duramen.base.units import parse_ms
 from duramen.client import TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
+from duramen.spark.cold import read_part
 from duramen.spark.offsets import Offsets, listed
 from duramen.spark.options import Options
+from duramen.spark.places import Places, Tiers
 from duramen.spark.plainly import said_plainly
 from duramen.spark.planning import limited, split
 from duramen.spark.reading import Reading, Span, SpanPartition, consumer_of, report_lost
@@ -47,6 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._selection = Selection(options)
         self._starting = starting(options, streaming=True)
         self._reading = Reading(options)
+        self._tiers = Tiers(options)
         self._most = options.number("maxOffsetsPerTrigger")
         self._least = options.number("minOffsetsPerTrigger")
         if self._most is not None and self._least is not None and self._least > self._most:
@@ -66,12 +69,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins. Raises StreamNotFound, ServerUnreachable, OptionInvalid."""
         consumer = consumer_of(self._options)
         ats, ids = self._selection.find(consumer.cluster, all_of_them=True)
-        return Offsets(self._starting.resolve(consumer, ats), ids).to_json()
+        places = self._tiers.look(consumer, ids, fail=self._reading.fail)
+        return Offsets(self._starting.resolve(places, ats), ids).to_json()
 
     def _now(self) -> Offsets:
         consumer = consumer_of(self._options)
         ats, ids = self._selection.find(consumer.cluster, all_of_them=False)
-        return Offsets(consumer.offsets(dict.fromkeys(ats, LATEST)), ids)
+        places = self._tiers.look(consumer, ids, fail=self._reading.fail)
+        return Offsets(places.offsets(dict.fromkeys(ats, LATEST)), ids)
 
     @said_plainly()
     def prepareForTriggerAvailableNow(self) -> None:
@@ -107,7 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             report_lost(f"{listed(gone)} is not there any more", fail=self._reading.fail)
         new = [at for at in end.at if at not in before.at or at.topic in again]
         begin = {at: before.at[at] for at in end.at if at in before.at}
-        begin |= consumer_of(self._options).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
+        begin |= self._places(end).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         for at in new:
             if begin[at] > 0 and at.topic not in again:
                 what = f"{at} is new, and its records before {begin[at]} are gone already (retention)"
@@ -146,18 +151,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if at in before.at and not (before.ids[at.topic] and before.ids[at.topic] != after.ids[at.topic])
         }  # fmt: skip
         new = [at for at in after.at if at not in same]
-        first = consumer_of(self._options).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
+        places = self._places(after)
+        first = places.offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         first |= {at: before.at[at] for at in same}
+        hot, tasks = places.cut([(at, first[at], after.at[at]) for at in sorted(after.at)], streaming=True)
         spans = split(
-            [(at, first[at], after.at[at]) for at in sorted(after.at)],
+            hot,
             self._options.number("minPartitions"),
             self._options.number("maxRecordsPerPartition"),
         )
-        return [SpanPartition(Span(at, after.ids[at.topic], low, high)) for at, low, high in spans]
+        return [*tasks, *(SpanPartition(Span(at, after.ids[at.topic], low, high)) for at, low, high in spans)]
+
+    def _places(self, offsets: Offsets) -> Places:
+        return self._tiers.look(consumer_of(self._options), offsets.ids, fail=self._reading.fail)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one share."""
-        return self._reading.read(partition.span) if isinstance(partition, SpanPartition) else iter(())
+        return read_part(self._reading, partition)
 
     def commit(self, end: _Document) -> None:
         """Everything up to `end` is processed: tell the consumer group `kafka.group.id`, if one was named.
