@@ -98,6 +98,10 @@ __all__ = [
     "StreamNotFound",
     "SubjectInvalid",
     "SystemFailed",
+    "TableConflict",
+    "TableForeign",
+    "TableStorageFailed",
+    "TableUnsupported",
     "TimestampInvalid",
     "TransactionAbortable",
     "TransactionStateInvalid",
@@ -961,6 +965,38 @@ class ReplicationFactorInvalid(DuramenError):
     id = "replication-factor-invalid"
     safe = "Nothing was changed; repeating gives the same answer until there are more nodes."
     remedy = "Ask for as many replicas as there are nodes, or fewer."
+
+
+class TableConflict(DuramenError):
+    """Another writer committed to a stream's table first, so that these offsets do not follow its end any more."""
+
+    id = "table-conflict"
+    safe = "Nothing of this was committed; what the other writer committed is kept, and repeating is safe."
+    remedy = "Nothing needs to be done: the job goes on from the table's new end. Let only one job write a table."
+
+
+class TableForeign(DuramenError):
+    """What lies at a table's location is not this stream's table, or was declared differently."""
+
+    id = "table-foreign"
+    safe = "Nothing was read or written there; repeating gives the same answer."
+    remedy = "Choose an empty location, or the one that the table was declared with."
+
+
+class TableStorageFailed(DuramenError):
+    """The storage of a table could not be read or written: a full disk, a bucket that is not there or refuses."""
+
+    id = "table-storage-failed"
+    safe = "Offsets are committed with their files in one step or not at all, and repeating is safe."
+    remedy = "Look at what the message names: space, permissions, endpoint; the job goes on by itself when that is mended."
+
+
+class TableUnsupported(DuramenError):
+    """A table was declared as something that its format, or this version, cannot do."""
+
+    id = "table-unsupported"
+    safe = "Nothing was written; repeating gives the same answer."
+    remedy = "Declare the table as the message says."
 
 
 class VoterDuplicate(DuramenError):

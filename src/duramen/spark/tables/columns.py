@@ -6,7 +6,18 @@ import pyarrow as pa
 
 from duramen.spark.columns import HEADERS_TYPE, TIMESTAMP_TYPE
 
-__all__ = ["DATE", "DEAD_LETTER_SCHEMA", "ERROR", "KEY", "OFFSET", "PARTITION", "RAW_FIELDS", "RAW_NAMES", "TIMESTAMP", "VALUE"]
+__all__ = [
+    "DATE",
+    "DEAD_LETTER_SCHEMA",
+    "ERROR",
+    "KEY",
+    "OFFSET",
+    "PARTITION",
+    "RAW_FIELDS",
+    "RAW_NAMES",
+    "TIMESTAMP",
+    "VALUE",
+]
 
 KEY: Final = "_key"
 VALUE: Final = "_value"

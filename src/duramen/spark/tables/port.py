@@ -65,6 +65,7 @@ class DataFile(NamedTuple):
     values: tuple[tuple[str, str | None], ...] = ()
     statistics: str = ""
     schema: bytes = b""
+    modified_ms: int = 0
 
 
 class Statistics(NamedTuple):
@@ -88,6 +89,11 @@ class Table(Protocol):
     """A table that is ours. Its methods raise TableStorageFailed where the storage does not do its part."""
 
     declaration: Declaration
+
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether data files have the columns that the table is partitioned by."""
+        ...
 
     def ends(self) -> Mapping[int, int]:
         """The end offset of each partition that has one: what lies below is in the table. Reads the newest state."""
