@@ -155,7 +155,7 @@ def test_a_stream_that_is_no_table_is_said_at_once(command: str) -> None:
     ("words", "message"),
     [
         (("--keep", "1s"), "must be at least 10m"),
-        (("--keep", "soon"), "'soon'"),
+        (("--keep", "soon"), "for example 500, 30s or 7d"),
         (("--conf", "x"), "'x' is not NAME=VALUE"),
         (("--parallel", "0"), "0 is not in the range"),
     ],

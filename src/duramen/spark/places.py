@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Offsets", "Places", "Tiers"]
 
+_NO_END: Final = 1 << 62
 _TASK_BYTES: Final = 128 * 1024 * 1024
 _KEYS: Final = [setting.name for setting in STREAM_SETTINGS]
 
@@ -90,7 +91,7 @@ class _ColdTable:
             try:
                 table: Table | None = find_table(self.declaration)
                 # Files are listed behind the ends: they may have more than these say, never less.
-                self._state = ({}, {}, ()) if table is None else (table.begins(), table.ends(), table.scan())
+                self._state = ({}, {}, ()) if table is None else _state(table)
             except DuramenError as error:
                 raise type(error)(f"{error}; tier=hot reads what is in the log alone") from None
         return self._state
@@ -129,6 +130,15 @@ class _ColdTable:
                 if late.num_rows:
                     found.append(pc.min(late.column("_offset")).as_py())
         return min(found, default=None)
+
+
+def _state(table: "Table") -> tuple[Mapping[int, int], Mapping[int, int], Sequence[DataFile]]:
+    ends = table.ends()
+    files = table.scan()
+    begins: dict[int, int] = {}
+    for file in () if table.declaration.upsert else files:
+        begins[file.partition] = min(file.first_offset, begins.get(file.partition, file.first_offset))
+    return begins, ends, files
 
 
 def _ends_before(file: DataFile, time_ms: int) -> bool:
@@ -199,8 +209,8 @@ class Places:
                 report_lost(f"{at}: the records {low} to {high - 1} are neither in the table nor in the log"
                             if extent.tier == "all" else f"{at}: the records {low} to {high - 1} are not in the table",
                             fail=self._fail)  # fmt: skip
-            if upserted and cut.cold[0] < cut.cold[1]:
-                tasks += self._newest(at, extent, cut.cold[0], end, cut.hot)
+            if upserted and (not streaming or cut.cold[0] < cut.cold[1]):
+                tasks += self._newest(at, extent, (first, end), cut.hot)
             else:
                 hot.append((at, *cut.hot))
                 tasks += self._cold(at, cut.cold, None)
@@ -218,11 +228,12 @@ class Places:
             )
 
     def _newest(
-        self, at: TopicPartition, extent: Extent, first: int, end: int, hot: tuple[int, int]
+        self, at: TopicPartition, extent: Extent, span: tuple[int, int], hot: tuple[int, int]
     ) -> list[InputPartition]:
         """All of an upserted table's partition, and of the log behind it what is newer."""
         newer = Span(at, self._ids[at.topic], *hot) if hot[0] < hot[1] else None
-        cold = (first, end) if extent.tier == "all" else (first, min(end, extent.latest))
+        # Rows may be newer than the ends that were read before them; without the log they are a key's only ones.
+        cold = span if extent.tier == "all" else (span[0], _NO_END)
         return [*self._cold(at, cold, newer), *([] if newer is None else [NewestPartition(newer)])]
 
     def _cold(self, at: TopicPartition, span: tuple[int, int], newer: Span | None) -> list[InputPartition]:

@@ -10,7 +10,6 @@ from duramen.base.catalogue_tables import NONE, table_problem
 from duramen.base.errors import ConfigInvalid
 from duramen.base.settings import check
 from duramen.cli.names import StreamName
-from duramen.cli.output import JSON, format_option, print_json
 from duramen.cli.server import Server, server_option
 from duramen.cli.table.storage import storage_option
 from duramen.client.http import path_of
@@ -38,7 +37,6 @@ _DECODERS = ("json", "avro", NONE)
               help="How far the table may be behind the stream.")  # fmt: skip
 @click.option("--upsert-by", type=click.Choice(("key",)), help="One row for each key, its newest. Delta only.")
 @storage_option
-@format_option
 @server_option
 def command(
     stream: str,
@@ -51,7 +49,6 @@ def command(
     max_lag: str,
     upsert_by: str | None,
     storage: Mapping[str, str],
-    format_: str,
     server: Server,
 ) -> None:
     """Declare STREAM to be a table; `duramen table run` fills it. The table is made now, if it is not there yet."""
@@ -71,11 +68,8 @@ def command(
     path = path_of("streams", stream)
     there = server.get(path)
     _make(stream, str(there["id"]), config, storage)
-    changed = server.patch(path, {"config": config})
-    if format_ == JSON:
-        print_json(changed)
-    else:
-        click.echo(f"Stream {stream} is a table at {config['table.location']}; `duramen table run` fills it.")
+    server.patch(path, {"config": config})
+    click.echo(f"Stream {stream} is a table at {config['table.location']}; `duramen table run` fills it.")
 
 
 def _make(stream: str, stream_id: str, config: Mapping[str, str], storage: Mapping[str, str]) -> None:
