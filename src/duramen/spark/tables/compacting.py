@@ -45,7 +45,7 @@ def runs(files: Sequence[DataFile], target_bytes: int) -> Iterator[list[DataFile
 
 
 def compacted(table: Compacting, place: Place, layout: Layout, target_bytes: int) -> Cleaned:
-    """Put small files of a table together, one commit for each new file; where another writer wins, leave it for later."""
+    """Put small files of a table together, one commit for each; where another writer wins, leave them for later."""
     files = table.scan()
     schema = table.schema()
     read = written = 0

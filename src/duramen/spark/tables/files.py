@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, Self
 from uuid import uuid4
 
 import numpy as np
@@ -52,7 +52,7 @@ class Writer:
         self._open: dict[Values, _File] = {}
         self._done: list[DataFile] = []
 
-    def __enter__(self) -> "Writer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -142,7 +142,6 @@ class _File:
             compression="zstd",
             compression_level=1,
             use_dictionary=[name for name in schema.names if name not in _PLAIN],
-            write_statistics=[name for name in schema.names if name not in {VALUE, HEADERS}],
             metadata_collector=self._footers,
             store_schema=False,
         )

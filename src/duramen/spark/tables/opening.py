@@ -33,7 +33,10 @@ def find_table(declaration: Declaration) -> Table | None:
 
 
 def open_table(declaration: Declaration) -> Table:
-    """The table, made now where there is nothing yet. Raises as `find_table`, and OptionInvalid for a schema that cannot be."""
+    """The table, made now where there is nothing yet.
+
+    Raises as `find_table`, and OptionInvalid for a schema that cannot be.
+    """
     return _opened(declaration, first_schema(declaration))
 
 

@@ -27,7 +27,8 @@ class Declaration(NamedTuple):
     """A stream's table, as it was declared.
 
     `partition_by` are names of columns: of decoded ones, or `_date`, or `_stream_partition`. `decode` is none, json or
-    avro. `schema` is an Avro schema, or for JSON the columns to decode as a serialised Arrow schema, where there is one.
+    avro. `schema`, where there is one, is an Avro schema in JSON, or a `saved` Arrow schema of what JSON has.
+    `registry` is the URL of a schema registry for Avro.
     """
 
     format: str

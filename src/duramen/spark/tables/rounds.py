@@ -166,9 +166,14 @@ def _raw(records: pa.RecordBatch, partition: int) -> pa.RecordBatch:
     found = {name: records.column(name) for name in records.schema.names}
     headers = found.get("headers")
     arrays = [
-        found["key"], found["value"], pa.repeat(pa.scalar(partition, pa.int32()), count), found["offset"],
-        found["timestamp"], found["timestampType"], pa.nulls(count, RAW_FIELDS[-1].type) if headers is None else headers,
-    ]  # fmt: skip
+        found["key"],
+        found["value"],
+        pa.repeat(pa.scalar(partition, pa.int32()), count),
+        found["offset"],
+        found["timestamp"],
+        found["timestampType"],
+        pa.nulls(count, RAW_FIELDS[-1].type) if headers is None else headers,
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(RAW_FIELDS)))
 
 

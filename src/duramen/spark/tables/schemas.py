@@ -60,8 +60,8 @@ def first_schema(declaration: Declaration) -> pa.Schema:
         can_be = name in known and (is_decoded or name in {PARTITION, DATE})
         if not can_be or not any(is_kind(known[name].type) for is_kind in _PARTITION_TYPES):
             raise TableUnsupported(
-                f"the table cannot be partitioned by {name!r}; it can be by {DATE}, {PARTITION}, and decoded columns of "
-                f"text, whole numbers, days and booleans"
+                f"the table cannot be partitioned by {name!r}; it can be by {DATE}, {PARTITION}, and decoded "
+                "columns of text, whole numbers, days and booleans"
             )
     return pa.schema(fields)
 

@@ -96,6 +96,11 @@ class Place:
             os.makedirs(os.path.dirname(full), exist_ok=True)
         return self._files.open_output_stream(full)
 
+    def make_parent(self) -> None:
+        """Have the directory in which the location is; nothing on S3."""
+        if self.is_local:
+            os.makedirs(os.path.dirname(self._base), exist_ok=True)
+
     def open(self, path: str) -> pa.NativeFile:
         """A file to be read."""
         return self._files.open_input_file(f"{self._base}/{path}")

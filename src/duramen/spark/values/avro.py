@@ -10,7 +10,7 @@ import pyarrow as pa
 from fastavro.schema import SchemaParseException
 
 from duramen.base.errors import OptionInvalid
-from duramen.spark.values.avro_types import arrow_fields
+from duramen.spark.values.avro_types import arrow_fields, without_others
 from duramen.spark.values.decoded import MAGIC, PREFIX_BYTES, Decoded, joined, placed
 from duramen.spark.values.fields import fitted, usable, wider
 from duramen.spark.values.registry import Registry
@@ -76,7 +76,7 @@ class AvroDecoder:
             try:
                 schema_id, record = self._record(value)
             except _BAD as error:
-                errors[row] = f"not Avro of its schema: {error or type(error).__name__}"
+                errors[row] = f"not Avro of its schema: {_said(error)}"
                 continue
             rows, records = found.setdefault(schema_id, ([], []))
             rows.append(row)
@@ -142,6 +142,10 @@ class AvroDecoder:
                     errors[row] = f"does not fit the columns: {error}"
 
 
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
 def _read(known: _Known, value: bytes, begin: int) -> Any:
     stream = io.BytesIO(value)
     stream.seek(begin)
@@ -154,11 +158,11 @@ def _read(known: _Known, value: bytes, begin: int) -> Any:
 def _understood(text: str) -> _Known:
     names: dict[str, Any] = {}
     try:
-        parsed = fastavro.parse_schema(json.loads(text), named_schemas=names)
+        parsed = fastavro.parse_schema(without_others(json.loads(text)), named_schemas=names)
         _check_sizes(parsed, names, frozenset())
         fields = arrow_fields(parsed, names)
     except (SchemaParseException, OptionInvalid, *_BAD) as error:
-        return _Known(None, False, (), f"cannot be understood: {error or type(error).__name__}")
+        return _Known(None, False, (), f"cannot be understood: {_said(error)}")
     return _Known(parsed, isinstance(parsed, dict) and parsed.get("type") == "record", fields, "")
 
 
@@ -169,14 +173,14 @@ def _check_sizes(schema: Any, names: dict[str, Any], inside: frozenset[str]) -> 
             _check_sizes(branch, names, inside)
         return False
     if isinstance(schema, str):
-        return schema == "null" or (
-            schema in names and schema not in inside and _check_sizes(names[schema], names, inside)
-        )
+        if schema in inside or schema not in names:
+            return schema == "null"
+        return _check_sizes(names[schema], names, inside)
     kind = schema["type"]
     if kind == "record":
         inside |= {schema["name"]}
-        # A list, so that every field is looked at.
-        return all([_check_sizes(field["type"], names, inside) for field in schema["fields"]])
+        empty = [_check_sizes(field["type"], names, inside) for field in schema["fields"]]
+        return all(empty)
     if kind == "array":
         if _check_sizes(schema["items"], names, inside):
             raise ValueError("items of an array without any bytes")

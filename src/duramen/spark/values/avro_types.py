@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from duramen.base.errors import OptionInvalid
 
-__all__ = ["NotAColumn", "arrow_fields"]
+__all__ = ["NotAColumn", "arrow_fields", "without_others"]
 
 _SIMPLE: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -27,7 +27,6 @@ _LOGICAL: Final[Mapping[str, pa.DataType]] = {
     "date": pa.date32(),
     "timestamp-millis": pa.timestamp("us", "UTC"),
     "timestamp-micros": pa.timestamp("us", "UTC"),
-    "uuid": pa.string(),
 }
 _MOST_DIGITS: Final = 38
 
@@ -37,8 +36,7 @@ class NotAColumn(Exception):
 
 
 def arrow_fields(schema: Any, names: Mapping[str, Any]) -> list[pa.Field]:
-    """The columns of a parsed schema: a record's fields, or `value` for another; those that tables have no type for are
-    left out.
+    """The columns of a parsed schema: a record's fields that tables have types for, or `value` for another schema.
 
     `names` are all named schemas. Raises OptionInvalid where nothing is left.
     """
@@ -58,6 +56,20 @@ def _fields(fields: Any, names: Mapping[str, Any], inside: frozenset[str]) -> li
         except NotAColumn:
             continue
     return found
+
+
+def without_others(schema: Any) -> Any:
+    """A schema without the logical types that columns have none for: their values are as Avro writes them then."""
+    if isinstance(schema, list):
+        return [without_others(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    known = schema.get("logicalType") in {"decimal", *_LOGICAL}
+    return {
+        name: without_others(value) if name in {"type", "items", "values", "fields"} else value
+        for name, value in schema.items()
+        if name != "logicalType" or known
+    }
 
 
 def _type(schema: Any, names: Mapping[str, Any], inside: frozenset[str]) -> pa.DataType:
@@ -82,13 +94,13 @@ def _type(schema: Any, names: Mapping[str, Any], inside: frozenset[str]) -> pa.D
         return pa.list_(pa.field("element", _type(schema["items"], names, inside)))
     if kind == "map":
         return pa.map_(pa.string(), _type(schema["values"], names, inside))
+    return _logical(schema) or (_SIMPLE[kind] if kind in _SIMPLE else _type(kind, names, inside))
+
+
+def _logical(schema: Mapping[str, Any]) -> pa.DataType | None:
     logical = schema.get("logicalType")
-    if logical == "decimal" and kind in {"bytes", "fixed"}:
-        if not 0 < schema.get("precision", 0) <= _MOST_DIGITS:
-            raise NotAColumn
-        return pa.decimal128(schema["precision"], schema.get("scale", 0))
-    if logical in _LOGICAL:
-        return _LOGICAL[logical]
-    if kind not in _SIMPLE:
-        return _type(kind, names, inside)
-    return _SIMPLE[kind]
+    if logical != "decimal":
+        return _LOGICAL.get(str(logical))
+    if not 0 < schema.get("precision", 0) <= _MOST_DIGITS:
+        raise NotAColumn
+    return pa.decimal128(schema["precision"], schema.get("scale", 0))

@@ -17,7 +17,7 @@ _UNUSABLE: Final = re.compile(r"[\x00-\x1f ,;{}()=`.\ud800-\udfff]")
 
 
 def widest(kind: pa.DataType) -> pa.DataType:
-    """The type that columns have instead, so that a wider value never needs another: whole numbers are 64 bits, floats too."""
+    """The type that columns have instead, so that no wider value needs another: numbers of 64 bits."""
     if types.is_integer(kind):
         return pa.int64()
     if types.is_floating(kind):
@@ -79,7 +79,8 @@ def usable(
     room = MOST_COLUMNS - sum(leaves(field.type) for field in known)
     for field in found:
         there = fields.get(field.name)
-        if not field.name or _UNUSABLE.search(field.name) or names.get(field.name.lower(), field.name) != field.name:
+        is_taken = names.get(field.name.lower(), field.name) != field.name
+        if is_taken or not field.name or _UNUSABLE.search(field.name):
             continue
         kind = _usable(field.type, None if there is None else there.type, level + 1, texts=texts)
         if kind is None:
