@@ -38,9 +38,12 @@ def test_enable_makes_the_table_and_declares_it(tmp_path: Path) -> None:
 
 def test_enable_takes_a_location_relative_to_where_it_is_typed(duramen_alone: Run, tmp_path: Path) -> None:
     told: list[Any] = []
-    answers: Answers = {
-        f"GET {PATH}": (200, STREAM), f"PATCH {PATH}": lambda body: told.append(body) or (200, STREAM),
-    }  # fmt: skip
+
+    def patched(body: Any) -> tuple[int, object]:
+        told.append(body)
+        return 200, STREAM
+
+    answers: Answers = {f"GET {PATH}": (200, STREAM), f"PATCH {PATH}": patched}
     with FakeNode(answers) as node:
         ended = duramen_alone(
             "table", "enable", "flights", "--format", "delta", "--location", "here", server=node.address

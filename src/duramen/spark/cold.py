@@ -75,7 +75,7 @@ def _cold_records(reading: Reading, piece: Piece) -> Iterator[pa.RecordBatch]:
         place = Place(piece.storage)
         for file in piece.files:
             for rows in read_file(place, file, pa.schema(RAW_FIELDS), columns=columns, spans=spans):
-                kept = rows if newer is None else rows.filter(pc.invert(pc.is_in(rows.column("_key"), newer)))
+                kept = rows if newer is None else rows.filter(pc.invert(pc.is_in(rows.column("_key"), value_set=newer)))
                 if kept.num_rows:
                     arrays = [kept.column(name) for name in columns]
                     yield part.batch(pa.RecordBatch.from_arrays(arrays, names=list(RECORD_COLUMNS[: len(arrays)])))
@@ -86,7 +86,7 @@ def _newest(reading: Reading, span: Span) -> pa.Table:
     found = pa.table({"key": pa.array([], pa.binary()), "offset": pa.array([], pa.int64())})
     for batch in reading.read(span):
         rows = pa.Table.from_batches([batch.select(["key", "offset"])])
-        together = pa.concat_tables([found, rows.filter(pc.is_valid(rows.column("key")))])
+        together = pa.concat_tables([found, rows.filter(pc.is_valid(rows.column("key")))], promote_options="none")
         grouped = together.group_by("key").aggregate([("offset", "max")])
         found = pa.table({"key": grouped.column("key"), "offset": grouped.column("offset_max")})
     return found
@@ -95,7 +95,7 @@ def _newest(reading: Reading, span: Span) -> pa.Table:
 def _newest_records(reading: Reading, span: Span) -> Iterator[pa.RecordBatch]:
     offsets = _newest(reading, span).column("offset").combine_chunks()
     for batch in reading.read(span):
-        last = pc.and_(pc.is_in(batch.column("offset"), offsets), pc.is_valid(batch.column("value")))
+        last = pc.and_(pc.is_in(batch.column("offset"), value_set=offsets), pc.is_valid(batch.column("value")))
         kept = batch.filter(last)
         if kept.num_rows:
             yield kept

@@ -12,6 +12,7 @@ from duramen.base.errors import DuramenError, OptionInvalid
 from duramen.client import Admin, Consumer, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.spark.cold import ColdPartition, NewestPartition, Piece
+from duramen.spark.columns import TIMESTAMP_TYPE
 from duramen.spark.options import Options
 from duramen.spark.planning import Span as Range
 from duramen.spark.reading import Span, report_lost
@@ -119,7 +120,7 @@ class _ColdTable:
 
         place = Place(self.declaration.storage)
         spans = [TableSpan(partition, 0, end)]
-        moment = pa.scalar(time_ms * 1000, pa.int64()).cast(pa.timestamp("us", "UTC"))
+        moment = pa.array([time_ms * 1000], pa.int64()).cast(TIMESTAMP_TYPE)[0]
         found: list[int] = []
         for file in self.files(partition, 0, end):
             if (found and min(found) < file.first_offset) or _ends_before(file, time_ms):
@@ -128,7 +129,7 @@ class _ColdTable:
             for batch in rows:
                 late = batch.filter(pc.greater_equal(batch.column("_timestamp"), moment))
                 if late.num_rows:
-                    found.append(pc.min(late.column("_offset")).as_py())
+                    found.append(pc.min_max(late.column("_offset")).as_py()["min"])
         return min(found, default=None)
 
 

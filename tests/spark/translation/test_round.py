@@ -9,6 +9,7 @@ from duramen.base.errors import RecordsLost, StreamNotFound, TableForeign
 from duramen.client import Admin, Cluster
 from duramen.client.http import Server, path_of
 from duramen.node.process import NodeProcess
+from duramen.spark.translation.round import Outcome
 
 GOOD = [b'{"a": %d}' % number for number in range(40)]
 MIXED = [b'{"a": %d}' % number if number % 5 else b"not json %d" % number for number in range(40)]
@@ -73,7 +74,7 @@ def test_killed_while_the_columns_change_each_offset_is_there_once(world: World)
 
 def test_of_two_jobs_one_is_first_and_the_other_goes_on_behind_it(world: World) -> None:
     world.produce(GOOD)
-    rounds = []
+    rounds: list[Outcome] = []
 
     def other() -> None:
         if len(rounds) < 2:

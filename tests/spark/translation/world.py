@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from duramen.spark.tables.opening import open_dead_letters, open_table
-from duramen.spark.tables.reading import read_file
-from duramen.spark.tables.storage import Place
 
 from duramen.client import Cluster, Producer
+from duramen.spark.tables.opening import open_dead_letters, open_table
 from duramen.spark.tables.port import DataFile, Declaration, Span, Storage, Table
+from duramen.spark.tables.reading import read_file
+from duramen.spark.tables.storage import Place
 from duramen.spark.translation import task
 from duramen.spark.translation.log import Log
 from duramen.spark.translation.round import Outcome, Round, Runner
@@ -98,7 +98,8 @@ class World:
         watched = points or Points()
 
         def tables(declaration: Declaration) -> tuple[Table, Table]:
-            return WatchedTable(open_table(declaration), watched), WatchedTable(open_dead_letters(declaration), watched)  # type: ignore[return-value]
+            made = [WatchedTable(one(declaration), watched) for one in (open_table, open_dead_letters)]
+            return made[0], made[1]
 
         def runner(tasks: Sequence[Task]) -> Sequence[Done]:
             done = watched.around(lambda: [task.run(one) for one in tasks])

@@ -88,6 +88,6 @@ def newest_wait_ms(cluster: Cluster, log: Log, behind: Sequence[tuple[int, int]]
         first = positions[fetched.at]
         for piece in fetched.pieces[:1]:
             for batch in decode(piece.toreadonly(), first, first + (1 << 31), ("offset", "timestamp")):
-                waits.append(now_ms - batch.column("timestamp")[0].value // 1000)
+                waits.append(now_ms - batch.column("timestamp").cast(pa.int64())[0].as_py() // 1000)
                 break
     return max(waits)
