@@ -988,7 +988,9 @@ class TableStorageFailed(DuramenError):
 
     id = "table-storage-failed"
     safe = "Offsets are committed with their files in one step or not at all, and repeating is safe."
-    remedy = "Look at what the message names: space, permissions, endpoint; the job goes on by itself when that is mended."
+    remedy = (
+        "Look at what the message names: space, permissions, endpoint; the job goes on by itself when that is mended."
+    )
 
 
 class TableUnsupported(DuramenError):

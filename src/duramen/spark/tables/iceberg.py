@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DateType, IcebergType
 
 from duramen.base.errors import TableConflict, TableForeign, TableStorageFailed, TableUnsupported
 from duramen.spark.tables.columns import OFFSET, PARTITION
@@ -49,6 +50,7 @@ _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
+_EPOCH: Final = date(1970, 1, 1)
 _ATTEMPTS: Final = 20
 """How often a commit gives way to others that did not move the ends: compactions, added columns."""
 
@@ -245,9 +247,10 @@ class IcebergFormat:
         schema = table.schema()
         partition_id, offset_id = schema.find_field(PARTITION).field_id, schema.find_field(OFFSET).field_id
         names = self.declaration.partition_by
+        kinds = [schema.find_type(name) for name in names]
         for file in _planned(table):
             low, high = file.lower_bounds or {}, file.upper_bounds or {}
-            values = tuple((name, _text(file.partition[index])) for index, name in enumerate(names))
+            values = tuple((name, _text(file.partition[index], kinds[index])) for index, name in enumerate(names))
             yield DataFile(
                 self.place.relative(file.file_path),
                 file.file_size_in_bytes,
@@ -348,5 +351,8 @@ def _number(bound: bytes) -> int:
     return int.from_bytes(bound, "little", signed=True)
 
 
-def _text(value: object) -> str | None:
+def _text(value: object, kind: IcebergType) -> str | None:
+    """A value that files are partitioned by, as others write it; days are counted from 1970 here."""
+    if isinstance(kind, DateType) and isinstance(value, int):
+        return (_EPOCH + timedelta(days=value)).isoformat()
     return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)

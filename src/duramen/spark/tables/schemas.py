@@ -55,7 +55,7 @@ def first_schema(declaration: Declaration) -> pa.Schema:
     for name in declaration.partition_by:
         is_decoded = name not in OWN_NAMES
         if name not in known and declaration.decode != "none" and is_decoded:
-            fields = usable([pa.field(name, pa.string())], fields)
+            fields = usable([pa.field(name, pa.string())], fields, taken=OWN_NAMES)
             known = {field.name: field for field in fields}
         can_be = name in known and (is_decoded or name in {PARTITION, DATE})
         if not can_be or not any(is_kind(known[name].type) for is_kind in _PARTITION_TYPES):

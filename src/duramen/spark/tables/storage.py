@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -23,6 +24,10 @@ _ARGUMENTS: Final = {
     "s3.session-token": "session_token",
 }
 _MOST_LETTERS: Final = 300
+_MARKS: Final = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
+"""Colours and arrows for terminals."""
+
+_S3_CODE: Final = re.compile(r"<Code>(.*?)</Code>")
 
 
 class Found(NamedTuple):
@@ -37,7 +42,10 @@ def one_line(error: BaseException) -> str:
     """What an error of a library says, as one short line."""
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return "no space left on the device"
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(_MARKS.sub(" ", str(error)).split()) or type(error).__name__
+    refused = _S3_CODE.search(text)
+    if refused is not None:
+        text = f"S3 answers {refused.group(1)}"
     return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
 
 
