@@ -92,7 +92,7 @@ class _ColdTable:
             try:
                 table: Table | None = find_table(self.declaration)
                 # Files are listed behind the ends: they may have more than these say, never less.
-                self._state = ({}, {}, ()) if table is None else _state(table)
+                self._state = ({}, {}, ()) if table is None else (table.begins(), table.ends(), table.scan())
             except DuramenError as error:
                 raise type(error)(f"{error}; tier=hot reads what is in the log alone") from None
         return self._state
@@ -131,15 +131,6 @@ class _ColdTable:
                 if late.num_rows:
                     found.append(pc.min_max(late.column("_offset")).as_py()["min"])
         return min(found, default=None)
-
-
-def _state(table: "Table") -> tuple[Mapping[int, int], Mapping[int, int], Sequence[DataFile]]:
-    ends = table.ends()
-    files = table.scan()
-    begins: dict[int, int] = {}
-    for file in () if table.declaration.upsert else files:
-        begins[file.partition] = min(file.first_offset, begins.get(file.partition, file.first_offset))
-    return begins, ends, files
 
 
 def _ends_before(file: DataFile, time_ms: int) -> bool:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.cli.command import command_environment, run
@@ -15,6 +16,7 @@ from tests.spark.translation.world import World
 from duramen.client.http import Server, path_of
 from duramen.node.process import NodeProcess
 from duramen.spark.tables.opening import open_table
+from duramen.spark.tables.port import Table
 
 _RUN = ("table", "run", "--master", "local[1]")
 
@@ -34,6 +36,11 @@ def running(node: NodeProcess, log: Path, *words: str) -> Iterator[subprocess.Po
         process.wait()
 
 
+def has(table: Table, records: int, process: subprocess.Popen[bytes]) -> bool:
+    """Whether the table has so many, or nobody will bring them."""
+    return sum(table.ends().values()) >= records or process.poll() is not None
+
+
 def test_killed_with_9_while_it_writes_each_offset_is_there_once(
     node: NodeProcess, world: World, tmp_path: Path
 ) -> None:
@@ -45,7 +52,7 @@ def test_killed_with_9_while_it_writes_each_offset_is_there_once(
     with running(node, log, world.stream) as process:
         for turn in range(1, 4):
             world.produce([b'{"a": %d}' % number if number % 9 else b"bad" for number in range(500)])
-            until(lambda turn=turn: sum(table.ends().values()) >= 500 * turn or process.poll() is not None)
+            until(partial(has, table, 500 * turn, process))
             assert process.poll() is None, log.read_text()
         world.produce([b'{"a": 1}', b"bad"] * 500)
     ended = run(*_RUN, "--once", world.stream, server=node.http)
