@@ -18,6 +18,7 @@ from duramen.node.process import NodeProcess
 from duramen.spark.tables.opening import open_table
 from duramen.spark.tables.port import Table
 
+_PATIENCE_S = 300.0
 _RUN = ("table", "run", "--master", "local[1]")
 
 
@@ -52,7 +53,7 @@ def test_killed_with_9_while_it_writes_each_offset_is_there_once(
     with running(node, log, world.stream) as process:
         for turn in range(1, 4):
             world.produce([b'{"a": %d}' % number if number % 9 else b"bad" for number in range(500)])
-            until(partial(has, table, 500 * turn, process))
+            until(partial(has, table, 500 * turn, process), _PATIENCE_S)
             assert process.poll() is None, log.read_text()
         world.produce([b'{"a": 1}', b"bad"] * 500)
     ended = run(*_RUN, "--once", world.stream, server=node.http)

@@ -1,5 +1,6 @@
 """Reading a stream that is a table: cold files and hot log together, every offset once, and never less in silence."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from duramen.spark.translation.running import SparkRunner
 
 Read = Callable[..., DataFrame]
 
-NOW_MS = 1_790_000_000_000
+NOW_MS = int(time.time() * 1000)
 
 
 class Lake:

@@ -227,8 +227,8 @@ class IcebergFormat:
         if spans:
             writing.set_properties(
                 {
-                    _ENDS: _text(ends),
-                    _BEGINS: _text({**_numbers(table, _BEGINS), **new_begins(_ends(table), spans)}),
+                    _ENDS: _as_json(ends),
+                    _BEGINS: _as_json({**_numbers(table, _BEGINS), **new_begins(_ends(table), spans)}),
                     _COMMITTED_MS: str(time.time_ns() // 1_000_000),
                 }
             )
@@ -317,7 +317,7 @@ def _numbers(table: IcebergTable, name: str) -> dict[int, int]:
     return {int(partition): number for partition, number in json.loads(table.properties.get(name, "{}")).items()}
 
 
-def _text(numbers: Mapping[int, int]) -> str:
+def _as_json(numbers: Mapping[int, int]) -> str:
     return json.dumps({str(partition): number for partition, number in numbers.items()})
 
 
