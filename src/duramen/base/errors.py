@@ -89,11 +89,13 @@ __all__ = [
     "ShareSessionEpochInvalid",
     "ShareSessionLimitReached",
     "ShareSessionNotFound",
+    "SparkFailed",
     "StaleMemberEpoch",
     "StorageFailed",
     "StorageFull",
     "StreamDiffers",
     "StreamExists",
+    "StreamNoTable",
     "StreamNotFound",
     "SubjectInvalid",
     "SystemFailed",
@@ -153,6 +155,22 @@ class CheckpointInvalid(DuramenError):
         "Give the query the checkpoint that it had, or a new one; startingOffsets then says where to begin "
         "(docs/doors/spark.md)."
     )
+
+
+class StreamNoTable(DuramenError):
+    """A stream was taken for a table, and no table is declared for it."""
+
+    id = "stream-no-table"
+    safe = "Nothing was started; the stream is as it was."
+    remedy = "Declare one with `duramen table enable STREAM --format delta --location URI`."
+
+
+class SparkFailed(DuramenError):
+    """Spark could not do the tasks of a round of a table: an executor was lost, or a worker process failed."""
+
+    id = "spark-failed"
+    safe = "Nothing of the round is in the table; the next round does it again."
+    remedy = "Look at what the message names, and at Spark's own log, which says more."
 
 
 class DependencyMissing(DuramenError):

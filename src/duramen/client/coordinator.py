@@ -81,6 +81,13 @@ class Coordinator:
 
         Raises ServerUnreachable or what the broker says, once the timeout is over.
         """
+        return {at: offset for at, (offset, _) in self._asked(wanted).items()}
+
+    def metadata(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """What was noted with these offsets. Raises as `committed`."""
+        return {at: note for at, (_, note) in self._asked(wanted).items()}
+
+    def _asked(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         topics = _by_topic((at, at.partition) for at in wanted)
         asked_topics = [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
         asked = {
@@ -90,13 +97,13 @@ class Coordinator:
         }
         patience = Patience(self._cluster.timeout_s)
         while True:
-            found: dict[TopicPartition, int] = {}
+            found: dict[TopicPartition, tuple[int, str]] = {}
             error = self._committed(asked, found)
             if error is None:
                 return found
             patience.pause(error)
 
-    def _committed(self, asked: Message, found: dict[TopicPartition, int]) -> DuramenError | None:
+    def _committed(self, asked: Message, found: dict[TopicPartition, tuple[int, str]]) -> DuramenError | None:
         try:
             answer = self.ask(ApiKey.OFFSET_FETCH, asked)
         except ServerUnreachable as lost:
@@ -107,17 +114,18 @@ class Coordinator:
             for partition in topic["partitions"]:
                 codes.append(partition["error_code"])
                 if partition["committed_offset"] >= 0:
-                    found[TopicPartition(topic["name"], partition["partition_index"])] = partition["committed_offset"]
+                    at = TopicPartition(topic["name"], partition["partition_index"])
+                    found[at] = partition["committed_offset"], partition["metadata"] or ""
         return self._passing(codes)
 
-    def commit(self, offsets: Mapping[TopicPartition, int], member: Generation = NOBODY) -> None:
-        """Store the group's next offsets.
+    def commit(self, offsets: Mapping[TopicPartition, int], member: Generation = NOBODY, *, metadata: str = "") -> None:
+        """Store the group's next offsets, with a note.
 
         Raises UnknownMember, IllegalGeneration or RebalanceInProgress where the group does not take them from
         `member` now; ServerUnreachable or what else the broker says, once the timeout is over.
         """
         topics: dict[str, list[dict[str, Any]]] = _by_topic(
-            (at, {"partition_index": at.partition, "committed_offset": offset, "committed_metadata": ""})
+            (at, {"partition_index": at.partition, "committed_offset": offset, "committed_metadata": metadata})
             for at, offset in offsets.items()
         )
         asked = {

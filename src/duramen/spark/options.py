@@ -86,6 +86,13 @@ _OPTIONS: Final = (
            " created again); the error says which, why and since when. With false it is logged, and what there is is"
            " read.",
            "true", "flag"),
+    Option("tier", _SOURCE,
+           "What is read of a stream that is a table (docs/guides/tables.md): hot, its log; cold, its table; all,"
+           " both, every offset once. Offsets mean the same in each.",
+           "all for a stream with a table, hot for others"),
+    Option("tableStorage", _SOURCE,
+           'How to reach the storage of tables, as JSON: {"s3.endpoint": "http://127.0.0.1:9000"}. What is not said'
+           " comes from the environment (AWS_…)."),
     Option("includeHeaders", _ALL,
            "Whether there is a column `headers`. A sink writes that column where there is one, whatever this says.",
            "false", "flag"),

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.spark.tables.filling import Job, Keyed, rows
 
 from duramen.base.errors import TableConflict
 from duramen.spark.tables.port import DataFile, Declaration, Span, Storage, Table
 from duramen.spark.tables.rounds import Work
-from tests.spark.tables.filling import Job, Keyed, rows
 
 VALUES = (
     b'{"a": 1}', b'{"a": 2.5}', b'{"a": "text"}', b'{"b": {"c": true}}', b'{"b": {"d": [1]}}', b'{"b": 7}',

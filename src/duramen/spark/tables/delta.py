@@ -21,7 +21,7 @@ from duramen.spark.tables.columns import OFFSET, PARTITION
 from duramen.spark.tables.compacting import compacted
 from duramen.spark.tables.files import Layout
 from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, Statistics
-from duramen.spark.tables.spans import check_spans, chosen, counted
+from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
 from duramen.spark.tables.storage import Place, storage_errors
 
 __all__ = ["DeltaFormat"]
@@ -120,6 +120,13 @@ class DeltaFormat:
         found = {partition: table.transaction_version(f"{self._id}:{partition}") for partition in range(count)}
         return {partition: end for partition, end in found.items() if end is not None}
 
+    def begins(self) -> Mapping[int, int]:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            table = self._load()
+            found = {at: table.transaction_version(f"{self._id}:begin:{at}") for at in self._ends(table)}
+            return {partition: begin for partition, begin in found.items() if begin is not None}
+
     def schema(self) -> pa.Schema:
         """See the port."""
         with storage_errors(self.place.uri):
@@ -153,6 +160,7 @@ class DeltaFormat:
     def _moved(self, ends: Mapping[int, int], spans: Sequence[Span]) -> list[Transaction]:
         after = dict(ends) | {span.partition: span.end for span in spans}
         moved = [Transaction(f"{self._id}:{span.partition}", span.end) for span in spans]
+        moved += [Transaction(f"{self._id}:begin:{at}", begin) for at, begin in new_begins(ends, spans).items()]
         count = max(after, default=-1) + 1
         return [*moved, Transaction(f"{self._id}:partitions", count)] if count > max(ends, default=-1) + 1 else moved
 

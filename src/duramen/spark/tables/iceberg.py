@@ -33,12 +33,13 @@ from duramen.spark.tables.compacting import compacted
 from duramen.spark.tables.files import Layout
 from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, Statistics
 from duramen.spark.tables.schemas import merged
-from duramen.spark.tables.spans import check_spans, chosen, counted
+from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
 from duramen.spark.tables.storage import Place, storage_errors
 
 __all__ = ["IcebergFormat"]
 
 _ENDS: Final = "duramen.ends"
+_BEGINS: Final = "duramen.begins"
 _SPANS: Final = "duramen.spans"
 _COMMITTED_MS: Final = "duramen.committed.ms"
 _STREAM: Final = "duramen.stream"
@@ -157,6 +158,11 @@ class IcebergFormat:
         with storage_errors(self.place.uri):
             return _ends(self._load())
 
+    def begins(self) -> Mapping[int, int]:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            return _numbers(self._load(), _BEGINS)
+
     def schema(self) -> pa.Schema:
         """See the port."""
         with storage_errors(self.place.uri):
@@ -221,7 +227,8 @@ class IcebergFormat:
         if spans:
             writing.set_properties(
                 {
-                    _ENDS: json.dumps({str(partition): end for partition, end in ends.items()}),
+                    _ENDS: _as_json(ends),
+                    _BEGINS: _as_json({**_numbers(table, _BEGINS), **new_begins(_ends(table), spans)}),
                     _COMMITTED_MS: str(time.time_ns() // 1_000_000),
                 }
             )
@@ -303,7 +310,15 @@ class IcebergFormat:
 
 
 def _ends(table: IcebergTable) -> dict[int, int]:
-    return {int(partition): end for partition, end in json.loads(table.properties.get(_ENDS, "{}")).items()}
+    return _numbers(table, _ENDS)
+
+
+def _numbers(table: IcebergTable, name: str) -> dict[int, int]:
+    return {int(partition): number for partition, number in json.loads(table.properties.get(name, "{}")).items()}
+
+
+def _as_json(numbers: Mapping[int, int]) -> str:
+    return json.dumps({str(partition): number for partition, number in numbers.items()})
 
 
 def _arrow_schema(table: IcebergTable) -> pa.Schema:

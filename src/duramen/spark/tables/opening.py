@@ -9,7 +9,7 @@ from duramen.spark.tables.columns import DEAD_LETTER_SCHEMA
 from duramen.spark.tables.port import Declaration, Table
 from duramen.spark.tables.schemas import first_schema
 
-__all__ = ["DEAD_LETTERS", "find_table", "open_dead_letters", "open_table"]
+__all__ = ["DEAD_LETTERS", "find_dead_letters", "find_table", "open_dead_letters", "open_table"]
 
 DEAD_LETTERS: Final = "-dead-letters"
 """What the location of a table's dead letters has behind the table's own."""
@@ -42,18 +42,24 @@ def open_table(declaration: Declaration) -> Table:
 
 def open_dead_letters(declaration: Declaration) -> Table:
     """The table of what could not be decoded, beside the table itself. Raises as `find_table`."""
+    return _opened(_of_dead_letters(declaration), DEAD_LETTER_SCHEMA)
+
+
+def find_dead_letters(declaration: Declaration) -> Table | None:
+    """The same, if it is there. Raises as `find_table`."""
+    return find_table(_of_dead_letters(declaration))
+
+
+def _of_dead_letters(declaration: Declaration) -> Declaration:
     storage = declaration.storage
-    return _opened(
-        declaration._replace(
-            storage=storage._replace(location=storage.location.rstrip("/") + DEAD_LETTERS),
-            stream_id=f"{declaration.stream_id}{DEAD_LETTERS}",
-            decode="none",
-            partition_by=(),
-            upsert=False,
-            schema=b"",
-            registry="",
-        ),
-        DEAD_LETTER_SCHEMA,
+    return declaration._replace(
+        storage=storage._replace(location=storage.location.rstrip("/") + DEAD_LETTERS),
+        stream_id=f"{declaration.stream_id}{DEAD_LETTERS}",
+        decode="none",
+        partition_by=(),
+        upsert=False,
+        schema=b"",
+        registry="",
     )
 
 

@@ -99,6 +99,9 @@ class Table(Protocol):
     def ends(self) -> Mapping[int, int]:
         """The end offset of each partition that has one: what lies below is in the table. Reads the newest state."""
 
+    def begins(self) -> Mapping[int, int]:
+        """Where the first span of each partition began that was ever committed: nothing below was in the table."""
+
     def schema(self) -> pa.Schema:
         """All columns as of the newest state."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from duramen.base.errors import TableConflict
 from duramen.spark.tables.port import DataFile, Span, Statistics
 
-__all__ = ["check_spans", "chosen", "counted"]
+__all__ = ["check_spans", "chosen", "counted", "new_begins"]
 
 
 def check_spans(stream: str, ends: Mapping[int, int], spans: Sequence[Span]) -> None:
@@ -17,6 +17,11 @@ def check_spans(stream: str, ends: Mapping[int, int], spans: Sequence[Span]) -> 
                 f"the table of {stream} has partition {span.partition} up to offset {end}, "
                 f"so offsets {span.begin} to {span.end} cannot be added: another writer committed first"
             )
+
+
+def new_begins(ends: Mapping[int, int], spans: Sequence[Span]) -> dict[int, int]:
+    """Where partitions begin that have no end yet."""
+    return {span.partition: span.begin for span in spans if span.partition not in ends}
 
 
 def chosen(files: Iterable[DataFile], spans: Sequence[Span] | None) -> list[DataFile]:
