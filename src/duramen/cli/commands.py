@@ -28,6 +28,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "duramen.cli.log.command",
         "Look into a data directory; save what is left of a damaged one.",
     ),
+    "pipeline": ("duramen.cli.pipeline.command", "Run what a file says: streams through SQL into streams and tables."),
     "cluster": ("duramen.cli.cluster.command", "See and change the nodes that work as one."),
     "top": ("duramen.cli.top", "Watch rates, lag, syncs and connections of a node."),
     "doctor": ("duramen.cli.doctor", "Say what this machine offers, and what to do about what is missing."),
