@@ -252,19 +252,19 @@ def _merge(
         return f'{side}."' + name.replace('"', '""') + '"'
 
     # Nulls are keys as any other.
-    same = " AND ".join(f"{of('t', key)} IS NOT DISTINCT FROM {of('s', key)}" for key in upsert.keys)
+    same = " AND ".join(f"({of('t', key)} IS NOT DISTINCT FROM {of('s', key)})" for key in upsert.keys)
     sequence = upsert.sequence_by
-    newer = "true"
+    newer = ""
     if sequence is not None:
-        newer = f"({of('s', sequence)} >= {of('t', sequence)} OR {of('t', sequence)} IS NULL)"
+        newer = f" AND ({of('s', sequence)} >= {of('t', sequence)} OR {of('t', sequence)} IS NULL)"
     gone = of("s", _DELETED)
     values = {f'"{name}"': of("s", name) for name in columns}
     merger = table.merge(
         rows, same, source_alias="s", target_alias="t", commit_properties=properties, streamed_exec=False
     )
     return (
-        merger.when_matched_delete(f"{gone} AND {newer}")
-        .when_matched_update(values, f"NOT {gone} AND {newer}")
+        merger.when_matched_delete(f"{gone}{newer}")
+        .when_matched_update(values, f"NOT {gone}{newer}")
         .when_not_matched_insert(values, f"NOT {gone}")
         .execute()
     )

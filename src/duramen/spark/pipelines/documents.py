@@ -112,6 +112,7 @@ class Section:
         """`known` is None where any key is right."""
         self.place = _place(node.start_mark)
         self.what = what
+        self.is_mapping = isinstance(node, yaml.MappingNode)
         self._reader = reader
         self._found: dict[str, tuple[Text, yaml.Node]] = {}
         if not isinstance(node, yaml.MappingNode):

@@ -55,6 +55,8 @@ class _Parser:
     def pipeline(self, node: yaml.Node, directory: str) -> Declared | None:
         section = Section(self._reader, node, "the pipeline", _PIPELINE)
         name = section.text("pipeline")
+        if not section.is_mapping:
+            return None
         if name is None:
             self._problems.add(section.place, "pipeline is missing: the pipeline's name")
         sources = self._each(section, "sources", self._source)

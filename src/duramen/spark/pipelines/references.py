@@ -21,31 +21,14 @@ _TOKEN: Final = re.compile(
 )
 _BEGIN: Final = frozenset({"from", "join"})
 _MODIFIERS: Final = frozenset({"lateral", "stream"})
-_END: Final = frozenset(
-    [
-        "where",
-        "group",
-        "having",
-        "order",
-        "sort",
-        "cluster",
-        "distribute",
-        "limit",
-        "offset",
-        "window",
-        "union",
-        "intersect",
-        "except",
-        "minus",
-        "select",
-        "qualify",
-        "on",
-        "using",
-        "pivot",
-        "unpivot",
-        "tablesample",
-    ]
-)
+_CONDITION: Final = frozenset({"on", "using"})
+_FROM_INSIDE: Final = frozenset({"extract", "trim", "substring", "substr", "overlay"})
+"""Functions whose arguments may stand behind FROM."""
+
+_END: Final = frozenset({
+    "where", "group", "having", "order", "sort", "cluster", "distribute", "limit", "offset", "window", "union",
+    "intersect", "except", "minus", "select", "qualify", "pivot", "unpivot", "tablesample",
+})  # fmt: skip
 
 
 class Reference(NamedTuple):
@@ -67,10 +50,11 @@ class _Token(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """Within one pair of parentheses: whether a relation comes next, and whether commas are between relations."""
+    """Within parentheses: whether a relation comes next, commas stand between relations, they are such a function's."""
 
     expects: bool = False
     lists: bool = False
+    function: bool = False
 
 
 def _tokens(sql: str) -> Iterator[_Token]:
@@ -94,12 +78,12 @@ def references(sql: str) -> list[Reference]:
         if token.text == "(" and token.kind == "other":
             # A parenthesis in place of a relation holds relations, or a query that begins anew.
             levels[-1] = level._replace(expects=False)
-            levels.append(_Level(level.expects, level.expects))
+            levels.append(_Level(level.expects, level.expects, before in _FROM_INSIDE))
         elif token.text == ")" and token.kind == "other":
             levels = levels[:-1] or [_Level()]
         elif token.text == "," and token.kind == "other":
             levels[-1] = level._replace(expects=level.lists)
-        elif token.word in _BEGIN and not (token.word == "from" and before == "distinct"):
+        elif token.word in _BEGIN and not (token.word == "from" and (before == "distinct" or level.function)):
             levels[-1] = _Level(expects=True, lists=True)
         elif level.expects and token.kind in ("word", "name"):
             if token.word in _MODIFIERS:
@@ -110,6 +94,8 @@ def references(sql: str) -> list[Reference]:
             elif not _goes_on(tokens, index) and token.text.lower() not in own:
                 line = sql.count("\n", 0, token.at) + 1
                 found.append(Reference(token.text, line, token.at - (sql.rfind("\n", 0, token.at) + 1)))
+        elif token.word in _CONDITION:
+            levels[-1] = level._replace(expects=False)
         elif token.word in _END:
             levels[-1] = _Level()
     return found
