@@ -130,6 +130,15 @@ def test_exactly_one_of_some() -> None:
     ]
 
 
+def test_what_is_said_elsewhere() -> None:
+    assert edited("{startingOffsets: earliest, ", "{@Subscribe: x, ") == [
+        "Subscribe is no option of a pipeline: its stream or table is said beside"
+    ]
+    assert edited("console: true", "console: @false") == [
+        "console of sink screen must be true; without it, leave it out"
+    ]
+
+
 def test_circles() -> None:
     assert edited("FROM flights JOIN airlines", "FROM flights JOIN airlines JOIN @third") == [
         "steps go in a circle: third reads second reads first reads third"

@@ -24,7 +24,7 @@ def _place(mark: yaml.Mark | None) -> Place:
 def compose(text: str, problems: Problems) -> yaml.Node | None:
     """The document of a file; None where it is none, which `problems` then has."""
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         said = " ".join(filter(None, (error.context, error.problem)))
         problems.add(_place(error.problem_mark or error.context_mark), f"this is not YAML: {said}")

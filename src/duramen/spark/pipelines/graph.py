@@ -5,13 +5,18 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from duramen.base.units import parse_ms
-from duramen.spark.pipelines.model import Declared, Sink, Source, Step, Text
+from duramen.spark.pipelines.model import Declared, Option, Sink, Source, Step, Text
 from duramen.spark.pipelines.problems import BEGINNING, Problems, meant
 from duramen.spark.pipelines.references import references
 
 __all__ = ["inputs_of", "ordered", "streams_of"]
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_SAID_ELSEWHERE: Final = {
+    **dict.fromkeys(("subscribe", "subscribepattern", "assign", "topic", "path"), "its stream or table is said beside"),
+    "checkpointlocation": "`--checkpoints` says where they are",
+    "queryname": "a query has the name of its sink",
+}
 _QUERY: Final = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
 
 
@@ -26,6 +31,8 @@ def ordered(pipeline: Declared, problems: Problems) -> list[Step]:
     """The steps, each behind those that it reads; what is wrong with names, circles and triggers becomes problems."""
     _check_names(pipeline, problems)
     _check_sinks(pipeline.sinks, problems)
+    for options in (*(one.options for one in pipeline.sources), *(one.options for one in pipeline.sinks)):
+        _check_options(options, problems)
     for trigger in (pipeline.trigger, *(sink.trigger for sink in pipeline.sinks)):
         _check_trigger(trigger, problems)
     by_name = {part.name.value.lower(): part for part in _parts(pipeline)}
@@ -100,6 +107,13 @@ def _check_sinks(sinks: Iterable[Sink], problems: Problems) -> None:
                 sink.location.place, f"two sinks write the table {sink.location.value}; a table has one writer"
             )
         tables.add(sink.location.value)
+
+
+def _check_options(options: Iterable[Option], problems: Problems) -> None:
+    for option in options:
+        said = _SAID_ELSEWHERE.get(option.name.value.lower())
+        if said is not None:
+            problems.add(option.name.place, f"{option.name.value} is no option of a pipeline: {said}")
 
 
 def _check_trigger(trigger: Text | None, problems: Problems) -> None:

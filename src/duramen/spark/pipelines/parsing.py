@@ -162,6 +162,8 @@ class _Parser:
             if kind is not None and other != kind:
                 self._refuse(section, names, f"which is for {other}")
         location = None if kind is None else section.text(kind)
+        if kind == "console" and location is not None and location.value.lower() != "true":
+            self._problems.add(location.place, f"console of {section.what} must be true; without it, leave it out")
         trigger, keys = section.text("trigger"), section.texts("keys")
         sequence_by, delete_when = section.text("sequence_by"), section.text("delete_when", verbatim=True)
         if not keys:
