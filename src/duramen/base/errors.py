@@ -16,6 +16,7 @@ __all__ = [
     "BodyTooLarge",
     "BodyTypeUnsupported",
     "BugFound",
+    "CheckpointDiffers",
     "CheckpointInvalid",
     "ClientClosed",
     "ClusterDiffers",
@@ -70,6 +71,9 @@ __all__ = [
     "PartitionsInvalid",
     "PathNotFound",
     "PatternInvalid",
+    "PipelineBusy",
+    "PipelineFailed",
+    "PipelineInvalid",
     "ProducerFenced",
     "ProducerIdUnknown",
     "ReassignmentNotFound",
@@ -101,6 +105,7 @@ __all__ = [
     "SystemFailed",
     "TableConflict",
     "TableForeign",
+    "TableRefused",
     "TableStorageFailed",
     "TableUnsupported",
     "TimestampInvalid",
@@ -171,6 +176,46 @@ class SparkFailed(DuramenError):
     id = "spark-failed"
     safe = "Nothing of the round is in the table; the next round does it again."
     remedy = "Look at what the message names, and at Spark's own log, which says more."
+
+
+class PipelineInvalid(DuramenError):
+    """A pipeline's file says what cannot be run; each problem is named with its line and column."""
+
+    id = "pipeline-invalid"
+    safe = "Nothing was started and nothing was written."
+    remedy = "Mend the lines that are named; `duramen pipeline validate` looks at all of them without running anything."
+
+
+class PipelineFailed(DuramenError):
+    """Queries of a pipeline ended with errors that running them again does not mend; the others went on."""
+
+    id = "pipeline-failed"
+    safe = "What was committed stays. A query that failed goes on from its checkpoint when the pipeline runs again."
+    remedy = "Look at `duramen pipeline status`, mend what each error names, and run the pipeline again."
+
+
+class PipelineBusy(DuramenError):
+    """Another application runs a pipeline with the same checkpoints."""
+
+    id = "pipeline-busy"
+    safe = "Nothing was started; the other application goes on."
+    remedy = "Stop the other application first, or choose other checkpoints with `--checkpoints`."
+
+
+class CheckpointDiffers(DuramenError):
+    """A query's checkpoint was made for other streams, by another version, or says something else than its table."""
+
+    id = "checkpoint-differs"
+    safe = "Nothing was read or written by the query: no row is lost, none is there twice."
+    remedy = "Give the query the checkpoint that it had, or begin anew: another `--checkpoints` and another table."
+
+
+class TableRefused(DuramenError):
+    """A table may not be written or cannot be read: not made by this query, other columns, or rows that do not fit."""
+
+    id = "table-refused"
+    safe = "The table is as it was."
+    remedy = "Choose another location, or mend what the message names."
 
 
 class DependencyMissing(DuramenError):

@@ -1,0 +1,1 @@
+"""`duramen pipeline`: a module for each of its commands."""

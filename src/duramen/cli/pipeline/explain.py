@@ -1,0 +1,28 @@
+"""`duramen pipeline explain`: how Spark computes each query."""
+
+from pathlib import Path
+
+import click
+
+from duramen.cli.pipeline.opened import file_argument, master_option, read, say_problems
+
+__all__ = ["command"]
+
+
+@click.command("explain")
+@file_argument
+@click.option("--mode", type=click.Choice(["simple", "extended", "formatted", "cost", "codegen"]), default="formatted",
+              show_default=True, help="How much of it, as in Spark's own EXPLAIN.")  # fmt: skip
+@master_option
+def command(file: Path, *, mode: str, master: str) -> None:
+    """Print the plan of each query, for one micro-batch. Nothing is run, and no broker is asked."""
+    declared, problems = read(file)
+    from duramen.spark.pipelines.checking import plans
+    from duramen.spark.pipelines.opening import open_spark
+
+    with open_spark(declared, master, {"spark.ui.enabled": "false"}, None) as spark:
+        spark.sparkContext.setLogLevel("OFF")
+        found = plans(spark, declared, mode, problems)
+    say_problems(file, problems)
+    for name, plan in found.items():
+        click.echo(f"Query {name}\n{plan.rstrip()}\n")

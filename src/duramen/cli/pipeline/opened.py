@@ -1,0 +1,74 @@
+"""A pipeline's file as the commands take it: read, its problems said, its checkpoints found."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from duramen.base.errors import PipelineInvalid
+
+if TYPE_CHECKING:
+    from duramen.spark.pipelines.checkpoints import Checkpoints
+    from duramen.spark.pipelines.model import Declared
+    from duramen.spark.pipelines.problems import Problems
+
+__all__ = ["checkpoints_of", "checkpoints_option", "file_argument", "master_option", "read", "say_problems"]
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+_DIRECTORY: Final = "checkpoints"
+
+
+def file_argument(function: _F) -> _F:
+    """The argument FILE."""
+    return click.argument("file", type=click.Path(path_type=Path), metavar="FILE")(function)
+
+
+def master_option(function: _F) -> _F:
+    """The option `--master`."""
+    return click.option(
+        "--master", default="local[*]", show_default=True, metavar="URL",
+        help="Where Spark runs: local[N], spark://HOST:PORT, or any other master that Spark knows.",
+    )(function)  # fmt: skip
+
+
+def checkpoints_option(function: _F) -> _F:
+    """The option `--checkpoints`."""
+    return click.option(
+        "--checkpoints", type=click.Path(path_type=Path), metavar="DIRECTORY",
+        help="Where each query keeps how far it is, in a directory of its own."
+        " [default: checkpoints/PIPELINE beside FILE]",
+    )(function)  # fmt: skip
+
+
+def read(file: Path) -> tuple["Declared", "Problems"]:
+    """The pipeline of a file. Raises PipelineInvalid where it is none, with each problem said; OSError."""
+    from duramen.spark.pipelines.loading import load
+    from duramen.spark.pipelines.problems import Problems
+
+    problems = Problems()
+    declared = load(file, problems)
+    if declared is None or problems.errors():
+        say_problems(file, problems)
+    if declared is None:
+        raise PipelineInvalid(f"{file} is no pipeline")
+    return declared, problems
+
+
+def checkpoints_of(declared: "Declared", given: Path | None) -> "Checkpoints":
+    """The checkpoints of a pipeline."""
+    from duramen.spark.pipelines.checkpoints import Checkpoints
+
+    name = declared.name.value
+    directory = Path(declared.directory, _DIRECTORY, name) if given is None else given
+    return Checkpoints(directory.absolute(), name)
+
+
+def say_problems(file: Path, problems: "Problems") -> None:
+    """Each on a line of standard error. Raises PipelineInvalid where one of them is an error."""
+    for problem in problems:
+        click.echo(problem.said(str(file)), err=True)
+    if problems.errors():
+        many = "1 problem" if problems.errors() == 1 else f"{problems.errors()} problems"
+        raise PipelineInvalid(f"{file} has {many}, each named above with its line and column")

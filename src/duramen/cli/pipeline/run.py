@@ -1,0 +1,90 @@
+"""`duramen pipeline run`: one Spark application, until it is told to stop, or all that there was is done."""
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from duramen.cli.pipeline.opened import (
+    checkpoints_of,
+    checkpoints_option,
+    file_argument,
+    master_option,
+    read,
+    say_problems,
+)
+
+if TYPE_CHECKING:
+    from duramen.spark.pipelines.running import Watcher
+
+__all__ = ["command"]
+
+_LOG = "spark.log"
+
+
+@click.command("run")
+@file_argument
+@checkpoints_option
+@click.option("--once", is_flag=True, help="Do what there is now, and end.")
+@click.option("--restarts", type=click.IntRange(0), metavar="NUMBER",
+              help="Give a query up that fails so often in a row. [default: never; 3 with --once]")  # fmt: skip
+@master_option
+def command(file: Path, *, checkpoints: Path | None, once: bool, restarts: int | None, master: str) -> None:
+    """Check a pipeline and run it: a query for each sink. SIGTERM or Ctrl-C stops it, a second one at once.
+
+    A query that fails is started again, after a pause that grows to a minute; the others go on meanwhile. What goes on
+    is shown on a terminal, and said in lines of JSON elsewhere. Spark's own log is spark.log among the checkpoints.
+    """
+    declared, problems = read(file)
+    from duramen.spark.pipelines.checking import check_streams, prepare
+    from duramen.spark.pipelines.graph import ordered
+    from duramen.spark.pipelines.opening import open_spark
+    from duramen.spark.pipelines.running import Application, Terms
+
+    ordered(declared, problems)
+    if problems.errors():
+        say_problems(file, problems)
+    held = checkpoints_of(declared, checkpoints)
+    with _told_to_stop() as stop, held.held():
+        check_streams(declared, problems)
+        say_problems(file, problems)
+        with open_spark(declared, master, {}, held.directory / _LOG) as spark:
+            frames = prepare(spark, declared, problems)
+            say_problems(file, problems)
+            with _watcher() as watcher:
+                Application(declared, frames, held, Terms(master, once, restarts), watcher).run(stop.wait)
+
+
+@contextlib.contextmanager
+def _told_to_stop() -> Iterator[threading.Event]:
+    """An event that the first signal sets; the second ends the process."""
+    stop = threading.Event()
+
+    def on_signal(number: int, _: object) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _watcher() -> "Iterator[Watcher]":
+    from duramen.cli.pipeline.watching import LineWatcher, ScreenWatcher
+
+    if not sys.stdout.isatty():
+        yield LineWatcher()
+        return
+    from rich.live import Live
+
+    with Live(auto_refresh=False) as live:
+        yield ScreenWatcher(live)

@@ -1,0 +1,33 @@
+"""`duramen pipeline status`: what the application that runs a pipeline, or ran it last, says of itself."""
+
+from pathlib import Path
+
+import click
+
+from duramen.cli.output import JSON, format_option, print_json
+from duramen.cli.pipeline.opened import checkpoints_of, checkpoints_option, file_argument, read
+
+__all__ = ["command"]
+
+
+@click.command("status")
+@file_argument
+@checkpoints_option
+@format_option
+def command(file: Path, checkpoints: Path | None, format_: str) -> int:
+    """Show what each query does: its last micro-batch, rate, lag, restarts, its last error.
+
+    The exit code is 1 where a query has failed, or the application is gone without a word.
+    """
+    declared, _ = read(file)
+    import msgspec
+
+    from duramen.cli.pipeline.screen import render
+    from duramen.spark.pipelines.status import read_status
+
+    status = read_status(checkpoints_of(declared, checkpoints))
+    if format_ == JSON:
+        print_json(msgspec.to_builtins(status))
+    else:
+        click.echo(render(status))
+    return 1 if status.state in ("failed", "lost") or any(one.state == "failed" for one in status.queries) else 0

@@ -1,0 +1,80 @@
+"""All that can be known of a pipeline before it runs: its parts, its SQL and schemas, its sinks, and its streams."""
+
+from typing import TYPE_CHECKING, Any
+
+from duramen.base.errors import OptionInvalid
+from duramen.client import Cluster
+from duramen.spark.options import Options, Use
+from duramen.spark.pipelines.frames import Frames, build, sink_options, source_options
+from duramen.spark.pipelines.graph import ordered
+from duramen.spark.pipelines.model import Declared, Text
+from duramen.spark.pipelines.problems import Problems, meant
+from duramen.spark.pipelines.sinks import check, shaped
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["check_streams", "plans", "prepare"]
+
+
+def prepare(spark: "SparkSession", pipeline: Declared, problems: Problems) -> Frames:
+    """The frames of a pipeline whose parts are right; empty where `problems` has errors."""
+    order = ordered(pipeline, problems)
+    if problems.errors():
+        return {}
+    frames = build(spark, pipeline, order, problems)
+    for sink in pipeline.sinks:
+        frame = frames.get(sink.input.value.lower())
+        if frame is not None:
+            check(spark, pipeline, sink, frame, problems)
+    return {} if problems.errors() else frames
+
+
+def check_streams(pipeline: Declared, problems: Problems) -> None:
+    """Ask the brokers for the streams that sources and sinks name.
+
+    Raises ServerUnreachable, with host and port, where none answers in time.
+    """
+    wanted: list[tuple[Text, dict[str, str], Use]] = [
+        (source.location, source_options(pipeline, source), "stream")
+        for source in pipeline.sources
+        if source.format is None
+    ]
+    wanted += [
+        (sink.location, sink_options(pipeline, sink), "sink") for sink in pipeline.sinks if sink.kind == "stream"
+    ]
+    for location, given, use in wanted:
+        try:
+            options = Options(given, use)
+        except OptionInvalid as error:
+            problems.add(location.place, str(error))
+            continue
+        timeout_ms = options.number("kafka.request.timeout.ms") or 0
+        with Cluster(options.text("kafka.bootstrap.servers"), timeout_s=timeout_ms / 1000) as cluster:
+            _check_there(cluster, location, problems)
+
+
+def _check_there(cluster: Cluster, location: Text, problems: Problems) -> None:
+    names = [name.strip() for name in location.value.split(",") if name.strip()]
+    there = cluster.topics(names)
+    missing = [name for name in names if name not in there]
+    if missing:
+        known = [name for name, topic in cluster.topics(None).items() if not topic.internal]
+        said = meant(missing[0], known)
+        # A broker may have more streams than a line can name.
+        hint = said if said.startswith("; did you mean") else "; `duramen stream list` names those that there are"
+        problems.add(location.place, f"there is no stream {missing[0]}{hint}")
+
+
+def plans(spark: "SparkSession", pipeline: Declared, mode: str, problems: Problems) -> dict[str, str]:
+    """How Spark computes a micro-batch of each sink, by the sink's name; empty where `problems` has errors."""
+    prepare(spark, pipeline, problems)
+    if problems.errors():
+        return {}
+    frames = build(spark, pipeline, ordered(pipeline, problems), problems, empty=True)
+    jvm: Any = spark._jvm
+    explained = jvm.org.apache.spark.sql.api.python.PythonSQLUtils.explainString
+    return {
+        sink.name.value: str(explained(shaped(frames[sink.input.value.lower()], sink)._jdf.queryExecution(), mode))
+        for sink in pipeline.sinks
+    }

@@ -1,0 +1,155 @@
+"""A pipeline's directory of checkpoints: one subdirectory for each query, and beside it what that query was made for.
+
+Spark's own part is only read: `metadata` has the query's id, `offsets/N` says up to where micro-batch N reads.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from duramen.base.errors import CheckpointDiffers, PipelineBusy
+
+__all__ = ["VERSION", "Checkpoint", "Checkpoints", "written_whole"]
+
+VERSION: Final = 1
+"""Of what stands beside a checkpoint; changes when a checkpoint that there is could be misread."""
+
+_LOCK: Final = "lock"
+_HEADER_LINES: Final = 2  # of an entry of the offset log: its version, and the batch's metadata
+
+
+class Made(msgspec.Struct, frozen=True):
+    """What a query's checkpoint was made for."""
+
+    version: int
+    pipeline: str
+    query: str
+    streams: tuple[str, ...]
+
+
+class _Metadata(msgspec.Struct):
+    id: str
+
+
+class Checkpoint:
+    """The checkpoint of one query."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @property
+    def query_id(self) -> str:
+        """Spark's id of the query, which stays as long as the checkpoint does. Raises CheckpointDiffers."""
+        try:
+            return msgspec.json.decode((self.directory / "metadata").read_bytes(), type=_Metadata).id
+        except (OSError, msgspec.DecodeError) as error:
+            raise CheckpointDiffers(
+                f"{self.directory} is no checkpoint: its metadata cannot be read: {error}"
+            ) from None
+
+    def digest_of(self, batch_id: int) -> str:
+        """Tells micro-batches of one number apart by the offsets at which they end; empty where that is not known."""
+        try:
+            lines = (self.directory / "offsets" / str(batch_id)).read_bytes().splitlines()
+        except OSError:
+            return ""
+        return hashlib.sha256(b"\n".join(lines[_HEADER_LINES:])).hexdigest()
+
+
+class Checkpoints:
+    """All of a pipeline's, on a disk that this machine, and every executor that keeps state, has mounted."""
+
+    def __init__(self, directory: Path, pipeline: str) -> None:
+        self.directory = directory
+        self._pipeline = pipeline
+
+    def of(self, query: str) -> Checkpoint:
+        """That of one query; it need not exist yet."""
+        return Checkpoint(self.directory / query)
+
+    def claim(self, query: str, streams: Iterable[str]) -> Checkpoint:
+        """The checkpoint of a query that reads these streams, noted where it is new.
+
+        Raises CheckpointDiffers where it was made for something else.
+        """
+        made = Made(VERSION, self._pipeline, query, tuple(sorted(streams)))
+        note, checkpoint = self.directory / f"{query}.json", self.of(query)
+        if note.exists():
+            _require_same(_read(note), made, checkpoint.directory)
+        elif (checkpoint.directory / "metadata").exists():
+            raise CheckpointDiffers(f"{checkpoint.directory} is a checkpoint that no pipeline made; {_ANEW}")
+        else:
+            written_whole(note, msgspec.json.encode(made))
+        return checkpoint
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No other application runs with them meanwhile. Raises PipelineBusy, OSError."""
+        import fcntl
+
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / _LOCK).open("a+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise PipelineBusy(
+                    f"another application runs with {self.directory}; stop it, or choose other `--checkpoints`"
+                ) from None
+            yield
+
+    def is_held(self) -> bool:
+        """Whether an application runs with them now."""
+        import fcntl
+
+        try:
+            with (self.directory / _LOCK).open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+
+_ANEW: Final = "choose other `--checkpoints`, or remove it to begin anew"
+
+
+def _read(note: Path) -> Made:
+    try:
+        return msgspec.json.decode(note.read_bytes(), type=Made)
+    except (OSError, msgspec.DecodeError) as error:
+        raise CheckpointDiffers(f"{note} says what its checkpoint is for, and cannot be read: {error}") from None
+
+
+def _require_same(found: Made, wanted: Made, directory: Path) -> None:
+    if found.version != wanted.version:
+        raise CheckpointDiffers(
+            f"the checkpoint {directory} is of version {found.version}, and this is {wanted.version}; {_ANEW}"
+        )
+    if found.pipeline != wanted.pipeline:
+        raise CheckpointDiffers(f"the checkpoint {directory} is of the pipeline {found.pipeline}; {_ANEW}")
+    if found.streams != wanted.streams:
+        raise CheckpointDiffers(
+            f"the checkpoint {directory} is of the streams {', '.join(found.streams)}, and the query reads"
+            f" {', '.join(wanted.streams)}; {_ANEW}"
+        )
+
+
+def written_whole(path: Path, content: bytes) -> None:
+    """Write a file so that whoever reads it sees all of it, or what was there before."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,218 @@
+"""The DataFrames of a pipeline, source by source and step by step; what does not fit becomes a problem with its place.
+
+Spark looks at names and types as each is made, before any record is read.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from duramen.base.errors import DuramenError, OptionInvalid, TableRefused
+from duramen.spark.pipelines.graph import inputs_of
+from duramen.spark.pipelines.model import Declared, Option, Sink, Source, Step, Text, Watermark
+from duramen.spark.pipelines.problems import Place, Problems
+from duramen.spark.pipelines.reasons import placed, plain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["build", "path_of", "sink_options", "source_options"]
+
+SERVERS: Final = "kafka.bootstrap.servers"
+_MALFORMED: Final = "malformed"
+_TEXT: Final = "__malformed"
+_RECORD: Final = "record"
+_RECORD_FIELDS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+
+Frames = dict[str, "DataFrame"]
+
+
+def path_of(pipeline: Declared, location: Text) -> Path:
+    """A path of the pipeline: a relative one begins where its file lies. Raises TableRefused for a URI."""
+    if "://" in location.value:
+        raise TableRefused(f"{location.value} is no path: tables of pipelines lie in directories")
+    return Path(pipeline.directory, location.value)
+
+
+def source_options(pipeline: Declared, source: Source) -> dict[str, str]:
+    """The options of `format("duramen")` for a stream."""
+    return _with_servers(pipeline, source.options) | {"subscribe": source.location.value}
+
+
+def sink_options(pipeline: Declared, sink: Sink) -> dict[str, str]:
+    """The same for writing one."""
+    return _with_servers(pipeline, sink.options) | {"topic": sink.location.value}
+
+
+def _with_servers(pipeline: Declared, options: Sequence[Option]) -> dict[str, str]:
+    servers = {} if pipeline.brokers is None else {SERVERS: pipeline.brokers.value}
+    return servers | {option.name.value: option.value.value for option in options}
+
+
+def build(
+    spark: "SparkSession", pipeline: Declared, order: Sequence[Step], problems: Problems, *, empty: bool = False
+) -> Frames:
+    """The frame of each source and step, by its name in lower case; one that could not be made is left out.
+
+    With `empty`, streams are batches without a row: Spark then says how it would compute one micro-batch.
+    """
+    builder = _Builder(spark, pipeline, problems, empty=empty)
+    for source in pipeline.sources:
+        builder.add(source.name, lambda source=source: builder.source(source))  # type: ignore[misc]
+    for step in order:
+        builder.add(step.name, lambda step=step: builder.step(step))  # type: ignore[misc]
+    return builder.frames
+
+
+class _Builder:
+    def __init__(self, spark: "SparkSession", pipeline: Declared, problems: Problems, *, empty: bool) -> None:
+        self.frames: Frames = {}
+        self._spark = spark
+        self._pipeline = pipeline
+        self._problems = problems
+        self._empty = empty
+
+    def add(self, name: Text, make: Callable[[], "DataFrame | None"]) -> None:
+        """Make a frame, and let SQL find it under its name."""
+        frame = make()
+        if frame is not None:
+            frame.createOrReplaceTempView(name.value)
+            self.frames[name.value.lower()] = frame
+
+    def _made(self, text: Text, make: "Callable[[], DataFrame]") -> "DataFrame | None":
+        """What `make` makes; what Spark or we refuse becomes a problem of `text`."""
+        from pyspark.errors import PySparkException
+
+        try:
+            return make()
+        except PySparkException as error:
+            self._problems.add(placed(str(error), text), plain(error.getMessage() or str(error)))
+        except DuramenError as error:
+            self._problems.add(text.place, str(error))
+        return None
+
+    # -- sources ------------------------------------------------------------------------------------
+
+    def source(self, source: Source) -> "DataFrame | None":
+        if source.format is not None:
+            return self._table(source)
+        frame = self._stream(source)
+        json = source.json
+        if frame is not None and json is not None:
+            raw = frame
+            frame = self._made(json, lambda: _parsed(raw, json.value))
+        return frame if frame is None or source.watermark is None else self._watermarked(frame, source.watermark)
+
+    def _stream(self, source: Source) -> "DataFrame | None":
+        options = source_options(self._pipeline, source)
+        if not _check_source(options, source, self._problems):
+            return None
+        frame = self._made(source.location, lambda: self._spark.readStream.format("duramen").options(**options).load())
+        if frame is None or not self._empty:
+            return frame
+        # Of no partitions, and not a relation that Spark knows to be empty, of which it plans nothing.
+        return self._spark.createDataFrame(self._spark.sparkContext.emptyRDD(), frame.schema)
+
+    def _table(self, source: Source) -> "DataFrame | None":
+        def load() -> "DataFrame":
+            path = path_of(self._pipeline, source.location)
+            if source.format == "delta":
+                return _delta(self._spark, path)
+            if not path.exists():
+                raise TableRefused(f"there is no table {path}")
+            options = {option.name.value: option.value.value for option in source.options}
+            return self._spark.read.format(source.format or "").options(**options).load(str(path))
+
+        return self._made(source.location, load)
+
+    def _watermarked(self, frame: "DataFrame", watermark: Watermark) -> "DataFrame | None":
+        return self._made(watermark.column, lambda: frame.withWatermark(watermark.column.value, watermark.delay.value))
+
+    # -- steps --------------------------------------------------------------------------------------
+
+    def step(self, step: Step) -> "DataFrame | None":
+        if any(name.value.lower() not in self.frames for name in inputs_of(step)):
+            return None  # which is a problem already
+        sql = step.sql
+        frame = self._called(step) if sql is None else self._made(sql, lambda: self._spark.sql(sql.value))
+        return frame if frame is None or step.watermark is None else self._watermarked(frame, step.watermark)
+
+    def _called(self, step: Step) -> "DataFrame | None":
+        from pyspark.sql import DataFrame
+
+        if not callable(step.function):
+            return None
+        try:
+            made = step.function(*(self.frames[name.value.lower()] for name in step.inputs))
+        except Exception as error:  # noqa: BLE001 -- whatever the user's code raises is said with its step
+            said = plain(str(error)) or "it says nothing"
+            self._problems.add(step.name.place, f"step {step.name.value}: {type(error).__name__}: {said}")
+            return None
+        if isinstance(made, DataFrame):
+            return made
+        self._problems.add(
+            step.name.place, f"step {step.name.value} must return a DataFrame; it returned {type(made).__name__}"
+        )
+        return None
+
+
+def _parsed(frame: "DataFrame", ddl: str) -> "DataFrame":
+    """The value's fields as columns, beside the record; a value that is not such JSON has nulls, and its text there."""
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import StringType, StructType
+
+    schema = StructType.fromDDL(ddl)
+    if not isinstance(schema, StructType):
+        raise OptionInvalid("json must be columns with their types: carrier STRING, delay INT")
+    for taken in sorted({_RECORD, _TEXT} & {name.lower() for name in schema.names}):
+        raise OptionInvalid(f"json has the column {taken}, which is the name of what is known of the record")
+    whole = StructType([*schema.fields]).add(_TEXT, StringType())
+    value = sf.from_json(sf.col("value").cast("string"), whole, {"columnNameOfCorruptRecord": _TEXT})
+    fields = [name for name in _RECORD_FIELDS if name in frame.columns]
+    record = sf.struct(*fields, sf.col("it").getField(_TEXT).alias(_MALFORMED))
+    columns = [sf.col("it").getField(name).alias(name) for name in schema.names]
+    return frame.select(value.alias("it"), *fields).select(*columns, record.alias(_RECORD))
+
+
+def _check_source(options: dict[str, str], source: Source, problems: Problems) -> bool:
+    """Whether the format takes the options; the place is that of the option of which it speaks."""
+    from duramen.spark.options import Options
+    from duramen.spark.streaming import StreamReader
+
+    try:
+        StreamReader(Options(options, "stream"))
+    except OptionInvalid as error:
+        problems.add(place_of(source.options, source.location, str(error)), str(error))
+        return False
+    return True
+
+
+def place_of(options: Sequence[Option], otherwise: Text, said: str) -> Place:
+    """Where the option stands of which a message speaks."""
+    named = [option for option in options if option.name.value.lower() in said.lower()]
+    return named[0].name.place if named else otherwise.place
+
+
+def _delta(spark: "SparkSession", path: Path) -> "DataFrame":
+    """A Delta table as it is now: its files, read by Spark. Raises TableRefused."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from duramen.spark.pipelines.delta import fields_of
+
+    if not DeltaTable.is_deltatable(str(path)):
+        raise TableRefused(f"there is no Delta table {path}")
+    try:
+        table = DeltaTable(str(path))
+        features = table.protocol().reader_features or []
+        files = table.file_uris()
+    except DeltaError as error:
+        raise TableRefused(f"the Delta table {path} cannot be read: {plain(str(error))}") from None
+    hidden = sorted(set(features) & {"deletionVectors", "columnMapping"})
+    if hidden:
+        raise TableRefused(f"the Delta table {path} uses {', '.join(hidden)}, which its files alone do not show")
+    schema = from_arrow_schema(fields_of(table), prefer_timestamp_ntz=True)
+    if not files:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).option("basePath", str(path)).parquet(*files)

@@ -1,0 +1,61 @@
+"""What is wrong with a pipeline, and where in its file. Pure."""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+__all__ = ["BEGINNING", "Place", "Problem", "Problems", "meant"]
+
+
+class Place(NamedTuple):
+    """A line and a column of a file, both counted from 1."""
+
+    line: int
+    column: int
+
+
+BEGINNING = Place(1, 1)
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong. With a warning the pipeline can run all the same."""
+
+    place: Place
+    message: str
+    warning: bool = False
+
+    def said(self, file: str) -> str:
+        """One line: where, and what."""
+        kind = "warning: " if self.warning else ""
+        return f"{file}:{self.place.line}:{self.place.column}: {kind}{self.message}"
+
+
+class Problems:
+    """What has been found so far; the same twice is once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Problem, None] = {}
+
+    def add(self, place: Place, message: str) -> None:
+        """Something keeps the pipeline from running."""
+        self._found[Problem(place, message)] = None
+
+    def warn(self, place: Place, message: str) -> None:
+        """Something is odd."""
+        self._found[Problem(place, message, warning=True)] = None
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(sorted(self._found))
+
+    def errors(self) -> int:
+        """How many of them keep the pipeline from running."""
+        return sum(not problem.warning for problem in self._found)
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the nearest right one, or all of them."""
+    right = list(known)
+    near = difflib.get_close_matches(name.lower(), [one.lower() for one in right], n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {next(one for one in right if one.lower() == near[0])}?"
+    return f"; there are {', '.join(right)}" if right else "; there are none"

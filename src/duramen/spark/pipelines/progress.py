@@ -1,0 +1,56 @@
+"""What Spark says of a query's last micro-batch, in the figures that are shown. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from duramen.spark.offsets import Offsets
+
+__all__ = ["Figures", "figures_of"]
+
+
+class Figures(Struct, frozen=True):
+    """One micro-batch. `phases_ms` are Spark's own; `lag_records` is None where a source does not tell its end."""
+
+    batch_id: int
+    rows: int
+    rows_per_s: float
+    batch_ms: int
+    lag_records: int | None
+    state_rows: int
+    state_bytes: int
+    phases_ms: Mapping[str, int]
+
+
+def figures_of(progress: Mapping[str, Any]) -> Figures:
+    """The figures of a `StreamingQueryProgress`, as its JSON has it."""
+    phases = {str(name): int(ms) for name, ms in (progress.get("durationMs") or {}).items()}
+    lags = [_lag(source) for source in progress.get("sources") or ()]
+    operators = progress.get("stateOperators") or ()
+    return Figures(
+        batch_id=int(progress.get("batchId", -1)),
+        rows=int(progress.get("numInputRows") or 0),
+        rows_per_s=_number(progress.get("processedRowsPerSecond")),
+        batch_ms=phases.pop("triggerExecution", 0),
+        lag_records=None if None in lags else sum(lag for lag in lags if lag is not None),
+        state_rows=sum(int(one.get("numRowsTotal") or 0) for one in operators),
+        state_bytes=sum(int(one.get("memoryUsedBytes") or 0) for one in operators),
+        phases_ms=phases,
+    )
+
+
+def _number(value: object) -> float:
+    """Spark writes NaN and infinity as texts."""
+    return float(value) if isinstance(value, int | float) and value == value and abs(value) < 1e18 else 0.0  # noqa: PLR0124
+
+
+def _lag(source: Mapping[str, Any]) -> int | None:
+    end, latest = source.get("endOffset"), source.get("latestOffset")
+    if not isinstance(end, dict) or not isinstance(latest, dict):
+        return None
+    try:
+        at, newest = Offsets.from_json(end).at, Offsets.from_json(latest).at
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return sum(max(0, offset - at.get(partition, 0)) for partition, offset in newest.items())

@@ -1,0 +1,47 @@
+"""Why Spark failed, as one line: without Java, without tracebacks, with the line of SQL where there is one. Pure."""
+
+import re
+from typing import Final, NamedTuple
+
+from duramen.spark.pipelines.model import Text
+from duramen.spark.pipelines.problems import Place
+
+__all__ = ["Reason", "placed", "plain", "reason"]
+
+_OURS: Final = re.compile(r"(?:duramen|pyspark)[\w.]*errors[\w.]*\.(\w+): (.*?)(?:\n|\Z)")
+_CLASS: Final = re.compile(r"^\s*\[([A-Z][A-Z0-9_.]+)\] ")
+_INNER: Final = re.compile(r"terminated with exception: (.*?)(?: SQLSTATE|\n|\Z)", re.DOTALL)
+_PYTHON: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
+_STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
+_PLACE: Final = re.compile(r"\bline (\d+),? pos (\d+)")
+
+
+class Reason(NamedTuple):
+    """What one of our errors is called in `duramen.base.errors`, or nothing, and what it says."""
+
+    error: str
+    message: str
+
+
+def plain(message: str) -> str:
+    """The first sentence or so of a message of Spark's, without its class and state."""
+    said = _STATE.sub("", _CLASS.sub("", message.strip()))
+    return " ".join(said.partition("\n")[0].split())
+
+
+def placed(said: str, text: Text) -> Place:
+    """Where in the file the SQL of `text` is wrong, as far as Spark says so."""
+    found = _PLACE.search(said)
+    return text.place if found is None else text.at(int(found[1]), int(found[2]))
+
+
+def reason(said: str) -> Reason:
+    """Why a query ended: what the error that we raised says, or what Python or Spark say."""
+    ours = list(_OURS.finditer(said))
+    if ours:
+        return Reason(ours[-1][1], " ".join(ours[-1][2].split()))
+    inner = _INNER.search(said)
+    python = list(_PYTHON.finditer(said))
+    if python and "Traceback (most recent call last)" in said:
+        return Reason("", f"{python[-1][1]}: {' '.join(python[-1][2].split())}")
+    return Reason("", plain(inner[1] if inner else said))

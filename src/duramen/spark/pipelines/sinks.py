@@ -1,0 +1,172 @@
+"""Where a pipeline's rows go: what each sink makes of them, what it needs of them, and how its query is started."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from duramen.base.errors import DuramenError, OptionInvalid
+from duramen.base.units import parse_ms
+from duramen.spark.pipelines.checkpoints import Checkpoint
+from duramen.spark.pipelines.frames import path_of, place_of, sink_options
+from duramen.spark.pipelines.model import Declared, Sink, Text
+from duramen.spark.pipelines.problems import Problems, meant
+from duramen.spark.pipelines.reasons import placed, plain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["Show", "check", "owner_of", "shaped", "start"]
+
+Show = Callable[[str, int, list[Mapping[str, Any]]], None]
+"""Gets a console sink's name, the number of a micro-batch, and the first of its rows."""
+
+_OBVIOUS_MODE: Final = "say mode: update, or give the source a watermark"
+
+
+def owner_of(pipeline: Declared, sink: Sink) -> str:
+    """What a table says of the sink that writes it."""
+    return f"{pipeline.name.value}/{sink.name.value}"
+
+
+def shaped(frame: "DataFrame", sink: Sink) -> "DataFrame":
+    """The rows as the sink writes them: for a stream, keys and values made of columns where the file says so."""
+    from pyspark.sql import functions as sf
+
+    if sink.kind != "stream" or not (sink.json or sink.key is not None):
+        return frame
+    key = [] if sink.key is None else [sf.col(_quoted(sink.key.value)).cast("string").alias("key")]
+    if sink.json:
+        return frame.select(*key, sf.to_json(sf.struct("*")).alias("value"))
+    others = [sf.col(_quoted(name)) for name in frame.columns if name != "key"]
+    return frame.select(*key, *others)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+# -- before anything starts -------------------------------------------------------------------------
+
+
+def check(spark: "SparkSession", pipeline: Declared, sink: Sink, frame: "DataFrame", problems: Problems) -> None:
+    """What keeps the sink from taking these rows becomes problems."""
+    from pyspark.errors import PySparkException
+
+    if not frame.isStreaming:
+        problems.add(sink.input.place, f"{sink.input.value} reads no stream: a sink needs rows that come")
+        return
+    for column in (sink.key, *sink.keys, sink.sequence_by):
+        if column is not None and column.value not in frame.columns:
+            problems.add(
+                column.place, f"{sink.input.value} has no column {column.value}{meant(column.value, frame.columns)}"
+            )
+            return
+    try:
+        rows = shaped(frame, sink)
+    except PySparkException as error:
+        problems.add(sink.input.place, plain(str(error)))
+        return
+    _check_mode(spark, sink, rows, problems)
+    if sink.kind == "stream":
+        _check_stream(pipeline, sink, rows, problems)
+    elif sink.kind == "delta":
+        _check_table(pipeline, sink, rows, problems)
+
+
+def _check_mode(spark: "SparkSession", sink: Sink, rows: "DataFrame", problems: Problems) -> None:
+    """What Spark says of the operators and the output mode when a query starts, said before."""
+    from pyspark.errors import PySparkException
+
+    jvm: Any = spark._jvm
+    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, sink.output_mode.capitalize())()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    try:
+        checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), mode)
+    except PySparkException as error:
+        said = plain(str(error))
+        hint = f"; {_OBVIOUS_MODE}" if sink.mode is None and "output mode" in said else ""
+        problems.add((sink.mode or sink.name).place, said.removesuffix(".") + hint)
+
+
+def _check_stream(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Problems) -> None:
+    from duramen.spark.source import DuramenDataSource
+
+    try:
+        DuramenDataSource(sink_options(pipeline, sink)).streamWriter(rows.schema, overwrite=False)
+    except OptionInvalid as error:
+        said = str(error)
+        hint = "; json: true makes the value of all columns" if said.startswith("a column `value`") else ""
+        problems.add(place_of(sink.options, sink.input, said), said + hint)
+
+
+def _check_table(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Problems) -> None:
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import NullType
+
+    from duramen.spark.pipelines.delta import require_columns, require_ours
+
+    for field in rows.schema.fields:
+        if isinstance(field.dataType, NullType):
+            problems.add(sink.input.place, f"the column {field.name} is NULL and has no type; CAST gives it one")
+            return
+    if sink.delete_when is not None:
+        try:
+            rows.where(sink.delete_when.value)
+        except PySparkException as error:
+            problems.add(placed(str(error), sink.delete_when), plain(error.getMessage() or str(error)))
+    try:
+        table = require_ours(path_of(pipeline, sink.location), owner_of(pipeline, sink))
+        if table is not None:
+            require_columns(table, to_arrow_schema(rows.schema, timezone="UTC"))
+    except DuramenError as error:
+        problems.add(sink.location.place, str(error))
+
+
+# -- running ----------------------------------------------------------------------------------------
+
+
+def start(
+    pipeline: Declared, sink: Sink, frame: "DataFrame", checkpoint: Checkpoint, show: Show, *, once: bool
+) -> "StreamingQuery":
+    """Start the sink's query. Raises what Spark says where it cannot be."""
+    writer = (
+        shaped(frame, sink)
+        .writeStream.queryName(sink.name.value)
+        .outputMode(sink.output_mode)
+        .option("checkpointLocation", str(checkpoint.directory))
+    )
+    trigger = sink.trigger or pipeline.trigger
+    if once:
+        writer = writer.trigger(availableNow=True)
+    elif trigger is not None:
+        writer = writer.trigger(processingTime=f"{parse_ms(trigger.value)} milliseconds")
+    return _to(pipeline, sink, writer, checkpoint, show).start()
+
+
+def _to(
+    pipeline: Declared, sink: Sink, writer: "DataStreamWriter", checkpoint: Checkpoint, show: Show
+) -> "DataStreamWriter":
+    if sink.kind == "stream":
+        return writer.format("duramen").options(**sink_options(pipeline, sink))
+    if sink.kind == "console":
+        return writer.foreachBatch(_showing(sink, show))
+    from duramen.spark.pipelines.delta import DeltaWriter, Upsert
+
+    upsert = Upsert([key.value for key in sink.keys], _value(sink.sequence_by), _value(sink.delete_when))
+    location = path_of(pipeline, sink.location)
+    return writer.foreachBatch(
+        DeltaWriter(location, owner_of(pipeline, sink), checkpoint, upsert if sink.keys else None)
+    )
+
+
+def _value(text: Text | None) -> str | None:
+    return None if text is None else text.value
+
+
+def _showing(sink: Sink, show: Show) -> Callable[["DataFrame", int], None]:
+    def on_batch(batch: "DataFrame", batch_id: int) -> None:
+        show(sink.name.value, batch_id, [row.asDict(recursive=True) for row in batch.limit(sink.rows).collect()])
+
+    return on_batch

@@ -1,0 +1,74 @@
+"""When a query that failed is started again, and when a pipeline is over. Pure: times come in, effects go out."""
+
+from typing import Final, Literal, NamedTuple
+
+__all__ = ["FIRST_PAUSE_MS", "LONGEST_PAUSE_MS", "STEADY_MS", "Keeper", "State"]
+
+FIRST_PAUSE_MS: Final = 1_000
+LONGEST_PAUSE_MS: Final = 60_000
+STEADY_MS: Final = 300_000
+"""A query that ran for so long has got over what it failed of: its next failure counts as the first."""
+
+State = Literal["starting", "running", "waiting", "finished", "failed", "stopped"]
+
+_OVER: Final[tuple[State, ...]] = ("finished", "failed", "stopped")
+_FOR_GOOD: Final = frozenset({
+    "CheckpointDiffers", "OptionInvalid", "RecordsLost", "StreamNotFound", "TableRefused", "DependencyMissing",
+})  # fmt: skip
+
+
+class Ended(NamedTuple):
+    """How a query ended: the name of our error, or nothing, and one line for people."""
+
+    error: str
+    message: str
+
+
+class Keeper:
+    """Keeps one query going; it knows nothing of the others, so none is harmed by another's failure."""
+
+    def __init__(self, name: str, most_restarts: int | None) -> None:
+        """`most_restarts` in a row, without bound where it is None."""
+        self.name = name
+        self.state: State = "starting"
+        self.restarts = 0
+        self.error: Ended | None = None
+        self._most = most_restarts
+        self._in_a_row = 0
+        self._since_ms = 0
+        self._due_ms = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will not be started again."""
+        return self.state in _OVER
+
+    def due_ms(self) -> int | None:
+        """When it is to be started; None where it is not."""
+        return self._due_ms if self.state in ("starting", "waiting") else None
+
+    def started(self, now_ms: int) -> None:
+        """It runs."""
+        self.restarts += self.state == "waiting"
+        self.state, self._since_ms = "running", now_ms
+
+    def failed(self, now_ms: int, error: Ended) -> None:
+        """It ended with an error, or could not be started: it waits, longer every time, or is given up."""
+        if self.state == "running" and now_ms - self._since_ms >= STEADY_MS:
+            self._in_a_row = 0
+        self.error = error
+        if error.error in _FOR_GOOD or (self._most is not None and self._in_a_row >= self._most):
+            self.state = "failed"
+            return
+        self.state = "waiting"
+        self._due_ms = now_ms + min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS << min(self._in_a_row, 16))
+        self._in_a_row += 1
+
+    def finished(self) -> None:
+        """It has done all there was."""
+        self.state, self.error = "finished", None
+
+    def stopped(self) -> None:
+        """The pipeline was told to stop; what had failed for good stays so."""
+        if not self.is_over:
+            self.state = "stopped"

@@ -1,0 +1,121 @@
+"""`duramen pipeline`, as far as it needs no Spark: what is said of files, and of what ran."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.live import Live
+from tests.cli.command import Run
+
+from duramen.cli.pipeline.watching import LineWatcher, ScreenWatcher
+from duramen.spark.pipelines.checkpoints import Checkpoints
+from duramen.spark.pipelines.progress import Figures
+from duramen.spark.pipelines.status import QueryStatus, Status, write_status
+
+RIGHT = """\
+pipeline: copy
+brokers: 127.0.0.1:1
+sources:
+  there: {stream: there, options: {kafka.request.timeout.ms: 100}}
+sinks:
+  out: {from: there, delta: out}
+"""
+
+
+def test_problems_have_their_places(duramen_alone: Run, tmp_path: Path) -> None:
+    (tmp_path / "it.yaml").write_text(RIGHT.replace("from: there", "from: their") + "  sink: {}\n")
+    for command in ("validate", "run", "explain"):
+        ended = duramen_alone("pipeline", command, "it.yaml")
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err.splitlines()[:2] == [
+            "it.yaml:7:9: sink sink must have exactly one of stream, delta, console; it has none",
+            "it.yaml:7:9: sink sink must have from: the source or step that it writes",
+        ]
+        assert ended.err.splitlines()[2].startswith("duramen: it.yaml has 2 problems, each named above")
+        assert ended.err.endswith("[pipeline-invalid]\n")
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_names_are_checked_before_anything_is_started(duramen_alone: Run, tmp_path: Path) -> None:
+    (tmp_path / "it.yaml").write_text(RIGHT.replace("from: there", "from: their"))
+    ended = duramen_alone("pipeline", "run", "it.yaml")
+    assert ended.code == 1
+    assert "it.yaml:6:15: there is no source or step their; did you mean there?" in ended.err.splitlines()
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_brokers_that_do_not_answer(duramen_alone: Run, tmp_path: Path) -> None:
+    (tmp_path / "it.yaml").write_text(RIGHT)
+    for command in ("validate", "run"):
+        ended = duramen_alone("pipeline", command, "it.yaml")
+        assert ended.code == 1
+        assert len(ended.err.splitlines()) == 1
+        assert "127.0.0.1:1" in ended.err
+        assert ended.err.endswith("[server-unreachable]\n")
+
+
+def test_no_file_and_no_text(duramen_alone: Run, tmp_path: Path) -> None:
+    ended = duramen_alone("pipeline", "validate", "nothing.yaml")
+    assert (ended.code, ended.err) == (1, "duramen: nothing.yaml: No such file or directory [system-failed]\n")
+    (tmp_path / "it.yaml").write_bytes(b"pipeline: \xff")
+    ended = duramen_alone("pipeline", "validate", "it.yaml")
+    assert ended.err.startswith("duramen: it.yaml is not UTF-8 text, at byte 10")
+
+
+def test_status(duramen_alone: Run, tmp_path: Path) -> None:
+    (tmp_path / "it.yaml").write_text(RIGHT)
+    ended = duramen_alone("pipeline", "status", "it.yaml")
+    assert ended.code == 1
+    assert "no pipeline has run with the checkpoints" in ended.err
+    assert ended.err.endswith("[pipeline-failed]\n")
+    checkpoints = Checkpoints(tmp_path / "elsewhere", "copy")
+    figures = Figures(7, 100, 1234.5, 250, 42, 5, 1000, {"addBatch": 200})
+    queries = [
+        QueryStatus("out", "running", 1, "a disk\x1b[2J was full", 5, figures),
+        QueryStatus("log", "starting", 0, None, None, None),
+    ]
+    with checkpoints.held():
+        write_status(checkpoints, Status("copy", "running", "local[*]", 1_700_000_000_000, 2, queries))
+        ended = duramen_alone("pipeline", "status", "it.yaml", "--checkpoints", "elsewhere")
+        assert ended.code == 0
+        assert ended.out.splitlines() == [
+            "Pipeline copy on local[*] since 2023-11-14 22:13:20Z: running",
+            "QUERY  STATE     BATCH  ROWS  ROWS/S  LAG  BATCH TIME  STATE ROWS  RESTARTS",
+            "out    running       7   100    1234   42      250 ms           5         1",
+            "log    starting      -     -       -    -           -           -         0",
+            "out: a disk\\x1b[2J was full",
+        ]
+    ended = duramen_alone("pipeline", "status", "it.yaml", "--checkpoints", "elsewhere", "--format", "json")
+    assert ended.code == 1
+    document = json.loads(ended.out)
+    assert document["state"] == "lost"
+    assert document["queries"][0]["batch"]["lag_records"] == 42
+
+
+def status(batch_id: int) -> Status:
+    figures = Figures(batch_id, 100, 1234.5, 250, 42, 5, 1000, {})
+    return Status("copy", "running", "local[*]", 1, 2, [QueryStatus("out", "running", 0, None, 5, figures)])
+
+
+def test_lines_tell_what_has_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    watcher = LineWatcher()
+    for batch_id in (1, 1, 2):
+        watcher.status(status(batch_id))
+    watcher.rows("screen", 3, [{"a": 1}])
+    first, second, rows = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["query"], first["batch"]["batch_id"], second["batch"]["batch_id"]) == ("out", 1, 2)
+    assert rows == {"query": "screen", "batch_id": 3, "rows": [{"a": 1}]}
+
+
+def test_a_terminal_shows_a_table_and_rows_above_it() -> None:
+    terminal = io.StringIO()
+    with Live(console=Console(file=terminal, force_terminal=True, width=100), auto_refresh=False) as live:
+        watcher = ScreenWatcher(live)
+        watcher.status(status(1))
+        watcher.rows("screen", 3, [{"a": "\x1b[2J"}])
+    shown = terminal.getvalue()
+    assert "ROWS/S" in shown
+    assert "screen, micro-batch 3:" in shown
+    assert '{"a": "\\u001b[2J"}' in shown

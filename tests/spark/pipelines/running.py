@@ -1,0 +1,54 @@
+"""A pipeline run in this process with the tests' session, until all there was is done."""
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from duramen.spark.pipelines.checking import check_streams, prepare
+from duramen.spark.pipelines.checkpoints import Checkpoints
+from duramen.spark.pipelines.loading import load
+from duramen.spark.pipelines.problems import Problems
+from duramen.spark.pipelines.running import Application, Terms
+from duramen.spark.pipelines.status import Status
+
+
+class Seen:
+    """Notes what a pipeline tells."""
+
+    def __init__(self) -> None:
+        self.last: Status | None = None
+        self.rows_of: dict[str, list[Mapping[str, Any]]] = {}
+
+    def status(self, status: Status) -> None:
+        self.last = status
+
+    def rows(self, query: str, batch_id: int, rows: list[Mapping[str, Any]]) -> None:
+        del batch_id
+        self.rows_of.setdefault(query, []).extend(rows)
+
+
+def problems_of(spark: SparkSession, file: Path) -> list[str]:
+    """What is wrong with a file, brokers not asked."""
+    problems = Problems()
+    declared = load(file, problems)
+    if declared is not None and not problems.errors():
+        prepare(spark, declared, problems)
+    return [problem.said(file.name) for problem in problems]
+
+
+def run_once(spark: SparkSession, file: Path, *, restarts: int = 0) -> Seen:
+    """Run a file's pipeline as `duramen pipeline run --once` does. Raises PipelineFailed."""
+    problems, seen = Problems(), Seen()
+    declared = load(file, problems)
+    assert declared is not None, list(problems)
+    check_streams(declared, problems)
+    frames = prepare(spark, declared, problems)
+    assert not problems.errors(), list(problems)
+    checkpoints = Checkpoints(file.parent / "checkpoints" / declared.name.value, declared.name.value)
+    with checkpoints.held():
+        terms = Terms("local[2]", once=True, restarts=restarts)
+        Application(declared, frames, checkpoints, terms, seen).run(threading.Event().wait)
+    return seen

@@ -1,0 +1,178 @@
+"""Spark looks at SQL, schemas and sinks before anything runs; what does not fit has its line and column."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+from tests.spark.pipelines.running import problems_of
+
+from duramen.spark.pipelines.checking import plans
+from duramen.spark.pipelines.loading import load
+from duramen.spark.pipelines.problems import Problems
+
+RIGHT = """\
+pipeline: delays
+brokers: 127.0.0.1:1
+sources:
+  flights:
+    stream: flights
+    options:
+      startingOffsets: earliest
+    json: carrier STRING, at TIMESTAMP, delay INT
+    watermark: {column: at, delay: 1 hour}
+  airlines: {table: airlines}
+steps:
+  late:
+    sql: |
+      SELECT f.carrier, at,
+        delay
+      FROM flights f JOIN airlines a ON f.carrier = a.carrier
+  windows:
+    sql: >-
+      SELECT carrier, window.start AS at, sum(delay) AS delay
+      FROM late GROUP BY carrier, window(at, '1 hour')
+  doubled:
+    python: steps:doubled
+    from: late
+sinks:
+  out: {from: windows, delta: out}
+  log: {from: late, stream: log, json: true, key: carrier}
+  screen: {from: doubled, console: true}
+"""
+STEPS = """
+def doubled(late):
+    return late.selectExpr("carrier", "delay * 2 AS delay")
+
+def wrong(late):
+    return late.select("nothing")
+
+def none(late):
+    return None
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_deltalake(tmp_path / "airlines", pa.Table.from_pylist(
+        [{"carrier": "UA"}], schema=pa.schema([pa.field("carrier", pa.string())])
+    ))  # fmt: skip
+    (tmp_path / "steps.py").write_text(STEPS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def edited(spark: SparkSession, directory: Path, *edits: tuple[str, str]) -> list[str]:
+    """What is wrong after edits; `@` marks in one of them where the only problem is."""
+    text = RIGHT
+    for old, new in edits:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    where = text.index("@") if "@" in text else None
+    text = text.replace("@", "")
+    (directory / "it.yaml").write_text(text)
+    found = problems_of(spark, directory / "it.yaml")
+    if where is not None:
+        line, column = text.count("\n", 0, where) + 1, where - text.rfind("\n", 0, where)
+        begins = f"it.yaml:{line}:{column}: "
+        assert found
+        assert found[0].startswith(begins), found
+        found[0] = found[0].removeprefix(begins)
+    return found
+
+
+def test_a_right_one_and_its_plans(spark: SparkSession, directory: Path) -> None:
+    assert edited(spark, directory) == []
+    problems = Problems()
+    declared = load(directory / "it.yaml", problems)
+    assert declared is not None
+    found = plans(spark, declared, "simple", problems)
+    assert list(found) == ["out", "log", "screen"]
+    assert "HashAggregate" in found["out"]
+    assert "carrier#" in found["log"]
+    assert "AS key#" in found["log"]
+
+
+def test_sql(spark: SparkSession, directory: Path) -> None:
+    assert edited(spark, directory, ("        delay\n", "        @dealy\n"))[0].startswith(
+        "A column, variable, or function parameter with name `dealy` cannot be resolved. Did you mean one of"
+    )
+    assert edited(spark, directory, ("SELECT f.carrier, at,", "SELECT f.carrier, at at @at,")) == [
+        "Syntax error at or near 'at'."
+    ]
+    assert edited(spark, directory, ("f.carrier = a.carrier", "@nofunc(f.carrier) = a.carrier"))[0].startswith(
+        "Cannot resolve routine `nofunc`"
+    )
+
+
+def test_options_and_schemas_of_sources(spark: SparkSession, directory: Path) -> None:
+    assert edited(spark, directory, ("startingOffsets: earliest", "@startingOfsets: earliest")) == [
+        "there is no option startingOfsets here; did you mean startingOffsets?"
+    ]
+    assert edited(spark, directory, ("startingOffsets: earliest", "@startingOffsets: never"))[0].startswith(
+        "startingOffsets: 'never' does not fit"
+    )
+    assert edited(spark, directory, ("json: carrier STRING, at", "json: carrier @STRNG, at"))[0].startswith(
+        "Unsupported data type"
+    )
+    assert edited(spark, directory, ("column: at", "column: @when"))[0].startswith("A column, variable, or function")
+    assert edited(spark, directory, ("delay: 1 hour", "delay: 1 huor")) != []
+    assert edited(spark, directory, ("table: airlines", "table: @airliens"))[0].startswith("there is no Delta table")
+    assert edited(spark, directory, ("table: airlines", "table: @s3://airlines"))[0].startswith(
+        "s3://airlines is no path"
+    )
+
+
+def test_functions(spark: SparkSession, directory: Path) -> None:
+    assert edited(spark, directory, ("steps:doubled", "@steps:nothing")) == ["steps has no function nothing"]
+    assert edited(spark, directory, ("steps:doubled", "@nosteps:doubled")) == [
+        "nosteps cannot be imported: ModuleNotFoundError: No module named 'nosteps'"
+    ]
+    assert edited(spark, directory, ("  doubled:", "  @doubled:"), ("steps:doubled", "steps:none")) == [
+        "step doubled must return a DataFrame; it returned NoneType"
+    ]
+    assert edited(spark, directory, ("  doubled:", "  @doubled:"), ("steps:doubled", "steps:wrong"))[0].startswith(
+        "step doubled: AnalysisException: A column, variable, or function parameter with name `nothing`"
+    )
+
+
+def test_sinks(spark: SparkSession, directory: Path) -> None:
+    assert edited(spark, directory, ("key: carrier}", "key: @carier}")) == [
+        "late has no column carier; did you mean carrier?"
+    ]
+    assert edited(spark, directory, ("from: late, stream: log, json: true", "from: @late, stream: log")) == [
+        "a column `value` is needed; there are key, carrier, at, delay; json: true makes the value of all columns"
+    ]
+    assert (
+        edited(spark, directory, ("  log: {from: late", "  log: {from: @airlines"))
+        == [
+            "airlines reads no stream: a sink needs rows that come",
+            "it.yaml:21:3: warning: nothing reads the step doubled",
+        ][:1]
+    )
+    assert edited(spark, directory, ("    watermark: {column: at, delay: 1 hour}\n", ""), ("  out:", "  @out:"))[0] == (
+        "Invalid streaming output mode: append. This output mode is not supported for streaming aggregations without"
+        " watermark on streaming DataFrames/DataSets; say mode: update, or give the source a watermark"
+    )
+    assert edited(spark, directory, ("delta: out", "delta: @airlines"))[0].endswith(
+        "was not made by a pipeline; choose another location"
+    )
+    assert edited(spark, directory, ("delta: out", "delta: out, keys: at, delete_when: @gone = 1"))[0].startswith(
+        "A column, variable, or function parameter with name `gone`"
+    )
+
+
+def test_a_pipeline_in_python(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "it.py"
+    begin = "from duramen.spark.pipelines import Pipeline\npipeline = Pipeline('p', brokers='127.0.0.1:1')\n"
+    steps = "pipeline.stream('s')\npipeline.sql('a',\n  'FROM s SELECT nothing')\npipeline.to_console('c', 'a')\n"
+    file.write_text(begin + steps)
+    (found,) = problems_of(spark, file)
+    assert found.startswith("it.py:4:1: A column, variable, or function parameter with name `nothing`")
+    file.write_text(begin + "x = 1 / 0\n")
+    assert problems_of(spark, file) == ["it.py:3:1: ZeroDivisionError: division by zero"]
+    file.write_text("x = = 1\n")
+    assert problems_of(spark, file) == ["it.py:1:5: this is not Python: invalid syntax"]
+    file.write_text("x = 1\n")
+    assert problems_of(spark, file)[0].startswith("it.py:1:1: the file has no `pipeline`")

@@ -1,0 +1,27 @@
+"""The figures of a micro-batch, from what Spark says of it."""
+
+from duramen.spark.pipelines.progress import figures_of
+
+
+def source(end: object, latest: object) -> dict[str, object]:
+    return {"endOffset": end, "latestOffset": latest}
+
+
+def test_figures() -> None:
+    figures = figures_of(
+        {
+            "batchId": 7, "numInputRows": 100, "processedRowsPerSecond": 6.8,
+            "durationMs": {"triggerExecution": 50, "addBatch": 40},
+            "stateOperators": [{"numRowsTotal": 3, "memoryUsedBytes": 10}, {"numRowsTotal": 4}],
+            "sources": [source({"f": {"0": 5, "1": 7, "id": "x"}}, {"f": {"0": 9, "1": 7, "2": 3, "id": "x"}})],
+        }
+    )  # fmt: skip
+    assert (figures.batch_id, figures.rows, figures.rows_per_s, figures.batch_ms) == (7, 100, 6.8, 50)
+    assert (figures.lag_records, figures.state_rows, figures.state_bytes) == (4 + 3, 7, 10)
+    assert figures.phases_ms == {"addBatch": 40}
+
+
+def test_what_is_not_known() -> None:
+    figures = figures_of({"batchId": 0, "processedRowsPerSecond": "NaN", "sources": [source(None, None)]})
+    assert (figures.rows, figures.rows_per_s, figures.lag_records) == (0, 0.0, None)
+    assert figures_of({"sources": [source({"f": {"x": 1}}, {"f": {}})]}).lag_records is None
