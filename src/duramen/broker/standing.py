@@ -48,6 +48,10 @@ class Standing(Changes, Protocol):
         """The nodes that are live, as they registered; empty where the node is alone."""
 
     @property
+    def shown_nodes(self) -> Sequence[Node]:
+        """The nodes that clients are told of: those that are live, and for a while those that were."""
+
+    @property
     def cluster_id(self) -> UUID:
         """The id of the cluster; that of its directory where the node is alone."""
 

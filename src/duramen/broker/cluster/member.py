@@ -11,6 +11,7 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer, Clock, Randomness, Worker
 from duramen.broker.changes import Done, ValueDone, settled
 from duramen.broker.cluster.chronicle import Chronicle
+from duramen.broker.cluster.leaving import Leaving
 from duramen.broker.cluster.nearest import nearest
 from duramen.broker.cluster.network import Network
 from duramen.broker.cluster.replicating import Replicating
@@ -123,6 +124,7 @@ class Member:
         self._begun_epoch = -1
         self._draining: Callable[[], None] | None = None
         self._heard_ms: dict[int, int] = {}
+        self._leaving = Leaving()
 
     # -- what is known ------------------------------------------------------------------------------
 
@@ -137,6 +139,10 @@ class Member:
     @property
     def nodes(self) -> Sequence[Node]:
         return [node for node in self.state.registrations if not node.fenced]
+
+    @property
+    def shown_nodes(self) -> Sequence[Node]:
+        return self._leaving.shown(self.state.registrations, self._kit.clock.monotonic_ms())
 
     @property
     def cluster_id(self) -> UUID:
@@ -306,6 +312,7 @@ class Member:
             if isinstance(event, StreamConfigured):
                 self._tell_stream(StreamId(event.id))
         elif isinstance(event, NodeEvent):
+            self._leaving.told(self.state.registrations, self._kit.clock.monotonic_ms())
             self.replicating.told_live(self.state.registrations.live)
             self._tell_read()
             if self._chronicle is not None and self.replicating.takes_part:
@@ -318,6 +325,7 @@ class Member:
 
     def restored(self) -> None:
         """The view's state is another as a whole."""
+        self._leaving.told(self.state.registrations, self._kit.clock.monotonic_ms())
         if self._listener is not None:
             # Streams may be gone, and configs be others, and no event has said so.
             self.replicating.only({stream.id for stream in self.state.streams.values()})
