@@ -109,7 +109,13 @@ class Member:
         self.asker = Asker(self.controller, control)
         self.office = ClusterOffice(self.asker, lambda: self.state, kit.runner.describe)
         self.lifecycle = Lifecycle(
-            kit.wish, self.controller, self.asker, control, changed=self._phase_changed, failed=self._left_out
+            kit.wish,
+            self.controller,
+            self.asker,
+            control,
+            changed=self._phase_changed,
+            failed=self._left_out,
+            heard=lambda lately: self.replicating.heard_by_controller(lately=lately),
         )
         self.replicating = Replicating(
             self.node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,

@@ -144,6 +144,11 @@ class Replicating:
 
     def only(self, stream_ids: Collection[StreamId]) -> None:
         """There are these streams and no others."""
+    def heard_by_controller(self, *, lately: bool) -> None:
+        """Whether this node's session with the controller goes on, as far as it can know."""
+        if self._replicas is not None:
+            self._replicas.heard_by_controller(lately=lately)
+
         if self._replicas is not None:
             self._replicas.only(stream_ids)
 
