@@ -303,6 +303,15 @@ class Broker:
             raise StreamNotFound(f"there is no stream {place.stream_id}")
         return stream.partition(place.partition)
 
+    def has(self, place: PartitionId) -> bool:
+        """Whether a partition is made already: many are made a few at a time."""
+        stream = self.streams.find_id(place.stream_id)
+        return stream is not None and place.partition < len(stream.partitions)
+
+    def when_made(self, stream_id: StreamId, action: Callable[[], None]) -> None:
+        """Do `action` once all partitions of a stream are made: now, or later, or when it is deleted."""
+        self.streams.when_made(stream_id, action)
+
     def led(self, place: PartitionId, leader_epoch: int | None) -> None:
         """From here on this node leads a partition, in that epoch; None: no more."""
         stream = self.streams.find_id(place.stream_id)
@@ -350,7 +359,7 @@ class Broker:
             self.groups.forget_topic(gone.name)
 
     def _put(self, state: StreamState, *, at_once: bool = False) -> None:
-        stream = self.streams.put(state, at_once=at_once or state.internal or self.standing.first_role is not None)
+        stream = self.streams.put(state, at_once=at_once or state.internal)
         if stream.name == OFFSETS_STREAM:
             self._offsets.use(stream)
         elif stream.name == TRANSACTIONS_STREAM:

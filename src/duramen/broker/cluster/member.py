@@ -43,7 +43,9 @@ from duramen.controller.events import (
     NodeEvent,
     PartitionChanged,
     StreamConfigured,
+    PartitionsAdded,
     StreamDeleted,
+    StreamCreated,
 )
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
@@ -58,6 +60,7 @@ __all__ = ["Member", "MemberKit"]
 _CHANGE_MS: Final = 30_000
 _NOBODY: Final = -1
 _NO_STREAM: Final = StreamId(int=0)
+_TOLD_AT_ONCE: Final = 200  # partitions; a few milliseconds
 
 
 def _nobody(_: PartitionId, __: ReplicaEffect) -> None:
@@ -281,8 +284,22 @@ class Member:
             self.replicating.told(place, state)
 
     def _tell_stream(self, stream_id: StreamId) -> None:
+            self._tell(place, state)
+
+    def _tell(self, place: PartitionId, state: PartitionState) -> None:
+        """A partition that is still to be made is told of once its stream has all of them."""
+        if self._listener is not None and self._listener.has(place):
         for partition, state in list(self.state.partitions.of_stream(stream_id).items()):
-            self.replicating.told(PartitionId(stream_id, partition), state)
+            self._tell(PartitionId(stream_id, partition), state)
+
+    def _tell_some(self, stream_id: StreamId, first: int = 0) -> None:
+        """A large stream is made: its replicas are opened a few at a time, so that nobody else waits for them."""
+        partitions = self.state.partitions.of_stream(stream_id)
+        for partition in range(first, min(first + _TOLD_AT_ONCE, len(partitions))):
+            if partition in partitions:
+                self._tell(PartitionId(stream_id, partition), partitions[partition])
+        if first + _TOLD_AT_ONCE < len(partitions):
+            self._kit.worker.soon(partial(self._tell_some, stream_id, first + _TOLD_AT_ONCE))
 
     def _tell_read(self) -> None:
         """Other nodes are registered: they may be to follow what is read everywhere."""
@@ -307,12 +324,14 @@ class Member:
             self.tally.removed(StreamId(event.id))
         if self._listener is not None:
             self._listener.happened(event)
-        if isinstance(event, PartitionChanged):
+        if isinstance(event, StreamCreated | PartitionsAdded):
+            self._tell_when_made(PartitionId(StreamId(event.id), event.partitions - 1))
+        elif isinstance(event, PartitionChanged):
             place = PartitionId(StreamId(event.id), event.partition)
             state = self.state.partitions.get(place)
             if state is not None:
                 self._count(place, state)
-                self.replicating.told(place, state)
+                self._tell(place, state)
         elif isinstance(event, StreamConfigured | NodeConfigured):
             self.replicating.configured()
             if isinstance(event, StreamConfigured):
@@ -327,6 +346,10 @@ class Member:
     def _count(self, place: PartitionId, state: PartitionState) -> None:
         before = self.tally.told(place, state)
         if before is not None and self._chronicle is not None and self.replicating.takes_part:
+    def _tell_when_made(self, last: PartitionId) -> None:
+        if self._listener is not None and not self._listener.has(last):
+            self._listener.when_made(last.stream_id, partial(self._tell_some, last.stream_id))
+
             self._chronicle.partition(f"{self.office.name(place)}-{place.partition}", before, state)
 
     def restored(self) -> None:
