@@ -32,6 +32,7 @@ from duramen.broker.quorum.runner import Runner
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.configs import PATIENCE, Patience, config_of
 from duramen.broker.replicas.observers import READ_REPLICAS, observers_of
+from duramen.broker.replicas.pace import UNLIMITED
 from duramen.broker.standing import Listener
 from duramen.codec.cluster.channels import Subject
 from duramen.controller.cluster.membership import SESSIONS, Sessions
@@ -42,10 +43,10 @@ from duramen.controller.events import (
     NodeConfigured,
     NodeEvent,
     PartitionChanged,
-    StreamConfigured,
     PartitionsAdded,
-    StreamDeleted,
+    StreamConfigured,
     StreamCreated,
+    StreamDeleted,
 )
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
@@ -59,8 +60,8 @@ __all__ = ["Member", "MemberKit"]
 
 _CHANGE_MS: Final = 30_000
 _NOBODY: Final = -1
-_NO_STREAM: Final = StreamId(int=0)
 _TOLD_AT_ONCE: Final = 200  # partitions; a few milliseconds
+_NO_STREAM: Final = StreamId(int=0)
 
 
 def _nobody(_: PartitionId, __: ReplicaEffect) -> None:
@@ -72,7 +73,8 @@ class MemberKit(NamedTuple):
 
     `carried_out` is told of each effect of a replica. `patience` is that with replicas, `sessions` and
     `report_window_ms` are for where this node is the controller, `timing` is for its own heartbeats. `tell` is told, in
-    lines, what becomes of nodes, leaders and in-sync sets.
+    lines, what becomes of nodes, leaders and in-sync sets. `throttled_rate` is in bytes a second, for replicas that are
+    not in sync.
     """
 
     wish: Registration
@@ -93,6 +95,7 @@ class MemberKit(NamedTuple):
     report_window_ms: int = WINDOW_MS
     timing: Timing = TIMING
     tell: Callable[[str], None] | None = None
+    throttled_rate: int = UNLIMITED
 
 
 class Member:
@@ -124,7 +127,7 @@ class Member:
             self.node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
             partition_of=self._partition_of, config_of=self._config_of, observers_of=self._observers_of,
             when_applied=self.controller.when_applied,
-            led=self._led, report=kit.report, carried_out=kit.carried_out,
+            led=self._led, report=kit.report, carried_out=kit.carried_out, throttled_rate=kit.throttled_rate,
         )  # fmt: skip
         self.tally = Tally(self.node_id)
         self._chronicle = None if kit.tell is None else Chronicle(kit.clock, kit.deadlines, kit.tell)
@@ -281,14 +284,14 @@ class Member:
         self.tally.restart(self.state.partitions)
         self.replicating.told_live(self.state.registrations.live)
         for place, state in list(self.state.partitions):
-            self.replicating.told(place, state)
-
-    def _tell_stream(self, stream_id: StreamId) -> None:
             self._tell(place, state)
 
     def _tell(self, place: PartitionId, state: PartitionState) -> None:
         """A partition that is still to be made is told of once its stream has all of them."""
         if self._listener is not None and self._listener.has(place):
+            self.replicating.told(place, state)
+
+    def _tell_stream(self, stream_id: StreamId) -> None:
         for partition, state in list(self.state.partitions.of_stream(stream_id).items()):
             self._tell(PartitionId(stream_id, partition), state)
 
@@ -343,13 +346,13 @@ class Member:
             if self._chronicle is not None and self.replicating.takes_part:
                 self._chronicle.node(event)
 
-    def _count(self, place: PartitionId, state: PartitionState) -> None:
-        before = self.tally.told(place, state)
-        if before is not None and self._chronicle is not None and self.replicating.takes_part:
     def _tell_when_made(self, last: PartitionId) -> None:
         if self._listener is not None and not self._listener.has(last):
             self._listener.when_made(last.stream_id, partial(self._tell_some, last.stream_id))
 
+    def _count(self, place: PartitionId, state: PartitionState) -> None:
+        before = self.tally.told(place, state)
+        if before is not None and self._chronicle is not None and self.replicating.takes_part:
             self._chronicle.partition(f"{self.office.name(place)}-{place.partition}", before, state)
 
     def restored(self) -> None:
