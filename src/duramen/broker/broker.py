@@ -25,6 +25,7 @@ from duramen.broker.gaps import Gaps
 from duramen.broker.group_configs import GroupConfigs
 from duramen.broker.internal_streams import InternalStreams
 from duramen.broker.lag import Lags
+from duramen.broker.listing import Listing, is_about_groups
 from duramen.broker.measures import Measures
 from duramen.broker.node_configs import NodeConfigs
 from duramen.broker.offsets import OFFSETS_STREAM, Offsets
@@ -138,6 +139,7 @@ class Broker:
             deadlines, settings, self.producer_ids.allocate, metrics, report,
         )  # fmt: skip
         metrics.most_series = settings.integer("metrics.partitions.max")
+        self.listing = Listing(self.node_id, self.standing, self.groups, self.streams, store, ports.clock, deadlines)
         self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
         self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
@@ -326,7 +328,10 @@ class Broker:
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """The broker of another node asks. Raises RequestInvalid where that cannot be read."""
-        self.transactions.asked(body, answer)
+        if is_about_groups(body):
+            self.listing.asked(body, answer)
+        else:
+            self.transactions.asked(body, answer)
 
     def happened(self, event: Event) -> None:
         """An event of the metadata has taken effect."""

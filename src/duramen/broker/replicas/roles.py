@@ -101,8 +101,7 @@ class Replicas:
     def heard_by_controller(self, *, lately: bool) -> None:
         """Whether this node's session with the controller goes on, as far as it can know."""
         self._heard_lately = lately
-        for _, replica in self:
-            replica.heard_by_controller(lately=lately)
+        self._sweep(lambda replica: replica.heard_by_controller(lately=self._heard_lately))
 
     def removed(self, stream_id: StreamId) -> None:
         """The stream is deleted: its replicas end, and whoever deletes the stream deletes their logs."""
