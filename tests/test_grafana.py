@@ -17,10 +17,11 @@ _FUNCTIONS: Final = {
     "and", "by", "histogram_quantile", "increase", "label_values", "max", "min", "min_over_time", "offset", "rate",
     "sum",
 }  # fmt: skip
-_ROWS: Final = ("throughput", "lag", "latency", "syncs", "memory", "nats", "errors")
+_ROWS: Final = ("throughput", "lag", "latency", "syncs", "memory", "nats", "errors", "cluster")
 _ALERTS: Final = {
     "DuramenDown", "DuramenNotReady", "DuramenStorageFailed", "DuramenStorageFull", "DuramenLagGrowing",
-    "DuramenNatsGap", "DuramenSyncSlow", "DuramenLoopSlow",
+    "DuramenNatsGap", "DuramenSyncSlow", "DuramenLoopSlow", "DuramenPartitionsOffline", "DuramenWritesRefused",
+    "DuramenUnderReplicated", "DuramenNodeFenced", "DuramenNoController",
 }  # fmt: skip
 
 

@@ -75,6 +75,10 @@ class Placed:
         return ()
 
     @property
+    def shown_nodes(self) -> Sequence[Node]:
+        return ()
+
+    @property
     def cluster_id(self) -> UUID:
         return UUID(int=1)
 

@@ -11,7 +11,7 @@ from tests.cli.terminal import Terminal
 
 NODE: dict[str, Any] = {
     "id": 1, "state": "live", "rack": "r1", "epoch": 3, "roles": [], "endpoints": {"kafka": "h1:9092"}, "votes": True,
-    "leaders": 3, "replicas": 4, "applied_offset": 15,
+    "leaders": 3, "replicas": 4, "read_replicas": 2, "applied_offset": 15,
 }  # fmt: skip
 VOTER: dict[str, Any] = {
     "node_id": 1, "directory_id": "d", "end_offset": 20, "synced_offset": 20, "lag": 0, "fetched_ms": None,
@@ -66,8 +66,8 @@ def test_status_is_one_screen() -> None:
     assert ["1", "leader", "20", "20", "0", "-"] in lines
     assert any(line[:5] == ["2", "voter", "20", "15", "5"] and line[-1] == "ago" for line in lines)
     assert ["4", "observer", "-", "-", "-", "-"] in lines
-    assert ["1", "live", "r1", "3", "4", "4", "h1:9092"] in lines
-    assert ["4", "fenced", "-", "3", "4", "-", "-"] in lines
+    assert ["1", "live", "r1", "3", "4", "2", "4", "h1:9092"] in lines
+    assert ["4", "fenced", "-", "3", "4", "2", "-", "-"] in lines
     assert "Partitions  12: 0 without a leader, 2 under-replicated, 7 being moved" in said.out
     assert "            under-replicated: a:1 b:0\n" in said.out
     assert "            being moved: m:0 m:1 m:2 m:3 m:4 and 2 more\n" in said.out

@@ -148,6 +148,22 @@ def test_a_disk_that_cannot_be_written() -> None:
     assert "-> give another directory with --data-dir, or make this one writable" in ended.out
 
 
+def test_the_secret_of_a_cluster(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    also = {"DURAMEN_CLUSTER_SECRET_FILE": str(secret)}
+    assert run("cluster", "secret", str(secret)).code == 0
+    good = finding(run("doctor", "--format", "json", also=also), "cluster secret")
+    assert (good["state"], good["found"]) == ("ok", f"{secret}, readable by its owner only")
+    secret.chmod(0o644)
+    ended = run("doctor", "--format", "json", also=also)
+    assert ended.code == 1
+    assert f"`chmod 600 {secret}`" in finding(ended, "cluster secret")["found"]
+    secret.unlink()
+    gone = finding(run("doctor", "--format", "json", also=also), "cluster secret")
+    assert gone["found"] == f"{secret}: there is no such file"
+    assert "duramen cluster secret FILE" in gone["advice"]
+
+
 class TestPorts:
     def _look(self, **addresses: str) -> Ended:
         also = {f"DURAMEN_{door.upper()}_LISTEN": address for door, address in addresses.items()}
@@ -167,6 +183,17 @@ class TestPorts:
         assert "a Duramen node" in finding(swapped, "kafka port")["found"]
         assert "a NATS server" in finding(swapped, "http port")["found"]
         assert "--nats-listen" in finding(swapped, "nats port")["advice"]
+
+    def test_for_other_nodes_where_they_are_set(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            ended = self._look(cluster=f"127.0.0.1:{port}", nats_cluster="127.0.0.1:0")
+        cluster, routes = finding(ended, "cluster port"), finding(ended, "nats cluster port")
+        assert cluster["state"] == "note"
+        assert f"127.0.0.1:{port} is taken by something" in cluster["found"]
+        assert "--cluster-listen" in cluster["advice"]
+        assert routes["state"] == "ok"
+        assert "cluster port" not in run("doctor").out
 
     def test_that_are_free_or_cannot_be(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -83,14 +83,6 @@ def test_none_yet() -> None:
     assert (ended.code, ended.out, ended.err.startswith("There are no consumer groups yet")) == (0, "", True)
 
 
-def test_the_groups_of_all_nodes_are_listed() -> None:
-    answers: dict[str, tuple[int, object]] = {"GET /v1/groups": (200, {"groups": GROUPS[1:], "next": None})}
-    with FakeNode({"GET /v1/groups": (200, {"groups": GROUPS[:1], "next": None})}) as other, FakeNode(answers) as node:
-        answers["GET /v1/cluster/nodes"] = nodes_at(node.address, other.address)
-        listed = json.loads(run("group", "list", "--format", "json", server=node.address).out)
-    assert listed == GROUPS
-
-
 def test_a_group_is_deleted_where_it_is_coordinated() -> None:
     elsewhere = (503, {"type": "not-coordinator", "detail": "this node does not lead partition 9"})
     answers: dict[str, tuple[int, object]] = {"GET /v1/groups/a": elsewhere, "DELETE /v1/groups/a": elsewhere}

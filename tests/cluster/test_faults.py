@@ -24,12 +24,15 @@ from tests.cluster.clients import (
     Watching,
 )
 from tests.cluster.judged import Run, World, running, world
-from tests.consistency.clients import Assigned, Client, PlainSender, Subscribed, Transactions
+from tests.consistency.clients import TOPIC, Assigned, Client, PlainSender, Subscribed, Transactions
+from tests.untyped import untyped
 
 _CONFLUENT: Final[Sequence[type[Client]]] = (PlainSender, PlainSender, Assigned, Watching)
 _COORDINATED: Final[Sequence[type[Client]]] = (Transactions, Transactions, Subscribed, Subscribed)
 _NO_ADDRESS: Final = str(IPv4Address(0))
 _LONG_S: Final = 300.0
+_WAIT_S: Final = 120.0
+_LONG_MS: Final = 600_000
 _SLOW_S: Final = 0.5
 
 Fault = Callable[[World, Run], None]
@@ -184,3 +187,20 @@ def test_a_fault_again_and_again(tmp_path: Path, name: str) -> None:
         while time.monotonic() < end_s:
             _ALL[name](cluster, run)
             run.go_on(chance.randrange(1, 50))
+
+
+def test_a_leader_that_is_cut_off_says_so_long_before_a_request_is_given_up(tmp_path: Path) -> None:
+    with world(tmp_path) as cluster:
+        leader = cluster.leader()
+        producer = untyped("kafka").KafkaProducer(
+            bootstrap_servers=cluster.nodes.nodes[leader].kafka, acks="all", enable_idempotence=False, retries=0,
+            request_timeout_ms=_LONG_MS, delivery_timeout_ms=2 * _LONG_MS,
+        )  # fmt: skip
+        producer.send(TOPIC, b"before", partition=0).get(_WAIT_S)
+        cluster.network.part([leader], cluster.others(leader))
+        sent = producer.send(TOPIC, b"behind", partition=0)
+        with pytest.raises(untyped("kafka.errors").NotLeaderForPartitionError):
+            sent.get(_WAIT_S)
+        producer.close()
+        cluster.network.heal()
+        cluster.wait_whole()

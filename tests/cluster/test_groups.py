@@ -4,6 +4,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import pytest
@@ -13,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.clients import until
 from tests.untyped import untyped
 
+from duramen.client.http import Server
 from duramen.node.processes import NodeProcesses
 
 PARTITIONS: Final = 4
@@ -267,3 +269,31 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(
     assert group.stored() == journal.committed
     assert journal.again == []
     assert all(member.is_alive() for member in members)
+
+
+def test_every_node_lists_the_groups_of_all_over_http(nodes: NodeProcesses) -> None:
+    names = [f"listed-{number}" for number in range(12)]
+    admin = AdminClient({"bootstrap.servers": nodes.bootstrap_servers, **_QUIET})
+    admin.create_topics([NewTopic("listed", 1, 3)])["listed"].result(_WAIT_S)
+    for name in names:
+        consumer = Consumer({"bootstrap.servers": nodes.bootstrap_servers, "group.id": name, **_QUIET})
+        until(partial(_commits, consumer, TopicPartition("listed", 0, 0)), _WAIT_S)
+        consumer.close()
+    for node in nodes.nodes.values():
+        found: list[str] = []
+        after: str | None = ""
+        while after is not None:
+            page = Server(node.http).get(f"/v1/groups?limit=5&after={after}")
+            assert page["silent_nodes"] == []
+            found += [group["id"] for group in page["groups"]]
+            after = page["next"]
+        assert found == sorted(found)
+        assert [one for one in found if one in names] == sorted(names)
+
+
+def _commits(consumer: Consumer, place: TopicPartition) -> bool:
+    try:
+        consumer.commit(offsets=[place], asynchronous=False)
+    except KafkaException:
+        return False
+    return True

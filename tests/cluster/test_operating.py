@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.cli.command import Ended, run
 from tests.clients import until
 from tests.doors.kafka.asking import Asking
@@ -234,3 +234,26 @@ def test_a_node_with_a_blank_disk_comes_back_with_a_vote_and_all_that_it_held(op
     until(lambda: operator.state(3) == "live" and operator.quiet(), _WAIT_S)
     until(lambda: operator.voters() == [1, 2, 3] and operator.directories() != before, _WAIT_S)
     assert operator.directories()[:2] == before[:2]
+
+
+def test_a_stream_of_more_partitions_than_are_made_in_one_turn(operator: Operator) -> None:
+    count = 450
+    operator.create("large", count, 2)
+    _send(operator, "large", 0, count - 1)
+    operator.admin.create_partitions([NewPartitions("large", 2 * count)])["large"].result(_WAIT_S)
+    until(lambda: operator.in_sync("large") == [2] * (2 * count), _WAIT_S)
+    _send(operator, "large", 0, count, 2 * count - 1)
+
+
+def _send(operator: Operator, name: str, *partitions: int) -> None:
+    """A record to each of these, which all replicas acknowledge."""
+    failed: list[object] = []
+
+    def told(error: object, _: object) -> None:
+        failed.extend([] if error is None else [error])
+
+    producer = Producer({"bootstrap.servers": operator.nodes.bootstrap_servers, "acks": "all"})
+    for partition in partitions:
+        producer.produce(name, b"here", partition=partition, on_delivery=told)
+    assert producer.flush(_WAIT_S) == 0
+    assert failed == []

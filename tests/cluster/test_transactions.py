@@ -1,4 +1,4 @@
-"""Transactions of confluent-kafka on three real nodes that are killed: whole or not there at all."""
+"""Transactions of confluent-kafka on three real nodes that are killed: whole or not there, offsets exactly once."""
 
 import threading
 from collections import Counter
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.clients import until
@@ -21,8 +21,11 @@ from duramen.spark.streaming import StreamReader
 
 PARTITIONS: Final = 4
 _STREAM: Final = "written"
+_STREAMS: Final = (_STREAM, "in", "out")
+_OFFSETS_S: Final = 20.0
 _WAIT_S: Final = 60.0
 _PATIENCE: Final = 30
+_QUICK_ROUNDS: Final = 3
 _SETTLED: Final = 100  # so many more, and clients have heard of a node that is back
 _QUIET: Final[Mapping[str, str | int | bool]] = {
     "log_level": 0,
@@ -47,7 +50,7 @@ class Worker(threading.Thread):
     """A transactional producer at work until `stopping`; `problem` is what no client should meet."""
 
     def __init__(self, servers: str, name: str) -> None:
-        super().__init__(name=name)
+        super().__init__(name=name, daemon=True)
         self.servers = servers
         self.stopping = threading.Event()
         self.done = 0
@@ -66,6 +69,9 @@ class Worker(threading.Thread):
         """Whoever had its place is fenced, what that left open is aborted."""
         config: dict[str, Any] = {
             **_QUIET, "bootstrap.servers": self.servers, "transactional.id": self.name, "linger.ms": 0,
+            # Where all brokers were down once librdkafka forgets them, and with them what it has asked of a group's
+            # coordinator: that call never ends.
+            "metadata.recovery.strategy": "none",
         }  # fmt: skip
         producer = Producer(config)
         _again(lambda: producer.init_transactions(_WAIT_S))
@@ -106,6 +112,63 @@ class Writer(Worker):
             if self.transaction(producer, fill, commit=number % 3 < 2):
                 self.committed.append(number)
             self.done += 1
+
+
+class Source(Worker):
+    """Writes numbers, each acknowledged by all."""
+
+    def work(self) -> None:
+        producer = Producer({**_QUIET, "bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 0})
+        failed: list[KafkaError] = []
+
+        def told(error: KafkaError | None, _: Message) -> None:
+            failed.extend([] if error is None else [error])
+
+        while not self.stopping.wait(0.01):
+            producer.produce("in", b"%d" % self.done, partition=self.done % PARTITIONS, on_delivery=told)
+            producer.poll(0)
+            self.done += 1
+        assert producer.flush(_WAIT_S) == 0
+        assert not failed, failed
+
+
+class Mover(Worker):
+    """Reads one stream and writes to another, what it has read and how far in one transaction."""
+
+    def work(self) -> None:
+        config: dict[str, Any] = {
+            **_QUIET, "bootstrap.servers": self.servers, "group.id": "movers", "auto.offset.reset": "earliest",
+            "enable.auto.commit": False, "isolation.level": "read_committed",
+        }  # fmt: skip
+        consumer = Consumer(config)
+        consumer.subscribe(["in"])
+        producer = self.producer()
+        while not self.stopping.is_set():
+            found = [message for message in consumer.consume(20, timeout=0.2) if message.error() is None]
+            if not found:
+                continue
+
+            def fill(found: list[Message] = found) -> None:
+                ends = {}
+                for message in found:
+                    partition, offset = message.partition(), message.offset()
+                    assert partition is not None
+                    assert offset is not None
+                    ends[partition] = offset + 1
+                    producer.produce("out", message.value(), partition=partition)
+                offsets = [TopicPartition("in", partition, end) for partition, end in ends.items()]
+                member = consumer.consumer_group_metadata()
+                _again(lambda: producer.send_offsets_to_transaction(offsets, member, _OFFSETS_S))
+
+            if self.transaction(producer, fill, commit=True):
+                self.done += len(found)
+            else:
+                self._go_back(consumer)
+        consumer.close()
+
+    def _go_back(self, consumer: Consumer) -> None:
+        for place in consumer.committed(consumer.assignment(), timeout=_WAIT_S):
+            consumer.seek(TopicPartition("in", place.partition, max(place.offset, 0)))
 
 
 class MicroBatches(Worker):
@@ -155,7 +218,7 @@ def nodes(tmp_path: Path) -> Iterator[NodeProcesses]:
     try:
         started.start()
         admin = AdminClient({**_QUIET, "bootstrap.servers": started.bootstrap_servers})
-        wish = [NewTopic(_STREAM, PARTITIONS, 3, config={"min.insync.replicas": "2"})]
+        wish = [NewTopic(name, PARTITIONS, 3, config={"min.insync.replicas": "2"}) for name in _STREAMS]
         for created in admin.create_topics(wish).values():
             created.result(_WAIT_S)
         yield started
@@ -249,6 +312,29 @@ def test_every_committed_transaction_is_whole_and_no_other_is_seen(nodes: NodePr
     expected = sorted(b"%s/%d" % (one.name.encode(), number) for one in writers for number in one.committed)
     assert len(expected) > len(writers)
     assert [sorted(values) for values in _committed(nodes.bootstrap_servers, _STREAM)] == [expected] * PARTITIONS
+
+
+def test_what_is_read_is_written_exactly_once_by_nodes_killed_in_quick_succession(nodes: NodeProcesses) -> None:
+    source, mover = Source(nodes.bootstrap_servers, "source"), Mover(nodes.bootstrap_servers, "mover")
+    source.start()
+    mover.start()
+    try:
+        _go_on([source, mover])
+        for _ in range(_QUICK_ROUNDS):
+            for node in nodes.nodes:
+                nodes.kill(node)
+                nodes.start([node])
+            _go_on([mover])
+        source.stopping.set()
+        source.join(_WAIT_S)
+        until(lambda: mover.done >= source.done or mover.problem, _WAIT_S)
+    finally:
+        for worker in (source, mover):
+            worker.stopping.set()
+            worker.join(2 * _WAIT_S)
+    assert (source.problem, mover.problem) == ("", "")
+    moved = sorted(int(value) for values in _committed(nodes.bootstrap_servers, "out") for value in values)
+    assert moved == list(range(source.done))
 
 
 def test_a_micro_batch_has_each_transaction_wholly_or_not(nodes: NodeProcesses) -> None:

@@ -74,6 +74,47 @@ def test_with_too_few_in_sync_nothing_is_taken_and_who_waits_is_told() -> None:
     assert leader.refusal() is Refusal.NOT_ENOUGH_REPLICAS
 
 
+def test_a_leader_of_whose_successor_it_hears_leads_no_more() -> None:
+    leader = machine(state(1, 4, 1, {1, 2}))
+    leader.appended(1, "producer")
+    leader.receive(fetch(5))
+    assert Release("producer", Refusal.NOT_LEADER) in leader.take()
+    assert not leader.leads
+    assert leader.refusal() is Refusal.NOT_LEADER
+    leader.told(state(1, 4, 2, {1, 2}), (1, 2, 3))  # older than what was heard of
+    assert not leader.leads
+    leader.told(state(1, 6, 3, {1, 2}), (1, 2, 3))
+    assert leader.leads
+
+
+@pytest.mark.parametrize("follower_first", [True, False])
+def test_a_leader_without_a_session_lets_nobody_wait_for_whom_it_cannot_hear(*, follower_first: bool) -> None:
+    leader = machine(state(1, 4, 1, {1, 2}))
+    leader.appended(1, "producer")
+    if follower_first:
+        leader.unreachable(2)
+    else:
+        leader.heard_by_controller(lately=False)
+    assert leader.refusal() is None
+    assert not any(isinstance(effect, Release) for effect in leader.take())
+    if follower_first:
+        leader.heard_by_controller(lately=False)
+    else:
+        leader.unreachable(2)
+    assert Release("producer", Refusal.NOT_LEADER) in leader.take()
+    assert leader.refusal() is Refusal.NOT_LEADER
+    assert leader.leads  # for those who wait for its own disk only
+    leader.heard_by_controller(lately=True)
+    assert leader.refusal() is None
+
+
+def test_a_leader_without_a_session_goes_on_with_followers_it_hears() -> None:
+    leader = machine(state(1, 4, 1, {1, 2}))
+    leader.unreachable(3)  # not in sync: nobody waits for it
+    leader.heard_by_controller(lately=False)
+    assert leader.refusal() is None
+
+
 def test_min_insync_replicas_asks_for_no_more_than_there_are() -> None:
     assert machine(state(1, 4, 1, {1, 2, 3}), least=9).refusal() is None
 

@@ -413,10 +413,10 @@ STREAM = _by_name(
             "the order of the assignment; `tree`, two from each.",
             scope="stream", choices=("fanout", "chain", "tree")),
     Setting("read.replicas", "list", "",
-            "Nodes by their ids, or `all`, that follow the stream's partitions beside their replicas and serve "
-            "consumers: of their rack, and who asks them. Nobody waits for them: they are in no in-sync set and never "
-            "lead.",
-            scope="stream", dynamic=True, item=r"all|\d+"),
+            "Nodes that follow the stream's partitions beside their replicas and serve consumers, of their rack and "
+            "who asks them: `all`, ids, `rack:NAME` for those of a rack, and `racks` for one in each rack that has no "
+            "replica of a partition. Nobody waits for them: they are in no in-sync set and never lead.",
+            scope="stream", dynamic=True, item=r"all|racks|rack:[^\s,]+|\d+"),
     Setting("delete.retention.ms", "integer", _DAY_MS,
             "How long compaction keeps a tombstone, a record without a value, after it has seen it first.",
             scope="stream", kafka=True, dynamic=True, unit="ms", minimum=0,

@@ -28,6 +28,10 @@ NODE_SETTINGS: Final = (
             "A replica that has not had all of the leader's log on its disk for this long leaves the in-sync set. That "
             "of the node that leads counts.",
             kafka=True, unit="ms", minimum=1, maximum=_INT64_MAX),
+    Setting("leader.replication.throttled.rate", "integer", _INT64_MAX,
+            "How many bytes a second a node sends to replicas that are not in sync, all together: those that catch up, "
+            "are moved here, or only serve consumers. Less than is written keeps them from ever being in sync.",
+            kafka=True, unit="bytes", minimum=1, maximum=_INT64_MAX),
     Setting("replica.eject.latency.ms", "integer", 1000,
             "A replica leaves the in-sync set that takes longer to have records on its disk than the others do, by "
             "more than this at the 99th percentile, in three seconds in a row: one replica of a partition at a time, "

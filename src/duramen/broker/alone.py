@@ -77,6 +77,10 @@ class Alone:
         return ()
 
     @property
+    def shown_nodes(self) -> Sequence[Node]:
+        return ()
+
+    @property
     def cluster_id(self) -> UUID:
         return UUID(self._directory_id)
 

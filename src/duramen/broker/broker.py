@@ -25,6 +25,7 @@ from duramen.broker.gaps import Gaps
 from duramen.broker.group_configs import GroupConfigs
 from duramen.broker.internal_streams import InternalStreams
 from duramen.broker.lag import Lags
+from duramen.broker.listing import Listing, is_about_groups
 from duramen.broker.measures import Measures
 from duramen.broker.node_configs import NodeConfigs
 from duramen.broker.offsets import OFFSETS_STREAM, Offsets
@@ -138,6 +139,7 @@ class Broker:
             deadlines, settings, self.producer_ids.allocate, metrics, report,
         )  # fmt: skip
         metrics.most_series = settings.integer("metrics.partitions.max")
+        self.listing = Listing(self.node_id, self.standing, self.groups, self.streams, store, ports.clock, deadlines)
         self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
         self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
@@ -303,6 +305,15 @@ class Broker:
             raise StreamNotFound(f"there is no stream {place.stream_id}")
         return stream.partition(place.partition)
 
+    def has(self, place: PartitionId) -> bool:
+        """Whether a partition is made already: many are made a few at a time."""
+        stream = self.streams.find_id(place.stream_id)
+        return stream is not None and place.partition < len(stream.partitions)
+
+    def when_made(self, stream_id: StreamId, action: Callable[[], None]) -> None:
+        """Do `action` once all partitions of a stream are made: now, or later, or when it is deleted."""
+        self.streams.when_made(stream_id, action)
+
     def led(self, place: PartitionId, leader_epoch: int | None) -> None:
         """From here on this node leads a partition, in that epoch; None: no more."""
         stream = self.streams.find_id(place.stream_id)
@@ -317,7 +328,10 @@ class Broker:
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """The broker of another node asks. Raises RequestInvalid where that cannot be read."""
-        self.transactions.asked(body, answer)
+        if is_about_groups(body):
+            self.listing.asked(body, answer)
+        else:
+            self.transactions.asked(body, answer)
 
     def happened(self, event: Event) -> None:
         """An event of the metadata has taken effect."""
@@ -350,7 +364,7 @@ class Broker:
             self.groups.forget_topic(gone.name)
 
     def _put(self, state: StreamState, *, at_once: bool = False) -> None:
-        stream = self.streams.put(state, at_once=at_once or state.internal or self.standing.first_role is not None)
+        stream = self.streams.put(state, at_once=at_once or state.internal)
         if stream.name == OFFSETS_STREAM:
             self._offsets.use(stream)
         elif stream.name == TRANSACTIONS_STREAM:

@@ -214,7 +214,7 @@ class Offsets(StoredOffsets):
         if error is None:
             self._coordinated.settle(partition, base_offset, next_offset, apply, done)
             return
-        if isinstance(error, NotEnoughReplicasAfterAppend):
+        if isinstance(error, NotEnoughReplicasAfterAppend | NotLeader):
             self._coordinated.again(partition)
         done(NotCoordinator(str(error)) if isinstance(error, NotLeader) else error)
 

@@ -1,8 +1,10 @@
 """A cluster at a glance, of what its metadata says: nodes with their load, and partitions that need a look. Pure."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from duramen.broker.replicas.observers import READ_REPLICAS, observers_of
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState, without
 from duramen.controller.state import ControllerState
@@ -11,11 +13,12 @@ __all__ = ["Faults", "NodeLoad", "faults", "moving", "nodes"]
 
 
 class NodeLoad(NamedTuple):
-    """A node, how many partitions it leads, and how many replicas it has."""
+    """A node, how many partitions it leads, how many replicas it has, and how many read replicas beside them."""
 
     node: Node
     leaders: int
     replicas: int
+    read_replicas: int = 0
 
     @property
     def state(self) -> str:
@@ -37,9 +40,19 @@ class Faults(NamedTuple):
 def nodes(state: ControllerState) -> Iterator[NodeLoad]:
     """The nodes that are registered, by id. What a node that is alone has is all its own."""
     own = 0 if state.cluster_id else sum(stream.partitions for stream in state.streams.values())
+    read = _read_replicas(state)
     for node in state.registrations:
         leaders, replicas = state.partitions.leader_count(node.id), state.partitions.replica_count(node.id)
-        yield NodeLoad(node, own or leaders, own or replicas)
+        yield NodeLoad(node, own or leaders, own or replicas, read[node.id])
+
+
+def _read_replicas(state: ControllerState) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for stream in state.streams.values():
+        if READ_REPLICAS in stream.config:
+            for index, partition in state.partitions.of_stream(stream.id).items():
+                found.update(observers_of(state, PartitionId(stream.id, index), partition))
+    return found
 
 
 def moving(state: ControllerState) -> Iterator[tuple[PartitionId, PartitionState]]:

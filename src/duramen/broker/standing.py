@@ -29,6 +29,12 @@ class Listener(Protocol):
     def partition(self, place: PartitionId) -> Partition:
         """A partition that the metadata has. Raises StreamNotFound."""
 
+    def has(self, place: PartitionId) -> bool:
+        """Whether a partition is made already: many are made a few at a time."""
+
+    def when_made(self, stream_id: StreamId, action: Callable[[], None]) -> None:
+        """Do `action` once all partitions of a stream are made: now, or later, or when it is deleted."""
+
     def led(self, place: PartitionId, leader_epoch: int | None) -> None:
         """From here on this node leads a partition, in that epoch; None: no more."""
 
@@ -46,6 +52,10 @@ class Standing(Changes, Protocol):
     @property
     def nodes(self) -> Sequence[Node]:
         """The nodes that are live, as they registered; empty where the node is alone."""
+
+    @property
+    def shown_nodes(self) -> Sequence[Node]:
+        """The nodes that clients are told of: those that are live, and for a while those that were."""
 
     @property
     def cluster_id(self) -> UUID:

@@ -200,11 +200,18 @@ class Streams:
 
     def when_whole(self, name: str, action: Callable[[], None]) -> None:
         """Do `action` once no partition of the stream is still to be made: now, or later, or when it is deleted."""
-        for stream in self._growing.values():
-            if stream.name == name:
-                self._waiting.setdefault(stream.id, []).append(action)
-                return
-        action()
+        growing = next((stream.id for stream in self._growing.values() if stream.name == name), None)
+        if growing is None:
+            action()
+        else:
+            self.when_made(growing, action)
+
+    def when_made(self, stream_id: StreamId, action: Callable[[], None]) -> None:
+        """As `when_whole`, of a stream by its id."""
+        if stream_id in self._growing:
+            self._waiting.setdefault(stream_id, []).append(action)
+        else:
+            action()
 
     def _tell(self, stream: Stream) -> None:
         for listener in self.listeners:

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import shutil
 import subprocess
@@ -16,13 +17,14 @@ import click
 
 from duramen import __version__
 from duramen.base.catalogue import BROKER
-from duramen.base.errors import DependencyMissing
+from duramen.base.errors import DependencyMissing, SecretUnusable
 from duramen.cli.damage import damage
 from duramen.cli.findings import Finding, State
 from duramen.cli.machine import clock, disk, open_files, space
 from duramen.cli.neighbours import door_ports
 from duramen.cli.output import JSON, format_option, print_json
 from duramen.cli.progress import Bar
+from duramen.doors.cluster.secret import read_secret
 from duramen.spark.java import find_java
 from duramen.spark.requirements import pyspark_problem
 
@@ -83,6 +85,19 @@ def _nats_server() -> Finding:
     return Finding(name, "ok", f"{version} at {found}")
 
 
+def _secret() -> list[Finding]:
+    """The secret of a cluster, where the environment says that there is one."""
+    name, path = "cluster secret", os.environ.get(BROKER["cluster.secret.file"].environment_name)
+    if not path:
+        return []
+    try:
+        read_secret(path)
+    except SecretUnusable as error:
+        found, _, advice = str(error).partition("; ")
+        return [Finding(name, "missing", found, advice)]
+    return [Finding(name, "ok", f"{path}, readable by its owner only")]
+
+
 def _duramen() -> Finding:
     return Finding("duramen", "ok", __version__)
 
@@ -90,7 +105,7 @@ def _duramen() -> Finding:
 def _examine(data_dir: Path) -> Iterator[Finding]:
     looks: list[Callable[[], Finding | list[Finding]]] = [
         _duramen, _python, _nats_server, partial(_needed, "uvloop"), partial(_needed, "rocksdict"), open_files,
-        partial(disk, data_dir), partial(space, data_dir), partial(damage, data_dir), clock, door_ports,
+        partial(disk, data_dir), partial(space, data_dir), partial(damage, data_dir), clock, door_ports, _secret,
         _pyspark, partial(_package, "pyarrow"), partial(_package, "numpy"), _java,
     ]  # fmt: skip
     with Bar("looking", len(looks)) as bar:

@@ -1,9 +1,7 @@
 """`duramen group`: consumer groups shown, set to other offsets and deleted through a node's HTTP door."""
 
-import itertools
 import time
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from typing import Any, Final
 
 import click
@@ -43,8 +41,7 @@ def command() -> None:
 @server_option
 def _list(format_: str, server: Server) -> None:
     """List the consumer groups there are."""
-    listed = (node.listed(_GROUPS, "groups") for node in (server, *server.others()))
-    groups = sorted(itertools.chain.from_iterable(listed), key=itemgetter("id"))
+    groups = list(server.listed(_GROUPS, "groups"))
     if format_ == JSON:
         print_json(groups)
         return

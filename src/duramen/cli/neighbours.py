@@ -112,6 +112,14 @@ def _kafka(host: str, port: int) -> Neighbour | None:
     return None
 
 
+def _cluster_advice(_: Neighbour, address: str) -> str:
+    return f"stop it, or start the node with --cluster-listen and another port than {address}"
+
+
+def _routes_advice(_: Neighbour, address: str) -> str:
+    return f"stop it, or start the node with --nats-cluster-listen and another port than {address}"
+
+
 def _kafka_advice(_: Neighbour, address: str) -> str:
     return f"stop it, or start the node with --kafka-listen and another port than {address}"
 
@@ -133,13 +141,23 @@ _DOORS: Final[tuple[tuple[str, Callable[[Neighbour, str], str]], ...]] = (
 )
 
 
+_CLUSTER: Final[tuple[tuple[str, Callable[[Neighbour, str], str]], ...]] = (
+    ("cluster.listen", _cluster_advice),
+    ("nats.cluster.listen", _routes_advice),
+)
+
+
 def door_ports() -> list[Finding]:
-    """Whether each address that a node would listen on is free, or who answers there."""
-    return [_door(name, advise) for name, advise in _DOORS]
+    """Whether each address that a node would listen on is free, or who answers there.
+
+    The doors for other nodes are looked at where their addresses are set.
+    """
+    of_cluster = [(name, advise) for name, advise in _CLUSTER if os.environ.get(BROKER[name].environment_name)]
+    return [_door(name, advise) for name, advise in (*_DOORS, *of_cluster)]
 
 
 def _door(setting: str, advise: Callable[[Neighbour, str], str]) -> Finding:
-    name = f"{setting.partition('.')[0]} port"
+    name = f"{setting.removesuffix('.listen').replace('.', ' ')} port"
     address = os.environ.get(BROKER[setting].environment_name) or BROKER[setting].default_text
     # Of several addresses the first says enough.
     host, _, port = address.partition(",")[0].strip().rpartition(":")

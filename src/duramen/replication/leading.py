@@ -40,8 +40,7 @@ class Leading:
 
     def close(self) -> None:
         """It leads no more: whoever waits is told."""
-        for waiter in self._waiters.take():
-            self._replica.effects.append(Release(waiter, Refusal.NOT_LEADER))
+        self._refuse_waiters()
         for fetch in self._parked.take(lambda _: True):
             self._replica.refuse(fetch, Refusal.NOT_LEADER)
 
@@ -90,7 +89,22 @@ class Leading:
 
     def refusal(self) -> Refusal | None:
         """Why nothing may be appended under acks=all."""
+        if self._is_deposed():
+            return Refusal.NOT_LEADER
         return None if self._has_enough() else Refusal.NOT_ENOUGH_REPLICAS
+
+    def cut_off(self) -> None:
+        """The controller or a follower cannot be reached: who waits for what this leader may never hear is told."""
+        if self._is_deposed():
+            self._refuse_waiters()
+
+    def _is_deposed(self) -> bool:
+        """Whether others may lead since long, and what is written here counts only if they do not."""
+        return self._replica.unheard and any(map(self._is_cut_off, self._followers()))
+
+    def _refuse_waiters(self) -> None:
+        for waiter in self._waiters.take():
+            self._replica.effects.append(Release(waiter, Refusal.NOT_LEADER))
 
     def appended(self, records: int) -> None:
         """So many records more have been written, ordered in this epoch."""

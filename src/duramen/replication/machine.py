@@ -142,6 +142,17 @@ class Machine:
     def unreachable(self, node_id: int) -> None:
         """There is no connection to a node any more: if none comes soon, a leader waits no longer for it."""
         self._replica.gone.setdefault(node_id, self._replica.now_ms)
+        if isinstance(self._part, Leading):
+            self._part.cut_off()
+
+    def heard_by_controller(self, *, lately: bool) -> None:
+        """Whether this node's session with the controller goes on, as far as it can know; so it is at first.
+
+        A leader without one that has lost followers too leads no more, or cannot know: nothing under acks=all waits.
+        """
+        self._replica.unheard = not lately
+        if isinstance(self._part, Leading):
+            self._part.cut_off()
 
     def refusal(self) -> Refusal | None:
         """Why nothing may be appended under acks=all; asked before the batch is written."""
@@ -217,8 +228,16 @@ class Machine:
         refusal = self._epoch_refusal(fetch)
         if refusal is not None:
             self._replica.refuse(fetch, refusal)
+            if refusal is Refusal.UNKNOWN_LEADER_EPOCH:
+                self._resign()
         elif self._part is not None:
             self._part.fetch(fetch)
+
+    def _resign(self) -> None:
+        """A replica has heard of a later epoch: who leads by an earlier one leads no more."""
+        if isinstance(self._part, Leading):
+            self._part.close()
+            self._part = None
 
     def _epoch_refusal(self, fetch: Fetch) -> Refusal | None:
         epoch = self._replica.leader_epoch

@@ -44,6 +44,7 @@ class Replica:
         self.live: Collection[int] = ()
         self.places: dict[int, Place] = {}
         self.gone: dict[int, int] = {}  # nodes to which there is no connection, and since when
+        self.unheard = False
         self.effects: list[Effect] = []
 
     @property

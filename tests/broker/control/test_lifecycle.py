@@ -1,6 +1,6 @@
 """A node's way through a cluster: it registers, is live, fenced, drained, and told why it cannot take part."""
 
-from tests.broker.control.node import TIMING, ControlNode
+from tests.broker.control.node import SESSIONS, TIMING, ControlNode
 from tests.broker.control.test_active import Cluster
 
 from duramen.base.errors import ClusterDiffers, DuramenError, NodeDuplicate
@@ -61,6 +61,23 @@ def test_a_node_that_was_taken_out_takes_part_anew() -> None:
     cluster.go_on(400)
     assert node.lifecycle.phase is Phase.LIVE
     assert node.lifecycle.epoch > before
+
+
+def test_a_node_knows_when_its_session_may_be_over() -> None:
+    cluster = Cluster()
+    node = cluster.part(5)
+    told: list[bool] = []
+    node.lifecycle._heard = told.append
+    cluster.go_on(2 * SESSIONS.timeout_ms)
+    assert told == []
+    cluster.isolate(node)
+    cluster.go_on(SESSIONS.timeout_ms // 2)
+    assert told == []
+    cluster.go_on(SESSIONS.timeout_ms)
+    assert told == [False]
+    cluster.cut = set()
+    cluster.go_on(SESSIONS.timeout_ms)
+    assert told == [False, True]
 
 
 def test_a_node_of_another_cluster_is_told_so() -> None:

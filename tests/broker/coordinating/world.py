@@ -59,6 +59,7 @@ class Standing:
     cluster_id = UUID(int=1)
     controller_id = 1
     nodes: Sequence[Registered] = ()
+    shown_nodes: Sequence[Registered] = ()
 
     def __init__(self, node: "Node") -> None:
         self._node = node

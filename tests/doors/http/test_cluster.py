@@ -94,6 +94,7 @@ def test_a_cluster_at_a_glance() -> None:
         (1, "live", True, 20), (2, "live", True, 17), (3, "draining", False, 20), (4, "fenced", False, None),
     ]  # fmt: skip
     assert [(node["leaders"], node["replicas"]) for node in nodes] == [(3, 3), (0, 4), (0, 2), (0, 0)]
+    assert [node["read_replicas"] for node in nodes] == [0, 0, 0, 0]
     assert nodes[1]["endpoints"] == {"kafka": "h2:9092", "cluster": "h2:9096"}
     assert (nodes[1]["rack"], nodes[1]["epoch"]) == ("r2", 2)
     assert cluster.ask("GET", "/nodes") == {"nodes": nodes}

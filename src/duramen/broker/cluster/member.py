@@ -11,6 +11,7 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer, Clock, Randomness, Worker
 from duramen.broker.changes import Done, ValueDone, settled
 from duramen.broker.cluster.chronicle import Chronicle
+from duramen.broker.cluster.leaving import Leaving
 from duramen.broker.cluster.nearest import nearest
 from duramen.broker.cluster.network import Network
 from duramen.broker.cluster.replicating import Replicating
@@ -31,6 +32,7 @@ from duramen.broker.quorum.runner import Runner
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.configs import PATIENCE, Patience, config_of
 from duramen.broker.replicas.observers import READ_REPLICAS, observers_of
+from duramen.broker.replicas.pace import UNLIMITED
 from duramen.broker.standing import Listener
 from duramen.codec.cluster.channels import Subject
 from duramen.controller.cluster.membership import SESSIONS, Sessions
@@ -41,7 +43,9 @@ from duramen.controller.events import (
     NodeConfigured,
     NodeEvent,
     PartitionChanged,
+    PartitionsAdded,
     StreamConfigured,
+    StreamCreated,
     StreamDeleted,
 )
 from duramen.controller.nodes import Node
@@ -56,6 +60,7 @@ __all__ = ["Member", "MemberKit"]
 
 _CHANGE_MS: Final = 30_000
 _NOBODY: Final = -1
+_TOLD_AT_ONCE: Final = 200  # partitions; a few milliseconds
 _NO_STREAM: Final = StreamId(int=0)
 
 
@@ -68,7 +73,8 @@ class MemberKit(NamedTuple):
 
     `carried_out` is told of each effect of a replica. `patience` is that with replicas, `sessions` and
     `report_window_ms` are for where this node is the controller, `timing` is for its own heartbeats. `tell` is told, in
-    lines, what becomes of nodes, leaders and in-sync sets.
+    lines, what becomes of nodes, leaders and in-sync sets. `throttled_rate` is in bytes a second, for replicas that are
+    not in sync.
     """
 
     wish: Registration
@@ -89,6 +95,7 @@ class MemberKit(NamedTuple):
     report_window_ms: int = WINDOW_MS
     timing: Timing = TIMING
     tell: Callable[[str], None] | None = None
+    throttled_rate: int = UNLIMITED
 
 
 class Member:
@@ -108,13 +115,19 @@ class Member:
         self.asker = Asker(self.controller, control)
         self.office = ClusterOffice(self.asker, lambda: self.state, kit.runner.describe)
         self.lifecycle = Lifecycle(
-            kit.wish, self.controller, self.asker, control, changed=self._phase_changed, failed=self._left_out
+            kit.wish,
+            self.controller,
+            self.asker,
+            control,
+            changed=self._phase_changed,
+            failed=self._left_out,
+            heard=lambda lately: self.replicating.heard_by_controller(lately=lately),
         )
         self.replicating = Replicating(
             self.node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
             partition_of=self._partition_of, config_of=self._config_of, observers_of=self._observers_of,
             when_applied=self.controller.when_applied,
-            led=self._led, report=kit.report, carried_out=kit.carried_out,
+            led=self._led, report=kit.report, carried_out=kit.carried_out, throttled_rate=kit.throttled_rate,
         )  # fmt: skip
         self.tally = Tally(self.node_id)
         self._chronicle = None if kit.tell is None else Chronicle(kit.clock, kit.deadlines, kit.tell)
@@ -123,6 +136,7 @@ class Member:
         self._begun_epoch = -1
         self._draining: Callable[[], None] | None = None
         self._heard_ms: dict[int, int] = {}
+        self._leaving = Leaving()
 
     # -- what is known ------------------------------------------------------------------------------
 
@@ -137,6 +151,10 @@ class Member:
     @property
     def nodes(self) -> Sequence[Node]:
         return [node for node in self.state.registrations if not node.fenced]
+
+    @property
+    def shown_nodes(self) -> Sequence[Node]:
+        return self._leaving.shown(self.state.registrations, self._kit.clock.monotonic_ms())
 
     @property
     def cluster_id(self) -> UUID:
@@ -266,11 +284,25 @@ class Member:
         self.tally.restart(self.state.partitions)
         self.replicating.told_live(self.state.registrations.live)
         for place, state in list(self.state.partitions):
+            self._tell(place, state)
+
+    def _tell(self, place: PartitionId, state: PartitionState) -> None:
+        """A partition that is still to be made is told of once its stream has all of them."""
+        if self._listener is not None and self._listener.has(place):
             self.replicating.told(place, state)
 
     def _tell_stream(self, stream_id: StreamId) -> None:
         for partition, state in list(self.state.partitions.of_stream(stream_id).items()):
-            self.replicating.told(PartitionId(stream_id, partition), state)
+            self._tell(PartitionId(stream_id, partition), state)
+
+    def _tell_some(self, stream_id: StreamId, first: int = 0) -> None:
+        """A large stream is made: its replicas are opened a few at a time, so that nobody else waits for them."""
+        partitions = self.state.partitions.of_stream(stream_id)
+        for partition in range(first, min(first + _TOLD_AT_ONCE, len(partitions))):
+            if partition in partitions:
+                self._tell(PartitionId(stream_id, partition), partitions[partition])
+        if first + _TOLD_AT_ONCE < len(partitions):
+            self._kit.worker.soon(partial(self._tell_some, stream_id, first + _TOLD_AT_ONCE))
 
     def _tell_read(self) -> None:
         """Other nodes are registered: they may be to follow what is read everywhere."""
@@ -295,21 +327,28 @@ class Member:
             self.tally.removed(StreamId(event.id))
         if self._listener is not None:
             self._listener.happened(event)
-        if isinstance(event, PartitionChanged):
+        if isinstance(event, StreamCreated | PartitionsAdded):
+            self._tell_when_made(PartitionId(StreamId(event.id), event.partitions - 1))
+        elif isinstance(event, PartitionChanged):
             place = PartitionId(StreamId(event.id), event.partition)
             state = self.state.partitions.get(place)
             if state is not None:
                 self._count(place, state)
-                self.replicating.told(place, state)
+                self._tell(place, state)
         elif isinstance(event, StreamConfigured | NodeConfigured):
             self.replicating.configured()
             if isinstance(event, StreamConfigured):
                 self._tell_stream(StreamId(event.id))
         elif isinstance(event, NodeEvent):
+            self._leaving.told(self.state.registrations, self._kit.clock.monotonic_ms())
             self.replicating.told_live(self.state.registrations.live)
             self._tell_read()
             if self._chronicle is not None and self.replicating.takes_part:
                 self._chronicle.node(event)
+
+    def _tell_when_made(self, last: PartitionId) -> None:
+        if self._listener is not None and not self._listener.has(last):
+            self._listener.when_made(last.stream_id, partial(self._tell_some, last.stream_id))
 
     def _count(self, place: PartitionId, state: PartitionState) -> None:
         before = self.tally.told(place, state)
@@ -318,6 +357,7 @@ class Member:
 
     def restored(self) -> None:
         """The view's state is another as a whole."""
+        self._leaving.told(self.state.registrations, self._kit.clock.monotonic_ms())
         if self._listener is not None:
             # Streams may be gone, and configs be others, and no event has said so.
             self.replicating.only({stream.id for stream in self.state.streams.values()})

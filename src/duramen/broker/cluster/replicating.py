@@ -14,6 +14,7 @@ from duramen.broker.control.answers import Answer, IsrAnswers, Outcome
 from duramen.broker.control.asking import Asker
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.kit import Kit
+from duramen.broker.replicas.pace import UNLIMITED, Pace
 from duramen.broker.replicas.roles import Replicas, state_of
 from duramen.broker.replicas.wire import Said, decode, encode
 from duramen.controller.cluster import alter_partition
@@ -63,6 +64,7 @@ class Replicating:
         report: Callable[[str], None],
         carried_out: Callable[[PartitionId, Effect], None],
         timeouts: Timeouts = TIMEOUTS,
+        throttled_rate: int = UNLIMITED,
     ) -> None:
         """`when_applied` calls back once what is below an offset of the metadata log has taken effect here.
 
@@ -71,6 +73,8 @@ class Replicating:
         `led` is told where this node leads, and in which epoch; `report`, what an operator should hear of.
 
         `carried_out` is told of each effect of a replica, once it is done.
+
+        `throttled_rate` is how many bytes a second go to replicas that are not in sync.
         """
         self._node_id = node_id
         self._store = store
@@ -87,6 +91,8 @@ class Replicating:
         self._report = report
         self._carried_out = carried_out
         self._timeouts = timeouts
+        self._throttled_rate = throttled_rate
+        self._pace: Pace | None = None
         self._epoch = -1
         self._replicas: Replicas | None = None
         self._said: dict[int, list[Said]] = {}
@@ -113,7 +119,11 @@ class Replicating:
         """Take part, under that registration: what is told from here on lies behind it."""
         self.end()
         self._epoch = broker_epoch
-        kit = Kit(self._node_id, broker_epoch, self._store, self._clock, self._deadlines, self, timeouts=self._timeouts)
+        self._pace = Pace(self._throttled_rate, self._clock, self._deadlines)
+        kit = Kit(
+            self._node_id, broker_epoch, self._store, self._clock, self._deadlines, self,
+            timeouts=self._timeouts, pace=self._pace,
+        )  # fmt: skip
         self._replicas = Replicas(kit, lambda place: (self._partition_of(place), self._config_of(place)))
 
     def end(self) -> None:
@@ -121,6 +131,8 @@ class Replicating:
         if self._replicas is not None:
             self._replicas.stop()
             self._replicas = None
+        if self._pace is not None:
+            self._pace.end()
         self._said.clear()
         self._proposed.clear()
 
@@ -133,6 +145,11 @@ class Replicating:
         """These nodes are live."""
         if self._replicas is not None:
             self._replicas.told_live(live)
+
+    def heard_by_controller(self, *, lately: bool) -> None:
+        """Whether this node's session with the controller goes on, as far as it can know."""
+        if self._replicas is not None:
+            self._replicas.heard_by_controller(lately=lately)
 
     def configured(self) -> None:
         """Configs of streams have changed."""

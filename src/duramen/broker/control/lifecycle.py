@@ -27,7 +27,11 @@ class Phase(Enum):
 
 
 class Lifecycle:
-    """A node's process and its registration. `changed` is told of each phase, `failed` that it cannot take part."""
+    """A node's process and its registration. `changed` is told of each phase, `failed` that it cannot take part.
+
+    `heard` is told False when the controller has not answered for a whole session, and True when it does again: in
+    between others may lead what this node leads, without its knowing.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,7 @@ class Lifecycle:
         kit: ControlKit,
         *,
         changed: Callable[[Phase], None] = lambda _: None,
+        heard: Callable[[bool], None] = lambda _: None,
         failed: Callable[[DuramenError], None],
     ) -> None:
         self._wish = wish
@@ -45,6 +50,9 @@ class Lifecycle:
         self._kit = kit
         self._changed = changed
         self._failed = failed
+        self._heard = heard
+        self._answered_ms = self._now_ms  # when the newest heartbeat was sent that was answered
+        self._is_heard = True
         self.phase = Phase.JOINING
         self.epoch = -1
         self._begun_ms = self._now_ms
@@ -120,6 +128,7 @@ class Lifecycle:
             self._asker.ask(Register(self._wish), self._registered, within_ms=self._kit.timing.answer_ms)
             return
         self._told_ms = self._now_ms
+        self._look_at_session()
         beat = Heartbeat(self._wish.node_id, self.epoch, self._controller.applied_offset, wants_shutdown=self._drains)
         self._asker.ask(
             Beat(beat), lambda outcome: self._beaten(beat, outcome), within_ms=self._kit.timing.heartbeat_ms
@@ -137,6 +146,7 @@ class Lifecycle:
         timing = self._kit.timing
         if isinstance(outcome, Answer) and isinstance(outcome.value, Registered):
             self.epoch, self._told_offset = outcome.value.epoch, -1
+            self._answered_ms = self._now_ms
             self._become(Phase.FENCED)
             self._next(timing.heartbeat_ms)
             return
@@ -150,6 +160,8 @@ class Lifecycle:
     def _beaten(self, beat: Heartbeat, outcome: Outcome) -> None:
         if isinstance(outcome, Answer) and isinstance(outcome.value, Beaten):
             self._told_offset = beat.applied_offset
+            self._answered_ms = self._told_ms
+            self._look_at_session()
             self._become(self._phase_of(outcome.value, beat))
             self._next(self._kit.timing.applied_ms if self.phase is Phase.DRAINING else self._kit.timing.heartbeat_ms)
         elif isinstance(outcome, NodeEpochStale | NodeNotFound):
@@ -159,6 +171,12 @@ class Lifecycle:
             self._next(0)
         else:
             self._next(self._kit.timing.retry_ms)
+
+    def _look_at_session(self) -> None:
+        is_heard = self._now_ms - self._answered_ms < self._kit.sessions.timeout_ms
+        if is_heard is not self._is_heard:
+            self._is_heard = is_heard
+            self._heard(is_heard)
 
     def _phase_of(self, value: Beaten, beat: Heartbeat) -> Phase:
         if value.may_stop and beat.wants_shutdown:

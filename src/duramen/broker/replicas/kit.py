@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, Protocol
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer, Clock
+from duramen.broker.replicas.pace import Pace
 from duramen.controller.partitions import PartitionId
 from duramen.replication.effects import Effect
 from duramen.replication.messages import AlterPartition, Fetch, FetchAnswer
@@ -43,7 +44,10 @@ class Outside(Protocol):
 
 
 class Kit(NamedTuple):
-    """`broker_epoch` is that of the node's registration; `fetch_bytes` of batches go into an answer, or one batch."""
+    """`broker_epoch` is that of the node's registration; `fetch_bytes` of batches go into an answer, or one batch.
+
+    `pace` is that of answers to replicas that are not in sync.
+    """
 
     node_id: int
     broker_epoch: int
@@ -53,3 +57,4 @@ class Kit(NamedTuple):
     outside: Outside
     timeouts: Timeouts = TIMEOUTS
     fetch_bytes: int = FETCH_BYTES
+    pace: Pace | None = None

@@ -225,6 +225,13 @@ class Replica:
             self._machine.unreachable(node_id)
             self._go_on()
 
+    def heard_by_controller(self, *, lately: bool) -> None:
+        """See `Machine.heard_by_controller`."""
+        if self._over is None:
+            self._tick()
+            self._machine.heard_by_controller(lately=lately)
+            self._go_on()
+
     def receive(self, message: Message, records: Buffer = b"") -> None:
         """A message came, behind an answer its batches; one that is damaged counts as lost."""
         if self._over is not None:

@@ -43,6 +43,7 @@ class Replicas:
         self._replicas: dict[PartitionId, Replica] = {}
         self._opening: dict[PartitionId, PartitionState] = {}  # the newest that was told of those
         self._live: Collection[int] = ()
+        self._heard_lately = True
         self._gone: set[int] = set()  # nodes to which there is no connection any more
         self._config_changes = 0
         self._sweeps: Sweeps[PartitionId] = Sweeps(kit.store.soon)
@@ -97,6 +98,11 @@ class Replicas:
         self._gone.add(node_id)
         self._sweep(lambda replica: replica.unreachable(node_id))
 
+    def heard_by_controller(self, *, lately: bool) -> None:
+        """Whether this node's session with the controller goes on, as far as it can know."""
+        self._heard_lately = lately
+        self._sweep(lambda replica: replica.heard_by_controller(lately=self._heard_lately))
+
     def removed(self, stream_id: StreamId) -> None:
         """The stream is deleted: its replicas end, and whoever deletes the stream deletes their logs."""
         for place in [*self._replicas, *self._opening]:
@@ -148,6 +154,7 @@ class Replicas:
             replica = self._replicas[place] = Replica(self._kit, place, partition, kept, now)
             for node_id in sorted(self._gone):
                 replica.unreachable(node_id)
+            replica.heard_by_controller(lately=self._heard_lately)
             replica.told(state, self._live)
 
         look(self._kit.store, partition.log, found)

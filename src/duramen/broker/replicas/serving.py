@@ -7,6 +7,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer
 from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.log import ReplicaLog
+from duramen.broker.replicas.pace import Pace
 from duramen.controller.partitions import PartitionId
 from duramen.replication.effects import Serve
 from duramen.replication.machine import Machine
@@ -27,12 +28,14 @@ class Serving:
         self._reading = 0
         self._idle: list[Callable[[], None]] = []
         self._unwritten: list[Serve] = []
+        self._postponed: dict[int, Serve] = {}  # the newest of each node whose turn is to come
         self._over = False
 
     def end(self) -> None:
         """The replica ends: nobody is answered any more."""
         self._over = True
         self._unwritten.clear()
+        self._postponed.clear()
 
     def when_idle(self, action: Callable[[], None]) -> None:
         """Do it once nothing is being read any more: now, or later."""
@@ -47,8 +50,26 @@ class Serving:
         if self._log.end_offset <= asked.end.offset < self._machine.history.end_offset:
             self._unwritten.append(serve)  # the batches wait for room in the storage
             return
+        pace = self._kit.pace
+        if pace is None or not pace.limited or serve.node_id in self._machine.state.in_sync:
+            self._begin(serve, None)
+        elif serve.node_id not in self._postponed:
+            self._postponed[serve.node_id] = serve
+            pace.ask(partial(self._turn, serve.node_id, pace))
+        else:
+            self._postponed[serve.node_id] = serve  # it has asked again
+
+    def _turn(self, node_id: int, pace: Pace) -> None:
+        serve = self._postponed.pop(node_id, None)
+        if serve is None or self._machine.state.leader_epoch != serve.answer.leader_epoch:
+            pace.spent(0)
+        else:
+            self._begin(serve, pace)
+
+    def _begin(self, serve: Serve, pace: Pace | None) -> None:
         self._reading += 1
-        self._replica_log.read(asked.end.offset, self._kit.fetch_bytes, partial(self._read, serve))
+        offset = serve.answer.asked.end.offset
+        self._replica_log.read(offset, self._kit.fetch_bytes, partial(self._read, serve, pace))
 
     def written(self) -> None:
         """More is written: whoever waits for that is answered."""
@@ -56,8 +77,10 @@ class Serving:
         for serve in waiting:
             self.serve(serve)
 
-    def _read(self, serve: Serve, found: list[Buffer] | DuramenError) -> None:
+    def _read(self, serve: Serve, pace: Pace | None, found: list[Buffer] | DuramenError) -> None:
         self._reading -= 1
+        if pace is not None:
+            pace.spent(0 if isinstance(found, DuramenError) else sum(map(len, found)))
         node_id, answer = serve
         if isinstance(found, DuramenError):
             self._kit.outside.report(f"node {node_id} cannot be served from {self._log.directory}: {found}")

@@ -70,13 +70,14 @@ def _print_nodes(found: Mapping[str, Any]) -> None:
             node["rack"] or "-",
             str(node["leaders"]),
             str(node["replicas"]),
+            str(node["read_replicas"]),
             "-" if node["applied_offset"] is None else str(max(0, committed - node["applied_offset"])),
             node["endpoints"].get("kafka", "-"),
         )
         for node in found["nodes"]
     ]
-    header = ("NODE", "STATE", "RACK", "LEADERS", "REPLICAS", "METADATA LAG", "KAFKA")
-    print_table(header, rows, right=(0, 3, 4, 5))
+    header = ("NODE", "STATE", "RACK", "LEADERS", "REPLICAS", "READ", "METADATA LAG", "KAFKA")
+    print_table(header, rows, right=(0, 3, 4, 5, 6))
 
 
 def _print_partitions(partitions: Mapping[str, Any]) -> None:

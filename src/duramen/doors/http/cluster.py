@@ -157,6 +157,7 @@ def _nodes(office: ClusterOffice, look: Look) -> list[ClusterNode]:
             load.node.id in voters,
             load.leaders,
             load.replicas,
+            load.read_replicas,
             look.observed.applied.get(load.node.id),
         )
         for load in nodes(office.state)

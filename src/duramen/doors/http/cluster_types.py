@@ -66,7 +66,10 @@ class QuorumInfo(msgspec.Struct):
 
 
 class ClusterNode(msgspec.Struct):
-    """A node: `live`, `draining` or `fenced`; `applied_offset` is how far it has applied the metadata log, if known."""
+    """A node: `live`, `draining` or `fenced`; `applied_offset` is how far it has applied the metadata log, if known.
+
+    `read_replicas` are of streams with `read.replicas`, and no `replicas`.
+    """
 
     id: int
     state: str
@@ -77,6 +80,7 @@ class ClusterNode(msgspec.Struct):
     votes: bool
     leaders: int
     replicas: int
+    read_replicas: int
     applied_offset: int | None
 
 

@@ -1,10 +1,11 @@
 """Consumer groups: listed, shown with their lag, moved to other offsets, and deleted."""
 
 import asyncio
-import heapq
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final, NamedTuple
+
+import msgspec
 
 from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid
@@ -12,6 +13,7 @@ from duramen.base.positions import parse_position
 from duramen.broker.broker import Broker
 from duramen.broker.coordinator import GroupDescription
 from duramen.broker.lag import Lag, lag_of, seconds_since
+from duramen.broker.listing import Listed
 from duramen.broker.resets import Move, Reset
 from duramen.codec.kafka.membership import decode_assignment
 from duramen.doors.completion import completion
@@ -40,29 +42,17 @@ _CONSUMERS: Final = "consumer"  # the protocol type whose assignments are lists 
 
 
 async def _list(call: Call, query: GroupsQuery) -> GroupList:
-    broker = call.broker
-    listed = (group.group_id for group in broker.groups.listing() if group.group_id > query.after)
-    ids = heapq.nsmallest(query.limit + 1, listed)
-    page = ids[: query.limit]
-    groups = []
-    for at, group_id in enumerate(page, 1):
-        try:
-            described = broker.groups.describe(group_id)
-        except (errors.GroupNotFound, *_ELSEWHERE):
-            continue  # deleted meanwhile, or coordinated elsewhere
-        snapshot = described.snapshot
-        lag_records = 0
-        async for found in _lags(broker, group_id):
-            lag_records += found.lag.records
-        groups.append(
-            GroupSummary(
-                group_id, described.state.value, snapshot.protocol_type, snapshot.protocol, len(snapshot.members),
-                lag_records, described.kind.value,
-            )
-        )  # fmt: skip
-        if at % _AT_ONCE == 0:
-            await asyncio.sleep(0)
-    return GroupList(groups, page[-1] if len(ids) > len(page) else None)
+    future: asyncio.Future[Listed] = asyncio.get_running_loop().create_future()
+
+    def done(listed: Listed) -> None:
+        if not future.done():
+            future.set_result(listed)
+
+    call.broker.listing.everywhere(query.after, query.limit + 1, done)
+    rows, silent = await future
+    page = rows[: query.limit]
+    groups = [GroupSummary(*msgspec.structs.astuple(row)) for row in page]
+    return GroupList(groups, page[-1].id if len(rows) > len(page) else None, list(silent))
 
 
 class _Found(NamedTuple):

@@ -318,10 +318,14 @@ class GroupSummary(msgspec.Struct):
 
 
 class GroupList(msgspec.Struct):
-    """Groups by id. `next` is what `after` has to be for those that follow; null: these were the last."""
+    """Groups by id. `next` is what `after` has to be for those that follow; null: these were the last.
+
+    On a cluster all live nodes are asked; of `silent_nodes` nothing was heard, and their groups are missing.
+    """
 
     groups: list[GroupSummary]
     next: str | None
+    silent_nodes: list[int]
 
 
 class AssignedPartition(msgspec.Struct):

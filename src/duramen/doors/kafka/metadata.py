@@ -14,7 +14,7 @@ from duramen.controller.decisions import Definition, check_name
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
-from duramen.doors.kafka.places import brokers, fenced_brokers, live_brokers, partition_answer
+from duramen.doors.kafka.places import brokers, fenced_brokers, live_brokers, partition_answer, shown_brokers
 
 __all__ = [
     "TOPIC_OPERATIONS",
@@ -202,7 +202,7 @@ def _topic(context: Context, stream: Stream) -> Message:
 def nodes(context: Context) -> Message:
     """What Metadata says of the cluster."""
     return {
-        "brokers": [broker._asdict() for broker in brokers(context)],
+        "brokers": [broker._asdict() for broker in shown_brokers(context)],
         "cluster_id": context.cluster_id,
         "controller_id": context.broker.standing.controller_id,
     }

@@ -20,6 +20,7 @@ __all__ = [
     "fenced_brokers",
     "live_brokers",
     "partition_answer",
+    "shown_brokers",
 ]
 
 SAYS_LEADER: Final = frozenset(
@@ -42,7 +43,15 @@ class BrokerAt(NamedTuple):
 
 def brokers(context: Context) -> Sequence[BrokerAt]:
     """The brokers that are live; a node that is alone is where the client has found it."""
-    nodes = context.broker.standing.nodes
+    return _where(context, context.broker.standing.nodes)
+
+
+def shown_brokers(context: Context) -> Sequence[BrokerAt]:
+    """As `brokers`, and those that were live a while ago: clients go on looking for them."""
+    return _where(context, context.broker.standing.shown_nodes)
+
+
+def _where(context: Context, nodes: Sequence[Node]) -> Sequence[BrokerAt]:
     if not nodes:
         return [BrokerAt(context.broker.node_id, context.host, context.port, None)]
     return [found for node in nodes if (found := _reached(node)) is not None]

@@ -74,7 +74,7 @@ class Joining:
             chance_of(parts.randomness), side, report=_report, failed=_failed,
             patience=_patience(self._settings), sessions=_sessions(self._settings),
             report_window_ms=self._settings.integer("leader.report.window.ms"), timing=_timing(self._settings),
-            tell=_tell,
+            tell=_tell, throttled_rate=self._settings.integer("leader.replication.throttled.rate"),
         )  # fmt: skip
         self._member = side.member = Member(kit)
         waits("waiting for the controller of the cluster")

@@ -1,0 +1,59 @@
+"""Who catches up is served in turns, at a rate."""
+
+from functools import partial
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duramen.base.deadlines import Deadlines
+from duramen.broker.replicas.pace import UNLIMITED, Pace
+from duramen.sim.scheduler import VirtualClock
+
+_RATE = 1000
+_SIZES = st.lists(st.integers(0, 5000), max_size=30)
+
+
+def _run(deadlines: Deadlines, clock: VirtualClock) -> None:
+    while (next_ms := deadlines.next_ms()) is not None:
+        clock.now_us = max(clock.now_us, 1000 * next_ms)
+        deadlines.fire(clock.monotonic_ms())
+
+
+@given(_SIZES)
+def test_what_is_sent_is_paid_for_before_the_next_turn(sizes: list[int]) -> None:
+    clock, deadlines = VirtualClock(), Deadlines()
+    begun_ms = clock.monotonic_ms()
+    pace = Pace(_RATE, clock, deadlines)
+    served: list[tuple[int, int]] = []
+
+    def serve(number: int, size: int) -> None:
+        served.append((number, clock.monotonic_ms()))
+        pace.spent(size)
+
+    for number, size in enumerate(sizes):
+        pace.ask(partial(serve, number, size))
+    _run(deadlines, clock)
+    assert [number for number, _ in served] == list(range(len(sizes)))
+    for number, at_ms in served:
+        assert 0 <= at_ms - begun_ms - sum(sizes[:number]) * 1000 / _RATE <= 1
+
+
+def test_nobody_goes_before_who_went_has_sent() -> None:
+    clock, deadlines = VirtualClock(), Deadlines()
+    pace = Pace(_RATE, clock, deadlines)
+    gone: list[str] = []
+    pace.ask(lambda: gone.append("first"))
+    pace.ask(lambda: gone.append("second"))
+    _run(deadlines, clock)
+    assert gone == ["first"]
+    pace.spent(0)
+    assert gone == ["first", "second"]
+    pace.ask(lambda: gone.append("third"))
+    pace.end()
+    pace.spent(0)
+    assert gone == ["first", "second"]
+    assert deadlines.next_ms() is None
+
+
+def test_without_a_rate_nobody_has_to_ask() -> None:
+    assert not Pace(UNLIMITED, VirtualClock(), Deadlines()).limited
