@@ -16,6 +16,7 @@ __all__ = [
     "BodyTooLarge",
     "BodyTypeUnsupported",
     "BugFound",
+    "CheckpointInvalid",
     "ClientClosed",
     "ClusterDiffers",
     "ConcurrentTransactions",
@@ -137,6 +138,17 @@ class OptionInvalid(DuramenError):
     id = "option-invalid"
     safe = "No job was started and nothing was written."
     remedy = "Correct the option that the message names; docs/doors/spark.md lists them."
+
+
+class CheckpointInvalid(DuramenError):
+    """The checkpoint of a streaming query does not fit what the query reads."""
+
+    id = "checkpoint-invalid"
+    safe = "Nothing was read, and the checkpoint is as it was."
+    remedy = (
+        "Give the query the checkpoint that it had, or a new one; startingOffsets then says where to begin "
+        "(docs/doors/spark.md)."
+    )
 
 
 class DependencyMissing(DuramenError):

@@ -5,6 +5,7 @@ Offsets are those of Spark's checkpoint: nothing else is remembered across a res
 """
 
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -19,11 +20,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from duramen.base.errors import DuramenError, OptionInvalid
+from duramen.base.errors import CheckpointInvalid, DuramenError, OptionInvalid
 from duramen.base.units import parse_ms
 from duramen.client import Consumer, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.spark.cuts import cut
+from duramen.spark.losses import made_anew, moment
 from duramen.spark.marks import Marks
 from duramen.spark.offsets import Offsets, listed
 from duramen.spark.options import Options
@@ -67,9 +69,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._patience_s = parse_ms(options.text("maxTriggerDelay")) / 1000
         except ValueError as error:
             raise OptionInvalid(f"maxTriggerDelay: {options.text('maxTriggerDelay')!r} does not fit: {error}") from None
-        self._triggered_s: float | None = None
+        self._triggered_s = -math.inf  # the first micro-batch never waits
         self._target: Offsets | None = None  # with the trigger AvailableNow: where to stop
         self._latest = _NO_OFFSETS
+        self._begun_ms = _now_ms()
+        self._seen_ms: dict[str, int] = {}  # when each stream was last there
 
     # -- offsets ------------------------------------------------------------------------------------
 
@@ -97,6 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _now(self) -> Offsets:
         consumer, ats, ids = self._find(all_of_them=False)
+        self._seen_ms |= dict.fromkeys(ids, _now_ms())
         return Offsets(consumer.offsets(dict.fromkeys(ats, LATEST)), ids)
 
     @said_plainly()
@@ -113,8 +118,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @said_plainly()
     def latestOffset(self, start: _Document, limit: ReadLimit) -> _Document:
         """Where the next micro-batch ends. Raises RecordsLost, ServerUnreachable."""
-        before = Offsets.from_json(start)
+        before = self._own(start)
         end = self._latest = self._now() if self._target is None else self._target
+        self._report_gone(before, end)
         begin = self._begin(before, end)
         if self._waits(begin, end, limit):
             return start
@@ -131,15 +137,38 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             at = dict(end.at) if most is None else limited(begin, end.at, most)
         return Offsets(at, end.ids, floors).to_json()
 
+    def _own(self, document: object) -> Offsets:
+        """Offsets out of the checkpoint. Raises CheckpointInvalid where they are not of what this query reads."""
+        offsets = Offsets.from_json(document)
+        if offsets.ids and not any(self._selection.names(name) for name in offsets.ids):
+            raise CheckpointInvalid(
+                f"the checkpoint is of {', '.join(sorted(offsets.ids))}, and the query does not read that: it reads"
+                f" {self._selection}; give every query a checkpoint of its own"
+            )
+        return offsets
+
+    def _report_gone(self, before: Offsets, end: Offsets) -> None:
+        """Say which partitions were read and are not there any more, and since when."""
+        gone = [at for at in before.at if at not in end.at]
+        dropped = [at for at in gone if not self._selection.names(at.topic)]
+        if dropped:
+            report_lost(f"{listed(dropped)} is not among what the options name any more", fail=self._reading.fail)
+        deleted = [at for at in gone if at not in dropped]
+        if deleted:
+            seen_ms = self._seen_ms.get(deleted[0].topic)
+            when = (
+                f"before this query began at {moment(self._begun_ms)}"
+                if seen_ms is None
+                else f"after {moment(seen_ms)}, when it was there"
+            )
+            report_lost(f"{listed(deleted)} is not there any more: deleted {when}", fail=self._reading.fail)
+
     def _begin(self, before: Offsets, end: Offsets) -> dict[TopicPartition, int]:
         """From where each partition of `end` is to be read, after `before`."""
         again = {name for name, id_ in end.ids.items() if before.ids.get(name) and id_ and before.ids[name] != id_}
         for name in sorted(again):
-            what = f"stream {name} was deleted and created again: what was not read of it by then is gone"
+            what = f"{made_anew(consumer_of(self._options), name)}: what was not read of it by then is gone"
             report_lost(what, fail=self._reading.fail)
-        gone = [at for at in before.at if at not in end.at]
-        if gone:
-            report_lost(f"{listed(gone)} is not there any more", fail=self._reading.fail)
         new = [at for at in end.at if at not in before.at or at.topic in again]
         begin = {at: before.at[at] for at in end.at if at in before.at}
         begin |= consumer_of(self._options).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
@@ -158,8 +187,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._least is None or self._target is not None or not isinstance(limit, ReadMaxRows | ReadMinRows):
             return False
         now_s = time.monotonic()
-        if self._triggered_s is None:
-            self._triggered_s = now_s
         there = sum(max(0, end.at[at] - begin[at]) for at in end.at)
         if there < self._least and now_s - self._triggered_s < self._patience_s:
             return True
@@ -175,7 +202,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @said_plainly()
     def partitions(self, start: _Document, end: _Document) -> list[InputPartition]:
         """A range of offsets for each task. Raises RecordsLost, ServerUnreachable."""
-        before, after = Offsets.from_json(start), Offsets.from_json(end)
+        before, after = self._own(start), self._own(end)
         same = _same(before, after)
         new = [at for at in after.at if at not in same]
         first = consumer_of(self._options).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
@@ -206,6 +233,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """The query has ended."""
         consumer_of(self._options).cluster.close()
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _same(before: Offsets, after: Offsets) -> set[TopicPartition]:

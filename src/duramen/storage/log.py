@@ -101,6 +101,7 @@ class Log(ReadableLog):
         "producers",
         "reserved_offset",
         "saved",
+        "start_moved_ms",
         "switching_to",
         "takeovers",
         "version",
@@ -122,6 +123,7 @@ class Log(ReadableLog):
         self.dirty_offset = 0  # where compaction has to look at keys next
         self.obsolete: list[tuple[int, int]] = []  # base offset and generation of files that nobody reads any more
         self.reserved_offset = 0  # with durability=memory: offsets before it are not given again after a crash
+        self.start_moved_ms = -1  # when records were last let go, as far as this process knows
         self.deleted = False
         self.cut_again = False  # by a recovery, with what was appended since: only the WAL says of its last cut
         self.failed = ""  # why this log takes no writes (durability=os after a failed sync)
