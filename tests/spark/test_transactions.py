@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer as Librdkafka
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from tests.clients import until
 
 from duramen.client import Cluster, Producer
 from duramen.client.connection import Connection
@@ -96,18 +99,22 @@ class Batches:
 
     def run(self, **options: object) -> None:
         """Read on from the checkpoint as far as a transaction allows."""
+        self._writing(**options).trigger(availableNow=True).start().awaitTermination()
+
+    def start(self) -> StreamingQuery:
+        """Read on from the checkpoint until the query is stopped."""
+        return self._writing().start()
+
+    def _writing(self, **options: object) -> DataStreamWriter:
         reader = self.reader
         for name, value in ({"startingOffsets": "earliest"} | options).items():
             reader = reader.option(name.replace("__", "."), str(value))
-        query = (
+        return (
             reader.load()
             .selectExpr("CAST(value AS STRING) AS value")
             .writeStream.foreachBatch(self.take)
             .option("checkpointLocation", str(self.directory / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
         )
-        query.awaitTermination()
 
     def take(self, batch: DataFrame, number: int) -> None:
         found = Counter(row.value for row in batch.collect())
@@ -137,6 +144,19 @@ def test_a_micro_batch_never_has_a_part_of_a_transaction(
     assert together.pop("p") == 24
     assert together == writers.committed
     assert len(query.found) > 6, "the limit is kept as far as transactions allow"
+
+
+def test_a_running_query_follows_transactions_as_they_are_written(
+    spark: SparkSession, node: NodeProcess, stream: str, writers: Writers, tmp_path: Path
+) -> None:
+    query = Batches(spark, node.kafka, stream, tmp_path)
+    running = query.start()
+    for _ in range(120):
+        writers.step()
+    writers.end_all()
+    until(lambda: sum(query.found.values(), Counter()).total() >= writers.committed.total(), 2 * _S)
+    running.stop()
+    assert query.judge(writers.committed) == writers.committed
 
 
 def test_a_batch_that_failed_is_read_again_with_the_same_records(
