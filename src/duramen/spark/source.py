@@ -25,6 +25,7 @@ from duramen.client.marked import Marked
 from duramen.spark.columns import arrow_schema, spark_schema
 from duramen.spark.cuts import cut
 from duramen.spark.filters import EVERYTHING, narrow
+from duramen.spark.losses import cut_off
 from duramen.spark.marks import Marks
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
@@ -140,7 +141,9 @@ class BatchReader(DataSourceReader):
         first = self._starting.resolve(consumer, ats)
         end = self._ending.resolve(consumer, ats)
         for at, (earliest, latest) in there.items():
-            if not earliest <= first[at] <= latest:
+            if first[at] < earliest:
+                report_lost(cut_off(consumer, at, first[at], earliest), fail=self._reading.fail)
+            elif first[at] > latest:
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read from {first[at]} on"
                 report_lost(what, fail=self._reading.fail)
             if end[at] > latest:
