@@ -17,7 +17,8 @@ import click
 import duramen
 from duramen.base.catalogue import BROKER, GROUP, STREAM
 from duramen.base.errors import DuramenError
-from duramen.base.metrics import BOUNDS, CATALOGUE
+from duramen.base.metrics import BOUNDS, CATALOGUE, Metric
+from duramen.base.metrics_tables import TABLE_METRICS
 from duramen.base.settings import Setting
 from duramen.cli.commands import cli
 from duramen.codec import jetstream
@@ -239,17 +240,27 @@ def metrics_page() -> Iterator[str]:
     yield ""
     yield "`GET /metrics` on the HTTP door, in the text format of Prometheus. Times are seconds, sizes are bytes."
     yield ""
+    yield from metric_rows(CATALOGUE)
+    for name, bounds in BOUNDS.items():
+        yield f"Buckets of `{name}`: {', '.join(f'{bound:g}' for bound in bounds)}."
+        yield ""
+    yield "## Of tables"
+    yield ""
+    yield "`duramen table run --metrics HOST:PORT` serves these at `/metrics` there; no node has them."
+    yield ""
+    yield from metric_rows(TABLE_METRICS)
+
+
+def metric_rows(catalogue: Iterable[Metric]) -> Iterator[str]:
+    """The table of some metrics."""
     yield from rows(
         ("Metric", "Kind", "Labels", "What it is"),
         [
             (f"`{metric.name}`", metric.kind, ", ".join(f"`{label}`" for label in metric.labels), metric.doc)
-            for metric in CATALOGUE
+            for metric in catalogue
         ],
     )
     yield ""
-    for name, bounds in BOUNDS.items():
-        yield f"Buckets of `{name}`: {', '.join(f'{bound:g}' for bound in bounds)}."
-        yield ""
 
 
 # -- HTTP -----------------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ class Site:
                 disk.written = disk.written.append(batch, leader_id)
             case Cut(end_offset):
                 self.cuts += 1
-                self.witness.cut(self.node_id, disk.written, end_offset)
+                self.witness.cut(self.node_id, machine.state.leader_epoch, disk.written, end_offset)
                 disk.written = disk.written.cut(end_offset)
             case Restart(start_offset):
                 self.restarts += 1

@@ -76,10 +76,15 @@ class Witness:
                 self.committed[at] = Committed(batch, epoch)
                 self._later_leaders_have(batch, epoch)
 
-    def cut(self, node_id: int, log: Content, end_offset: int) -> None:
-        """A replica lets go of what is behind."""
+    def cut(self, node_id: int, epoch: int, log: Content, end_offset: int) -> None:
+        """A replica lets go of what is behind, in that epoch.
+
+        Who may not lead next, and has not heard yet of the epoch in which a batch was committed, may let go of it.
+        """
+        may_lead = any(holder == node_id for holder, _ in self._holders())
         for batch in log.from_offset(end_offset, len(log.batches)):
-            if self._is_committed(batch):
+            committed = self._found(batch)
+            if committed is not None and (may_lead or committed.epoch <= epoch):
                 raise Broken(f"{node_id} cuts {batch}")
 
     def released(self, batch: Batch) -> None:
@@ -110,8 +115,12 @@ class Witness:
                 raise Broken(f"clients are told the end {offset} in epoch {epoch}, and {first} to {last} in {other}")
 
     def _is_committed(self, batch: Batch) -> bool:
+        return self._found(batch) is not None
+
+    def _found(self, batch: Batch) -> Committed | None:
         at = bisect_left(self.committed, batch.first_offset, key=lambda one: one.batch.first_offset)
-        return at < len(self.committed) and self.committed[at].batch == batch
+        found = self.committed[at] if at < len(self.committed) else None
+        return found if found is not None and found.batch == batch else None
 
     def _commit(self, batch: Batch, epoch: int) -> None:
         if batch.first_offset != self.end_offset:

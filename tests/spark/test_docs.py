@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from duramen.client import Admin, Cluster, Consumer, TopicPartition
+from duramen.client import Admin, Cluster
 from duramen.node.process import NodeProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "doors" / "spark.md"
@@ -25,5 +25,5 @@ def test_examples_run(spark: SparkSession, node: NodeProcess, cluster: Cluster, 
     (tmp_path / "examples.py").write_text(script, encoding="utf-8")
     names = runpy.run_path(str(tmp_path / "examples.py"))
     assert names["spark"] is spark
-    ((_, late),) = Consumer(cluster).bounds([TopicPartition("flights-late", 0)]).values()
-    assert late == sum(number % 90 > 60 for number in range(1000))
+    late = spark.read.format("duramen").option("kafka.bootstrap.servers", node.kafka).load("flights-late")
+    assert late.count() == sum(number % 90 > 60 for number in range(1000))

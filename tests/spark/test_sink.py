@@ -129,7 +129,11 @@ def test_stream_to_stream(
         ("value string", {"topic": "STREAM", "kafka.enable.idempotence": "false"}, "always idempotent within a task"),
         ("value string", {"topik": "STREAM"}, "there is no option topik here; did you mean topic?"),
         ("value string", {"topic": "STREAM", "subscribe": "x"}, "there is no option subscribe here"),
-        ("value string", {"topic": "STREAM", "kafka.transactional.id": "x"}, "does not write in transactions"),
+        (
+            "value string",
+            {"topic": "STREAM", "kafka.transactional.id": "x"},
+            "the sink names the transaction",
+        ),
         ("value string", {"topic": "STREAM", "kafka.value.serializer": "x"}, "kafka.value.serializer is not supported"),
     ],
 )

@@ -89,14 +89,20 @@ __all__ = [
     "ShareSessionEpochInvalid",
     "ShareSessionLimitReached",
     "ShareSessionNotFound",
+    "SparkFailed",
     "StaleMemberEpoch",
     "StorageFailed",
     "StorageFull",
     "StreamDiffers",
     "StreamExists",
+    "StreamNoTable",
     "StreamNotFound",
     "SubjectInvalid",
     "SystemFailed",
+    "TableConflict",
+    "TableForeign",
+    "TableStorageFailed",
+    "TableUnsupported",
     "TimestampInvalid",
     "TransactionAbortable",
     "TransactionStateInvalid",
@@ -149,6 +155,22 @@ class CheckpointInvalid(DuramenError):
         "Give the query the checkpoint that it had, or a new one; startingOffsets then says where to begin "
         "(docs/doors/spark.md)."
     )
+
+
+class StreamNoTable(DuramenError):
+    """A stream was taken for a table, and no table is declared for it."""
+
+    id = "stream-no-table"
+    safe = "Nothing was started; the stream is as it was."
+    remedy = "Declare one with `duramen table enable STREAM --format delta --location URI`."
+
+
+class SparkFailed(DuramenError):
+    """Spark could not do the tasks of a round of a table: an executor was lost, or a worker process failed."""
+
+    id = "spark-failed"
+    safe = "Nothing of the round is in the table; the next round does it again."
+    remedy = "Look at what the message names, and at Spark's own log, which says more."
 
 
 class DependencyMissing(DuramenError):
@@ -531,6 +553,33 @@ class TransactionsFull(DuramenError):
     id = "transactions-full"
     safe = "Nothing was changed; the transactions there are go on. Asking again later is safe."
     remedy = "Raise memory.limit.bytes, or use fewer transactional ids; unused ones expire."
+
+
+class QueryFenced(DuramenError):
+    """A newer run of a Spark query writes, or the batch is decided: the message names both."""
+
+    id = "query-fenced"
+    safe = "Nothing of what was refused is visible; what the newer run wrote is there once."
+    remedy = "Let one driver run the query: stop the older one. Two with one checkpoint is a mistake."
+
+
+class BatchDiffers(DuramenError):
+    """A batch of a Spark query comes again, and it, or one behind it, was written from another range of offsets."""
+
+    id = "batch-differs"
+    safe = "Nothing of the batch was written a second time; what was written first stands."
+    remedy = (
+        "Put the checkpoint back as it was. If it is lost, begin with a new one, at offsets behind those that were "
+        "written."
+    )
+
+
+class AttemptLost(DuramenError):
+    """The transaction of a Spark task that should be committed is not open any more: it has timed out, as a rule."""
+
+    id = "attempt-lost"
+    safe = "Nothing of the batch is visible; it is written again when the query goes on."
+    remedy = "Give batches more time (kafka.transaction.timeout.ms), or make them smaller (maxOffsetsPerTrigger)."
 
 
 class FencedLeaderEpoch(DuramenError):
@@ -955,6 +1004,40 @@ class ReplicationFactorInvalid(DuramenError):
     id = "replication-factor-invalid"
     safe = "Nothing was changed; repeating gives the same answer until there are more nodes."
     remedy = "Ask for as many replicas as there are nodes, or fewer."
+
+
+class TableConflict(DuramenError):
+    """Another writer committed to a stream's table first, so that these offsets do not follow its end any more."""
+
+    id = "table-conflict"
+    safe = "Nothing of this was committed; what the other writer committed is kept, and repeating is safe."
+    remedy = "Nothing needs to be done: the job goes on from the table's new end. Let only one job write a table."
+
+
+class TableForeign(DuramenError):
+    """What lies at a table's location is not this stream's table, or was declared differently."""
+
+    id = "table-foreign"
+    safe = "Nothing was read or written there; repeating gives the same answer."
+    remedy = "Choose an empty location, or the one that the table was declared with."
+
+
+class TableStorageFailed(DuramenError):
+    """The storage of a table could not be read or written: a full disk, a bucket that is not there or refuses."""
+
+    id = "table-storage-failed"
+    safe = "Offsets are committed with their files in one step or not at all, and repeating is safe."
+    remedy = (
+        "Look at what the message names: space, permissions, endpoint; the job goes on by itself when that is mended."
+    )
+
+
+class TableUnsupported(DuramenError):
+    """A table was declared as something that its format, or this version, cannot do."""
+
+    id = "table-unsupported"
+    safe = "Nothing was written; repeating gives the same answer."
+    remedy = "Declare the table as the message says."
 
 
 class VoterDuplicate(DuramenError):

@@ -148,6 +148,13 @@ CATALOGUE: tuple[Metric, ...] = (
         "Transactions by what happened to them: begun, committed or aborted.",
         ("what",),
     ),
+    Metric(
+        "duramen_spark_batches_total",
+        "counter",
+        "Batches that Spark's sink writes exactly once, by what happened to them: decided, or refused because another "
+        "run writes or they came again with another range.",
+        ("what",),
+    ),
     Metric("duramen_transactions_open", "gauge", "Transactions that are begun and not yet committed or aborted."),
     Metric(
         "duramen_transaction_longest_open_seconds",

@@ -64,7 +64,8 @@ class Setting:
 
     `broker_default` names the broker setting whose value is a stream setting's default; `without_effect` says
     why Kafka's setting is accepted although it changes nothing here, `idle_with` the same for streams of some
-    durabilities only; a `list` is of `choices`, or of what `item`, a regular expression, matches; `only` are the values
+    durabilities only; a `list` is of `choices`, or of what `item`, a regular expression, matches and `example` shows to
+    people; `only` are the values
     that there is something behind, where Kafka has more; `kafka_default` is Kafka's default where ours is another, and
     `deviation` says why it is.
     """
@@ -81,6 +82,7 @@ class Setting:
     maximum: int | None = None
     choices: tuple[str, ...] = ()
     item: str = ""
+    example: str = "* or PARTITION:BROKER"
     only: tuple[Value, ...] = ()
     broker_default: str = ""
     option: str = ""
@@ -116,7 +118,7 @@ class Setting:
         if self.kind == "choice":
             return "one of " + ", ".join(self.choices)
         if self.kind == "list":
-            what = "any of " + ", ".join(self.choices) if self.choices else "* or PARTITION:BROKER"
+            what = "any of " + ", ".join(self.choices) if self.choices else self.example
             return what + ", with commas between them"
         if self.kind == "text":
             return "text"

@@ -7,15 +7,18 @@ from duramen.base.errors import DuramenError
 from duramen.broker.ending import Endings
 from duramen.broker.known import KnownTransactions
 from duramen.broker.transaction_log import TransactionLog
+from duramen.transactions.deciding import Query
 from duramen.transactions.values import PREPARED, Transaction
 
-__all__ = ["Changed", "Decide", "Ledger", "OwnLedger"]
+__all__ = ["Changed", "Decide", "Ledger", "OwnLedger", "Stored"]
 
 Decide = Callable[[Transaction | None], Transaction | None]
 """Handed an id as it is; what it is to be, or None where it stays as it is. Raises why neither may be."""
 
 Changed = Callable[[Transaction | None, DuramenError | None], None]
 """Called with the id as it is to go on with, or with why nothing is known to have changed."""
+
+Stored = Callable[[DuramenError | None], None]
 
 
 class Ledger(Protocol):
@@ -32,6 +35,9 @@ class Ledger(Protocol):
 
     def forget(self, id_: str, may: Callable[[Transaction], bool]) -> None:
         """Forget an id, if it may be when that can be decided."""
+
+    def store(self, id_: str, append: Callable[[Stored], None], done: Stored) -> None:
+        """Store what is kept beside an id; `done` has no error where this node has coordinated it all the while."""
 
     def restore(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
         """Take in what is stored at a start, and end what was left in the middle; then `done`."""
@@ -70,7 +76,7 @@ class OwnLedger:
     def _keep(self, before: Transaction | None, one: Transaction, done: Changed) -> None:
         def stored(error: DuramenError | None) -> None:
             if error is not None and self._known.get(one.id) is one:
-                self._take(one.id, before)
+                self.take(one.id, before)
             done(one, error)
 
         self._known.put(one)
@@ -108,9 +114,19 @@ class OwnLedger:
             else:
                 self._endings.end_left(done)
 
-        self._log.load(self._log.partitions, self._take, self._report, loaded)
+        self._log.load(self._log.partitions, self, self._report, loaded)
 
-    def _take(self, id_: str, one: Transaction | None) -> None:
+    def store(self, id_: str, append: Callable[[Stored], None], done: Stored) -> None:
+        del id_
+        try:
+            append(done)
+        except DuramenError as error:
+            done(error)
+
+    def take_query(self, id_: str, query: Query | None) -> None:
+        self._known.put_query(id_, query)
+
+    def take(self, id_: str, one: Transaction | None) -> None:
         if one is None:
             self._known.remove(id_)
         else:

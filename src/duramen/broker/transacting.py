@@ -12,6 +12,7 @@ from duramen.base.errors import (
     OutOfOrderSequence,
     RequestInvalid,
     TransactionalIdNotFound,
+    TransactionStateInvalid,
     TransactionTimeoutInvalid,
 )
 from duramen.base.metrics import Metrics
@@ -20,12 +21,14 @@ from duramen.base.settings import Settings
 from duramen.broker.coordinating.cluster import ClusterKit, ClusterTransactions, JoinDone
 from duramen.broker.coordinating.joining import Admitted
 from duramen.broker.coordinator import CommitMember, Coordinator
+from duramen.broker.deciding import Decisions
 from duramen.broker.ending import Endings, Places
 from duramen.broker.known import KnownTransactions
 from duramen.broker.ledger import Ledger, OwnLedger
 from duramen.broker.offsets import OFFSETS_STREAM
 from duramen.broker.partition import Admission, Partition
 from duramen.broker.producer_ids import ProducerIdDone
+from duramen.codec.attempts import find_attempt, is_reserved
 from duramen.codec.batch import Header
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.transactions import machine
@@ -82,6 +85,10 @@ class Transactions:
             kit = ClusterKit(settings.integer("node.id"), clock, deadlines, metrics, report)
             self._cluster = ClusterTransactions(places, self._known, kit, self)
             self._ledger = self._cluster.ledger
+        self.decisions = Decisions(
+            places.log, self._known, self._ledger, clock, places.store.soon, metrics, self._max_timeout_ms
+        )
+        """What is decided about the batches of Spark's queries."""
         self._stopping = False
 
     # -- starting and stopping ----------------------------------------------------------------------
@@ -91,7 +98,17 @@ class Transactions:
 
         In a cluster that is done for each partition of `__transaction_state` when this node begins to lead it.
         """
-        self._ledger.restore(done)
+
+        def restored(error: DuramenError | OSError | None) -> None:
+            if error is None:
+                self.decisions.sweep()
+            done(error)
+
+        self._ledger.restore(restored)
+
+    def took_in(self) -> None:
+        """What is stored of more ids is in memory: batches that are decided are finished."""
+        self.decisions.sweep()
 
     def led(self, partition: Partition, leader_epoch: int | None) -> None:
         """From here on this node leads a partition of `__transaction_state`, in that epoch; None: no more."""
@@ -162,6 +179,7 @@ class Transactions:
     ) -> Transaction:
         if machine.wants_producer_id(current) and fresh == _NO_FRESH:
             raise ConcurrentTransactions(f"{id_} has changed meanwhile")
+        self.decisions.check_begins(id_, current)
         one = machine.initialise(current, id_, timeout_ms, expected, self._clock.wall_ms(), fresh)
         self._known.check(one)
         return one
@@ -191,6 +209,7 @@ class Transactions:
         begun: list[TopicPartition] = []
 
         def decide(current: Transaction | None) -> Transaction | None:
+            self.decisions.check_open(id_)
             one = machine.add_partitions(current, id_, identity, partitions, self._clock.wall_ms(), version)
             if one is not None:
                 self._known.check(one)
@@ -312,8 +331,15 @@ class Transactions:
         try:
             self._check(id_)
             self._ledger.check(id_)
+            if is_reserved(id_) and commit:
+                raise TransactionStateInvalid(
+                    f"{id_} is committed by the decision on its batch, not by who wrote in it"
+                )
         except DuramenError as error:
             done(None, error)
+            return
+        if is_reserved(id_):
+            self.decisions.abort(id_, identity, done)
             return
 
         def decide(fresh: int, current: Transaction | None) -> Transaction | None:
@@ -337,7 +363,10 @@ class Transactions:
     # -- time ---------------------------------------------------------------------------------------
 
     def abort_timed_out(self) -> None:
-        """Abort what is open for longer than its producer allows; the producer is fenced."""
+        """Abort what is open for longer than its producer allows; the producer is fenced.
+
+        What Spark's tasks have open is ended as it is decided.
+        """
         now_ms = self._clock.wall_ms()
 
         def decide(current: Transaction | None) -> Transaction | None:
@@ -345,14 +374,16 @@ class Transactions:
             return machine.fence(current, now_ms) if late and current is not None else None
 
         for one in [one for one in self._known.open() if machine.timed_out(one, now_ms)]:
-            self._ledger.change(one.id, decide, _nothing)
+            if find_attempt(one.id) is None:
+                self._ledger.change(one.id, decide, _nothing)
+        self.decisions.sweep()
 
     def expire(self) -> None:
         """Forget transactional ids that nobody has used for long."""
         now_ms = self._clock.wall_ms()
 
         def expired(one: Transaction) -> bool:
-            return machine.expired(one, now_ms, self._expiration_ms)
+            return find_attempt(one.id) is None and machine.expired(one, now_ms, self._expiration_ms)
 
         for one in [one for one in self._known.values() if expired(one)]:
             self._ledger.forget(one.id, expired)

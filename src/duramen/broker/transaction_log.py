@@ -1,31 +1,49 @@
 """Transactions as they are kept: records in `__transaction_state`, read back when the node starts."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from duramen.base.errors import BatchCorrupt, CoordinatorLoading, DuramenError
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
+from duramen.codec.attempts import PREFIX, home_of
 from duramen.codec.batch import Header, NewRecord, Record, check, encode, records
 from duramen.controller.partitions import PartitionId
 from duramen.groups.records import partition_for
 from duramen.storage.log import Log
 from duramen.storage.scanning import scan_log
 from duramen.storage.store import Store
+from duramen.transactions.deciding import Query
+from duramen.transactions.query_records import decode_query, decode_query_key, encode_query, encode_query_key
 from duramen.transactions.records import decode_key, decode_value, encode_key, encode_value
 from duramen.transactions.sequences import CommitSequences
 from duramen.transactions.values import PREPARED, Transaction
 
-__all__ = ["TRANSACTIONS_STREAM", "TransactionLog"]
+__all__ = ["TRANSACTIONS_STREAM", "Takes", "TransactionLog", "transaction_partition"]
 
 TRANSACTIONS_STREAM: Final = "__transaction_state"
 
 Done = Callable[[DuramenError | None], None]
 
 
+class Takes(Protocol):
+    """Who is handed what is stored; None: it is forgotten."""
+
+    def take(self, id_: str, one: Transaction | None) -> None:
+        """A transactional id."""
+
+    def take_query(self, id_: str, query: Query | None) -> None:
+        """A query."""
+
+
+def transaction_partition(id_: str, partitions: int) -> int:
+    """Of so many partitions the one that keeps an id: all those of a query in one."""
+    return partition_for(home_of(id_), partitions)
+
+
 class TransactionLog:
-    """Stores transactions. Those of an id lie in the partition that its name hashes to."""
+    """Stores transactions, and queries. Those of an id lie in the partition that its name hashes to."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -49,7 +67,7 @@ class TransactionLog:
     def place_of(self, id_: str) -> PartitionId:
         """The partition that keeps an id. Raises CoordinatorLoading."""
         stream = self._there()
-        return PartitionId(stream.id, partition_for(id_, len(stream.partitions)))
+        return PartitionId(stream.id, transaction_partition(id_, len(stream.partitions)))
 
     def partition_of(self, id_: str) -> int:
         """The number of the partition that keeps an id. Raises CoordinatorLoading."""
@@ -68,11 +86,11 @@ class TransactionLog:
     def load(
         self,
         partitions: Sequence[Partition],
-        take: Callable[[str, Transaction | None], None],
+        taker: Takes,
         report: Callable[[str], None],
         done: Callable[[DuramenError | OSError | None], None],
     ) -> None:
-        """Call `take` with each record below the high watermark, None for one that is forgotten, in their order.
+        """Hand `taker` each record below the high watermark, in their order.
 
         What is damaged is reported.
         """
@@ -84,7 +102,7 @@ class TransactionLog:
         def batch(_: Header, whole: bytes) -> None:
             for record in records(whole, verify=False):
                 try:
-                    _take(record, take)
+                    _take(record, taker)
                 except BatchCorrupt as error:
                     lost(record.offset, record.offset, error)
 
@@ -98,7 +116,7 @@ class TransactionLog:
 
     def batch(self, one: Transaction) -> tuple[Log, bytearray, Header]:
         """What `Store.append_together` has to be handed for the transaction to be stored. Raises CoordinatorLoading."""
-        partition, batch, head = self._batch(one.id, encode_value(one))
+        partition, batch, head = self._batch(one.id, encode_key(one.id), encode_value(one))
         return partition.log, batch, head
 
     def _there(self) -> Stream:
@@ -106,26 +124,34 @@ class TransactionLog:
             raise CoordinatorLoading(f"the stream {TRANSACTIONS_STREAM} is not there yet")
         return self._stream
 
-    def _batch(self, id_: str, value: bytes | None) -> tuple[Partition, bytearray, Header]:
+    def _batch(self, id_: str, key: bytes, value: bytes | None) -> tuple[Partition, bytearray, Header]:
         stream = self._there()
-        partition = stream.partitions[partition_for(id_, len(stream.partitions))]
-        batch = encode([NewRecord(self._clock.wall_ms(), encode_key(id_), value)])
+        partition = stream.partitions[transaction_partition(id_, len(stream.partitions))]
+        batch = encode([NewRecord(self._clock.wall_ms(), key, value)])
         return partition, batch, check(batch)
 
     def append(self, one: Transaction, done: Done) -> None:
         """Store a transaction; `done` once all replicas in sync have it. Raises CoordinatorLoading."""
-        self._append(one.id, encode_value(one), done)
+        self._append(one.id, encode_key(one.id), encode_value(one), done)
 
     def remove(self, id_: str, done: Done) -> None:
         """Forget a transactional id. Raises CoordinatorLoading."""
-        self._append(id_, None, done)
+        self._append(id_, encode_key(id_), None, done)
 
-    def _append(self, id_: str, value: bytes | None, done: Done) -> None:
-        partition, batch, head = self._batch(id_, value)
+    def append_query(self, id_: str, query: Query | None, done: Done) -> None:
+        """Store a query, or that it is forgotten; as `append`. Raises CoordinatorLoading."""
+        value = None if query is None else encode_query(query)
+        self._append(PREFIX + id_, encode_query_key(id_), value, done)
+
+    def _append(self, id_: str, key: bytes, value: bytes | None, done: Done) -> None:
+        partition, batch, head = self._batch(id_, key, value)
         partition.store(batch, head, lambda _, error: done(error))
 
 
-def _take(record: Record, take: Callable[[str, Transaction | None], None]) -> None:
-    id_ = None if record.key is None else decode_key(record.key)
-    if id_ is not None:
-        take(id_, None if record.value is None else decode_value(id_, record.value))
+def _take(record: Record, taker: Takes) -> None:
+    if record.key is None:
+        return
+    if (id_ := decode_key(record.key)) is not None:
+        taker.take(id_, None if record.value is None else decode_value(id_, record.value))
+    elif (query := decode_query_key(record.key)) is not None:
+        taker.take_query(query, None if record.value is None else decode_query(query, record.value))

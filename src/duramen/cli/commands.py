@@ -28,6 +28,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "duramen.cli.log.command",
         "Look into a data directory; save what is left of a damaged one.",
     ),
+    "table": ("duramen.cli.table.command", "Keep streams as Delta or Iceberg tables, and see how these stand."),
     "cluster": ("duramen.cli.cluster.command", "See and change the nodes that work as one."),
     "top": ("duramen.cli.top", "Watch rates, lag, syncs and connections of a node."),
     "doctor": ("duramen.cli.doctor", "Say what this machine offers, and what to do about what is missing."),

@@ -42,11 +42,18 @@ class Admin:
 
     def stream_configs(self, name: str, keys: Sequence[str] | None = None) -> dict[str, str | None]:
         """The configs of a stream, those of `keys` or all, as text. Raises StreamNotFound or ServerUnreachable."""
-        resource = {"resource_type": _TOPIC, "resource_name": name, "configuration_keys": keys}
-        (answer,) = self._cluster.ask(ApiKey.DESCRIBE_CONFIGS, {"resources": [resource]})["results"]
-        if answer["error_code"] != ErrorCode.NONE:
-            raise failure(answer["error_code"], f"the configs of {name}", answer["error_message"])
-        return {config["name"]: config["value"] for config in answer["configs"]}
+        return self.configs_of([name], keys)[name]
+
+    def configs_of(self, names: Sequence[str], keys: Sequence[str] | None = None) -> dict[str, dict[str, str | None]]:
+        """The configs of several streams. Raises as `stream_configs`."""
+        resources = [{"resource_type": _TOPIC, "resource_name": name, "configuration_keys": keys} for name in names]
+        found = {}
+        for answer in self._cluster.ask(ApiKey.DESCRIBE_CONFIGS, {"resources": resources})["results"]:
+            name = answer["resource_name"]
+            if answer["error_code"] != ErrorCode.NONE:
+                raise failure(answer["error_code"], f"the configs of {name}", answer["error_message"])
+            found[name] = {config["name"]: config["value"] for config in answer["configs"]}
+        return found
 
     def _change(self, api: ApiKey, message: dict[str, Any], answers: str, what: str) -> None:
         timeout_s = self._cluster.timeout_s

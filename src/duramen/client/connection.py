@@ -76,6 +76,10 @@ class Connection:
             )
         return version
 
+    def offers(self, api: ApiKey) -> bool:
+        """Whether the broker has said that it speaks `api`."""
+        return api in self._versions
+
     # -- requests -----------------------------------------------------------------------------------
 
     def request(self, api: ApiKey, message: Mapping[str, object], *, wait_s: float = 0.0) -> Message:

@@ -1,7 +1,7 @@
-"""The broker that keeps a consumer group: finding it, asking it, and the group's committed offsets."""
+"""The broker that keeps a consumer group or a transactional id: finding and asking it; a group's committed offsets."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from duramen.base.errors import DuramenError, ServerUnreachable
 from duramen.client.answers import PASSING, failure
@@ -10,8 +10,13 @@ from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["NOBODY", "Coordinator", "Generation"]
+__all__ = ["NOBODY", "TRANSACTIONS", "Coordinator", "Generation"]
 
+_GROUPS: Final = 0
+TRANSACTIONS: Final = 1
+"""The kind of coordinator that transactional ids have."""
+
+_WHAT: Final = {_GROUPS: "group", TRANSACTIONS: "transactional id"}
 
 _T = TypeVar("_T")
 
@@ -28,10 +33,11 @@ NOBODY = Generation(-1, "")
 
 
 class Coordinator:
-    """A consumer group's coordinator. Not thread-safe, as the cluster that it uses."""
+    """The coordinator of a consumer group, or of what else `kind` says. Not thread-safe, as the cluster it uses."""
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, *, kind: int = _GROUPS) -> None:
         self.group = group
+        self._kind = kind
         self._cluster = cluster
         self._node_id: int | None = None
 
@@ -54,7 +60,7 @@ class Coordinator:
     def _find(self) -> int:
         patience = Patience(self._cluster.timeout_s)
         while self._node_id is None:
-            asked = {"key": self.group, "coordinator_keys": [self.group]}
+            asked = {"key": self.group, "key_type": self._kind, "coordinator_keys": [self.group]}
             found = self._cluster.ask(ApiKey.FIND_COORDINATOR, asked)
             coordinator = found["coordinators"][0] if found["coordinators"] else found
             code = coordinator["error_code"]
@@ -62,7 +68,7 @@ class Coordinator:
                 self._cluster.learn(coordinator["node_id"], coordinator["host"], coordinator["port"])
                 self._node_id = coordinator["node_id"]
                 break
-            error = failure(code, f"group {self.group}", coordinator["error_message"])
+            error = failure(code, f"{_WHAT[self._kind]} {self.group}", coordinator["error_message"])
             if code not in PASSING:
                 raise error
             patience.pause(error)
@@ -75,6 +81,13 @@ class Coordinator:
 
         Raises ServerUnreachable or what the broker says, once the timeout is over.
         """
+        return {at: offset for at, (offset, _) in self._asked(wanted).items()}
+
+    def metadata(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """What was noted with these offsets. Raises as `committed`."""
+        return {at: note for at, (_, note) in self._asked(wanted).items()}
+
+    def _asked(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         topics = _by_topic((at, at.partition) for at in wanted)
         asked_topics = [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
         asked = {
@@ -84,13 +97,13 @@ class Coordinator:
         }
         patience = Patience(self._cluster.timeout_s)
         while True:
-            found: dict[TopicPartition, int] = {}
+            found: dict[TopicPartition, tuple[int, str]] = {}
             error = self._committed(asked, found)
             if error is None:
                 return found
             patience.pause(error)
 
-    def _committed(self, asked: Message, found: dict[TopicPartition, int]) -> DuramenError | None:
+    def _committed(self, asked: Message, found: dict[TopicPartition, tuple[int, str]]) -> DuramenError | None:
         try:
             answer = self.ask(ApiKey.OFFSET_FETCH, asked)
         except ServerUnreachable as lost:
@@ -101,17 +114,18 @@ class Coordinator:
             for partition in topic["partitions"]:
                 codes.append(partition["error_code"])
                 if partition["committed_offset"] >= 0:
-                    found[TopicPartition(topic["name"], partition["partition_index"])] = partition["committed_offset"]
+                    at = TopicPartition(topic["name"], partition["partition_index"])
+                    found[at] = partition["committed_offset"], partition["metadata"] or ""
         return self._passing(codes)
 
-    def commit(self, offsets: Mapping[TopicPartition, int], member: Generation = NOBODY) -> None:
-        """Store the group's next offsets.
+    def commit(self, offsets: Mapping[TopicPartition, int], member: Generation = NOBODY, *, metadata: str = "") -> None:
+        """Store the group's next offsets, with a note.
 
         Raises UnknownMember, IllegalGeneration or RebalanceInProgress where the group does not take them from
         `member` now; ServerUnreachable or what else the broker says, once the timeout is over.
         """
         topics: dict[str, list[dict[str, Any]]] = _by_topic(
-            (at, {"partition_index": at.partition, "committed_offset": offset, "committed_metadata": ""})
+            (at, {"partition_index": at.partition, "committed_offset": offset, "committed_metadata": metadata})
             for at, offset in offsets.items()
         )
         asked = {

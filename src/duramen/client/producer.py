@@ -18,14 +18,14 @@ from duramen.base.errors import DuramenError, RequestTimedOut, ServerUnreachable
 from duramen.client.answers import PASSING, failure
 from duramen.client.cluster import Cluster, Patience, TopicPartition
 from duramen.client.connection import Connection
-from duramen.codec.batch import Headers, encode_record, seal
+from duramen.codec.batch import TRANSACTIONAL, Headers, encode_record, seal, set_producer
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData, decode_response, encode_request
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 from duramen.codec.partitioner import partition_of
 
-__all__ = ["Producer", "Stretch"]
+__all__ = ["OpenTransaction", "Producer", "Stretch"]
 
 _REQUESTS_AHEAD: Final = 5  # the broker remembers the last five batches of a producer and partition
 _MAYBE_STORED: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -41,6 +41,14 @@ class Stretch(NamedTuple):
     at: TopicPartition
     sequence: int
     records: int
+
+
+class OpenTransaction(NamedTuple):
+    """What a producer writes in: the transactional id, and who the broker says that it is. Others end it."""
+
+    id: str
+    producer_id: int
+    producer_epoch: int
 
 
 class _Open:
@@ -95,19 +103,22 @@ class Producer:
         batch_bytes: int = _BATCH_BYTES,
         acks: Literal[-1, 0, 1] = -1,
         on_stored: Callable[[Stretch, int], None] | None = None,
+        transaction: OpenTransaction | None = None,
     ) -> None:
         """`codec` is a compression codec's number; a batch is sent when it has `batch_bytes` before compression.
 
         `acks` is Kafka's, -1 for all. With 0 nothing is sent twice, and `sent` counts what was sent to a broker that
         still answered afterwards. `on_stored` is called with what was acknowledged and the offset of its first
-        record, -1 where that is not known.
+        record, -1 where that is not known. In a `transaction` nothing is visible before it is committed.
         """
         self._cluster = cluster
         self._acks = acks
         self._codec = codec
         self._batch_bytes = batch_bytes
         self._on_stored = on_stored
-        self._producer_id = self._producer_epoch = -1
+        self._transaction = transaction
+        self._producer_id = -1 if transaction is None else transaction.producer_id
+        self._producer_epoch = -1 if transaction is None else transaction.producer_epoch
         self._open: dict[TopicPartition, _Open] = {}
         self._sequences: dict[TopicPartition, int] = {}
         self._batches: dict[TopicPartition, deque[_Batch]] = {}  # sealed and not acknowledged, in order
@@ -190,15 +201,41 @@ class Producer:
         if batch.size >= self._batch_bytes:
             self._close_batch(at)
 
+    def put(self, at: TopicPartition, data: bytearray, count: int) -> None:
+        """Add a batch of `count` records that is encoded already, behind what there is of its partition.
+
+        It is theirs who wrote it no more. Raises as `produce`; acks must not be 0.
+        """
+        if at in self._open:
+            self._seal(at)
+        elif self._producer_id < 0:
+            self._init_producer_id()
+        self._check(at)
+        set_producer(
+            data, self._producer_id, self._producer_epoch, self._next(at, count),
+            transactional=self._transaction is not None,
+        )  # fmt: skip
+        self._batches.setdefault(at, deque()).append(_Batch(at, data, count))
+        self._send_ready()
+
+    def _next(self, at: TopicPartition, count: int) -> int:
+        """The sequence of the next `count` records."""
+        sequence = self._sequences.get(at, 0)
+        self._sequences[at] = (sequence + count) % _SEQUENCES
+        return sequence
+
     def _close_batch(self, at: TopicPartition) -> None:
         self._seal(at)
         self._send_ready()
 
     def _open_batch(self, at: TopicPartition) -> _Open:
-        if at.partition not in self._cluster.topic(at.topic).leaders:
-            raise StreamNotFound(f"stream {at.topic} has no partition {at.partition}")
+        self._check(at)
         batch = self._open[at] = _Open()
         return batch
+
+    def _check(self, at: TopicPartition) -> None:
+        if at.partition not in self._cluster.topic(at.topic).leaders:
+            raise StreamNotFound(f"stream {at.topic} has no partition {at.partition}")
 
     def _seal(self, at: TopicPartition) -> None:
         if self._open[at].count and self._producer_id < 0 and self._acks:
@@ -208,14 +245,11 @@ class Producer:
             del self._sticky[at.topic]
         if not gathered.count:
             return
-        sequence = -1
-        if self._acks:
-            sequence = self._sequences.get(at, 0)
-            self._sequences[at] = (sequence + gathered.count) % _SEQUENCES
+        sequence = self._next(at, gathered.count) if self._acks else -1
         data = seal(
             b"".join(gathered.parts), gathered.count, gathered.base_timestamp, gathered.max_timestamp,
-            codec=self._codec, producer_id=self._producer_id, producer_epoch=self._producer_epoch,
-            base_sequence=sequence,
+            codec=self._codec, attributes=0 if self._transaction is None else TRANSACTIONAL,
+            producer_id=self._producer_id, producer_epoch=self._producer_epoch, base_sequence=sequence,
         )  # fmt: skip
         self._batches.setdefault(at, deque()).append(_Batch(at, data, gathered.count))
 
@@ -293,7 +327,7 @@ class Producer:
         for batch in batches:
             topics.setdefault(batch.at.topic, []).append(PartitionData(batch.at.partition, memoryview(batch.data)))
         request = ProduceRequest(
-            None,
+            None if self._transaction is None else self._transaction.id,
             self._acks,
             int(1000 * self._cluster.timeout_s),
             [TopicData(name, data) for name, data in topics.items()],

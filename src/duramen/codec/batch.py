@@ -56,6 +56,7 @@ __all__ = [
     "seal",
     "set_append_time",
     "set_max_timestamp",
+    "set_producer",
     "stamp",
 ]
 
@@ -77,6 +78,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
+_PRODUCER = struct.Struct(">qhi")
 _UNSEALED = struct.Struct(">qiibI")  # up to the CRC
 _SEALED = struct.Struct(">hiqqqhii")  # from the attributes on: what the CRC covers before the records
 
@@ -216,6 +218,16 @@ def set_max_timestamp(buffer: bytearray | memoryview, timestamp: int) -> Header:
     _INT64.pack_into(buffer, 35, timestamp)
     _UINT32.pack_into(buffer, 17, crc32c(memoryview(buffer)[CRC_START:]))
     return header(buffer)
+
+
+def set_producer(
+    buffer: bytearray | memoryview, producer_id: int, epoch: int, base_sequence: int, *, transactional: bool
+) -> None:
+    """Say who writes the batch, and as which of its records; the CRC is made again."""
+    if transactional:
+        buffer[22] |= TRANSACTIONAL
+    _PRODUCER.pack_into(buffer, 43, producer_id, epoch, base_sequence)
+    _UINT32.pack_into(buffer, 17, crc32c(memoryview(buffer)[CRC_START:]))
 
 
 def first_timestamp(buffer: Buffer, found: Header) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.catalogue import STREAM
+from duramen.base.catalogue_tables import table_problem
 from duramen.base.errors import (
     ConfigInvalid,
     NameInvalid,
@@ -119,6 +120,9 @@ def _canonical(config: Mapping[str, str]) -> dict[str, str]:
     least, most = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", float("inf"))
     if float(least) > float(most):
         raise ConfigInvalid(f"min.compaction.lag.ms is {least}: more than max.compaction.lag.ms, which is {most}")
+    problem = table_problem(values)
+    if problem is not None:
+        raise ConfigInvalid(problem)
     return {name: config_text(value) for name, value in values.items()}
 
 

@@ -1,7 +1,5 @@
 """A leader: answers fetches, raises the high watermark, keeps the in-sync set, lets acks=all go. Pure."""
 
-from collections.abc import Iterator
-
 from duramen.replication.effects import MoveLeader, Propose, Release, Serve
 from duramen.replication.insync import InSync
 from duramen.replication.messages import (
@@ -78,8 +76,8 @@ class Leading:
     @property
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do."""
-        times = [self._review_ms(), self._parked.deadline_ms, self._slowness.deadline_ms]
-        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+        times = (self._review_ms(), self._parked.deadline_ms, self._slowness.deadline_ms)
+        return min([time_ms for time_ms in times if time_ms is not None], default=None)
 
     def tick(self) -> None:
         """What the time makes of it."""
@@ -152,14 +150,14 @@ class Leading:
             return
         wanted = self._in_sync.committed
         if not self._in_sync.is_open:
-            wanted = wanted.difference(self._lagging())
+            lagging = self._lagging()
+            wanted = wanted.difference(lagging) if lagging else wanted
             wanted = wanted.difference(self._slow(wanted)).union(self._ready())
-        members = [InSyncReplica(node, self._progress.broker_epoch(node)) for node in sorted(wanted)]
         # The controller wants to know the registration of each: of who was not heard in this epoch it is not known.
-        are_known = all(member.broker_epoch >= 0 for member in members)
-        if not are_known:
+        if not self._progress.knows_all(wanted):
             self._in_sync.due_ms = due_ms
         elif wanted != self._in_sync.committed or self._in_sync.is_open:
+            members = [InSyncReplica(node, self._progress.broker_epoch(node)) for node in sorted(wanted)]
             me = InSyncReplica(replica.node_id, replica.broker_epoch)
             replica.effects.append(Propose(self._in_sync.propose(me, replica.leader_epoch, members, due_ms)))
 
@@ -168,10 +166,11 @@ class Leading:
 
     def _lags(self, node_id: int) -> bool:
         replica = self._replica
-        end_offset, lag_time_max_ms = replica.history.end_offset, replica.config.lag_time_max_ms
+        if self._progress.covered(node_id) >= replica.history.end_offset:
+            return False
         if self._is_cut_off(node_id) and replica.now_ms >= self._gone_ms(node_id):
-            return self._progress.covered(node_id) < end_offset
-        return self._progress.lags(node_id, end_offset, replica.now_ms, lag_time_max_ms)
+            return True
+        return self._progress.lags(node_id, replica.history.end_offset, replica.now_ms, replica.config.lag_time_max_ms)
 
     def _is_cut_off(self, node_id: int) -> bool:
         """Whether it fetches from here, and there is no connection to it."""
@@ -182,49 +181,58 @@ class Leading:
         """When one that is cut off counts as gone, unless there is a connection again."""
         return self._replica.gone[node_id] + self._replica.timeouts.gone_ms
 
-    def _lagging(self) -> Iterator[int]:
-        return (node for node in self._followers() if self._lags(node))
+    def _lagging(self) -> list[int]:
+        return [node for node in self._in_sync.committed if node != self._replica.node_id and self._lags(node)]
 
-    def _slow(self, members: frozenset[int]) -> Iterator[int]:
+    def _slow(self, members: frozenset[int]) -> tuple[int, ...]:
         """Who is slow and not needed."""
-        if len(members) > self._replica.state.needed(self._replica.config):
-            slow = self._slowness.eject(members - {self._replica.node_id})
-            if slow is not None:
-                yield slow
+        if len(members) <= self._replica.state.needed(self._replica.config):
+            return ()
+        slow = self._slowness.eject(members - {self._replica.node_id})
+        return () if slow is None else (slow,)
 
     def _measure(self) -> None:
         """At the end of a window a leader may find itself to be the slow one."""
         replica = self._replica
+        if not self._slowness.is_due(replica.now_ms):
+            return
         is_over = self._slowness.close(self._progress.waiting_ms(replica.now_ms), replica.live, replica.now_ms)
         if is_over and self._slowness.is_slow(replica.node_id) and self._followers():
             replica.effects.append(MoveLeader(replica.leader_epoch))
 
-    def _ready(self) -> Iterator[int]:
+    def _ready(self) -> list[int]:
         """Who may join."""
         bar = self._bar()
-        return (node for node in self._joining() if self._progress.covered(node) >= bar)
+        return [node for node in self._joining() if self._progress.covered(node) >= bar]
 
     def _bar(self) -> int:
         """What one who joins has on disk: all that any leader may have committed, and that a tail may have shown."""
         return max(self._replica.high_watermark, self._first, self._lent)
 
-    def _joining(self) -> Iterator[int]:
+    def _joining(self) -> list[int]:
         """Who is there and is not in sync."""
-        for node in self._replica.state.replicas:
-            is_there = node in self._replica.live and self._progress.heard(node)
-            if is_there and node not in self._in_sync.maximal and self._slowness.may_join(node):
-                yield node
+        maximal = self._in_sync.maximal
+        outside = [node for node in self._replica.state.replicas if node not in maximal]
+        return [
+            node
+            for node in outside
+            if node in self._replica.live and self._progress.heard(node) and self._slowness.may_join(node)
+        ]
 
     def _review_ms(self) -> int | None:
         """When something is to be proposed, or proposed again, if nothing happens until then."""
         if self._in_sync.in_flight is not None or self._in_sync.due_ms > self._replica.now_ms:
             return self._in_sync.due_ms
-        end_offset = self._replica.history.end_offset
+        end_offset, own_id = self._replica.history.end_offset, self._replica.node_id
+        behind = [
+            node for node in self._in_sync.committed if node != own_id and self._progress.covered(node) < end_offset
+        ]
+        if not behind:
+            return None
         lag_time_max_ms = self._replica.config.lag_time_max_ms
-        behind = [node for node in self._followers() if self._progress.covered(node) < end_offset]
         times = [self._progress.lags_at_ms(node, lag_time_max_ms) for node in behind]
         times += [self._gone_ms(node) for node in behind if self._is_cut_off(node)]
-        return min(times, default=None)
+        return min(times)
 
     # -- fetches ------------------------------------------------------------------------------------
 

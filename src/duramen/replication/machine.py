@@ -83,14 +83,19 @@ class Machine:
     @property
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do, unless something else happens first."""
-        times = [None if self._part is None else self._part.deadline_ms, self._reaching.deadline_ms]
-        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+        part_ms = None if self._part is None else self._part.deadline_ms
+        reaching_ms = self._reaching.deadline_ms
+        if part_ms is None or reaching_ms is None:
+            return reaching_ms if part_ms is None else part_ms
+        return min(part_ms, reaching_ms)
 
     def take(self) -> list[Effect]:
         """What is to be done since the last call, in this order; see `effects`."""
-        for waiter, outcome in self._reaching.settle(self.history, self.shown_offset, self._replica.now_ms):
-            self._replica.effects.append(Settle(waiter, outcome))
-        effects, self._replica.effects = self._replica.effects, []
+        replica = self._replica
+        if self._reaching.anybody:
+            for waiter, outcome in self._reaching.settle(self.history, self.shown_offset, replica.now_ms):
+                replica.effects.append(Settle(waiter, outcome))
+        effects, replica.effects = replica.effects, []
         return effects
 
     # -- what happens -------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ class Parked:
 
     def take(self, wanted: Callable[[Fetch], bool]) -> list[Fetch]:
         """Those that are wanted, to be answered now."""
+        if not self._fetches:
+            return []
         found = [fetch for _, fetch in self._fetches.values() if wanted(fetch)]
         for fetch in found:
             del self._fetches[fetch.node_id]
@@ -33,10 +35,12 @@ class Parked:
 
     def take_due(self, now_ms: int) -> list[Fetch]:
         """Those whose time has come."""
-        due = {fetch for until_ms, fetch in self._fetches.values() if until_ms <= now_ms}
-        return self.take(lambda fetch: fetch in due) if due else []
+        due = [fetch for until_ms, fetch in self._fetches.values() if until_ms <= now_ms]
+        for fetch in due:
+            del self._fetches[fetch.node_id]
+        return due
 
     @property
     def deadline_ms(self) -> int | None:
         """When the next one's time comes."""
-        return min((until_ms for until_ms, _ in self._fetches.values()), default=None)
+        return min([until_ms for until_ms, _ in self._fetches.values()], default=None)

@@ -84,6 +84,11 @@ class Progress:
         known = self._replicas.get(node_id)
         return -1 if known is None else known.broker_epoch
 
+    def knows_all(self, nodes: Iterable[int]) -> bool:
+        """Whether each of these was heard."""
+        known = self._replicas
+        return all(node in known and known[node].broker_epoch >= 0 for node in nodes)
+
     def lags(self, node_id: int, log_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
         """Whether it lacks something and has not caught up for that long."""
         if self.covered(node_id) >= log_end:

@@ -58,9 +58,16 @@ class Reaching:
         self._waits.append(_Wait(record, waiter, deadline_ms))
 
     @property
+    def anybody(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._waits)
+
+    @property
     def deadline_ms(self) -> int | None:
         """When the first has waited for long enough."""
-        return min((wait.deadline_ms for wait in self._waits), default=None)
+        if not self._waits:
+            return None
+        return min(wait.deadline_ms for wait in self._waits)
 
     def settle(self, history: History, shown_offset: int, now_ms: int) -> list[tuple[object, Outcome]]:
         """Let go of those that know what became of it, or have waited for long enough."""

@@ -44,6 +44,10 @@ class Slowness:
         """When the window ends; None where that says nothing."""
         return self._until_ms if self._latencies or self._ejected is not None else None
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether a window is over that is looked at."""
+        return self._eject_latency_ms is not None and now_ms >= self._until_ms
+
     def observe(self, node_id: int, latency_ms: int) -> None:
         """So long a replica took."""
         if self._eject_latency_ms is not None:

@@ -86,6 +86,13 @@ _OPTIONS: Final = (
            " created again); the error says which, why and since when. With false it is logged, and what there is is"
            " read.",
            "true", "flag"),
+    Option("tier", _SOURCE,
+           "What is read of a stream that is a table (docs/guides/tables.md): hot, its log; cold, its table; all,"
+           " both, every offset once. Offsets mean the same in each.",
+           "all for a stream with a table, hot for others"),
+    Option("tableStorage", _SOURCE,
+           'How to reach the storage of tables, as JSON: {"s3.endpoint": "http://127.0.0.1:9000"}. What is not said'
+           " comes from the environment (AWS_…)."),
     Option("includeHeaders", _ALL,
            "Whether there is a column `headers`. A sink writes that column where there is one, whatever this says.",
            "false", "flag"),
@@ -131,6 +138,13 @@ _OPTIONS: Final = (
            " says.", "all"),
     Option("kafka.enable.idempotence", _SINK,
            "true: within one task a record is never stored twice, however often it has to be sent.", "true", "flag"),
+    Option("exactlyOnce", _SINK,
+           "true: every batch is in the streams exactly once, whatever is repeated or killed; false: at least once, as"
+           " Spark's Kafka sink; auto: exactly once where the brokers are Duramen's, else at least once, and that is"
+           " logged.", "auto"),
+    Option("kafka.transaction.timeout.ms", _SINK,
+           "How long a task's transaction may be open before it is aborted, where its batch is not decided by then. At"
+           " most the brokers' transaction.max.timeout.ms.", "900000", "time"),
     Option("checkpointLocation", (*_STREAM, *_SINK),
            "Spark's own: where a streaming query keeps its checkpoint."),
     Option("queryName", (*_STREAM, *_SINK),
@@ -178,8 +192,8 @@ _OPTIONS: Final = (
            refused="values are always strings or binary; convert them with a DataFrame operation"),
     Option("kafka.partitioner.class", _SINK, "Refused: the sink cannot run Java classes.",
            refused="give the rows a column `partition` instead"),
-    Option("kafka.transactional.id", _SINK, "Refused: the sink does not write in transactions.",
-           refused="the sink does not write in transactions"),
+    Option("kafka.transactional.id", _SINK, "Refused: every attempt of a task has a transaction of its own.",
+           refused="the sink names the transaction of every attempt of a task itself"),
 )
 # fmt: on
 

@@ -154,8 +154,11 @@ class Reading:
         self.columns = columns_of(options)
         say_which()
 
-    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
-        """The span's records. Raises RecordsLost, ServerUnreachable, BatchCorrupt …"""
+    def read(self, span: Span, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The span's records, with the columns that the options choose, or these.
+
+        Raises RecordsLost, ServerUnreachable, BatchCorrupt …
+        """
         at = span.at
 
         def on_gap(wanted: int, there: int) -> int:
@@ -163,7 +166,7 @@ class Reading:
             report_lost(cut_off(consumer, at, wanted, upto), fail=self.fail)
             return upto
 
-        part = Part(*at, self.columns)
+        part = Part(*at, self.columns if columns is None else columns)
         topic_id = UUID(span.topic_id) if span.topic_id else None
         first = span.first if span.share is None else span.share.base
         committed = None if span.share is None else Committed(span.first, span.end, span.share)

@@ -5,10 +5,11 @@ from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 from duramen.base.errors import OptionInvalid, PatternInvalid, StreamNotFound
-from duramen.client import Cluster, Consumer, Topic, TopicPartition
+from duramen.client import Cluster, Topic, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.spark.offsets import listed, parse_assignment, parse_offsets
 from duramen.spark.options import Options
+from duramen.spark.places import Offsets
 
 __all__ = ["Edge", "Selection", "ending", "require_order", "starting"]
 
@@ -100,7 +101,7 @@ class Edge(NamedTuple):
     times: Mapping[TopicPartition, int] | None = None
     late: Literal["error", "latest"] = "latest"
 
-    def resolve(self, consumer: Consumer, ats: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def resolve(self, consumer: Offsets, ats: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset for each partition. Raises OptionInvalid where the option does not name exactly these."""
         ats = list(ats)
         if self.everywhere is not None:

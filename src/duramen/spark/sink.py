@@ -1,11 +1,12 @@
 """Writing with Spark: `df.write.format("duramen")` and `df.writeStream`, with the columns of Spark's Kafka sink.
 
-Every task writes to the brokers by itself, with an idempotent producer of its own: within a task no record is
-stored twice. A task that Spark runs again, and a micro-batch that is repeated after a failure, write their records
+Rows go from the tasks to the brokers. Where these are Duramen's every batch is written exactly once (`attempts` says
+how); to other brokers every task writes with an idempotent producer of its own, and what Spark repeats is written
 again: at least once, as Spark's Kafka sink.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,23 +15,18 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Stri
 
 from duramen.base.errors import OptionInvalid
 from duramen.client import Producer
-from duramen.codec.batch import Headers
+from duramen.client.producer import OpenTransaction
 from duramen.codec.compression import CODECS
+from duramen.spark import attempts
+from duramen.spark.attempts import Task, Written
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
 from duramen.spark.reading import cluster_of
+from duramen.spark.writing import RowWriter
 
-__all__ = ["BatchWriter", "StreamWriter", "Written"]
+__all__ = ["BatchWriter", "StreamWriter"]
 
 _TEXT_OR_BINARY: Final = (StringType, BinaryType)
-_NO_HEADERS: Final[Headers] = ()
-
-
-class Written(WriterCommitMessage):
-    """How many records one task wrote."""
-
-    def __init__(self, records: int) -> None:
-        self.records = records
 
 
 class _Writing:
@@ -40,6 +36,7 @@ class _Writing:
         """Raises OptionInvalid where options or columns do not fit."""
         self._options = options
         self._codec = CODECS.index(options.one_of("kafka.compression.type", CODECS))
+        self._exactly_once = options.one_of("exactlyOnce", ("auto", "true", "false"))
         options.one_of("kafka.acks", ("all", "-1"))
         if not options.flag("kafka.enable.idempotence"):
             raise OptionInvalid("kafka.enable.idempotence: the sink is always idempotent within a task; leave it out")
@@ -49,41 +46,33 @@ class _Writing:
         columns = {field.name: field.dataType for field in schema.fields}
         _check(columns, has_topic=bool(self._topic))
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Write rows, and wait until all of them are acknowledged. Raises what the broker says."""
-        batch_bytes = self._options.number("kafka.batch.size") or 1
+    def write(self, rows: Iterator[pa.RecordBatch], task_of: Callable[[], Task]) -> Written:
+        """Write a task's rows, and wait until all of them are acknowledged. Raises what the broker says."""
         cluster = cluster_of(self._options)
         cluster.forget_all()  # partitions may have been added since the last task of this process
-        with Producer(cluster, codec=self._codec, batch_bytes=batch_bytes) as producer:
-            for batch in batches:
-                self._write(producer, batch)
-        return Written(producer.acknowledged)
+        if not attempts.is_exactly_once(cluster, self._exactly_once):
+            return Written(self._write(None, rows))
+        timeout_ms = self._options.number("kafka.transaction.timeout.ms") or 1
+        return attempts.write(cluster, task_of(), timeout_ms, rows, self._write)
 
-    def _write(self, producer: Producer, batch: pa.RecordBatch) -> None:
-        names = batch.schema.names
-        nothing: Sequence[None] = [None] * batch.num_rows
+    def _write(self, transaction: OpenTransaction | None, rows: Iterator[pa.RecordBatch]) -> int:
+        cluster = cluster_of(self._options)
+        batch_bytes = self._options.number("kafka.batch.size") or 1
+        producer = Producer(cluster, transaction=transaction)
+        writer = RowWriter(cluster, producer, self._topic, self._codec, batch_bytes)
+        for batch in rows:
+            writer.write(batch)
+        writer.flush()
+        return producer.acknowledged
 
-        def column(name: str) -> Sequence[Any]:
-            return batch.column(names.index(name)).to_pylist() if name in names else nothing
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
+        """The driver's part. `batch` is that of a streaming query, whose checkpoint says what range it has."""
+        digest = b"" if batch is None else attempts.digest_of(self._options.text("checkpointLocation"), batch)
+        attempts.commit(cluster_of(self._options), messages, digest)
 
-        topics: Sequence[str | None] = [self._topic] * batch.num_rows if self._topic else column("topic")
-        for topic, partition, key, value, headers in zip(
-            topics, column("partition"), map(_bytes, column("key")), map(_bytes, column("value")), column("headers"),
-            strict=True,
-        ):  # fmt: skip
-            if topic is None:
-                raise OptionInvalid("a row has no topic; set the option topic, or fill the column")
-            producer.produce(
-                topic, value, key=key, partition=partition, headers=_headers(headers) if headers else _NO_HEADERS
-            )
-
-
-def _bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
-
-
-def _headers(headers: Sequence[Mapping[str, Any]]) -> Headers:
-    return [(header["key"].encode(), _bytes(header["value"])) for header in headers]
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """The driver gives up."""
+        attempts.abandon(cluster_of(self._options), messages)
 
 
 def _check(columns: Mapping[str, DataType], *, has_topic: bool) -> None:
@@ -109,16 +98,27 @@ def _fits_headers(kind: DataType) -> bool:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write`."""
+    """`df.write`: a query by itself, with one batch."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         """Raises OptionInvalid."""
         self._writing = _Writing(options, schema)
+        self._query = f"write-{uuid.uuid4()}"
 
     @said_plainly()
     def write(self, iterator: Iterator[Any]) -> Written:
         """One task's rows."""
-        return self._writing.write(iterator)
+        return self._writing.write(iterator, lambda: attempts.batch_task(self._query))
+
+    @said_plainly()
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks have written."""
+        self._writing.commit(messages, None)
+
+    @said_plainly()
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task has failed for good."""
+        self._writing.abort(messages)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -131,4 +131,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
     @said_plainly()
     def write(self, iterator: Iterator[Any]) -> Written:
         """One task's rows of a micro-batch."""
-        return self._writing.write(iterator)
+        return self._writing.write(iterator, attempts.stream_task)
+
+    @said_plainly()
+    def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        """All tasks of a micro-batch have written."""
+        self._writing.commit(messages, batch_id)
+
+    @said_plainly()
+    def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        """A task of a micro-batch has failed for good."""
+        del batch_id
+        self._writing.abort(messages)

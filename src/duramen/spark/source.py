@@ -22,17 +22,18 @@ from duramen.base.errors import DuramenError, OptionInvalid
 from duramen.client import Consumer, TopicPartition
 from duramen.client.consumer import LATEST
 from duramen.client.marked import Marked
+from duramen.spark.cold import read_part
 from duramen.spark.columns import arrow_schema, spark_schema
 from duramen.spark.cuts import cut
 from duramen.spark.filters import EVERYTHING, narrow
 from duramen.spark.losses import cut_off
 from duramen.spark.marks import Marks
 from duramen.spark.options import Options
+from duramen.spark.places import Tiers
 from duramen.spark.plainly import said_plainly
 from duramen.spark.planning import Span
 from duramen.spark.reading import (
     Reading,
-    SpanPartition,
     cluster_of,
     columns_of,
     consumer_of,
@@ -127,6 +128,7 @@ class BatchReader(DataSourceReader):
         require_order(self._starting, self._ending)
         self._reading = Reading(options)
         self._narrowing = EVERYTHING
+        self._tiers = Tiers(options)
         for name in options.ignored:
             _log.warning("%s is for streaming queries: a batch goes on without it", name)
 
@@ -135,11 +137,14 @@ class BatchReader(DataSourceReader):
         """A range of offsets for each task. Raises what reaching the brokers raises, RecordsLost, StreamNotFound."""
         cluster, marks = cluster_of(self._options), Marks(wanted=reads_committed(self._options))
         ats, ids = self._selection.find(cluster, all_of_them=True)
-        committed = marks.left_to_brokers(cluster, ats)
+        ats = [at for at in ats if self._narrowing.takes(at)]
+        newest = self._tiers.keep_newest(cluster, ids)
+        committed = marks.left_to_brokers(cluster, ats) or (newest and reads_committed(self._options))
         consumer = consumer_of(self._options, committed=committed)
-        there = consumer.bounds(ats)
-        first = self._starting.resolve(consumer, ats)
-        end = self._ending.resolve(consumer, ats)
+        places = self._tiers.look(consumer, ids, fail=self._reading.fail)
+        there = places.bounds(ats)
+        first = self._starting.resolve(places, ats)
+        end = self._ending.resolve(places, ats)
         for at, (earliest, latest) in there.items():
             if first[at] < earliest:
                 report_lost(cut_off(consumer, at, first[at], earliest), fail=self._reading.fail)
@@ -150,29 +155,32 @@ class BatchReader(DataSourceReader):
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read to {end[at] - 1}"
                 report_lost(what, fail=self._reading.fail)
             first[at], end[at] = max(first[at], earliest), min(end[at], latest)
-        marked = marks.look(cluster, first, ids)
+        hot, parts = places.cut([(at, first[at], end[at]) for at in ats], streaming=False)
+        begin = {at: low for at, low, _ in hot}
+        marked = None if newest else marks.look(cluster, begin, ids)
         if marked is not None and self._ending.everywhere == LATEST:
-            end = cut(first, end, marked)
-        floors = Floors(named=first) if self._starting.everywhere is None else Floors(whole=first)
-        spans = [(at, first[at], end[at]) for at in ats]
-        narrowed = self._narrowed(consumer, spans, marked or {})
-        return tasks(self._options, narrowed, ids, marked, floors, committed=committed, unfiltered=spans)
+            ends = cut(begin, {at: high for at, _, high in hot}, marked)
+            hot = [(at, low, ends[at]) for at, low, _ in hot]
+        named = {at: low for at, low in begin.items() if low > first[at] or self._starting.everywhere is None}
+        floors = Floors(named, {at: low for at, low in begin.items() if at not in named})
+        narrowed = self._narrowed(consumer, hot, marked or {})
+        return [*parts, *tasks(self._options, narrowed, ids, marked, floors, committed=committed, unfiltered=hot)]
 
     def _narrowed(self, consumer: Consumer, spans: list[Span], marked: Mapping[TopicPartition, Marked]) -> list[Span]:
         """The parts of spans that filters leave; to their ends where a record may count at a marker further on."""
         narrowing = self._narrowing
-        taken, spans = [one for one in spans if narrowing.takes(one[0])], []
-        for at, first, end in taken:
+        left = []
+        for at, first, end in spans:
             low, high = narrowing.cut(first, end)
-            spans.append((at, low, end if at in marked and (marked[at].ended or marked[at].open) else high))
+            left.append((at, low, end if at in marked and (marked[at].ended or marked[at].open) else high))
         if narrowing.since_ms <= 0:
-            return spans
-        since = consumer.offsets(dict.fromkeys((at for at, _, _ in spans), narrowing.since_ms))
-        return [(at, max(first, since[at]) if since[at] >= 0 else end, end) for at, first, end in spans]
+            return left
+        since = consumer.offsets(dict.fromkeys((at for at, _, _ in left), narrowing.since_ms))
+        return [(at, max(first, since[at]) if since[at] >= 0 else end, end) for at, first, end in left]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one share; Spark makes one without any where there is nothing to read."""
-        return self._reading.read(partition.span) if isinstance(partition, SpanPartition) else iter(())
+        return read_part(self._reading, partition)
 
 
 class FilteringReader(BatchReader):

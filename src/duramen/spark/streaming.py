@@ -7,7 +7,7 @@ Offsets are those of Spark's checkpoint: nothing else is remembered across a res
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,18 +22,20 @@ from pyspark.sql.streaming.datasource import (
 
 from duramen.base.errors import CheckpointInvalid, DuramenError, OptionInvalid
 from duramen.base.units import parse_ms
-from duramen.client import Consumer, TopicPartition
+from duramen.client import TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
+from duramen.client.marked import Marked
+from duramen.spark.cold import read_part
 from duramen.spark.cuts import cut
 from duramen.spark.losses import cut_off, made_anew, moment
 from duramen.spark.marks import Marks
 from duramen.spark.offsets import Offsets, listed
 from duramen.spark.options import Options
+from duramen.spark.places import Places, Tiers
 from duramen.spark.plainly import said_plainly
 from duramen.spark.planning import limited
 from duramen.spark.reading import (
     Reading,
-    SpanPartition,
     cluster_of,
     consumer_of,
     reads_committed,
@@ -49,6 +51,7 @@ _log = logging.getLogger("duramen.spark")
 
 _Document = dict[str, Any]
 _NO_OFFSETS: Final = Offsets({}, {})
+_COLD: Final = Marked(1 << 62, [], [])
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -61,6 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._starting = starting(options, streaming=True)
         self._reading = Reading(options)
         self._marks = Marks(wanted=reads_committed(options))
+        self._tiers = Tiers(options)
         self._most = options.number("maxOffsetsPerTrigger")
         self._least = options.number("minOffsetsPerTrigger")
         if self._most is not None and self._least is not None and self._least > self._most:
@@ -80,9 +84,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @said_plainly()
     def initialOffset(self) -> _Document:
         """Where a new query begins. Raises StreamNotFound, ServerUnreachable, OptionInvalid."""
-        consumer, ats, ids = self._find(all_of_them=True)
-        begin = self._starting.resolve(consumer, ats)
-        marked = self._marks.look(consumer.cluster, begin, ids)
+        places, ats, ids = self._find(all_of_them=True)
+        begin = self._starting.resolve(places, ats)
+        marked = self._look(begin, ids, places.seams(begin))
         if marked is None:
             return Offsets(begin, ids).to_json()
         if self._starting.everywhere is None:
@@ -93,16 +97,41 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             floors = Floors(whole={at: marked[at].high_watermark for at in ats} if latest else begin)
         return Offsets(begin, ids, floors_left(floors, begin, marked)).to_json()
 
-    def _find(self, *, all_of_them: bool) -> tuple[Consumer, list[TopicPartition], dict[str, str]]:
-        """What is read, and a consumer that sees of it what can be planned."""
+    def _find(self, *, all_of_them: bool) -> tuple[Places, list[TopicPartition], dict[str, str]]:
+        """What is read, and where of it lies what can be planned."""
+        ats, ids = self._selection.find(cluster_of(self._options), all_of_them=all_of_them)
+        return self._places(ids), ats, ids
+
+    def _places(self, ids: Mapping[str, str]) -> Places:
+        consumer = consumer_of(self._options, committed=self._left_to_brokers(ids))
+        return self._tiers.look(consumer, ids, fail=self._reading.fail)
+
+    def _left_to_brokers(self, ids: Mapping[str, str]) -> bool:
+        """Whether brokers sort out what is committed, by offsets: a table of newest rows is joined at one."""
         cluster = cluster_of(self._options)
-        ats, ids = self._selection.find(cluster, all_of_them=all_of_them)
-        return consumer_of(self._options, committed=self._marks.left_to_brokers(cluster, ats)), ats, ids
+        if self._tiers.keep_newest(cluster, ids):
+            return reads_committed(self._options)
+        return self._marks.left_to_brokers(cluster, [TopicPartition(name, 0) for name in ids])
+
+    def _look(
+        self,
+        begin: Mapping[TopicPartition, int],
+        ids: Mapping[str, str],
+        cold: Collection[TopicPartition],
+        end: Mapping[TopicPartition, int] | None = None,
+    ) -> dict[TopicPartition, Marked] | None:
+        """What is known of transactions from `begin` on; nothing of what is `cold`, where records count by offset."""
+        cluster = cluster_of(self._options)
+        if self._tiers.keep_newest(cluster, ids):
+            return None
+        hot = {at: offset for at, offset in begin.items() if at not in cold}
+        found = self._marks.look(cluster, hot, ids, None if end is None else {at: end[at] for at in hot})
+        return None if found is None else found | dict.fromkeys(cold, _COLD)
 
     def _now(self) -> Offsets:
-        consumer, ats, ids = self._find(all_of_them=False)
+        places, ats, ids = self._find(all_of_them=False)
         self._seen_ms |= dict.fromkeys(ids, _now_ms())
-        return Offsets(consumer.offsets(dict.fromkeys(ats, LATEST)), ids)
+        return Offsets(places.offsets(dict.fromkeys(ats, LATEST)), ids)
 
     @said_plainly()
     def prepareForTriggerAvailableNow(self) -> None:
@@ -125,16 +154,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._waits(begin, end, limit):
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if all(offset <= begin[at] for at, offset in end.at.items()):
+            return Offsets(dict(end.at), end.ids, before.floors).to_json()
+        seams = self._places(end.ids).seams(begin)
+        ends = {at: min(offset, seams.get(at, offset)) for at, offset in end.at.items()}
+        marked = self._look(begin, end.ids, seams)
+        if marked is None:
+            return Offsets(ends if most is None else limited(begin, ends, most), end.ids, before.floors).to_json()
+        at = cut(begin, ends, marked, most)
         floors = before.floors
-        marked = None
-        if any(offset > begin[at] for at, offset in end.at.items()):
-            marked = self._marks.look(cluster_of(self._options), begin, end.ids)
-        if marked is not None:
-            at = cut(begin, end.at, marked, most)
-            if at != before.at:
-                floors = floors_left(_floors(before, end, begin), at, marked)
-        else:
-            at = dict(end.at) if most is None else limited(begin, end.at, most)
+        if at != before.at:
+            named, whole = floors_left(_floors(before, end, begin), at, marked)
+            # What was read of a table was read by its offsets: none of it counts again at a marker.
+            floors = Floors({**named, **{one: at[one] for one in seams}}, whole)
         return Offsets(at, end.ids, floors).to_json()
 
     def _own(self, document: object) -> Offsets:
@@ -171,7 +203,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             report_lost(what, fail=self._reading.fail)
         new = [at for at in end.at if at not in before.at or at.topic in again]
         begin = {at: before.at[at] for at in end.at if at in before.at}
-        begin |= consumer_of(self._options).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
+        begin |= self._places(end.ids).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         for at in new:
             if begin[at] > 0 and at.topic not in again:
                 what = cut_off(consumer_of(self._options), at, 0, begin[at])
@@ -205,17 +237,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before, after = self._own(start), self._own(end)
         same = _same(before, after)
         new = [at for at in after.at if at not in same]
-        first = consumer_of(self._options).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
+        places = self._places(after.ids)
+        first = places.offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         first |= {at: before.at[at] for at in same}
-        cluster = cluster_of(self._options)
-        committed = self._marks.left_to_brokers(cluster, after.at)
-        marked = self._marks.look(cluster, first, after.ids, after.at)
         spans = [(at, first[at], after.at[at]) for at in sorted(after.at)]
-        return tasks(self._options, spans, after.ids, marked, _floors(before, after, first), committed=committed)
+        hot, parts = places.cut(spans, streaming=True)
+        begin = {at: low for at, low, high in hot if low < high}
+        committed = self._left_to_brokers(after.ids)
+        marked = self._look(begin, after.ids, (), after.at)
+        named, whole = _floors(before, after, first)
+        seams = {at: low for at, low in begin.items() if low > first[at]}
+        floors = Floors({**named, **seams}, whole)
+        hot = [span for span in hot if span[0] in begin]
+        return [*parts, *tasks(self._options, hot, after.ids, marked, floors, committed=committed)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one share."""
-        return self._reading.read(partition.span) if isinstance(partition, SpanPartition) else iter(())
+        return read_part(self._reading, partition)
 
     def commit(self, end: _Document) -> None:
         """Everything up to `end` is processed: tell the consumer group `kafka.group.id`, if one was named.

@@ -47,6 +47,8 @@ class TakeoverTable:
     def epoch_at(self, offset: int) -> int:
         """The epoch that ordered `offset`, or -1 where no takeover lies at or before it. Jobs may ask too."""
         entries = self._entries
+        if entries and entries[-1].first_offset <= offset:
+            return entries[-1].epoch
         at = bisect_right(entries, offset, key=lambda entry: entry.first_offset)
         return entries[at - 1].epoch if at else -1
 

@@ -21,9 +21,9 @@ from duramen.base.errors import (
 from duramen.broker.coordinator import CommitMember
 from duramen.broker.offsets import OFFSETS_STREAM
 from duramen.broker.partition import Partition
-from duramen.broker.transaction_log import TRANSACTIONS_STREAM
+from duramen.broker.transaction_log import TRANSACTIONS_STREAM, transaction_partition
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode
-from duramen.groups.records import CommittedOffset, OffsetKey, partition_for
+from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.sim.broker import Answer
 from duramen.transactions.values import Identity, TopicPartition
 
@@ -35,17 +35,14 @@ _TIMEOUT_MS = 60_000
 _PATIENCE = 20  # attempts, after which every node is started that is down
 
 
-class Writer:
-    """Speaks the protocol of one version (KIP-890): 0 or 2."""
+class Asking:
+    """Looks for whom to ask, and asks again."""
 
-    def __init__(self, world: World, name: str, version: int) -> None:
+    def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
-        self.version = version
-        self._sequences: dict[tuple[str, int], int] = {}
-        self.initialise()
 
-    def _until(self, place: tuple[str, int], attempt: Callable[[Node, Partition, Answer[Any]], None]) -> Any:
+    def until(self, place: tuple[str, int], attempt: Callable[[Node, Partition, Answer[Any]], None]) -> Any:
         """Ask the leader of that partition, whoever it is, until it answers."""
         for attempts in range(300):
             if attempts == _PATIENCE:
@@ -62,9 +59,19 @@ class Writer:
             self.world.advance(50)
         raise AssertionError(f"{self.name} gets no answer from the leader of {place}")
 
+
+class Writer(Asking):
+    """Speaks the protocol of one version (KIP-890): 0 or 2."""
+
+    def __init__(self, world: World, name: str, version: int) -> None:
+        super().__init__(world, name)
+        self.version = version
+        self._sequences: dict[tuple[str, int], int] = {}
+        self.initialise()
+
     @property
     def coordinator(self) -> tuple[str, int]:
-        return TRANSACTIONS_STREAM, partition_for(self.name, 2)
+        return TRANSACTIONS_STREAM, transaction_partition(self.name, 2)
 
     def initialise(self) -> None:
         """Ask for an identity."""
@@ -72,14 +79,14 @@ class Writer:
         def attempt(node: Node, _: Partition, answer: Answer[Identity]) -> None:
             node.broker.transactions.initialise(self.name, _TIMEOUT_MS, None, answer)
 
-        self.identity: Identity = self._until(self.coordinator, attempt)
+        self.identity: Identity = self.until(self.coordinator, attempt)
         self._sequences.clear()
 
     def write(self, stream: str, index: int, value: bytes) -> None:
         """One record, acknowledged by all replicas."""
         if self.version < 2:
             wanted = [TopicPartition(stream, index)]
-            self._until(
+            self.until(
                 self.coordinator,
                 lambda node, _, answer: node.broker.transactions.add_partitions(
                     self.name, self.identity, wanted, answer
@@ -97,12 +104,12 @@ class Writer:
             admit = node.broker.transactions.admission(self.name, joins=self.version >= 2)
             partition.append(batch, answer, admit)
 
-        self._until((stream, index), attempt)
+        self.until((stream, index), attempt)
 
     def commit_offset(self, group: str, stream: str, offset: int) -> None:
         """An offset of a group for partition 0 of a stream."""
         if self.version < 2:
-            self._until(
+            self.until(
                 self.coordinator,
                 lambda node, _, answer: node.broker.transactions.add_group(self.name, self.identity, group, answer),
             )
@@ -116,7 +123,7 @@ class Writer:
                 self.name, self.identity, group, CommitMember("", None, -1), offsets, done, joins=self.version >= 2
             )
 
-        self._until((OFFSETS_STREAM, 0), attempt)
+        self.until((OFFSETS_STREAM, 0), attempt)
 
     def end(self, *, commit: bool) -> None:
         """Commit or abort, and take over the identity to go on with."""
@@ -124,7 +131,7 @@ class Writer:
         def attempt(node: Node, _: Partition, answer: Answer[Identity]) -> None:
             node.broker.transactions.end(self.name, self.identity, commit=commit, version=self.version, done=answer)
 
-        identity = self._until(self.coordinator, attempt)
+        identity = self.until(self.coordinator, attempt)
         if identity != self.identity:
             self.identity = identity
             self._sequences.clear()

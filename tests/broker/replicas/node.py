@@ -243,7 +243,9 @@ class Node:
                 self.content = content.append(batch, leader_id)
             case Cut(end_offset):
                 self._count("cuts")
-                self.witness.cut(self.node_id, content, end_offset)
+                replica = self.replica
+                assert replica is not None
+                self.witness.cut(self.node_id, replica.machine.state.leader_epoch, content, end_offset)
                 self.content = content.cut(end_offset)
                 if self.log.end_offset != end_offset:
                     raise Broken(f"{self.node_id} was cut at {end_offset} and ends at {self.log.end_offset}")

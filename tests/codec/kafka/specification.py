@@ -20,9 +20,9 @@ KINDS: Final = ("request", "response")
 BY_HAND: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
 NOT_CARRIED: Final = (
     ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.UNREGISTER_BROKER, ApiKey.ADD_RAFT_VOTER,
-    ApiKey.REMOVE_RAFT_VOTER, *shares.REQUESTS,
+    ApiKey.REMOVE_RAFT_VOTER, *shares.REQUESTS, ApiKey.BEGIN_BATCH, ApiKey.DECIDE_BATCH,
 )  # fmt: skip
-"""What kafka-python's package says nothing about; it is held against kio in tests of its own."""
+"""What kafka-python's package says nothing about: held against kio in tests of its own, or Duramen's own."""
 _NO_OPERATIONS: Final = -2147483648
 
 _LATEST_MS: Final = 1 << 47

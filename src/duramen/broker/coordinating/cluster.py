@@ -38,6 +38,9 @@ class Decides(Protocol):
     def verify(self, id_: str, identity: Identity, partitions: Collection[TopicPartition]) -> None:
         """Raise where they are not."""
 
+    def took_in(self) -> None:
+        """The ids of one more partition are in memory."""
+
 
 class ClusterKit(NamedTuple):
     """What it works with. `report` is told what an operator should hear of."""
@@ -86,6 +89,7 @@ class ClusterTransactions:
         for one in self._known.open():
             if one.state in PREPARED and self._shards.get(one.id) is shard:
                 self._finishing.begin(shard, one)
+        self._decides.took_in()
 
     def _prepared(self, shard: Shard, one: Transaction) -> None:
         self._finishing.begin(shard, one)

@@ -14,7 +14,7 @@ from duramen.base.ports import Clock
 from duramen.broker.coordinating.shards import Shard, Shards
 from duramen.broker.coordinating.turns import Turns
 from duramen.broker.known import KnownTransactions
-from duramen.broker.ledger import Changed, Decide
+from duramen.broker.ledger import Changed, Decide, Stored
 from duramen.broker.transaction_log import TransactionLog
 from duramen.transactions import machine
 from duramen.transactions.values import PREPARED, Transaction
@@ -125,6 +125,17 @@ class SharedLedger:
         if error is None and self._shards.is_led(shard):
             self._known.remove(id_)
         self._turns.over(id_)
+
+    def store(self, id_: str, append: Callable[[Stored], None], done: Stored) -> None:
+        try:
+            shard = self._shards.get(id_)
+            append(
+                lambda error: done(
+                    None if error is None and self._shards.is_led(shard) else _refusal(id_, error)
+                )
+            )  # fmt: skip
+        except DuramenError as error:
+            done(error)
 
     def restore(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
         # Nothing is coordinated before it is led.

@@ -7,6 +7,8 @@ from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator
 from duramen.broker.known import KnownTransactions
 from duramen.broker.partition import Partition
 from duramen.broker.transaction_log import TransactionLog
+from duramen.codec.attempts import query_name
+from duramen.transactions.deciding import Query
 from duramen.transactions.values import Transaction
 
 __all__ = ["Shard", "Shards"]
@@ -27,6 +29,27 @@ class Shard:
     def index(self) -> int:
         """Which partition it is."""
         return self.partition.index
+
+
+class _Taking:
+    """What is stored in a partition goes into memory while this node leads it without a break."""
+
+    def __init__(self, shards: "Shards", known: KnownTransactions, shard: Shard) -> None:
+        self._shards = shards
+        self._known = known
+        self._shard = shard
+
+    def take(self, id_: str, one: Transaction | None) -> None:
+        if not self._shards.is_led(self._shard):
+            return
+        if one is None:
+            self._known.remove(id_)
+        else:
+            self._known.put(one)
+
+    def take_query(self, id_: str, query: Query | None) -> None:
+        if self._shards.is_led(self._shard):
+            self._known.put_query(id_, query)
 
 
 class Shards:
@@ -76,6 +99,9 @@ class Shards:
         for one in self._known.values():
             if self._log.partition_of(one.id) == index:
                 self._known.remove(one.id)
+        for query in self._known.queries():
+            if self._log.partition_of(query_name(query.id)) == index:
+                self._known.put_query(query.id, None)
 
     def _look(self, shard: Shard) -> None:
         """Take it in once all that leaders before have acknowledged is known to be committed."""
@@ -84,17 +110,8 @@ class Shards:
         latest_offset = shard.partition.role.latest_offset
         if latest_offset is not None and latest_offset <= shard.partition.log.high_watermark:
             del shard.partition.waiting[shard.wake]
-            self._log.load(
-                [shard.partition], partial(self._take, shard), self._report, partial(self._loaded, shard)
-            )  # fmt: skip
-
-    def _take(self, shard: Shard, id_: str, one: Transaction | None) -> None:
-        if not self.is_led(shard):
-            return
-        if one is None:
-            self._known.remove(id_)
-        else:
-            self._known.put(one)
+            taking = _Taking(self, self._known, shard)
+            self._log.load([shard.partition], taking, self._report, partial(self._loaded, shard))
 
     def _loaded(self, shard: Shard, error: DuramenError | OSError | None) -> None:
         if not self.is_led(shard):

@@ -8,6 +8,7 @@ answer also with the size of its batches. A message is the array of its fields, 
 
 import struct
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from duramen.replication.messages import Fetch, FetchAnswer
 
 __all__ = ["Said", "decode", "encode"]
 
+_PLACES_KEPT: Final = 1 << 14
 _SIZE: Final = struct.Struct(">I")
 
 _StreamKey = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
@@ -91,6 +93,7 @@ def decode(body: Buffer, sender_id: int) -> Iterator[Said]:
         at += answered.size
 
 
+@lru_cache(maxsize=_PLACES_KEPT)
 def _place(stream: bytes, partition: int) -> PartitionId:
     return PartitionId(StreamId(bytes=stream), partition)
 

@@ -9,7 +9,7 @@ __all__ = ["APIS", "FEATURES", "Api", "ApiKey", "Feature"]
 
 
 class ApiKey(IntEnum):
-    """Numbers of the APIs."""
+    """Numbers of the APIs: Kafka's, and from 10,000 on Duramen's own, which Kafka's clients pass over."""
 
     PRODUCE = 0
     FETCH = 1
@@ -64,6 +64,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    BEGIN_BATCH = 10_000
+    DECIDE_BATCH = 10_001
 
 
 class Api(NamedTuple):
@@ -134,6 +136,8 @@ APIS: Mapping[int, Api] = MappingProxyType(
             Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, 0),
             Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, 0),
             Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, 0),
+            Api(ApiKey.BEGIN_BATCH, 0, 0, 0),
+            Api(ApiKey.DECIDE_BATCH, 0, 0, 0),
         )
     }
 )

@@ -109,9 +109,19 @@ class Machine:
         return self._replica.synced_offset
 
     @property
+    def synced_end(self) -> End:
+        """The end of what of its log is on its disk."""
+        synced_offset = self._replica.synced_offset
+        return End(self._replica.log.epoch_below(synced_offset), synced_offset)
+
+    @property
     def deadline_ms(self) -> int:
         """When `tick` has something to do, unless something else happens first."""
         return self._part.deadline_ms
+
+    def epoch_below(self, offset: int) -> int:
+        """The epoch of the entry before `offset`, of the snapshot's last one where that is not behind its end."""
+        return self._replica.log.epoch_below(offset)
 
     def take(self) -> list[Effect]:
         """What is to be done since the last call, in this order; see `effects`."""

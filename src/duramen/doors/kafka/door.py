@@ -18,6 +18,7 @@ from duramen.codec.kafka.messages import RESPONSES
 from duramen.codec.kafka.names import no_api
 from duramen.codec.kafka.versions import APIS, ApiKey
 from duramen.doors.kafka import (
+    batches,
     configs,
     consumer_groups,
     deleting,
@@ -121,6 +122,8 @@ _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_groups.handle_describe_share_group_offsets,
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_groups.handle_alter_share_group_offsets,
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_groups.handle_delete_share_group_offsets,
+    ApiKey.BEGIN_BATCH: batches.handle_begin_batch,
+    ApiKey.DECIDE_BATCH: batches.handle_decide_batch,
 }
 
 

@@ -11,7 +11,9 @@ __all__ = ["error_code", "group_error_code"]
 
 _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.AssignorUnknown: ErrorCode.UNSUPPORTED_ASSIGNOR,
+    errors.AttemptLost: ErrorCode.TRANSACTION_ABORTABLE,
     errors.BatchCorrupt: ErrorCode.CORRUPT_MESSAGE,
+    errors.BatchDiffers: ErrorCode.INVALID_TXN_STATE,
     errors.BatchInvalid: ErrorCode.INVALID_RECORD,
     errors.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.ClusterDiffers: ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -52,6 +54,7 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.PatternInvalid: ErrorCode.INVALID_REGULAR_EXPRESSION,
     errors.ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
     errors.ProducerIdUnknown: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    errors.QueryFenced: ErrorCode.PRODUCER_FENCED,
     errors.ReassignmentNotFound: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     errors.RebalanceInProgress: ErrorCode.REBALANCE_IN_PROGRESS,
     errors.RecordStateInvalid: ErrorCode.INVALID_RECORD_STATE,

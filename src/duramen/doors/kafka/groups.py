@@ -8,7 +8,7 @@ from duramen.broker.coordinator import CommitMember, Leaving
 from duramen.broker.kinds import GroupKind
 from duramen.broker.offsets import OFFSETS_STREAM
 from duramen.broker.sharing_state import SHARE_STATE_STREAM
-from duramen.broker.transaction_log import TRANSACTIONS_STREAM
+from duramen.broker.transaction_log import TRANSACTIONS_STREAM, transaction_partition
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
@@ -34,7 +34,7 @@ _SHARE_KEY: Final = 2
 
 _STORED: Final[Mapping[int, tuple[str, Callable[[str, int], int]]]] = {
     _GROUP_KEY: (OFFSETS_STREAM, partition_for),
-    _TRANSACTION_KEY: (TRANSACTIONS_STREAM, partition_for),
+    _TRANSACTION_KEY: (TRANSACTIONS_STREAM, transaction_partition),
     _SHARE_KEY: (SHARE_STATE_STREAM, partition_for),
 }
 """Where what is coordinated is stored: the stream, and the partition for a key."""

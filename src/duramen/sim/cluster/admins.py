@@ -17,7 +17,10 @@ __all__ = ["Admin"]
 
 _MOST_STREAMS: Final = 4
 _MOST_PARTITIONS: Final = 3
-_REPLICAS: Final = 3
+_REPLICAS: Final = (3, 3, 4)
+_TOPOLOGIES: Final = (
+    ("fanout", "fanout", "fanout", "chain"), ("fanout", "chain", "tree"), ("chain",), ("chain", "tree"),
+)  # fmt: skip
 
 
 class Admin(Client):
@@ -26,6 +29,7 @@ class Admin(Client):
     def __init__(self, calls: Calls, seed: str, think_us: int) -> None:
         super().__init__(calls, seed, think_us)
         self._names = (f"s{number}" for number in count(1))
+        self._topologies = self.chance.choice(_TOPOLOGIES)
         self._wishes: tuple[tuple[int, Callable[[], None]], ...] = (
             (2, self._create), (1, self._delete), (1, self._grow), (3, self._configure), (3, self._trim),
             (4, self._move_leader), (2, self._elect), (3, self._reassign), (1, self._rebalance), (3, self._await),
@@ -62,11 +66,14 @@ class Admin(Client):
             return
         config = {
             "min.insync.replicas": self.chance.choice(("1", "2", "2")),
-            "replication.topology": self.chance.choice(("fanout", "fanout", "fanout", "chain")),
+            "replication.topology": self.chance.choice(self._topologies),
             "segment.bytes": self.chance.choice(("1048576", "16384")),
         }
         wish = Definition(next(self._names), self.chance.choice((1, 2, 3)), config)
-        self._ask(requests.CreateStream(wish, _REPLICAS))
+        self._ask(requests.CreateStream(wish, self._replicas()))
+
+    def _replicas(self) -> int:
+        return min(self.chance.choice(_REPLICAS), len(self.calls.nodes))
 
     def _delete(self) -> None:
         name = self.chance.choice(self._streams())
@@ -124,7 +131,7 @@ class Admin(Client):
     def _reassign(self) -> None:
         nodes = list(self.calls.nodes)
         self.chance.shuffle(nodes)
-        self._of_some_place(lambda place: requests.Reassign(place, tuple(nodes[:_REPLICAS])))
+        self._of_some_place(lambda place: requests.Reassign(place, tuple(nodes[: self._replicas()])))
 
     def _rebalance(self) -> None:
         self._ask(requests.RebalanceLeaders(3))

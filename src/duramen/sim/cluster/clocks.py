@@ -7,6 +7,7 @@ from duramen.sim.scheduler import VirtualClock
 __all__ = ["NodeClock"]
 
 _MILLION: Final = 1_000_000
+_MOST_MS: Final = 1_200_000
 
 
 class NodeClock:
@@ -35,8 +36,11 @@ class NodeClock:
         """Nothing: a job takes the time that the process gives it."""
 
     def jump(self, duration_ms: int) -> None:
-        """Set the clock on the wall forward, or back where it is negative."""
-        self._ahead_ms += duration_ms
+        """Set the clock on the wall forward, or back where it is negative; how far it is wrong has a bound.
+
+        Else what one node takes for now would be too far in the future for another, which may refuse it.
+        """
+        self._ahead_ms = max(-_MOST_MS, min(self._ahead_ms + duration_ms, _MOST_MS))
 
     def true_us(self, monotonic_ms: int) -> int:
         """The true time at which this clock shows that."""

@@ -18,7 +18,7 @@ __all__ = ["Consumer", "Inquirer"]
 
 _MOST_BYTES: Final = 4_000
 _WAIT_MS: Final = 100
-_READS: Final = 30  # of one partition, before another
+_READS: Final = (3, 30)  # of one partition, before another
 
 
 class Consumer(Client):
@@ -28,6 +28,7 @@ class Consumer(Client):
         super().__init__(calls, seed, think_us)
         self.place: PartitionId | None = None
         self._left = 0
+        self._reads = self.chance.choice(_READS)
         self._from_follower = False
         self._positions: dict[PartitionId, int] = {}
         self._rack = self.chance.choice(("", *(node.rack for node in calls.nodes.values())))
@@ -37,7 +38,7 @@ class Consumer(Client):
         self._left -= 1
         if self.place is None or self._left < 0:
             self.place = self.some_place()
-            self._left = _READS
+            self._left = self._reads
             self._from_follower = self.chance.random() < 0.25
         place = self.place
         if place is None:

@@ -8,6 +8,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Final, Protocol
 
+from duramen.broker.control import requests
+from duramen.codec.cluster.channels import Channel
 from duramen.sim.cluster.network import Network
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.witness import Witness
@@ -17,6 +19,7 @@ from duramen.sim.trace import Trace
 __all__ = ["Cluster", "Faults"]
 
 _HEALED_US: Final = (300_000, 1_500_000, 5_000_000)
+_OFTEN: Final = (1, 1, 1, 5)
 _FAILING: Final = (("sync",), ("sync_directory", "rename"), ("write", "create"), ("sync", "write"), ("read",))
 
 
@@ -57,6 +60,7 @@ class Faults:
         self._every_us = think_us * chance.choice((8, 15, 25))
         self._wiped = False
         self._contested_until_us = 0
+        self._deposed_until_us = 0
         kinds: tuple[tuple[str, Callable[[], bool], int], ...] = (
             ("kill", self._kill, 3), ("power loss", self._lose_power, 3), ("power loss of all", self._lose_all, 1),
             ("kill of the controller", self._kill_controller, 2), ("kill of a leader", self._kill_leader, 3),
@@ -66,9 +70,13 @@ class Faults:
             ("calls to the disk fail", self._fail_calls, 2), ("crash in a call", self._crash_in_call, 3),
             ("restart", self._restart, 2), ("lost disk", self._wipe, 2), ("contested election", self._contest, 2),
             ("majority that forgets", self._forget, 2), ("rolled-back disk", self._roll_back, 2),
+            ("controllers end at once", self._end_controllers, 2), ("news come late", self._delay_news, 2),
+            ("who is behind leads", self._lead_behind, 2),
         )  # fmt: skip
-        # Each run has a few kinds only, so that one is not always in the way of another.
-        self._kinds = [kind for kind in kinds if chance.random() < 0.6] or list(kinds)
+        # Each run has a few kinds only, and some of them often, so that one is not always in the way of another.
+        self._kinds = [
+            (name, act, weight * chance.choice(_OFTEN)) for name, act, weight in kinds if chance.random() < 0.6
+        ] or list(kinds)
 
         self._remembers = any(name == "rolled-back disk" for name, _, _ in self._kinds)
 
@@ -82,6 +90,7 @@ class Faults:
         cluster, self._troubled = self._cluster, False
         cluster.network.change_cut(frozenset())
         cluster.network.slow_us = 800
+        cluster.network.late.clear()
         for node in cluster.nodes.values():
             node.disk.crash_at = node.disk.interfere = None
             self._set_disk(node, 1_000)
@@ -143,11 +152,13 @@ class Faults:
         node = self._any() if self._chance.random() < 0.5 else self._leader()
         if node is None or node.process is None:
             return False
-        for_us = self._chance.choice((200_000, 2_000_000, 6_000_000, 12_000_000))
+        self._pause_for(node, self._chance.choice((200_000, 2_000_000, 6_000_000, 12_000_000)))
+        return True
+
+    def _pause_for(self, node: Node, for_us: int) -> None:
         self._cluster.trace("node %d stands still for %d ms", node.node_id, for_us // 1000)
         node.pause(for_us)
         self._cluster.network.paused(node.node_id)
-        return True
 
     def _restart(self) -> bool:
         node = self._any()
@@ -178,6 +189,23 @@ class Faults:
                     self._cluster.end(node, power=self._chance.random() < 0.5, soon=True)
 
             self._cluster.at(1, end)
+
+    def _end_controllers(self) -> bool:
+        """Whoever comes to lead the quorum for some time ends soon, with what nobody else has yet."""
+        self._deposed_until_us = self._cluster.true.now_us + 10_000_000
+        return self._kill_controller()
+
+    def led(self, node_id: int) -> None:
+        """A replica of the quorum has become its leader."""
+        if not self._troubled or self._cluster.true.now_us >= self._deposed_until_us or self._chance.random() < 0.3:
+            return
+        node, life = self._cluster.nodes[node_id], self._cluster.nodes[node_id].life
+
+        def end() -> None:
+            if node.life == life:
+                self._cluster.end(node, power=self._chance.random() < 0.3)
+
+        self._cluster.at(self._chance.choice((1, 1_000, 3_000, 20_000)), end)
 
     def _forget(self) -> bool:
         """One of a majority loses its disk, and the rest of it its power, while the others were cut off."""
@@ -248,6 +276,40 @@ class Faults:
         one, other = self._chance.sample(list(self._cluster.nodes), 2)
         self._cluster.trace("the connections of nodes %d and %d end", one, other)
         self._cluster.network.sever(one, other)
+        return True
+
+    def _delay_news(self) -> bool:
+        """A node hears what the controller decides later than others do."""
+        late, way = self._cluster.network.late, (self._any().node_id, Channel.METADATA)
+        late[way] = self._chance.choice((20_000, 200_000, 1_000_000))
+        self._heal_later(partial(late.pop, way, None))
+        return True
+
+    def _lead_behind(self) -> bool:
+        """One that stands still is made leader, by what others have and it lacks; a third hears of it late."""
+        cluster, controller = self._cluster, self._controller()
+        if controller is None or controller.process is None:
+            return False
+        others = [
+            (place, sorted({*one.isr} - {one.leader, controller.node_id}))
+            for place, one in cluster.witness.council.state.partitions
+            if one.leader is not None
+        ]
+        able = [(place, nodes) for place, nodes in others if len(nodes) > 1]
+        if not able:
+            return False
+        place, nodes = self._chance.choice(able)
+        behind, late = self._chance.sample(nodes, 2)
+        self._pause_for(cluster.nodes[behind], self._chance.choice((300_000, 900_000)))
+        way = late, Channel.METADATA
+        cluster.network.late[way] = 3_000_000
+        cluster.at(3_000_000, partial(cluster.network.late.pop, way, None))
+
+        def move() -> None:
+            if controller.member is not None:
+                controller.member.ask(requests.MoveLeader(place, behind), lambda _: None)
+
+        controller.process.after(250_000, move)
         return True
 
     def _slow_network(self) -> bool:

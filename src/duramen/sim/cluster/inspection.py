@@ -16,7 +16,7 @@ from duramen.sim.cluster.witness import Witness
 from duramen.sim.trace import BrokenPromise
 from duramen.storage.log import Log, LogKey
 
-__all__ = ["ills", "inspect"]
+__all__ = ["ills", "inspect", "lacks_a_replica"]
 
 _PIECE_BYTES: Final = 1 << 20
 
@@ -42,6 +42,16 @@ def ills(nodes: Mapping[int, Node], council: Council, *, whole: bool = False) ->
             else:
                 found += _behind(nodes, place, partition.leader, partition.replicas)
     return found
+
+
+def lacks_a_replica(node: Node, council: Council) -> bool:
+    """Whether a replica does nothing any more until the node is started again, as its operator was told."""
+    replicas = None if node.member is None else node.member.replicating.replicas
+    if replicas is None:
+        return False
+    wanted = [place for place, partition in council.state.partitions if node.node_id in partition.replicas]
+    found = [replicas.get(place) for place in wanted]
+    return any(replica is None or replica.error is not None for replica in found)
 
 
 def _behind(nodes: Mapping[int, Node], place: PartitionId, leader_id: int, replicas: tuple[int, ...]) -> list[str]:

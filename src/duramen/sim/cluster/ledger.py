@@ -122,10 +122,16 @@ class Ledger:
             offset = batch.next_offset
         return offset
 
-    def cut(self, node_id: int, log: History, end_offset: int) -> None:
-        """A replica lets go of what is behind `end_offset` in `log`."""
+    def cut(self, node_id: int, epoch: int, log: History, end_offset: int) -> None:
+        """A replica lets go of what is behind `end_offset` in `log`, in that epoch.
+
+        Who may not lead next, and has not heard yet of the epoch in which a batch was committed, may let go of it.
+        """
+        may_lead = any(holder == node_id for holder, _ in self._holders())
         at = bisect_left(self.committed, end_offset, key=lambda one: one.first_offset)
         for batch in self.committed[at:]:
+            if not may_lead and batch.known_epoch > epoch:
+                continue
             if batch.next_offset <= log.end_offset and log.epoch_at(batch.first_offset) == batch.epoch:
                 raise self.broken(f"node {node_id} cuts {batch}")
 

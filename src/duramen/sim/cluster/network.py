@@ -64,6 +64,7 @@ class Network:
     ) -> None:  # fmt: skip
         self.cut: frozenset[tuple[int, int]] = frozenset()
         self.slow_us = 800
+        self.late: dict[tuple[int, Channel], int] = {}  # nodes that hear on such a channel so much later, in us
         self.delivered = 0
         self._stations = stations
         self._chance = chance
@@ -150,7 +151,8 @@ class Network:
     def _hand(self, link: Link, to: int, act: Act) -> None:
         """In the process at that end, behind what is on its way to it."""
         now_us, process = self._now_us(), link.processes[to]
-        at_us = max(link.arrived_us[to] + 1, now_us + 50 + self._chance.randrange(self.slow_us))
+        takes_us = 50 + self._chance.randrange(self.slow_us) + self.late.get((to, link.channel), 0)
+        at_us = max(link.arrived_us[to] + 1, now_us + takes_us)
         link.arrived_us[to] = at_us
         if process is not None:
             process.after(at_us - now_us, act)

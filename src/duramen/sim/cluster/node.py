@@ -21,6 +21,7 @@ from duramen.broker.quorum.chunks import Wire
 from duramen.broker.quorum.kit import Limits
 from duramen.broker.quorum.opening import Opening, Plan
 from duramen.broker.quorum.runner import Runner
+from duramen.broker.replicas.configs import PATIENCE, Patience
 from duramen.codec.cluster.channels import Channel, Subject
 from duramen.controller.cluster.registering import Registration
 from duramen.controller.events import Event
@@ -54,7 +55,12 @@ _STORES: Final = (
     StoreLimits(32 << 10, 256 << 10, 128 << 10, 4 << 10, 200),
     StoreLimits(64 << 10, 1 << 20, 256 << 10, 16 << 10, 1000),
 )
-_QUORUMS: Final = (Limits(), Limits(snapshot_bytes=4 << 10, chunk_bytes=1 << 10, kept_bytes=8 << 10))
+_QUORUMS: Final = (
+    Limits(),
+    Limits(snapshot_bytes=4 << 10, chunk_bytes=1 << 10, kept_bytes=8 << 10),
+    Limits(fetch_bytes=1, kept_bytes=8 << 10),
+)
+_PATIENCE: Final = (PATIENCE, PATIENCE, Patience(600), Patience(2_000, 100))
 
 
 class Node:
@@ -78,6 +84,7 @@ class Node:
         self._randomness = SeededRandomness(self.chance.randrange(1 << 30))
         self._store_limits = self.chance.choice(_STORES)
         self._quorum_limits = self.chance.choice(_QUORUMS)
+        self._patience = self.chance.choice(_PATIENCE)
         self._numbers = count()
         self._asked: dict[Link, dict[int, Callable[[Buffer | None], None]]] = {}
         self._open_links: dict[int, int] = {}  # how many there are, by node
@@ -178,6 +185,7 @@ class Node:
             MemberKit(
                 wish, runner, view, store, process, self.clock, process.deadlines, self._randomness,
                 self.chance.randrange, self, self.report, self.failed, partial(self._watcher.carried_out, self.node_id),
+                self._patience,
             )
         )  # fmt: skip
         for other_id in self._open_links:

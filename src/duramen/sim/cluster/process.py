@@ -31,6 +31,7 @@ class Process:
         self.deadlines = Deadlines()
         self.disk_us = disk_us
         self.paused_until_us = 0
+        self.deadlines.on_earlier = self.look_again
         self._true = true
         self._clock = clock
         self._chance = chance
@@ -38,12 +39,15 @@ class Process:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
         self._due: tuple[int, int] = (-1, -1)  # a deadline, and the true time of it
+        self._next_us: int | None = None
+        self._known = False  # whether that is when it has something to do next
         self._waiting: dict[Lane, deque[_Job]] = {"sync": deque(), "disk": deque(), "read": deque()}
         self._running: dict[Lane, int] = {"sync": 0, "disk": 0, "read": 0}
 
     # -- the port -----------------------------------------------------------------------------------
 
     def soon(self, action: Callable[[], None]) -> None:
+        self._known = False
         self._ready.append(action)
 
     def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
@@ -58,11 +62,21 @@ class Process:
     def after(self, delay_us: int, action: Callable[[], None]) -> None:
         """Do `action` in this process once that much time has gone by."""
         self._count += 1
+        self._known = False
         heapq.heappush(self._events, (self._true.now_us + delay_us, self._count, action))
+
+    def look_again(self) -> None:
+        """Somebody else may have changed when it has something to do."""
+        self._known = False
 
     @property
     def next_us(self) -> int | None:
         """When it has something to do next, in true time; None where it never has."""
+        if not self._known:
+            self._next_us, self._known = self._find_next_us(), True
+        return self._next_us
+
+    def _find_next_us(self) -> int | None:
         if self._ready:
             at_us: int | None = self._true.now_us
         else:
@@ -84,6 +98,7 @@ class Process:
 
     def turn(self) -> None:
         """Do what is to be done at this time: all that is ready, else what is due, else what happens."""
+        self._known = False
         if self._ready:
             for _ in range(len(self._ready)):
                 self._ready.popleft()()

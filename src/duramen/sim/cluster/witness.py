@@ -13,15 +13,19 @@ from duramen.codec.batch import header
 from duramen.controller.events import NodeRegistered
 from duramen.controller.partitions import PartitionId
 from duramen.controller.quorum.effects import Became
+from duramen.controller.quorum.effects import Commit as QuorumCommit
 from duramen.controller.quorum.effects import Effect as QuorumEffect
+from duramen.controller.quorum.epochs import End
+from duramen.controller.quorum.machine import Machine
 from duramen.controller.quorum.messages import Batch
 from duramen.controller.quorum.roles import Role
+from duramen.controller.quorum.voters import ReplicaId
 from duramen.replication.effects import Append, Commit, Cut, Effect, Restart, Show, StartAt
 from duramen.replication.history import History
 from duramen.sim.cluster.council import Council
 from duramen.sim.cluster.ledger import Committed, Holding, Ledger, has
 from duramen.sim.cluster.node import Node
-from duramen.sim.trace import Trace
+from duramen.sim.trace import BrokenPromise, Trace
 from duramen.storage.log import Log, LogKey
 
 __all__ = ["Witness"]
@@ -53,9 +57,12 @@ class Witness:
 
     def __init__(
         self, nodes: dict[int, Node], trace: Trace, failed: Callable[[int, DuramenError], None],
-        voted: Callable[[int], None],
+        voted: Callable[[int], None], led: Callable[[int], None],
     ) -> None:  # fmt: skip
-        """`failed` is told of a node that takes no part any more until it is started again, `voted` of votes."""
+        """`failed` is told of a node that takes no part any more until it is started again.
+
+        `voted` is told of votes, and `led` of who has come to lead the quorum.
+        """
         self.council = Council()
         self.ledgers: dict[PartitionId, Ledger] = {}
         self.cuts = 0
@@ -64,6 +71,8 @@ class Witness:
         self._trace = trace
         self._failed = failed
         self._voted = voted
+        self._led = led
+        self._voters: dict[int, tuple[ReplicaId, Machine]] = {}  # the last machine of each node's replica of the quorum
         self._logs: dict[Place, History] = {}  # of each replica that is open, as its effects have made it
         self._shown: dict[Place, int] = {}
         self._at_rest: dict[int, dict[LogKey, _OnDisk]] = {}  # of a node whose process is gone
@@ -154,10 +163,33 @@ class Witness:
             self._voted(node_id)
 
     def governed(self, node_id: int, effect: QuorumEffect) -> None:
+        node = self._nodes[node_id]
+        if node.runner is not None:
+            self._voters[node_id] = node.replica_id, node.runner.machine
+            if isinstance(effect, QuorumCommit) and node.runner.machine.role is Role.LEADER:
+                self._committed(node.runner.machine, effect.high_watermark)
         if isinstance(effect, Became):
             self._trace("node %d is %s of the quorum in epoch %d", node_id, effect.role.name, effect.epoch)
             if effect.role is Role.LEADER:
-                self.council.led(self._nodes[node_id].replica_id, effect.epoch)
+                self.council.led(node.replica_id, effect.epoch)
+                self._led(node_id)
+
+    def _committed(self, leader: Machine, end_offset: int) -> None:
+        """A leader has committed what is below: nobody who lacks that could win an election now.
+
+        What counts is what a loss of power leaves of each voter's log.
+        """
+        end = End(leader.epoch_below(end_offset), end_offset)
+        known = dict(self._voters.values())
+        disks = {voter: known[voter] for voter in leader.voters.ids if voter in known}
+        for voter, machine in disks.items():
+            own = machine.synced_end
+            if machine.start.offset >= end.offset:
+                continue
+            if own.offset >= end.offset and machine.epoch_below(end.offset) == end.epoch:
+                continue
+            if leader.voters.majority([other for other, one in disks.items() if one.synced_end <= own]):
+                raise BrokenPromise(f"{end} of the metadata is committed, and {voter}, which lacks it, may lead")
 
     def failed(self, node_id: int, error: DuramenError) -> None:
         self._trace("node %d takes no part any more: %s", node_id, error)
@@ -217,9 +249,9 @@ class Witness:
             case Cut(end_offset):
                 self.cuts += 1
                 self._trace("node %d cuts %s at %d", node_id, place, end_offset)
-                known = self._logs.get(key)
-                if known is not None:
-                    self.ledger(place).cut(node_id, known, end_offset)
+                known, replica = self._logs.get(key), self._replica(self._nodes[node_id], place)
+                if known is not None and replica is not None:
+                    self.ledger(place).cut(node_id, replica.epoch, known, end_offset)
                     known.cut(end_offset)
                 self.ledger(place).holders_have_all()
             case Restart(start_offset):

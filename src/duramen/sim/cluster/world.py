@@ -15,7 +15,7 @@ from duramen.sim.cluster.calls import Calls
 from duramen.sim.cluster.clients import Client
 from duramen.sim.cluster.consumers import Consumer, Inquirer
 from duramen.sim.cluster.faults import Faults
-from duramen.sim.cluster.inspection import ills, inspect
+from duramen.sim.cluster.inspection import ills, inspect, lacks_a_replica
 from duramen.sim.cluster.network import Network
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.producers import Producer
@@ -68,8 +68,7 @@ class World:
         self._chance = random.Random(f"{seed}/cluster")
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
-        self._steady = True  # whether processes are to begin again by themselves
-        self.witness = Witness(self.nodes, self.trace, self._failed, self._voted)
+        self.witness = Witness(self.nodes, self.trace, self._failed, self._voted, self._led)
         self.network = Network(self.nodes, random.Random(f"{seed}/network"), self.at, lambda: self.true.now_us)
         self.calls = Calls(
             self.nodes, random.Random(f"{seed}/calls"), self.true, self.at, self.witness, self.trace
@@ -126,12 +125,13 @@ class World:
         self.faults.begin()
         self._until(self._has_seen_enough, "clients get nothing done", _LONGEST_US)
         self.trace("all is mended")
-        self.calls.open = self._steady = False
+        self.calls.open = False
         self.faults.mend()
-        self._steady = True
         for node in self.nodes.values():
             if node.process is None:
                 self.at(1, partial(self.start, node))
+            elif lacks_a_replica(node, self.witness.council):
+                self.end(node, power=False, soon=True)
         self._until(lambda: self.calls.idle and not self._ills(), "the cluster is not well again")
         inspect(self.nodes, self.witness, self.calls.book)
 
@@ -183,10 +183,10 @@ class World:
 
     def _happen(self) -> None:
         """The next thing happens."""
-        events = self._events
+        events, nodes = self._events, self.nodes.values()
         at_us: int | None = events[0][0] if events else None
         found: Node | None = None
-        for node in self.nodes.values():
+        for node in nodes:
             if node.process is not None:
                 next_us = node.process.next_us
                 if next_us is not None and (at_us is None or next_us < at_us):
@@ -197,6 +197,9 @@ class World:
             self.true.now_us = at_us
         if found is None:
             heapq.heappop(events)[2]()
+            for node in nodes:
+                if node.process is not None:
+                    node.process.look_again()
         elif found.process is not None:
             self._guarded(found, found.process.turn)
 
@@ -251,6 +254,9 @@ class World:
 
     def _voted(self, node_id: int) -> None:
         self.faults.voted(node_id)
+
+    def _led(self, node_id: int) -> None:
+        self.faults.led(node_id)
 
     def end(self, node: Node, *, power: bool, soon: bool = False) -> None:
         self.trace("node %d ends by a %s", node.node_id, "loss of power" if power else "kill")

@@ -67,6 +67,23 @@ REQUESTS: Final = {
         producer_id_filters []int64
         duration_filter int64 1+ = -1
     """,
+    ApiKey.BEGIN_BATCH: """
+        query_id string
+        run_id string
+        batch_id int64
+    """,
+    ApiKey.DECIDE_BATCH: """
+        query_id string
+        run int64
+        batch_id int64
+        commit bool
+        digest bytes
+        winners []
+          partition int32
+          attempt int64
+          producer_id int64
+          producer_epoch int16
+    """,
 }
 
 RESPONSES: Final = {
@@ -153,5 +170,17 @@ RESPONSES: Final = {
           transactional_id string
           producer_id int64
           transaction_state string
+    """,
+    ApiKey.BEGIN_BATCH: """
+        throttle_time_ms int32
+        error_code int16
+        error_message string?
+        run int64 = -1
+        decided bool
+    """,
+    ApiKey.DECIDE_BATCH: """
+        throttle_time_ms int32
+        error_code int16
+        error_message string?
     """,
 }

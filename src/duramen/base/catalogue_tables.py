@@ -1,0 +1,64 @@
+"""The settings that make a stream a table, as data, and how they fit together; `catalogue` has them with all others."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from duramen.base.settings import Setting, Value
+
+__all__ = ["NONE", "STREAM_SETTINGS", "TABLE_PREFIX", "table_problem"]
+
+NONE: Final = "none"
+TABLE_PREFIX: Final = "table."
+
+_INT32_MAX = (1 << 31) - 1
+
+# fmt: off
+STREAM_SETTINGS: Final = (
+    Setting("table.format", "choice", NONE,
+            "What kind of table the stream is kept as beside its log, by `duramen table run`: `delta`, `iceberg`, or "
+            "`none`.",
+            scope="stream", dynamic=True, choices=(NONE, "delta", "iceberg")),
+    Setting("table.location", "text", "",
+            "Where the table lies: a directory, or `s3://BUCKET/PREFIX`. It has to be empty, or this stream's table.",
+            scope="stream", dynamic=True),
+    Setting("table.decode", "choice", NONE,
+            "What values are: `json` and `avro` become columns of their own beside the record's, `none` leaves them as "
+            "they are.",
+            scope="stream", dynamic=True, choices=(NONE, "json", "avro")),
+    Setting("table.schema", "text", "",
+            "With `table.decode=avro`: the values' Avro schema as JSON, unless they come with the ids of a schema "
+            "registry.",
+            scope="stream", dynamic=True),
+    Setting("table.registry.url", "text", "",
+            "With `table.decode=avro`: where the schema registry is whose ids the values begin with, http://HOST:PORT.",
+            scope="stream", dynamic=True),
+    Setting("table.partition.by", "list", "",
+            "Columns by whose values the table's files are kept apart.",
+            scope="stream", dynamic=True, item=r"[A-Za-z_][A-Za-z0-9_.]*", example="names of columns"),
+    Setting("table.max.lag.ms", "integer", 10_000,
+            "How far the table may be behind the stream: a record is in it after this time at the latest, as long as "
+            "the job keeps up.",
+            scope="stream", dynamic=True, unit="ms", minimum=1000, maximum=_INT32_MAX),
+    Setting("table.upsert.by", "choice", NONE,
+            "`key`: the table has one row for each key, its newest, and none where that is a tombstone; `none`: one "
+            "for each record. Delta only.",
+            scope="stream", dynamic=True, choices=(NONE, "key")),
+)
+# fmt: on
+
+
+def table_problem(values: Mapping[str, Value]) -> str | None:
+    """Why these configs of a stream, of which not all need be given, make no table; None where they do, or none is."""
+    values = {setting.name: values.get(setting.name, setting.default) for setting in STREAM_SETTINGS}
+    if values["table.format"] == NONE:
+        return None
+    if not values["table.location"]:
+        return f"table.format is {values['table.format']}, so table.location must say where the table lies"
+    if values["table.decode"] == "avro" and not (values["table.schema"] or values["table.registry.url"]):
+        return "table.decode is avro, so table.schema or table.registry.url must say what the values' schema is"
+    if values["table.upsert.by"] != NONE and values["table.format"] != "delta":
+        return (
+            f"table.upsert.by is {values['table.upsert.by']}, which needs table.format=delta: what writes Iceberg"
+            " without a JVM cannot replace rows and note what was read in one commit"
+        )
+    return None

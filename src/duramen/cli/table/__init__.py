@@ -1,0 +1,1 @@
+"""`duramen table`: streams kept as tables of a lakehouse."""

@@ -1,0 +1,29 @@
+"""`duramen table disable`: a stream is a table no more; its files stay."""
+
+import click
+
+from duramen.base.catalogue_tables import NONE, STREAM_SETTINGS
+from duramen.base.errors import StreamNoTable
+from duramen.cli.names import StreamName
+from duramen.cli.output import JSON, format_option, print_json
+from duramen.cli.server import Server, server_option
+from duramen.client.http import path_of
+
+__all__ = ["command"]
+
+
+@click.command("disable")
+@click.argument("stream", type=StreamName())
+@format_option
+@server_option
+def command(stream: str, format_: str, server: Server) -> None:
+    """Declare STREAM to be a table no more. Its files stay; enabled again, it goes on where it stood."""
+    path = path_of("streams", stream)
+    config = server.get(path)["config"]
+    if config.get("table.format", NONE) == NONE:
+        raise StreamNoTable(f"stream {stream} is no table, so nothing was done")
+    changed = server.patch(path, {"config": {one.name: None for one in STREAM_SETTINGS if one.name in config}})
+    if format_ == JSON:
+        print_json(changed)
+    else:
+        click.echo(f"Stream {stream} is no table any more; its files stay at {config['table.location']}.")

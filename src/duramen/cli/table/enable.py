@@ -1,0 +1,85 @@
+"""`duramen table enable`: a stream is declared to be a table."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from duramen.base.catalogue import STREAM
+from duramen.base.catalogue_tables import NONE, table_problem
+from duramen.base.errors import ConfigInvalid
+from duramen.base.settings import check
+from duramen.cli.names import StreamName
+from duramen.cli.server import Server, server_option
+from duramen.cli.table.storage import storage_option
+from duramen.client.http import path_of
+
+__all__ = ["command"]
+
+_FORMATS = ("delta", "iceberg")
+_DECODERS = ("json", "avro", NONE)
+
+
+@click.command("enable")
+@click.argument("stream", type=StreamName())
+@click.option("--format", "table_format", type=click.Choice(_FORMATS), required=True, help="The table's format.")
+@click.option("--location", metavar="URI", required=True,
+              help="A directory or s3://BUCKET/PREFIX: empty, or this stream's table already.")  # fmt: skip
+@click.option("--decode", type=click.Choice(_DECODERS), default=NONE, show_default=True,
+              help="Values that become columns of their own, beside the record's.")  # fmt: skip
+@click.option("--schema", "schema_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+              help="With --decode avro: the values' schema as JSON.")  # fmt: skip
+@click.option("--registry", metavar="URL", default="",
+              help="With --decode avro: the schema registry whose ids values begin with.")  # fmt: skip
+@click.option("--partition-by", metavar="COLUMN,…", default="",
+              help="Columns that files are kept apart by: decoded ones, `_date`, `_stream_partition`.")  # fmt: skip
+@click.option("--max-lag", default="10s", show_default=True, metavar="TIME",
+              help="How far the table may be behind the stream.")  # fmt: skip
+@click.option("--upsert-by", type=click.Choice(("key",)), help="One row for each key, its newest. Delta only.")
+@storage_option
+@server_option
+def command(
+    stream: str,
+    table_format: str,
+    location: str,
+    decode: str,
+    schema_file: str | None,
+    registry: str,
+    partition_by: str,
+    max_lag: str,
+    upsert_by: str | None,
+    storage: Mapping[str, str],
+    server: Server,
+) -> None:
+    """Declare STREAM to be a table; `duramen table run` fills it. The table is made now, if it is not there yet."""
+    config = {
+        "table.format": table_format,
+        "table.location": location if "://" in location else str(Path(location).absolute()),
+        "table.decode": decode,
+        "table.schema": Path(schema_file).read_text(encoding="utf-8") if schema_file else "",
+        "table.registry.url": registry,
+        "table.partition.by": partition_by,
+        "table.max.lag.ms": max_lag,
+        "table.upsert.by": upsert_by or NONE,
+    }
+    problem = table_problem({name: check(STREAM[name], text) for name, text in config.items()})
+    if problem is not None:
+        raise ConfigInvalid(problem)
+    path = path_of("streams", stream)
+    there = server.get(path)
+    _make(stream, str(there["id"]), config, storage)
+    server.patch(path, {"config": config})
+    click.echo(f"Stream {stream} is a table at {config['table.location']}; `duramen table run` fills it.")
+
+
+def _make(stream: str, stream_id: str, config: Mapping[str, str], storage: Mapping[str, str]) -> None:
+    """The table itself; what is there already must be this stream's. Raises TableForeign, TableStorageFailed …"""
+    from duramen.cli.table.needed import need_tables
+
+    need_tables()
+    from duramen.spark.tables.opening import open_table
+    from duramen.spark.translation.declared import declared
+
+    table = declared(stream, stream_id, config, storage)
+    if table is not None:
+        open_table(table.declaration)

@@ -1,0 +1,172 @@
+"""What Spark's sink does so that a batch is written once: a transaction for each attempt of a task, one decision.
+
+An attempt writes in a transaction of its own and leaves it open. The driver's commit asks the coordinator of the query
+to store which attempts won; their transactions are committed then, and all others aborted. A batch that is decided is
+not written again: its tasks write nothing, and its commit finishes what is left of the first
+(docs/adr/batches-in-one-record.md).
+"""
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from duramen.base.errors import DuramenError, UnsupportedFeature
+from duramen.client import Cluster
+from duramen.client.batches import Batches, Winner, are_offered
+from duramen.client.producer import OpenTransaction
+from duramen.codec.attempts import Attempt
+
+__all__ = ["Task", "Written", "abandon", "commit", "digest_of", "is_exactly_once", "stream_task", "write"]
+
+_log = logging.getLogger("duramen.spark")
+
+_QUERY: Final = "sql.streaming.queryId"
+_BATCH: Final = "streaming.sql.batchId"
+_RUN: Final = "spark.jobGroup.id"
+_HEAD_LINES: Final = 2  # the version of the offset log, and what is said of the batch beside its offsets
+
+
+class Task(NamedTuple):
+    """An attempt of a task: which partition of which batch it writes, in the run of a query with that id."""
+
+    query: str
+    run: str
+    batch: int
+    partition: int
+    attempt: int
+
+
+class Written(WriterCommitMessage):
+    """What became of one task: how many records it wrote, and in what attempt; None where it wrote at least once."""
+
+    def __init__(self, records: int, attempt: Attempt | None = None, winner: Winner | None = None) -> None:
+        """`winner` is who wrote; None where the attempt has written nothing."""
+        self.records = records
+        self.attempt = attempt
+        self.winner = winner
+
+
+def stream_task() -> Task:
+    """The task of a streaming query that this process runs. Raises UnsupportedFeature."""
+    context = TaskContext.get()
+    names = [None if context is None else context.getLocalProperty(name) for name in (_QUERY, _RUN, _BATCH)]
+    query, run, batch = names
+    if context is None or query is None or run is None or batch is None:
+        raise UnsupportedFeature(
+            "Spark does not say which query and batch a task belongs to, without which the sink cannot write exactly"
+            " once; exactlyOnce=false writes at least once"
+        )
+    return Task(query, run, int(batch), context.partitionId(), context.taskAttemptId())
+
+
+def batch_task(query: str) -> Task:
+    """The task of one `df.write`, which is a query with one batch and one run."""
+    context = TaskContext.get()
+    if context is None:
+        raise UnsupportedFeature("rows are written by tasks of Spark only")
+    return Task(query, query, 0, context.partitionId(), context.taskAttemptId())
+
+
+def is_exactly_once(cluster: Cluster, wish: str) -> bool:
+    """Whether to write exactly once; `wish` is the option's value. Raises UnsupportedFeature, ServerUnreachable."""
+    if wish == "false" or are_offered(cluster):
+        return wish != "false"
+    if wish == "true":
+        raise UnsupportedFeature(
+            "these brokers do not decide about batches, as Duramen's do, and exactlyOnce=true asks for that;"
+            " exactlyOnce=false writes at least once"
+        )
+    _say_at_least_once()
+    return False
+
+
+@cache
+def _say_at_least_once() -> None:
+    _log.warning("these brokers do not decide about batches: what a failure repeats is written again (at least once)")
+
+
+def write(
+    cluster: Cluster,
+    task: Task,
+    timeout_ms: int,
+    rows: Iterator[pa.RecordBatch],
+    write_rows: Callable[[OpenTransaction, Iterator[pa.RecordBatch]], int],
+) -> Written:
+    """Write a task's rows in a transaction, and leave that open. Raises QueryFenced and what `write_rows` raises.
+
+    `write_rows` returns how many records it wrote once all are acknowledged. A task without rows opens nothing.
+    """
+    batches = Batches(cluster, task.query)
+    begun = batches.begin(task.run, task.batch)
+    attempt = Attempt(task.query, begun.run, task.batch, task.partition, task.attempt)
+    filled = (batch for batch in rows if batch.num_rows)
+    first = next(filled, None)
+    if begun.decided or first is None:
+        for _ in filled:
+            """Spark's worker goes on to its next task where its rows were taken."""
+        return Written(0, attempt)
+    transaction = batches.open(attempt.id, timeout_ms)
+    try:
+        records = write_rows(transaction, _behind(first, filled))
+    except BaseException:
+        with contextlib.suppress(DuramenError):
+            batches.abort(transaction)
+        raise
+    winner = Winner(task.partition, task.attempt, transaction.producer_id, transaction.producer_epoch)
+    return Written(records, attempt, winner)
+
+
+def _behind(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others
+
+
+# -- the driver ---------------------------------------------------------------------------------------
+
+
+def commit(cluster: Cluster, messages: Sequence[WriterCommitMessage | None], digest: bytes) -> None:
+    """Decide for the attempts that these messages are of. Raises QueryFenced, BatchDiffers, AttemptLost."""
+    written = _attempts(messages)
+    if written:
+        winners = [one.winner for one in written if one.winner is not None]
+        attempt = _attempt(written)
+        Batches(cluster, attempt.query).decide(attempt.run, attempt.batch, digest, winners)
+
+
+def abandon(cluster: Cluster, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Give a batch up, where its messages say which it is: else the next run aborts it, or time does."""
+    written = _attempts(messages)
+    if written:
+        attempt = _attempt(written)
+        Batches(cluster, attempt.query).abandon(attempt.run, attempt.batch)
+
+
+def _attempts(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    return [one for one in messages if isinstance(one, Written) and one.attempt is not None]
+
+
+def _attempt(written: Sequence[Written]) -> Attempt:
+    found = [one.attempt for one in written if one.attempt is not None]
+    return found[0]
+
+
+def digest_of(checkpoint: str, batch: int) -> bytes:
+    """A digest of the offsets that a batch has in a checkpoint's offset log; empty where that cannot be read here."""
+    where = urlparse(checkpoint)
+    if not checkpoint or where.scheme not in ("", "file"):
+        return b""
+    directory = Path(unquote(where.path) if where.scheme else checkpoint)
+    try:
+        entry = (directory / "offsets" / str(batch)).read_bytes()
+    except OSError:
+        return b""
+    return hashlib.sha256(b"\n".join(entry.splitlines()[_HEAD_LINES:])).digest()

@@ -1,0 +1,133 @@
+"""Columns out of JSON and Avro values, on a DataFrame: `decode.json(records)`, `decode.avro(records, schema)`.
+
+They are lazy as any step of Spark, in batches and in streaming queries. A value that cannot be decoded leaves its
+columns null and a reason in the column `_error`; nothing fails because of it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from duramen.base.errors import OptionInvalid
+from duramen.spark.values.avro import AvroDecoder
+from duramen.spark.values.decoded import Decoder
+from duramen.spark.values.fields import fitted
+from duramen.spark.values.json import JsonDecoder
+from duramen.spark.values.registry import Registry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+__all__ = ["avro", "json"]
+
+_SAMPLE: Final = 1000
+
+
+def json(
+    frame: "DataFrame",
+    schema: "str | StructType | None" = None,
+    *,
+    column: str = "value",
+    into: str | None = None,
+    error: str = "_error",
+) -> "DataFrame":
+    """`frame` with columns out of the JSON objects in its binary or string `column`, and why some have none in `error`.
+
+    `schema` is Spark's, as `from_json` takes it; whole numbers become LONG and floats DOUBLE. Without one the columns
+    are those of the first thousand values, which a streaming query cannot look at. The prefix of a schema registry is
+    skipped. With `into` there is one column of that name, a structure, instead of one for each. Raises OptionInvalid.
+    """
+    fields = [] if schema is None else _arrow_fields(schema)
+    if schema is None:
+        fields = _sampled(frame, column, JsonDecoder())
+    return _decoded(frame, column, into, error, fields, partial(JsonDecoder, fields, grows=False))
+
+
+def avro(
+    frame: "DataFrame",
+    schema: str = "",
+    *,
+    registry: str = "",
+    column: str = "value",
+    into: str | None = None,
+    error: str = "_error",
+) -> "DataFrame":
+    """`frame` with columns out of the Avro values in its binary `column`, and why some have none in `error`.
+
+    `schema` is Avro's, in JSON; `registry` is the URL of a schema registry, whose prefix values then have: each is read
+    with the schema that it names. The columns are those of `schema`, else those of the first thousand values, which a
+    streaming query cannot look at. `into` is as in `json`. Raises OptionInvalid, ServerUnreachable.
+    """
+    maker = partial(_avro_decoder, schema, registry)
+    fields = list(maker().fields) if schema else _sampled(frame, column, maker())
+    return _decoded(frame, column, into, error, fields, maker)
+
+
+def _avro_decoder(schema: str, registry: str) -> AvroDecoder:
+    return AvroDecoder(schema=schema, registry=Registry(registry) if registry else None)
+
+
+def _arrow_fields(schema: "str | StructType") -> list[pa.Field]:
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    kind = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(kind, StructType):
+        raise OptionInvalid(f"{schema!r} is not the schema of columns: give names and types")
+    return list(JsonDecoder(list(to_arrow_schema(kind, timezone="UTC"))).fields)
+
+
+def _sampled(frame: "DataFrame", column: str, decoder: Decoder) -> list[pa.Field]:
+    if frame.isStreaming:
+        raise OptionInvalid("the columns of a streaming query have to be known before it starts: give a schema")
+    rows = frame.select(column).limit(_SAMPLE).collect()
+    values = [bytes(row[0], "utf-8") if isinstance(row[0], str) else row[0] for row in rows]
+    decoder.decode(pa.array(values, pa.binary()))
+    return list(decoder.fields)
+
+
+def _decoded(
+    frame: "DataFrame",
+    column: str,
+    into: str | None,
+    error: str,
+    fields: Sequence[pa.Field],
+    maker: Callable[[], Decoder],
+) -> "DataFrame":
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructType
+
+    wanted = pa.schema(list(fields))
+    new = pa.schema([pa.field(into, pa.struct(list(fields)))] if into else list(fields))
+    added = from_arrow_schema(new.append(pa.field(error, pa.string())))
+    there = {name.lower() for name in frame.columns}
+    twice = [name for name in added.fieldNames() if name.lower() in there]
+    if twice:
+        raise OptionInvalid(f"there are columns {', '.join(twice)} already; give into= or error= another name")
+    if column not in frame.columns:
+        raise OptionInvalid(f"there is no column {column}; there are {', '.join(frame.columns)}")
+    step = partial(_step, column, into, error, wanted, maker)
+    return frame.mapInArrow(step, StructType([*frame.schema.fields, *added.fields]))
+
+
+def _step(
+    column: str,
+    into: str | None,
+    error: str,
+    wanted: pa.Schema,
+    maker: Callable[[], Decoder],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """What runs on the executors."""
+    decoder = maker()
+    for batch in batches:
+        found = decoder.decode(batch.column(column).cast(pa.binary()))
+        columns = fitted(found.columns, wanted)
+        arrays = columns.columns
+        if into:
+            arrays = [pa.StructArray.from_arrays(arrays, fields=list(wanted))]
+        names = [*batch.schema.names, *([into] if into else wanted.names), error]
+        yield pa.RecordBatch.from_arrays([*batch.columns, *arrays, found.errors], names=names)

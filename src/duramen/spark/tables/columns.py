@@ -1,0 +1,55 @@
+"""The columns of tables: those of records, which every table has, and those of dead letters. Pure."""
+
+from typing import Final
+
+import pyarrow as pa
+
+from duramen.spark.columns import HEADERS_TYPE, TIMESTAMP_TYPE
+
+__all__ = [
+    "DATE",
+    "DEAD_LETTER_SCHEMA",
+    "ERROR",
+    "KEY",
+    "OFFSET",
+    "PARTITION",
+    "RAW_FIELDS",
+    "RAW_NAMES",
+    "TIMESTAMP",
+    "VALUE",
+]
+
+KEY: Final = "_key"
+VALUE: Final = "_value"
+PARTITION: Final = "_stream_partition"
+"""Not `_partition`: Iceberg has a metadata column of that name, and Spark refuses tables with another."""
+OFFSET: Final = "_offset"
+TIMESTAMP: Final = "_timestamp"
+TIMESTAMP_KIND: Final = "_timestamp_type"
+HEADERS: Final = "_headers"
+ERROR: Final = "_error"
+"""Why a record's value could not be decoded; only in tables that decode."""
+DATE: Final = "_date"
+"""The day of the timestamp in UTC; only in tables that are partitioned by it."""
+
+RAW_FIELDS: Final = (
+    pa.field(KEY, pa.binary()),
+    pa.field(VALUE, pa.binary()),
+    pa.field(PARTITION, pa.int32()),
+    pa.field(OFFSET, pa.int64()),
+    pa.field(TIMESTAMP, TIMESTAMP_TYPE),
+    pa.field(TIMESTAMP_KIND, pa.int32()),
+    pa.field(HEADERS, HEADERS_TYPE),
+)
+"""What every table has of a record, in this order, whatever else was decoded of it."""
+
+RAW_NAMES: Final = tuple(field.name for field in RAW_FIELDS)
+
+DEAD_LETTER_SCHEMA: Final = pa.schema(
+    [
+        pa.field("_reason", pa.string()),
+        pa.field("_topic", pa.string()),
+        *RAW_FIELDS,
+    ]
+)
+"""A dead letter is the record as it is, with the reason and the stream."""

@@ -1,0 +1,282 @@
+"""A table in Delta's format, through `deltalake`.
+
+How far each partition is in the table is said by *application transactions* of Delta's log, which every commit carries
+with its files and which checkpoints keep: `duramen:<stream id>:<partition>`, whose version is the end offset, and
+`duramen:<stream id>:partitions`, how many of them to ask for. A commit is written for exactly one version of the table
+and never tried again underneath: where another came first, what it did is looked at.
+Source: the Delta transaction log protocol, "Transaction Identifiers".
+"""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from duramen.base.errors import TableConflict, TableForeign
+from duramen.spark.tables.columns import OFFSET, PARTITION
+from duramen.spark.tables.compacting import compacted
+from duramen.spark.tables.files import Layout
+from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, Statistics
+from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
+from duramen.spark.tables.storage import Place, storage_errors
+
+__all__ = ["DeltaFormat"]
+
+_MARK: Final = "duramen.table"
+_STREAM: Final = "duramen.stream"
+_STREAM_ID: Final = "duramen.stream.id"
+_UPSERT: Final = "duramen.upsert"
+_RETENTION: Final = "delta.logRetentionDuration"
+_ATTEMPTS: Final = 20
+"""How often a commit gives way to others that did not move the ends: compactions, added columns."""
+
+_HOUR_MS: Final = 3_600_000
+
+
+class DeltaFormat:
+    """A table in Delta's format; see `port.Table` for what it promises."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        """Raises TableUnsupported where there is no way to the location."""
+        self.declaration = declaration
+        self.place = Place(declaration.storage)
+        self._id = f"duramen:{declaration.stream_id}"
+        self._options = _storage_options(self.place)
+
+    @property
+    def keeps_columns(self) -> bool:
+        """See the port: Delta has them in its log."""
+        return False
+
+    def exists(self) -> bool:
+        """Whether the table is there. Raises TableForeign where something else is."""
+        with storage_errors(self.place.uri):
+            if DeltaTable.is_deltatable(self.place.uri, self._options):
+                self._check(self._load())
+                return True
+            for found in self.place.list():
+                if not found.path.startswith("_delta_log/"):
+                    raise TableForeign(f"{self.place.uri} has files and is no Delta table: {found.path}")
+        return False
+
+    def create(self, schema: pa.Schema) -> None:
+        """Make the table, unless another makes it first. Raises TableForeign where that one is different."""
+        declaration = self.declaration
+        with storage_errors(self.place.uri):
+            try:
+                DeltaTable.create(
+                    self.place.uri,
+                    Schema.from_arrow(schema),
+                    partition_by=list(declaration.partition_by),
+                    name=declaration.stream,
+                    configuration={
+                        _MARK: "1",
+                        _STREAM: declaration.stream,
+                        _STREAM_ID: declaration.stream_id,
+                        _UPSERT: str(declaration.upsert).lower(),
+                    },
+                    storage_options=self._options,
+                    raise_if_key_not_exists=False,
+                )
+            except Exception:
+                if not DeltaTable.is_deltatable(self.place.uri, self._options):
+                    raise
+            self._check(self._load())
+
+    def _check(self, table: DeltaTable) -> None:
+        metadata = table.metadata()
+        found, where = metadata.configuration, self.place.uri
+        if found.get(_MARK) != "1":
+            raise TableForeign(f"{where} is a Delta table that Duramen did not make")
+        if found.get(_STREAM_ID) != self.declaration.stream_id:
+            raise TableForeign(
+                f"{where} is the table of stream {found.get(_STREAM)} with id {found.get(_STREAM_ID)}, "
+                f"not of {self.declaration.stream} with id {self.declaration.stream_id}"
+            )
+        if found.get(_UPSERT) != str(self.declaration.upsert).lower():
+            kind = "one row for each record" if self.declaration.upsert else "one row for each key"
+            raise TableForeign(f"{where} was made with {kind}; that cannot be changed")
+        if tuple(metadata.partition_columns) != self.declaration.partition_by:
+            columns = ", ".join(metadata.partition_columns) or "nothing"
+            raise TableForeign(f"{where} was made partitioned by {columns}; that cannot be changed")
+
+    def _load(self) -> DeltaTable:
+        try:
+            return DeltaTable(self.place.uri, storage_options=self._options)
+        except TableNotFoundError as error:
+            raise TableForeign(f"the table at {self.place.uri} is gone") from error
+
+    def ends(self) -> Mapping[int, int]:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            return self._ends(self._load())
+
+    def _ends(self, table: DeltaTable) -> dict[int, int]:
+        count = table.transaction_version(f"{self._id}:partitions") or 0
+        found = {partition: table.transaction_version(f"{self._id}:{partition}") for partition in range(count)}
+        return {partition: end for partition, end in found.items() if end is not None}
+
+    def begins(self) -> Mapping[int, int]:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            table = self._load()
+            found = {at: table.transaction_version(f"{self._id}:begin:{at}") for at in self._ends(table)}
+            return {partition: begin for partition, begin in found.items() if begin is not None}
+
+    def schema(self) -> pa.Schema:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            return pa.schema(self._load().schema().to_arrow())
+
+    def evolve(self, schema: pa.Schema) -> None:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            for attempt in range(_ATTEMPTS):
+                table = self._load()
+                there = pa.schema(table.schema().to_arrow())
+                new = [field for field in schema if field.name not in there.names or there.field(field.name) != field]
+                if not new:
+                    return
+                try:
+                    table.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
+                except CommitFailedError:
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+
+    def commit(self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = ()) -> None:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            for attempt in range(_ATTEMPTS):
+                table = self._load()
+                ends = self._ends(table)
+                check_spans(self.declaration.stream, ends, spans)
+                if self._written(table, files, removed, self._moved(ends, spans), last=attempt == _ATTEMPTS - 1):
+                    return
+
+    def _moved(self, ends: Mapping[int, int], spans: Sequence[Span]) -> list[Transaction]:
+        after = dict(ends) | {span.partition: span.end for span in spans}
+        moved = [Transaction(f"{self._id}:{span.partition}", span.end) for span in spans]
+        moved += [Transaction(f"{self._id}:begin:{at}", begin) for at, begin in new_begins(ends, spans).items()]
+        count = max(after, default=-1) + 1
+        return [*moved, Transaction(f"{self._id}:partitions", count)] if count > max(ends, default=-1) + 1 else moved
+
+    def _written(
+        self,
+        table: DeltaTable,
+        files: Sequence[DataFile],
+        removed: Collection[str],
+        moved: list[Transaction],
+        *,
+        last: bool,
+    ) -> bool:
+        """Whether the next version of the table is this commit."""
+        there = {file.path: file for file in self._files(table)} if removed else {}
+        if not there.keys() >= set(removed):
+            raise TableConflict(f"another writer changed the table of {self.declaration.stream} at {self.place.uri}")
+        now_ms = time.time_ns() // 1_000_000
+        # Of rows that only move from file to file nobody who follows the table's changes has to hear.
+        is_new = bool(moved)
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(f.path, f.size_bytes, dict(f.values), f.modified_ms or now_ms, is_new, f.statistics)
+            for f in files
+        ]
+        actions += [
+            RemoveAction(path, is_new, now_ms, there[path].size_bytes, dict(there[path].values)) for path in removed
+        ]
+        try:
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                partition_by=list(self.declaration.partition_by),
+                commit_properties=CommitProperties(max_commit_retries=0, app_transactions=moved or None),
+            )
+        except Exception:
+            # It may have been written all the same: an answer of the storage can be lost.
+            if self._is_there(files):
+                return True
+            if last or self._load().version() == table.version():
+                raise
+            return False
+        self.place.sync(f"_delta_log/{table.version() + 1:020d}.json")
+        return True
+
+    def _is_there(self, files: Sequence[DataFile]) -> bool:
+        paths = {file.path for file in files}
+        return bool(paths) and paths <= {file.path for file in self._files(self._load())}
+
+    def _files(self, table: DeltaTable) -> list[DataFile]:
+        adds = pa.table(table.get_add_actions(flatten=True))
+        names = self.declaration.partition_by
+        found: list[DataFile] = []
+        for row in adds.to_pylist():
+            values = tuple((name, _text(row[f"partition.{name}"])) for name in names)
+            partition = int(dict(values).get(PARTITION) or row.get(f"min.{PARTITION}") or 0)
+            found.append(
+                DataFile(
+                    row["path"], row["size_bytes"], row["num_records"] or 0, partition, row[f"min.{OFFSET}"],
+                    row[f"max.{OFFSET}"], values, modified_ms=row["modification_time"],
+                )
+            )  # fmt: skip
+        return found
+
+    def scan(self, spans: Sequence[Span] | None = None) -> list[DataFile]:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            return chosen(self._files(self._load()), spans)
+
+    def statistics(self) -> Statistics:
+        """See the port."""
+        return counted(self.scan())
+
+    def compact(self, *, target_bytes: int = 128 << 20) -> Cleaned:
+        """See the port."""
+        return compacted(self, self.place, Layout(self.declaration.partition_by), target_bytes)
+
+    def expire(self, *, older_than_ms: int) -> Cleaned:
+        """See the port. Delta keeps what its log's last checkpoint before that time needs."""
+        with storage_errors(self.place.uri):
+            before = sum(1 for _ in self.place.list("_delta_log"))
+            table = self._load()
+            hours = max(0, -(-(time.time_ns() // 1_000_000 - older_than_ms) // _HOUR_MS))
+            kept = f"interval {hours} hours"
+            if table.metadata().configuration.get(_RETENTION) != kept:
+                table.alter.set_table_properties({_RETENTION: kept})
+            table = self._load()
+            table.create_checkpoint()
+            table.cleanup_metadata()
+            return Cleaned(removed=max(0, before + 1 - sum(1 for _ in self.place.list("_delta_log"))))
+
+    def vacuum(self, *, older_than_ms: int) -> Cleaned:
+        """See the port."""
+        hours = max(0, -(-(time.time_ns() // 1_000_000 - older_than_ms) // _HOUR_MS))
+        with storage_errors(self.place.uri):
+            removed = self._load().vacuum(
+                retention_hours=hours, enforce_retention_duration=False, dry_run=False, full=True
+            )
+        return Cleaned(removed=len(removed))
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _storage_options(place: Place) -> dict[str, str]:
+    names = {
+        "s3.endpoint": "AWS_ENDPOINT_URL",
+        "s3.region": "AWS_REGION",
+        "s3.access-key-id": "AWS_ACCESS_KEY_ID",
+        "s3.secret-access-key": "AWS_SECRET_ACCESS_KEY",
+        "s3.session-token": "AWS_SESSION_TOKEN",
+    }
+    options = {names[name]: value for name, value in place.options.items() if name in names}
+    if place.is_local:
+        return {}
+    if options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+        options["AWS_ALLOW_HTTP"] = "true"
+    # Of two writers of one version the storage lets one through.
+    return {"AWS_REGION": "us-east-1", **options, "aws_conditional_put": "etag"}

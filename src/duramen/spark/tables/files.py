@@ -1,0 +1,191 @@
+"""Data files: rows of one partition of a stream, as Parquet of a bounded size. What tasks do."""
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final, Self
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from duramen.spark.tables.columns import HEADERS, OFFSET, VALUE
+from duramen.spark.tables.port import DataFile
+from duramen.spark.tables.statistics import delta_statistics
+from duramen.spark.tables.storage import Place, storage_errors
+
+__all__ = ["Layout", "Writer", "write_rows"]
+
+_GROUP_BYTES: Final = 32 << 20
+_MOST_OPEN: Final = 64
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]+")
+_PLAIN: Final = (VALUE, HEADERS, OFFSET)
+
+Values = tuple[tuple[str, str | None], ...]
+
+
+class Layout:
+    """How rows become files: sizes, the columns that a table is partitioned by, and whether files have these too."""
+
+    def __init__(
+        self, partition_by: Sequence[str] = (), *, keep_columns: bool = False, target_bytes: int = 128 << 20
+    ) -> None:
+        self.partition_by = tuple(partition_by)
+        self.keep_columns = keep_columns
+        self.target_bytes = target_bytes
+
+
+class Writer:
+    """Writes rows of `partition`, batch by batch; the files survive a loss of power, and nothing refers to them yet.
+
+    One file for each combination of values that the table is partitioned by is open. As a context manager it removes
+    what it began where an error ends it. Its methods raise TableStorageFailed.
+    """
+
+    def __init__(self, place: Place, layout: Layout, partition: int) -> None:
+        self._place = place
+        self._layout = layout
+        self._partition = partition
+        self._open: dict[Values, _File] = {}
+        self._done: list[DataFile] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._open.values():
+            file.abandon()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch; its schema may have more columns than the last one's."""
+        with storage_errors(self._place.uri):
+            for values, rows in _split(batch, self._layout):
+                self._add(values, rows)
+            while len(self._open) > _MOST_OPEN:
+                self._end(next(iter(self._open)))
+
+    def _add(self, values: Values, rows: pa.RecordBatch) -> None:
+        if values in self._open and not self._open[values].schema.equals(rows.schema):
+            self._end(values)
+        if values not in self._open:
+            folders = [f"{_safe(name)}={_safe(value)}" for name, value in values]
+            path = "/".join([*folders, f"part-{self._partition:05d}-{uuid4().hex}.parquet"])
+            self._open[values] = _File(self._place, path, self._partition, values, rows.schema)
+        file = self._open[values]
+        file.add(rows)
+        if file.size_bytes >= self._layout.target_bytes:
+            self._end(values)
+
+    def _end(self, values: Values) -> None:
+        self._done.append(self._open[values].close())
+        del self._open[values]
+
+    def finish(self) -> list[DataFile]:
+        """The files, by their first offsets; nothing may be added then."""
+        with storage_errors(self._place.uri):
+            for values in list(self._open):
+                self._end(values)
+        return sorted(self._done, key=lambda file: (file.first_offset, file.path))
+
+
+def write_rows(place: Place, layout: Layout, partition: int, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
+    """All of `batches` by a `Writer`. Raises TableStorageFailed."""
+    with Writer(place, layout, partition) as writer:
+        for batch in batches:
+            writer.add(batch)
+        return writer.finish()
+
+
+def _safe(value: str | None) -> str:
+    # Only for people who look: values are in the table's log.
+    return "__null__" if value is None else _UNSAFE.sub("_", value)[:60]
+
+
+def _split(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[Values, pa.RecordBatch]]:
+    if not layout.partition_by:
+        if batch.num_rows:
+            yield (), batch
+        return
+    codes = np.zeros(batch.num_rows, np.int64)
+    texts: list[list[str | None]] = []
+    for name in layout.partition_by:
+        encoded = batch.column(name).cast(pa.string()).dictionary_encode(null_encoding="encode")
+        texts.append(encoded.dictionary.to_pylist())
+        codes = codes * len(texts[-1]) + encoded.indices.to_numpy()
+    rest = batch if layout.keep_columns else batch.drop_columns(list(layout.partition_by))
+    for code in np.unique(codes).tolist():
+        values: list[tuple[str, str | None]] = []
+        left = code
+        for name, choices in zip(reversed(layout.partition_by), reversed(texts), strict=True):
+            left, index = divmod(left, len(choices))
+            values.insert(0, (name, choices[index]))
+        yield tuple(values), rest.filter(pa.array(codes == code))
+
+
+class _File:
+    """One file; rows are gathered until they make a row group."""
+
+    def __init__(self, place: Place, path: str, partition: int, values: Values, schema: pa.Schema) -> None:
+        self._place = place
+        self._path = path
+        self._partition = partition
+        self._values = values
+        self.schema = schema
+        self._footers: list[pq.FileMetaData] = []
+        self._stream = place.create(path)
+        self._writer = pq.ParquetWriter(
+            self._stream,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=[name for name in schema.names if name not in _PLAIN],
+            metadata_collector=self._footers,
+            store_schema=False,
+        )
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._rows = 0
+        self._first = 0
+        self._last = -1
+
+    @property
+    def size_bytes(self) -> int:
+        """What is written, with a guess at what waits."""
+        return self._stream.tell() + self._waiting_bytes // 4
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        if not rows.num_rows:
+            return
+        found = pc.min_max(rows.column(OFFSET)).as_py()
+        self._first = min(self._first, found["min"]) if self._rows else found["min"]
+        self._last = max(self._last, found["max"])
+        self._rows += rows.num_rows
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_bytes >= _GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))
+            self._waiting, self._waiting_bytes = [], 0
+
+    def close(self) -> DataFile:
+        self._flush()
+        self._writer.close()
+        size_bytes = self._stream.tell()
+        self._stream.close()
+        self._place.sync(self._path)
+        return DataFile(
+            self._path, size_bytes, self._rows, self._partition, self._first, self._last, self._values,
+            delta_statistics(self._footers[0]), self.schema.serialize().to_pybytes(), time.time_ns() // 1_000_000,
+        )  # fmt: skip
+
+    def abandon(self) -> None:
+        """Let go of it, as far as that can be done on a disk that may be full."""
+        for step in (self._writer.close, self._stream.close, lambda: self._place.remove(self._path)):
+            with suppress(OSError, pa.ArrowException):
+                step()

@@ -1,0 +1,373 @@
+"""A table in Iceberg's format, through `pyiceberg` and a catalog of its: append, never upsert.
+
+How far each partition is in the table is a property of the table, which changes in the same commit as its snapshot:
+both are one new metadata file, and the catalog takes one only in the place of the one that it was made from. The
+library must not repeat a commit on top of another's by itself, so that its retries are off.
+Source: the Iceberg table specification, "Optimistic Concurrency".
+"""
+
+import json
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DateType, IcebergType
+
+from duramen.base.errors import TableConflict, TableForeign, TableStorageFailed, TableUnsupported
+from duramen.spark.tables.columns import OFFSET, PARTITION
+from duramen.spark.tables.compacting import compacted
+from duramen.spark.tables.files import Layout
+from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, Statistics
+from duramen.spark.tables.schemas import merged
+from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
+from duramen.spark.tables.storage import Place, storage_errors
+
+__all__ = ["IcebergFormat"]
+
+_ENDS: Final = "duramen.ends"
+_BEGINS: Final = "duramen.begins"
+_SPANS: Final = "duramen.spans"
+_COMMITTED_MS: Final = "duramen.committed.ms"
+_STREAM: Final = "duramen.stream"
+_STREAM_ID: Final = "duramen.stream.id"
+_RETRIES: Final = "commit.retry.num-retries"
+_PROPERTIES: Final = {
+    _RETRIES: "0",
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+_EPOCH: Final = date(1970, 1, 1)
+_ATTEMPTS: Final = 20
+"""How often a commit gives way to others that did not move the ends: compactions, added columns."""
+
+
+class IcebergFormat:
+    """A table in Iceberg's format; see `port.Table` for what it promises."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        """Raises TableUnsupported where it is to be upserted, or no catalog is known for its location."""
+        if declaration.upsert:
+            raise TableUnsupported(
+                "an Iceberg table cannot have one row for each key: pyiceberg writes no row-level deletes; take the "
+                "format delta"
+            )
+        self.declaration = declaration
+        self.place = Place(declaration.storage)
+        self._catalog_of: Catalog | None = None
+        name = self.place.uri.rstrip("/").rsplit("/", 1)[-1].replace(".", "_")
+        self._name = (declaration.storage.options.get("catalog.namespace", "duramen"), name)
+        if not self.place.is_local and "catalog.uri" not in declaration.storage.options:
+            raise TableUnsupported(f"an Iceberg table at {self.place.uri} needs a catalog: give catalog.uri")
+
+    @property
+    def keeps_columns(self) -> bool:
+        """See the port: Iceberg's data files have all columns."""
+        return True
+
+    def _catalog(self) -> Catalog:
+        if self._catalog_of is None:
+            given = self.declaration.storage.options
+            properties = {name.removeprefix("catalog."): value for name, value in given.items()}
+            properties.pop("namespace", None)
+            if "uri" not in properties:
+                warehouse = self.place.uri.rsplit("/", 1)[0]
+                self.place.make_parent()
+                properties |= {
+                    "type": "sql",
+                    "uri": f"sqlite:///{warehouse}/duramen-catalog.db",
+                    "warehouse": warehouse,
+                }
+            properties.setdefault("py-io-impl", "pyiceberg.io.pyarrow.PyArrowFileIO")
+            self._catalog_of = load_catalog("duramen", **properties)
+        return self._catalog_of
+
+    def exists(self) -> bool:
+        """Whether the table is there. Raises TableForeign where something else is."""
+        with storage_errors(self.place.uri):
+            try:
+                self._check(self._catalog().load_table(self._name))
+            except NoSuchTableError:
+                for found in self.place.list():
+                    raise TableForeign(
+                        f"{self.place.uri} has files and is no table in its catalog: {found.path}"
+                    ) from None
+                return False
+            return True
+
+    def create(self, schema: pa.Schema) -> None:
+        """Make the table, unless another makes it first. Raises TableForeign where that one is different."""
+        declaration = self.declaration
+        with storage_errors(self.place.uri):
+            catalog = self._catalog()
+            with suppress(NamespaceAlreadyExistsError):
+                catalog.create_namespace(self._name[0])
+            own = {_STREAM: declaration.stream, _STREAM_ID: declaration.stream_id, _ENDS: "{}"}
+            try:
+                with (
+                    catalog.create_table_transaction(
+                        self._name, schema, location=self.place.uri, properties=_PROPERTIES | own
+                    ) as creating,
+                    creating.update_spec() as spec,
+                ):
+                    for name in declaration.partition_by:
+                        spec.add_field(name, IdentityTransform(), name)
+            except (TableAlreadyExistsError, CommitFailedException):
+                pass
+            self._check(catalog.load_table(self._name))
+
+    def _check(self, table: IcebergTable) -> None:
+        found, where = table.properties, self.place.uri
+        if _STREAM_ID not in found:
+            raise TableForeign(f"{where}: the catalog's table {'.'.join(self._name)} is not one that Duramen made")
+        if found[_STREAM_ID] != self.declaration.stream_id:
+            raise TableForeign(
+                f"{where} is the table of stream {found.get(_STREAM)} with id {found[_STREAM_ID]}, "
+                f"not of {self.declaration.stream} with id {self.declaration.stream_id}"
+            )
+        if table.location().removeprefix("file://").rstrip("/") != self.place.uri.rstrip("/"):
+            raise TableForeign(f"the catalog's table {'.'.join(self._name)} is at {table.location()}, not at {where}")
+        columns = tuple(field.name for field in table.spec().fields)
+        if columns != self.declaration.partition_by:
+            raise TableForeign(
+                f"{where} was made partitioned by {', '.join(columns) or 'nothing'}; that cannot be changed"
+            )
+
+    def _load(self) -> IcebergTable:
+        try:
+            return self._catalog().load_table(self._name)
+        except NoSuchTableError as error:
+            raise TableForeign(f"the table at {self.place.uri} is gone from its catalog") from error
+
+    def ends(self) -> Mapping[int, int]:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            return _ends(self._load())
+
+    def begins(self) -> Mapping[int, int]:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            return _numbers(self._load(), _BEGINS)
+
+    def schema(self) -> pa.Schema:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            return _arrow_schema(self._load())
+
+    def evolve(self, schema: pa.Schema) -> None:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            for attempt in range(_ATTEMPTS):
+                table = self._load()
+                there = _arrow_schema(table)
+                if merged(there, [schema])[0].equals(there):
+                    return
+                try:
+                    with table.update_schema() as changing:
+                        changing.union_by_name(schema)
+                except CommitFailedException:
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+
+    def commit(self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = ()) -> None:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            for _ in range(_ATTEMPTS):
+                table = self._load()
+                if table.properties.get(_RETRIES) != "0":
+                    table.transaction().set_properties({_RETRIES: "0"}).commit_transaction()
+                    continue
+                ends = _ends(table)
+                check_spans(self.declaration.stream, ends, spans)
+                try:
+                    self._write(table, files, {**ends, **{span.partition: span.end for span in spans}}, spans, removed)
+                except CommitFailedException:
+                    continue
+                except ValidationException as error:
+                    raise TableConflict(
+                        f"another writer changed the table of {self.declaration.stream} at {self.place.uri}"
+                    ) from error
+                except Exception:
+                    # It may have been written all the same: an answer of the catalog can be lost.
+                    if not self._is_there(files):
+                        raise
+                return
+            raise TableStorageFailed(f"{self.place.uri}: others commit all the time")
+
+    def _write(
+        self,
+        table: IcebergTable,
+        files: Sequence[DataFile],
+        ends: Mapping[int, int],
+        spans: Sequence[Span],
+        removed: Collection[str],
+    ) -> None:
+        """One snapshot and the ends. Raises CommitFailedException where the table is not what was loaded any more."""
+        gone = {self.place.uri_of(path) for path in removed}
+        old = [file for file in _planned(table) if file.file_path.removeprefix("file://") in gone] if gone else []
+        if len(old) != len(gone):
+            raise ValidationException("a file that was to be removed is gone")
+        paths = [self.place.uri_of(file.path) for file in files]
+        said = {_SPANS: json.dumps([list(span) for span in spans])} if spans else {}
+        writing = table.transaction()
+        if spans:
+            writing.set_properties(
+                {
+                    _ENDS: _as_json(ends),
+                    _BEGINS: _as_json({**_numbers(table, _BEGINS), **new_begins(_ends(table), spans)}),
+                    _COMMITTED_MS: str(time.time_ns() // 1_000_000),
+                }
+            )
+        if not old:
+            if paths:
+                writing.add_files(paths, snapshot_properties=said, check_duplicate_files=False)
+            else:
+                # Without a snapshot nothing would keep two writers apart.
+                writing.update_snapshot(snapshot_properties=said).fast_append().commit()
+        else:
+            with writing.update_snapshot(snapshot_properties=said).overwrite() as replacing:
+                for file in old:
+                    replacing.delete_data_file(file)
+                for file in _described(writing, table, paths):
+                    replacing.append_data_file(file)
+        writing.commit_transaction()
+
+    def _is_there(self, files: Sequence[DataFile]) -> bool:
+        paths = {file.path for file in files}
+        return bool(paths) and paths <= {file.path for file in self._files(self._load())}
+
+    def _files(self, table: IcebergTable) -> Iterator[DataFile]:
+        schema = table.schema()
+        partition_id, offset_id = schema.find_field(PARTITION).field_id, schema.find_field(OFFSET).field_id
+        names = self.declaration.partition_by
+        kinds = [schema.find_type(name) for name in names]
+        for file in _planned(table):
+            low, high = file.lower_bounds or {}, file.upper_bounds or {}
+            values = tuple((name, _text(file.partition[index], kinds[index])) for index, name in enumerate(names))
+            yield DataFile(
+                self.place.relative(file.file_path),
+                file.file_size_in_bytes,
+                file.record_count,
+                _number(low[partition_id]),
+                _number(low[offset_id]),
+                _number(high[offset_id]),
+                values,
+            )
+
+    def scan(self, spans: Sequence[Span] | None = None) -> list[DataFile]:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            return chosen(self._files(self._load()), spans)
+
+    def statistics(self) -> Statistics:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            table = self._load()
+            committed = table.properties.get(_COMMITTED_MS)
+            found = counted(list(self._files(table)))
+        return found._replace(last_commit_ms=None if committed is None else int(committed))
+
+    def compact(self, *, target_bytes: int = 128 << 20) -> Cleaned:
+        """See the port."""
+        layout = Layout(self.declaration.partition_by, keep_columns=True)
+        return compacted(self, self.place, layout, target_bytes)
+
+    def expire(self, *, older_than_ms: int) -> Cleaned:
+        """See the port. The files go with `vacuum`."""
+        with storage_errors(self.place.uri):
+            table = self._load()
+            before = len(table.snapshots())
+            moment = datetime.fromtimestamp(older_than_ms / 1000, UTC)
+            table.maintenance.expire_snapshots().older_than(moment).commit()
+            return Cleaned(removed=before - len(self._load().snapshots()))
+
+    def vacuum(self, *, older_than_ms: int) -> Cleaned:
+        """See the port."""
+        removed = 0
+        with storage_errors(self.place.uri):
+            old = [found.path for found in self.place.list() if found.modified_ms < older_than_ms]
+            # What is committed from here on is in files that are younger.
+            kept = {self.place.relative(path) for path in _referenced(self._load())}
+            for path in old:
+                if path not in kept:
+                    self.place.remove(path)
+                    removed += 1
+        return Cleaned(removed=removed)
+
+
+def _ends(table: IcebergTable) -> dict[int, int]:
+    return _numbers(table, _ENDS)
+
+
+def _numbers(table: IcebergTable, name: str) -> dict[int, int]:
+    return {int(partition): number for partition, number in json.loads(table.properties.get(name, "{}")).items()}
+
+
+def _as_json(numbers: Mapping[int, int]) -> str:
+    return json.dumps({str(partition): number for partition, number in numbers.items()})
+
+
+def _arrow_schema(table: IcebergTable) -> pa.Schema:
+    """The columns without Iceberg's numbers of them, and with the types that files are written with."""
+    return pa.schema([pa.field(field.name, _plain(field.type)) for field in table.schema().as_arrow()])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(pa.field("element", _plain(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(kind) else kind
+
+
+def _planned(table: IcebergTable) -> list[IcebergFile]:
+    return [task.file for task in table.scan().plan_files()]
+
+
+def _described(writing: Any, table: IcebergTable, paths: Sequence[str]) -> Iterator[IcebergFile]:
+    from pyiceberg.io.pyarrow import parquet_file_to_data_file
+
+    for path in paths:
+        yield parquet_file_to_data_file(table.io, writing.table_metadata, path)
+
+
+def _referenced(table: IcebergTable) -> Iterator[str]:
+    """All files that a remembered state of the table has."""
+    yield table.metadata_location
+    yield from (entry.metadata_file for entry in table.metadata.metadata_log)
+    for snapshot in table.snapshots():
+        yield snapshot.manifest_list
+        for manifest in snapshot.manifests(table.io):
+            yield manifest.manifest_path
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                yield entry.data_file.file_path
+
+
+def _number(bound: bytes) -> int:
+    """Source: the Iceberg table specification, "Binary single-value serialization"."""
+    return int.from_bytes(bound, "little", signed=True)
+
+
+def _text(value: object, kind: IcebergType) -> str | None:
+    """A value that files are partitioned by, as others write it; days are counted from 1970 here."""
+    if isinstance(kind, DateType) and isinstance(value, int):
+        return (_EPOCH + timedelta(days=value)).isoformat()
+    return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,134 @@
+"""What a table is to those that fill and read it, whatever its format: the port that Delta and Iceberg implement.
+
+The one promise: `commit` adds files and moves the end offsets of their partitions in one atomic step, and only from
+where these stand. So each offset is in the table exactly once, whoever is killed and whoever tries twice.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+__all__ = ["Cleaned", "DataFile", "Declaration", "Span", "Statistics", "Storage", "Table"]
+
+
+class Storage(NamedTuple):
+    """Where a table is: a path or an s3:// URI, and how to get there.
+
+    `options`: `s3.endpoint`, `s3.region`, `s3.access-key-id`, `s3.secret-access-key`, `s3.session-token`; where they
+    are not given, both libraries look into the environment (AWS_…). `catalog.…` are properties of an Iceberg catalog.
+    """
+
+    location: str
+    options: Mapping[str, str] = {}
+
+
+class Declaration(NamedTuple):
+    """A stream's table, as it was declared.
+
+    `partition_by` are names of columns: of decoded ones, or `_date`, or `_stream_partition`. `decode` is none, json or
+    avro. `schema`, where there is one, is an Avro schema in JSON, or a `saved` Arrow schema of what JSON has.
+    `registry` is the URL of a schema registry for Avro.
+    """
+
+    format: str
+    storage: Storage
+    stream: str
+    stream_id: str
+    decode: str = "none"
+    partition_by: tuple[str, ...] = ()
+    upsert: bool = False
+    schema: bytes = b""
+    registry: str = ""
+
+
+class Span(NamedTuple):
+    """Offsets `[begin, end)` of a partition."""
+
+    partition: int
+    begin: int
+    end: int
+
+
+class DataFile(NamedTuple):
+    """A Parquet file with rows of one partition of the stream, in a table or ready for it.
+
+    `path` is relative to the table's location. `values` are its values of the table's partition columns, as text.
+    `statistics` is JSON as Delta has it. `schema` is serialised Arrow; empty where the table says it.
+    """
+
+    path: str
+    size_bytes: int
+    rows: int
+    partition: int
+    first_offset: int
+    last_offset: int
+    values: tuple[tuple[str, str | None], ...] = ()
+    statistics: str = ""
+    schema: bytes = b""
+    modified_ms: int = 0
+
+
+class Statistics(NamedTuple):
+    """What a table has; `last_commit_ms` is when offsets were last committed, None before."""
+
+    files: int
+    rows: int
+    size_bytes: int
+    last_commit_ms: int | None
+
+
+class Cleaned(NamedTuple):
+    """What maintenance did: files that it read, wrote and removed from storage."""
+
+    read: int = 0
+    written: int = 0
+    removed: int = 0
+
+
+class Table(Protocol):
+    """A table that is ours. Its methods raise TableStorageFailed where the storage does not do its part."""
+
+    declaration: Declaration
+
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether data files have the columns that the table is partitioned by."""
+        ...
+
+    def ends(self) -> Mapping[int, int]:
+        """The end offset of each partition that has one: what lies below is in the table. Reads the newest state."""
+
+    def begins(self) -> Mapping[int, int]:
+        """Where the first span of each partition began that was ever committed: nothing below was in the table."""
+
+    def schema(self) -> pa.Schema:
+        """All columns as of the newest state."""
+
+    def evolve(self, schema: pa.Schema) -> None:
+        """Add the columns that `schema` has and the table has not, and widen those that it has wider."""
+
+    def commit(self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = ()) -> None:
+        """Add `files`, remove those with the paths `removed`, and move the ends along `spans`: one atomic step.
+
+        Raises TableConflict, and changes nothing, where a span does not begin at its partition's end (0 where there is
+        none yet, or any offset: a stream's first record may be at any), or a removed file is gone: another writer won.
+        """
+
+    def scan(self, spans: Sequence[Span] | None = None) -> list[DataFile]:
+        """The files of the newest state, of all partitions or with offsets of `spans`, by partition and offset."""
+
+    def statistics(self) -> Statistics:
+        """Counted from the newest state."""
+
+    def compact(self, *, target_bytes: int = 128 << 20) -> Cleaned:
+        """Put small files together, up to about `target_bytes`. Rows and ends stay. A writer that commits wins."""
+
+    def expire(self, *, older_than_ms: int) -> Cleaned:
+        """Forget states of the table from before `older_than_ms` (since 1970); never the newest."""
+
+    def vacuum(self, *, older_than_ms: int) -> Cleaned:
+        """Remove files from storage that no remembered state has and that are older than `older_than_ms`.
+
+        That may include files of a commit that is being made: choose a time before which no writer can have begun.
+        """

@@ -1,0 +1,55 @@
+"""Data files back to rows: with the columns of the table as it is now, whatever it had when they were written."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from duramen.spark.tables.columns import OFFSET
+from duramen.spark.tables.port import DataFile, Span
+from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.values.fields import fitted
+
+__all__ = ["aligned", "read_file"]
+
+
+def read_file(
+    place: Place,
+    file: DataFile,
+    schema: pa.Schema,
+    *,
+    columns: Collection[str] | None = None,
+    spans: Sequence[Span] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, with `columns` of the table's `schema` (default all); of `spans`, or all.
+
+    Raises TableStorageFailed.
+    """
+    names = [name for name in schema.names if columns is None or name in columns]
+    wanted = pa.schema([schema.field(name) for name in names])
+    values = dict(file.values)
+    with storage_errors(place.uri_of(file.path)), pq.ParquetFile(place.open(file.path)) as opened:
+        there = [name for name in opened.schema_arrow.names if name in names or name == OFFSET]
+        for batch in opened.iter_batches(columns=there):
+            kept = batch if spans is None else batch.filter(_within(batch.column(OFFSET), file.partition, spans))
+            if kept.num_rows:
+                yield aligned(kept, wanted, values)
+
+
+def _within(offsets: pa.Array, partition: int, spans: Sequence[Span]) -> pa.Array:
+    mask = pc.less(offsets, 0)
+    for span in spans:
+        if span.partition == partition:
+            mask = pc.or_(mask, pc.and_(pc.greater_equal(offsets, span.begin), pc.less(offsets, span.end)))
+    return mask
+
+
+def aligned(batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, str | None]) -> pa.RecordBatch:
+    """The same rows with the columns of `schema`: what is missing is one of a file's partition `values`, or null."""
+    for name, value in values.items():
+        if name in schema.names and name not in batch.schema.names:
+            one = pa.array([value], pa.string()).cast(schema.field(name).type)
+            batch = batch.append_column(name, one.take(pa.array(np.zeros(batch.num_rows, np.int32))))
+    return fitted(batch, schema)

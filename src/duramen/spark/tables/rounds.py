@@ -1,0 +1,216 @@
+"""A round of a table's job: spans of the log become files in tasks, and a commit in the driver.
+
+The order of a commit makes it the same whenever it is cut short: first the columns, so that what is bad is bad again;
+then the dead letters, each once by the ends of their own table; last the rows with their offsets.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duramen.base.errors import OptionInvalid
+from duramen.spark.tables.columns import (
+    DATE,
+    DEAD_LETTER_SCHEMA,
+    ERROR,
+    KEY,
+    OFFSET,
+    RAW_FIELDS,
+    RAW_NAMES,
+    TIMESTAMP,
+    VALUE,
+)  # fmt: skip
+from duramen.spark.tables.files import Layout, Writer
+from duramen.spark.tables.port import DataFile, Declaration, Span, Table
+from duramen.spark.tables.schemas import OWN_NAMES, decoded_fields, loaded, merged, saved
+from duramen.spark.tables.storage import Place
+from duramen.spark.tables.upserting import upsert
+from duramen.spark.values.decoded import Decoder
+
+__all__ = ["Work", "Written", "commit_round", "plan_round", "translate"]
+
+_MOST_LETTERS: Final = 500
+_NO_KEY: Final = "no key: the table has one row for each key"
+
+
+class Work(NamedTuple):
+    """What tasks of a round need to know; it can be pickled."""
+
+    declaration: Declaration
+    schema: bytes
+    keeps_columns: bool
+    dead_location: str = ""
+    dead_ends: tuple[tuple[int, int], ...] = ()
+    live: tuple[DataFile, ...] = ()
+    target_bytes: int = 128 << 20
+
+
+class Written(NamedTuple):
+    """What a task wrote: files for the table and for its dead letters, and files that these take the place of."""
+
+    files: tuple[DataFile, ...]
+    dead_files: tuple[DataFile, ...] = ()
+    removed: tuple[str, ...] = ()
+    schema: bytes = b""
+    rows: int = 0
+    bad: int = 0
+
+
+def plan_round(table: Table, dead: Table | None = None, *, target_bytes: int = 128 << 20) -> Work:
+    """The state of a table that a round begins with. Raises TableStorageFailed."""
+    declaration = table.declaration
+    return Work(
+        declaration,
+        saved(table.schema()),
+        table.keeps_columns,
+        dead.declaration.storage.location if dead is not None else "",
+        tuple(dead.ends().items()) if dead is not None else (),
+        tuple(table.scan()) if declaration.upsert else (),
+        target_bytes,
+    )
+
+
+def translate(work: Work, span: Span, batches: Iterable[pa.RecordBatch]) -> Written:
+    """Write the records of a span, as the source gives them: `batches` of its columns, by ascending offset.
+
+    Raises TableStorageFailed, ServerUnreachable where a schema registry is needed and cannot be reached, OptionInvalid.
+    """
+    declaration = work.declaration
+    place = Place(declaration.storage)
+    layout = Layout(declaration.partition_by, keep_columns=work.keeps_columns, target_bytes=work.target_bytes)
+    rows = _Rows(work, span)
+    if declaration.upsert:
+        files, removed = upsert(place, layout, span.partition, work.live, loaded(work.schema), rows.of(batches))
+    else:
+        removed = []
+        with Writer(place, layout, span.partition) as writer:
+            for batch in rows.of(batches):
+                writer.add(batch)
+            files = writer.finish()
+    dead_files = rows.close()
+    return Written(tuple(files), tuple(dead_files), tuple(removed), saved(pa.schema(rows.fields)), rows.count, rows.bad)
+
+
+class _Rows:
+    """Records to rows of the table; those that are bad go to the dead letters besides."""
+
+    def __init__(self, work: Work, span: Span) -> None:
+        self._declaration = work.declaration
+        self._partition = span.partition
+        self._fields = [field for field in loaded(work.schema) if field.name not in OWN_NAMES]
+        self._decoder = _decoder(work.declaration, self._fields)
+        self._dead_end = dict(work.dead_ends).get(span.partition, 0)
+        self._dead: Writer | None = None
+        if work.dead_location:
+            storage = work.declaration.storage._replace(location=work.dead_location)
+            self._dead = Writer(Place(storage), Layout(target_bytes=work.target_bytes), span.partition)
+        self.count = self.bad = 0
+
+    @property
+    def fields(self) -> Sequence[pa.Field]:
+        """The decoded columns."""
+        return self._fields if self._decoder is None else self._decoder.fields
+
+    def of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of records. Where it is left early, the dead letters so far are given up."""
+        try:
+            for records in batches:
+                if records.num_rows:
+                    yield self._row_batch(records)
+        except BaseException:
+            if self._dead is not None:
+                self._dead.__exit__()
+            raise
+
+    def close(self) -> list[DataFile]:
+        """The files of the dead letters."""
+        return [] if self._dead is None else self._dead.finish()
+
+    def _row_batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        rows = _raw(records, self._partition)
+        self.count += rows.num_rows
+        errors = pa.nulls(rows.num_rows, pa.string())
+        if self._decoder is not None:
+            decoded = self._decoder.decode(rows.column(VALUE))
+            errors = pc.utf8_slice_codeunits(decoded.errors, 0, _MOST_LETTERS)
+            rows = rows.append_column(ERROR, errors)
+            for field, column in zip(decoded.columns.schema, decoded.columns.columns, strict=True):
+                rows = rows.append_column(field.name, column)
+        if DATE in self._declaration.partition_by:
+            rows = rows.append_column(DATE, rows.column(TIMESTAMP).cast(pa.date32()))
+        if self._declaration.upsert:
+            has_key = pc.is_valid(rows.column(KEY))
+            errors = pc.if_else(has_key, errors, _NO_KEY)
+            self._bury(rows, errors)
+            return rows.filter(has_key)
+        self._bury(rows, errors)
+        return rows
+
+    def _bury(self, rows: pa.RecordBatch, errors: pa.Array) -> None:
+        is_bad = pc.is_valid(errors)
+        self.bad += pc.sum(is_bad).as_py() or 0
+        if self._dead is None:
+            return
+        chosen = pc.and_(is_bad, pc.greater_equal(rows.column(OFFSET), self._dead_end))
+        letters = rows.filter(chosen)
+        if letters.num_rows:
+            topic = pa.array([self._declaration.stream] * letters.num_rows, pa.string())
+            columns = [errors.filter(chosen), topic, *(letters.column(name) for name in RAW_NAMES)]
+            self._dead.add(pa.RecordBatch.from_arrays(columns, schema=DEAD_LETTER_SCHEMA))
+
+
+def _raw(records: pa.RecordBatch, partition: int) -> pa.RecordBatch:
+    count = records.num_rows
+    found = {name: records.column(name) for name in records.schema.names}
+    headers = found.get("headers")
+    arrays = [
+        found["key"],
+        found["value"],
+        pa.repeat(pa.scalar(partition, pa.int32()), count),
+        found["offset"],
+        found["timestamp"],
+        found["timestampType"],
+        pa.nulls(count, RAW_FIELDS[-1].type) if headers is None else headers,
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(RAW_FIELDS)))
+
+
+def _decoder(declaration: Declaration, fields: Sequence[pa.Field]) -> Decoder | None:
+    if declaration.decode == "none":
+        return None
+    if declaration.decode == "json":
+        from duramen.spark.values.json import JsonDecoder
+
+        return JsonDecoder(fields, grows=not declaration.schema, taken=OWN_NAMES)
+    if declaration.decode == "avro":
+        from duramen.spark.values.avro import AvroDecoder
+        from duramen.spark.values.registry import Registry
+
+        registry = Registry(declaration.registry) if declaration.registry else None
+        return AvroDecoder(fields, schema=declaration.schema.decode(), registry=registry, taken=OWN_NAMES)
+    raise OptionInvalid(f"values cannot be decoded as {declaration.decode!r}: take json, avro or none")
+
+
+def commit_round(
+    table: Table, dead: Table | None, work: Work, written: Sequence[Written], spans: Sequence[Span]
+) -> bool:
+    """Commit what the tasks of a round wrote for `spans`.
+
+    False where their files disagree on new columns: nothing of it is in the table then but the columns; do the round
+    again. Raises TableConflict where another writer won, TableStorageFailed.
+    """
+    known = table.schema()
+    schema, agreed = merged(known, [loaded(one.schema) for one in written])
+    if decoded_fields(schema) != decoded_fields(known):
+        table.evolve(schema)
+    if not agreed:
+        return False
+    if dead is not None:
+        ends = dict(work.dead_ends)
+        rest = [span._replace(begin=ends.get(span.partition, span.begin)) for span in spans]
+        dead.commit([file for one in written for file in one.dead_files], [s for s in rest if s.end > s.begin])
+    files = [file for one in written for file in one.files]
+    table.commit(files, spans, [path for one in written for path in one.removed])
+    return True

@@ -1,0 +1,91 @@
+"""Schemas of tables: what there is at first, and what files bring. Pure."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import types
+
+from duramen.base.errors import OptionInvalid, TableUnsupported
+from duramen.spark.tables.columns import DATE, ERROR, PARTITION, RAW_FIELDS, RAW_NAMES
+from duramen.spark.tables.port import Declaration
+from duramen.spark.values.fields import usable, wider, widest
+
+__all__ = ["OWN_NAMES", "declared_fields", "decoded_fields", "first_schema", "loaded", "merged", "saved"]
+
+OWN_NAMES: Final = frozenset({*RAW_NAMES, ERROR, DATE})
+"""Names that no decoded column may have."""
+
+_PARTITION_TYPES: Final = (types.is_string, types.is_integer, types.is_date, types.is_boolean)
+
+
+def saved(schema: pa.Schema) -> bytes:
+    """A schema as bytes."""
+    return schema.serialize().to_pybytes()
+
+
+def loaded(schema: bytes) -> pa.Schema:
+    """A schema that was `saved`; no bytes are no columns."""
+    return pa.ipc.read_schema(pa.py_buffer(schema)) if schema else pa.schema([])
+
+
+def declared_fields(declaration: Declaration) -> list[pa.Field]:
+    """The columns that JSON is declared to have. Raises OptionInvalid for names that a table cannot have."""
+    if declaration.decode != "json" or not declaration.schema:
+        return []
+    found = [pa.field(field.name, widest(field.type)) for field in loaded(declaration.schema)]
+    fields = usable(found, taken=OWN_NAMES)
+    if fields != found:
+        names = sorted({field.name for field in found} - {field.name for field in fields})
+        raise OptionInvalid(f"a table cannot have columns of these names or types: {', '.join(names) or 'too many'}")
+    return fields
+
+
+def first_schema(declaration: Declaration) -> pa.Schema:
+    """A table's columns before anything is in it. Raises TableUnsupported for columns that it cannot be partitioned by.
+
+    A decoded column that is not declared is text where the table is partitioned by it.
+    """
+    fields = list(RAW_FIELDS)
+    if declaration.decode != "none":
+        fields += [pa.field(ERROR, pa.string()), *declared_fields(declaration)]
+    if DATE in declaration.partition_by:
+        fields.append(pa.field(DATE, pa.date32()))
+    known = {field.name: field for field in fields}
+    for name in declaration.partition_by:
+        is_decoded = name not in OWN_NAMES
+        if name not in known and declaration.decode != "none" and is_decoded:
+            fields = usable([pa.field(name, pa.string())], fields, taken=OWN_NAMES)
+            known = {field.name: field for field in fields}
+        can_be = name in known and (is_decoded or name in {PARTITION, DATE})
+        if not can_be or not any(is_kind(known[name].type) for is_kind in _PARTITION_TYPES):
+            raise TableUnsupported(
+                f"the table cannot be partitioned by {name!r}; it can be by {DATE}, {PARTITION}, and decoded "
+                "columns of text, whole numbers, days and booleans"
+            )
+    return pa.schema(fields)
+
+
+def decoded_fields(schema: pa.Schema) -> list[pa.Field]:
+    """The columns that come out of values."""
+    return [field for field in schema if field.name not in OWN_NAMES]
+
+
+def merged(known: pa.Schema, found: Iterable[pa.Schema]) -> tuple[pa.Schema, bool]:
+    """`known` with what was found beside it, and whether all that was found fits in there as it is.
+
+    Of two types that do not go together the first stays; a new column with whole numbers here and floats there has
+    floats.
+    """
+    fields = {field.name: field for field in known}
+    agreed = True
+    for field in (field for schema in found for field in schema):
+        there = fields.get(field.name)
+        kind = field.type if there is None else wider(there.type, field.type)
+        if kind is None:
+            agreed = False
+            is_new = field.name not in known.names
+            kind = wider(fields[field.name].type, field.type, numbers=True) if is_new else None
+        if kind is not None:
+            fields[field.name] = pa.field(field.name, kind)
+    return pa.schema(list(fields.values())), agreed

@@ -1,0 +1,47 @@
+"""Offset ranges of tables: may they be committed, which files have them. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from duramen.base.errors import TableConflict
+from duramen.spark.tables.port import DataFile, Span, Statistics
+
+__all__ = ["check_spans", "chosen", "counted", "new_begins"]
+
+
+def check_spans(stream: str, ends: Mapping[int, int], spans: Sequence[Span]) -> None:
+    """Raise TableConflict unless each span begins at its partition's end; where there is none yet, anywhere."""
+    for span in spans:
+        end = ends.get(span.partition, span.begin)
+        if span.begin != end:
+            raise TableConflict(
+                f"the table of {stream} has partition {span.partition} up to offset {end}, "
+                f"so offsets {span.begin} to {span.end} cannot be added: another writer committed first"
+            )
+
+
+def new_begins(ends: Mapping[int, int], spans: Sequence[Span]) -> dict[int, int]:
+    """Where partitions begin that have no end yet."""
+    return {span.partition: span.begin for span in spans if span.partition not in ends}
+
+
+def chosen(files: Iterable[DataFile], spans: Sequence[Span] | None) -> list[DataFile]:
+    """The files with offsets of `spans`, or all, by partition and offset."""
+    kept = [
+        file
+        for file in files
+        if spans is None
+        or any(
+            s.partition == file.partition and s.begin <= file.last_offset and file.first_offset < s.end for s in spans
+        )
+    ]
+    return sorted(kept, key=lambda file: (file.partition, file.first_offset, file.path))
+
+
+def counted(files: Sequence[DataFile]) -> Statistics:
+    """What files add up to; the newest says when there was last a commit."""
+    return Statistics(
+        len(files),
+        sum(file.rows for file in files),
+        sum(file.size_bytes for file in files),
+        max((file.modified_ms for file in files), default=None),
+    )

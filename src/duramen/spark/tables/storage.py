@@ -1,0 +1,151 @@
+"""Where the files of a table are: a directory, or a prefix of an S3 bucket."""
+
+import errno
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from duramen.base.errors import DuramenError, TableStorageFailed, TableUnsupported
+from duramen.spark.tables.port import Storage
+
+__all__ = ["Found", "Place", "check_location", "one_line", "storage_errors"]
+
+_S3_SCHEMES: Final = ("s3", "s3a")
+_ARGUMENTS: Final = {
+    "s3.region": "region",
+    "s3.access-key-id": "access_key",
+    "s3.secret-access-key": "secret_key",
+    "s3.session-token": "session_token",
+}
+_MOST_LETTERS: Final = 300
+_MARKS: Final = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
+"""Colours and arrows for terminals."""
+
+_S3_CODE: Final = re.compile(r"<Code>(.*?)</Code>")
+
+
+class Found(NamedTuple):
+    """A file that is there; `path` is relative to the place."""
+
+    path: str
+    size_bytes: int
+    modified_ms: int
+
+
+def one_line(error: BaseException) -> str:
+    """What an error of a library says, as one short line."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "no space left on the device"
+    text = " ".join(_MARKS.sub(" ", str(error)).split()) or type(error).__name__
+    refused = _S3_CODE.search(text)
+    if refused is not None:
+        text = f"S3 answers {refused.group(1)}"
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+
+
+@contextmanager
+def storage_errors(location: str) -> Iterator[None]:
+    """Around calls of libraries that read or write storage: raises TableStorageFailed for what they raise."""
+    try:
+        yield
+    except DuramenError:
+        raise
+    except Exception as error:
+        raise TableStorageFailed(f"{location}: {one_line(error)}") from error
+
+
+def check_location(location: str) -> None:
+    """Raise TableUnsupported unless there is a way to this location."""
+    scheme = urlsplit(location).scheme.lower() if "://" in location else ""
+    if not location or scheme not in {"", "file", *_S3_SCHEMES}:
+        raise TableUnsupported(f"{location!r} is no location for a table: give a path, or s3://BUCKET/PREFIX")
+    if scheme in _S3_SCHEMES and not urlsplit(location).netloc:
+        raise TableUnsupported(f"{location!r} names no bucket: s3://BUCKET/PREFIX")
+
+
+class Place:
+    """The files below a location, by their relative paths."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Raises TableUnsupported."""
+        check_location(storage.location)
+        self.options = dict(storage.options)
+        scheme, _, rest = storage.location.rpartition("://")
+        self.is_local = scheme.lower() not in _S3_SCHEMES
+        if self.is_local:
+            path = unquote(urlsplit(storage.location).path) if scheme else rest
+            self._base = os.path.abspath(path)
+            self.uri = self._base
+            self._files: fs.FileSystem = fs.LocalFileSystem()
+        else:
+            self._base = rest.rstrip("/")
+            self.uri = f"s3://{self._base}"
+            self._files = _s3(self.options)
+
+    def uri_of(self, path: str) -> str:
+        """Where a file is, for others."""
+        return f"{self.uri}/{path}"
+
+    def relative(self, uri: str) -> str:
+        """The path of a file of which another says where it is."""
+        plain = uri.removeprefix("file://")
+        return plain.removeprefix(f"{self.uri}/")
+
+    def create(self, path: str) -> pa.NativeFile:
+        """A new file, to be written from its beginning."""
+        full = f"{self._base}/{path}"
+        if self.is_local:
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+        return self._files.open_output_stream(full)
+
+    def make_parent(self) -> None:
+        """Have the directory in which the location is; nothing on S3."""
+        if self.is_local:
+            os.makedirs(os.path.dirname(self._base), exist_ok=True)
+
+    def open(self, path: str) -> pa.NativeFile:
+        """A file to be read."""
+        return self._files.open_input_file(f"{self._base}/{path}")
+
+    def sync(self, path: str) -> None:
+        """Have a file that was written, and its name, survive a loss of power. S3 does so by itself."""
+        if not self.is_local:
+            return
+        full = f"{self._base}/{path}"
+        for name in (full, os.path.dirname(full)):
+            handle = os.open(name, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is no error."""
+        try:
+            self._files.delete_file(f"{self._base}/{path}")
+        except FileNotFoundError:
+            return
+
+    def list(self, below: str = "") -> Iterator[Found]:
+        """All files, or those below a directory; none where there is nothing."""
+        selector = fs.FileSelector(f"{self._base}/{below}".rstrip("/"), allow_not_found=True, recursive=True)
+        for info in self._files.get_file_info(selector):
+            if info.type == fs.FileType.File:
+                path = info.path.removeprefix(f"{self._base}/")
+                yield Found(path, info.size or 0, (info.mtime_ns or 0) // 1_000_000)
+
+
+def _s3(options: Mapping[str, str]) -> fs.FileSystem:
+    arguments = {_ARGUMENTS[name]: value for name, value in options.items() if name in _ARGUMENTS}
+    endpoint = options.get("s3.endpoint", os.environ.get("AWS_ENDPOINT_URL", ""))
+    if endpoint:
+        split = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+        arguments |= {"endpoint_override": split.netloc, "scheme": split.scheme}
+        arguments.setdefault("region", os.environ.get("AWS_REGION", "us-east-1"))
+    return fs.S3FileSystem(**arguments)

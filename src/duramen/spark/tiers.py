@@ -1,0 +1,60 @@
+"""The two tiers of a stream that is a table: what lies cold in its files, and what is hot in the log. Pure.
+
+Offsets mean the same in both. Of a span, what lies below the table's end is read from the table and the rest from the
+log, so each offset is read exactly once, wherever retention and the table's job have come to.
+"""
+
+from typing import Final, Literal, NamedTuple
+
+__all__ = ["TIERS", "Cut", "Extent", "Range", "Tier"]
+
+Tier = Literal["hot", "cold", "all"]
+TIERS: Final = ("hot", "cold", "all")
+
+
+Range = tuple[int, int]
+"""Offsets `[first, end)`."""
+
+
+class Cut(NamedTuple):
+    """A span by tiers; a range that is empty begins at its end. `lost` are the ranges that are in none."""
+
+    cold: Range
+    hot: Range
+    lost: tuple[Range, ...]
+
+
+class Extent(NamedTuple):
+    """Where a partition's tiers begin and end; `cold` is None where the table has nothing of it yet."""
+
+    tier: Tier
+    hot: Range
+    cold: Range | None
+
+    @property
+    def earliest(self) -> int:
+        """The first offset that this tier has."""
+        if self.cold is None:
+            return self.hot[0]
+        return {"hot": self.hot[0], "cold": self.cold[0], "all": min(self.cold[0], self.hot[0])}[self.tier]
+
+    @property
+    def latest(self) -> int:
+        """The offset after the last."""
+        if self.tier == "cold":
+            return self.hot[0] if self.cold is None else self.cold[1]
+        return self.hot[1]
+
+    def cut(self, first: int, end: int, *, prefer_hot: bool = False) -> Cut:
+        """Where `[first, end)` is read. With `prefer_hot` nothing is cold where the log has all of it."""
+        if self.tier == "hot" or (self.tier == "all" and (self.cold is None or (prefer_hot and first >= self.hot[0]))):
+            return Cut((first, first), (first, end), ())
+        known = self.cold or (end, end)
+        if self.tier == "all" and first < known[0] and self.hot[0] < known[0]:
+            start = min(max(first, self.hot[0]), end)
+            return Cut((first, first), (start, end), ((first, start),) if first < start else ())
+        begin = min(max(first, known[0]), end)
+        upto = min(max(begin, known[1]), end)
+        hot = end if self.tier == "cold" else min(max(upto, self.hot[0]), end)
+        lost = tuple(one for one in ((first, begin), (upto, hot)) if one[0] < one[1])
+        return Cut((begin, upto), (hot, end), lost)

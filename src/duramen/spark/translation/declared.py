@@ -1,0 +1,48 @@
+"""Streams that their configs declare to be tables, and the declaration that the table formats want. Pure."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from duramen.base.catalogue_tables import NONE, STREAM_SETTINGS, TABLE_PREFIX
+from duramen.base.lists import entries
+from duramen.base.settings import Value, check
+from duramen.spark.tables.port import Declaration, Storage
+
+__all__ = ["KEYS", "Declared", "declared"]
+
+KEYS: Final = tuple(setting.name for setting in STREAM_SETTINGS)
+"""The configs that declare a table."""
+
+
+class Declared(NamedTuple):
+    """A stream's table, and how far it may be behind."""
+
+    declaration: Declaration
+    max_lag_ms: int
+
+
+def declared(
+    stream: str, stream_id: str, config: Mapping[str, str | None], storage: Mapping[str, str] | None = None
+) -> Declared | None:
+    """What the stream's configs declare; None where it is no table. `storage` are options of the storage.
+
+    Raises ConfigInvalid for a value that does not fit.
+    """
+    values: dict[str, Value] = {}
+    for setting in STREAM_SETTINGS:
+        text = config.get(setting.name)
+        values[setting.name.removeprefix(TABLE_PREFIX)] = setting.default if text is None else check(setting, text)
+    if values["format"] == NONE:
+        return None
+    declaration = Declaration(
+        str(values["format"]),
+        Storage(str(values["location"]), dict(storage or {})),
+        stream,
+        stream_id,
+        str(values["decode"]),
+        tuple(filter(None, entries(str(values["partition.by"])))),
+        values["upsert.by"] != NONE,
+        str(values["schema"]).encode(),
+        str(values["registry.url"]),
+    )
+    return Declared(declaration, int(values["max.lag.ms"]))

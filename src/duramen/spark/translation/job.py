@@ -1,0 +1,142 @@
+"""The job: many streams, each with rounds of its own, beside each other in a few threads over one Spark session.
+
+A stream's trouble is its own: the others go on. Nothing is remembered that a table does not say itself.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from threading import Event
+from typing import Final
+
+from duramen.base.errors import BugFound, DuramenError
+from duramen.spark.translation.accounts import Account
+from duramen.spark.translation.declared import Declared
+from duramen.spark.translation.keeper import Keeper
+from duramen.spark.translation.round import Outcome
+from duramen.spark.translation.turns import Turns
+
+__all__ = ["Job", "Seen"]
+
+_log = logging.getLogger("duramen.tables")
+
+_LOOK_S: Final = 5.0
+_TICK_S: Final = 0.5
+_ATTEMPTS_ONCE: Final = 3
+
+Seen = Callable[[str, Account], None]
+"""Is told of a stream whose round is over, and what is known of it now."""
+
+
+class Job:
+    """Keeps tables until it is stopped, or once."""
+
+    def __init__(
+        self,
+        find: Callable[[], Mapping[str, Declared]],
+        keeper: Callable[[Declared], Keeper],
+        *,
+        parallel: int,
+        seen: Seen,
+    ) -> None:
+        """`find` says which streams are tables; `parallel` rounds run beside each other at most."""
+        self._find = find
+        self._keeper = keeper
+        self._parallel = parallel
+        self._seen = seen
+        self._turns = Turns()
+        self._keepers: dict[str, tuple[Declared, Keeper]] = {}
+        self._stop = Event()
+        self._finished: set[str] = set()
+
+    def accounts(self) -> dict[str, Account]:
+        """What is known of each table."""
+        return {name: keeper.account for name, (_, keeper) in list(self._keepers.items())}
+
+    def stop(self) -> None:
+        """End once the rounds that are under way are over."""
+        self._stop.set()
+
+    def run(self, *, once: bool = False) -> bool:
+        """Keep the tables; `once`: until each is where its stream ended, or has failed three times.
+
+        Returns whether none of them is failing. Raises what `find` raises at first.
+        """
+        self._look(self._find(), once=once)
+        looked_s = time.monotonic()
+        running: dict[Future[Outcome], str] = {}
+        with ThreadPoolExecutor(self._parallel, "duramen-table") as pool:
+            while not self._stop.is_set() and not (once and not running and self._over()):
+                now_s = time.monotonic()
+                if not once and now_s - looked_s >= _LOOK_S:
+                    looked_s = now_s
+                    self._look_again()
+                for name in self._turns.take(now_s, self._parallel):
+                    running[pool.submit(self._keepers[name][1].attend)] = name
+                self._wait(running)
+                self._gather(running, once=once)
+            wait(running)
+            self._gather(running, once=once)
+        for _, keeper in self._keepers.values():
+            keeper.close()
+        return not any(account.error for account in self.accounts().values())
+
+    def _over(self) -> bool:
+        return self._finished >= self._keepers.keys()
+
+    def _look_again(self) -> None:
+        try:
+            self._look(self._find(), once=False)
+        except DuramenError as error:
+            _log.warning("the streams could not be listed: %s; going on with those that are known", error)
+
+    def _look(self, found: Mapping[str, Declared], *, once: bool) -> None:
+        for name in [name for name in self._keepers if name not in self._turns.busy]:
+            if found.get(name) != self._keepers[name][0]:
+                self._keepers.pop(name)[1].close()
+        for name, declared in found.items():
+            if name not in self._keepers:
+                keeper = self._keeper(declared)
+                if once:
+                    keeper.stop_at_the_end()
+                self._keepers[name] = declared, keeper
+        self._turns.know({name: declared.max_lag_ms for name, (declared, _) in self._keepers.items()}, time.monotonic())
+
+    def _wait(self, running: Mapping[Future[Outcome], str]) -> None:
+        idle_s = self._turns.wait_s(time.monotonic(), self._parallel)
+        pause_s = _TICK_S if idle_s is None else min(_TICK_S, idle_s)
+        if running:
+            wait(running, pause_s, FIRST_COMPLETED)
+        else:
+            self._stop.wait(pause_s)
+
+    def _gather(self, running: dict[Future[Outcome], str], *, once: bool) -> None:
+        for future in [one for one in running if one.done()]:
+            name = running.pop(future)
+            now_s = time.monotonic()
+            error = future.exception()
+            if error is None:
+                outcome = future.result()
+                self._turns.done(name, now_s, behind=outcome.behind)
+                if once and not outcome.behind:
+                    self._finish(name)
+            else:
+                self._failed(name, error, now_s, once=once)
+            self._seen(name, self._keepers[name][1].account)
+
+    def _failed(self, name: str, error: BaseException, now_s: float, *, once: bool) -> None:
+        if not isinstance(error, DuramenError):  # a library's: this stream's trouble all the same, not the job's
+            error = BugFound(f"{type(error).__name__}: {error}")
+            self._keepers[name][1].account.fail(error)
+        self._turns.failed(name, now_s)
+        _log.warning("table of %s: %s [%s]", name, error, error.id)
+        if once and self._turns.failures(name) >= _ATTEMPTS_ONCE:
+            self._finish(name)
+
+    def _finish(self, name: str) -> None:
+        self._finished.add(name)
+        self._turns.know(
+            {one: kept[0].max_lag_ms for one, kept in self._keepers.items() if one not in self._finished},
+            time.monotonic(),
+        )

@@ -1,0 +1,55 @@
+"""What a job tells everybody of a stream's table: where it stands, and what stops it, as offsets of a consumer group.
+
+So Kafka's tools and the node's metrics show a table's lag like that of any consumer, and `duramen table status` finds
+the error wherever it runs. It is told, never asked: the table alone knows what is in it.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from duramen.base.errors import DuramenError
+from duramen.client import Cluster, TopicPartition
+from duramen.client.coordinator import Coordinator
+
+__all__ = ["Note", "group_of", "leave", "look"]
+
+_PREFIX: Final = "duramen-table-"
+_LONGEST: Final = 1000  # characters of an error; a group's metadata has 4096 bytes
+
+
+class Note(msgspec.Struct, frozen=True):
+    """When the job last looked at the table, in ms since 1970, and why it could not go on; empty where it could."""
+
+    at_ms: int
+    error: str = ""
+
+
+def group_of(stream: str) -> str:
+    """The id of the consumer group of a stream's table."""
+    return f"{_PREFIX}{stream}"
+
+
+def leave(cluster: Cluster, stream: str, ends: Mapping[int, int], note: Note) -> None:
+    """Tell that the table has everything before `ends`. Raises ServerUnreachable or what the broker says."""
+    short = Note(note.at_ms, note.error[:_LONGEST])
+    Coordinator(cluster, group_of(stream)).commit(
+        {TopicPartition(stream, partition): end for partition, end in ends.items()},
+        metadata=msgspec.json.encode(short).decode(),
+    )
+
+
+def look(cluster: Cluster, stream: str, partitions: Mapping[int, object]) -> Note | None:
+    """The newest note; None where there is none, or nobody can be asked."""
+    try:
+        found = Coordinator(cluster, group_of(stream)).metadata(TopicPartition(stream, one) for one in partitions)
+    except DuramenError:
+        return None
+    notes = []
+    for text in found.values():
+        try:
+            notes.append(msgspec.json.decode(text, type=Note))
+        except msgspec.MsgspecError:
+            continue
+    return max(notes, key=lambda one: one.at_ms, default=None)

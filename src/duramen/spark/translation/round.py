@@ -1,0 +1,117 @@
+"""One round of one stream: what is next is planned, translated by tasks, and committed with its offsets in one step.
+
+The table's own metadata is the only truth of what is done. A round that ends anywhere before its commit leaves files
+that no table knows; one that ends behind it is done. So whoever runs the next round needs to know nothing of it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from duramen.base.errors import TableConflict
+from duramen.client import Cluster
+from duramen.spark.tables.port import Declaration, Table
+from duramen.spark.tables.rounds import commit_round, plan_round
+from duramen.spark.translation.log import Log, bounds
+from duramen.spark.translation.planning import Plan, piece_records, plan
+from duramen.spark.translation.task import Done, Task
+
+__all__ = ["Outcome", "Round", "Runner"]
+
+Runner = Callable[[Sequence[Task]], Sequence[Done]]
+"""Runs tasks, beside each other if it can: on Spark, or in a test here."""
+
+_ATTEMPTS: Final = 5
+
+
+class Outcome(NamedTuple):
+    """What a round has done, and whether there is more already; `committed` is False where nothing was new.
+
+    `lost` counts offsets that were gone from the log.
+    """
+
+    committed: bool
+    behind: bool
+    records: int = 0
+    bad: int = 0
+    read_bytes: int = 0
+    lost: int = 0
+
+
+class Round:
+    """Rounds of one stream, one after another."""
+
+    def __init__(
+        self,
+        declaration: Declaration,
+        log: Log,
+        open_tables: Callable[[Declaration], tuple[Table, Table]],
+        runner: Runner,
+        slots: int,
+    ) -> None:
+        """`open_tables` gives the table and that of its dead letters; `slots` tasks run beside each other."""
+        self._declaration = declaration
+        self._log = log
+        self._open_tables = open_tables
+        self._runner = runner
+        self._slots = slots
+        self._record_bytes: float | None = None
+
+    def run(self, cluster: Cluster, upto: Mapping[int, int] | None = None) -> Outcome:
+        """Do one; no partition goes beyond `upto`, where that is given.
+
+        Another writer that was quicker is no error: what it left is done then. Raises what went wrong: RecordsLost,
+        StreamNotFound, ServerUnreachable, TableForeign, TableStorageFailed …
+        """
+        table, dead = self._open_tables(self._declaration)
+        for attempt in range(_ATTEMPTS):
+            try:
+                outcome = self._attempt(cluster, table, dead, upto)
+            except TableConflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                continue
+            if outcome is not None:
+                return outcome
+        # Each attempt gave the table columns of its own making: a round with fewer of them comes next.
+        return Outcome(committed=False, behind=True)
+
+    def _attempt(self, cluster: Cluster, table: Table, dead: Table, upto: Mapping[int, int] | None) -> Outcome | None:
+        """None where it has to be tried again, with the columns that the table has got by now."""
+        next_ = self._plan(cluster, table, upto)
+        if not next_.spans:
+            return Outcome(committed=False, behind=False)
+        work = plan_round(table, dead)
+        done = self._runner([Task(self._log, work, pieces) for pieces in next_.tasks]) if next_.tasks else []
+        for one in done:
+            one.check()
+        written = [one for each in done for one in each.written]
+        if not commit_round(table, dead, work, written, next_.spans):
+            return None
+        records, read_bytes = sum(one.records for one in done), sum(one.read_bytes for one in done)
+        if records:
+            self._record_bytes = read_bytes / records
+        return Outcome(
+            committed=True,
+            behind=next_.behind,
+            records=records,
+            bad=sum(one.bad for one in written),
+            read_bytes=read_bytes,
+            lost=sum(one.end - one.begin for one in next_.lost),
+        )
+
+    def _plan(self, cluster: Cluster, table: Table, upto: Mapping[int, int] | None) -> Plan:
+        ends, there = table.ends(), bounds(cluster, self._log)
+        if upto is not None:
+            there = {
+                at: (first, min(end, upto[at]))
+                for at, (first, end) in there.items()
+                if at in upto and ends.get(at, first) < upto[at]
+            }
+        return plan(
+            ends,
+            there,
+            piece=piece_records(self._record_bytes),
+            slots=self._slots,
+            whole=self._declaration.upsert,
+            skip_lost=self._log.skip_lost,
+        )

@@ -1,0 +1,80 @@
+"""How a stream's table stands: what it has, what it lacks, and what stops it; asked of the table, log and job."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from duramen.base.errors import DuramenError
+from duramen.client import Cluster
+from duramen.spark.tables.opening import find_dead_letters, find_table
+from duramen.spark.translation.declared import Declared
+from duramen.spark.translation.log import Log, bounds, newest_wait_ms
+from duramen.spark.translation.notes import look
+
+__all__ = ["Status", "status_of"]
+
+
+class Status(msgspec.Struct):
+    """A stream's table. What is None is not known: `error` says why, or what stops the job.
+
+    `lag_seconds` is how long the first record that the table lacks has waited, `lag_bytes` about what those records
+    take in the log. `looked_ms` is when a job last looked at it.
+    """
+
+    stream: str
+    format: str
+    location: str
+    lag_seconds: float | None = None
+    lag_records: int | None = None
+    lag_bytes: int | None = None
+    files: int | None = None
+    rows: int | None = None
+    size_bytes: int | None = None
+    dead_letters: int | None = None
+    last_commit_ms: int | None = None
+    looked_ms: int | None = None
+    error: str = ""
+
+
+def status_of(table: Declared, stream: Mapping[str, Any], cluster: Cluster, now_ms: int) -> Status:
+    """Of one table; `stream` is what the node says of it. Never raises what is this table's own trouble."""
+    declaration = table.declaration
+    found = Status(declaration.stream, declaration.format, declaration.storage.location)
+    try:
+        _ask(found, table, stream, cluster, now_ms)
+    except DuramenError as error:
+        found.error = f"{error} [{error.id}]"
+    return found
+
+
+def _ask(found: Status, table: Declared, stream: Mapping[str, Any], cluster: Cluster, now_ms: int) -> None:
+    declaration = table.declaration
+    log = Log("", declaration.stream, declaration.stream_id)
+    there = bounds(cluster, log)
+    note = look(cluster, declaration.stream, there)
+    if note is not None:
+        found.looked_ms, found.error = note.at_ms, note.error
+    ends: Mapping[int, int] = {}
+    opened = find_table(declaration)
+    if opened is not None:
+        ends = opened.ends()
+        statistics = opened.statistics()
+        found.files, found.rows, found.size_bytes = statistics.files, statistics.rows, statistics.size_bytes
+        found.last_commit_ms = statistics.last_commit_ms
+        dead = find_dead_letters(declaration)
+        found.dead_letters = 0 if dead is None else dead.statistics().rows
+    at = {partition: ends.get(partition, first) for partition, (first, _) in there.items()}
+    lacking = {partition: max(0, end - at[partition]) for partition, (_, end) in there.items()}
+    found.lag_records = sum(lacking.values())
+    found.lag_bytes = sum(_bytes(part, lacking.get(part["partition"], 0)) for part in stream["partitions"])
+    behind = [
+        (one, max(at[one], there[one][0])) for one, count in lacking.items() if count and there[one][0] < there[one][1]
+    ]
+    found.lag_seconds = newest_wait_ms(cluster, log, behind, now_ms) / 1000
+
+
+def _bytes(part: Mapping[str, Any], records: int) -> int:
+    """What so many of a partition's records take, were all the same."""
+    there = max(1, int(part["high_watermark"]) - int(part["start_offset"]))
+    return int(part["bytes"]) * min(records, there) // there

@@ -1,0 +1,35 @@
+"""Which streams are tables, as a node says it over HTTP."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from duramen.base.errors import StreamNoTable
+from duramen.client.http import Server, path_of
+from duramen.spark.translation.declared import Declared, declared
+
+__all__ = ["declared_streams", "described"]
+
+
+def described(server: Server, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """What the node says of these streams, or of all. Raises StreamNotFound, ServerUnreachable."""
+    if not names:
+        yield from server.listed("/v1/streams", "streams")
+    for name in names:
+        yield server.get(path_of("streams", name))
+
+
+def declared_streams(
+    server: Server, names: Sequence[str], storage: Mapping[str, str]
+) -> dict[str, tuple[Declared, Mapping[str, Any]]]:
+    """Those of these streams, or of all, that are tables, with what the node says of them.
+
+    Raises StreamNotFound, StreamNoTable for one that was named, ServerUnreachable, ConfigInvalid.
+    """
+    found = {}
+    for stream in described(server, names):
+        table = declared(str(stream["name"]), str(stream["id"]), stream["config"], storage)
+        if table is not None:
+            found[str(stream["name"])] = table, stream
+        elif names:
+            raise StreamNoTable(f"stream {stream['name']} is no table")
+    return found

@@ -1,0 +1,72 @@
+"""What a task does: pieces of a stream read from the log, translated, written as files of its table.
+
+Nothing of it reaches the table before the driver commits. What fails comes back as a value, so that one stream's
+trouble is not that of a Spark job.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from duramen.base import errors
+from duramen.base.errors import DuramenError
+from duramen.spark.tables.port import Span
+from duramen.spark.tables.rounds import Work, Written, translate
+from duramen.spark.translation.log import Log, read
+
+__all__ = ["Done", "Task", "run"]
+
+
+class Task(NamedTuple):
+    """Pieces of a stream to translate, one after another."""
+
+    log: Log
+    work: Work
+    pieces: Sequence[Span]
+
+
+class Done(NamedTuple):
+    """What became of a task: its files, and the bytes of records that it read; or the error's class and message."""
+
+    written: Sequence[Written] = ()
+    records: int = 0
+    read_bytes: int = 0
+    error: tuple[str, str] | None = None
+
+    def check(self) -> None:
+        """Raise the error that ended the task, where one did."""
+        if self.error is not None:
+            kind, message = self.error
+            class_ = getattr(errors, kind, DuramenError)
+            raise class_(message)
+
+
+class _Counted:
+    """Batches that go by, counted."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.records = 0
+        self.read_bytes = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self.records += batch.num_rows
+            self.read_bytes += batch.nbytes
+            yield batch
+
+
+def run(task: Task) -> Done:
+    """Do it."""
+    written = []
+    records = read_bytes = 0
+    try:
+        for piece in task.pieces:
+            counted = _Counted(read(task.log, piece))
+            written.append(translate(task.work, piece, counted))
+            records += counted.records
+            read_bytes += counted.read_bytes
+    except DuramenError as error:
+        return Done(error=(type(error).__name__, str(error)))
+    return Done(written, records, read_bytes)

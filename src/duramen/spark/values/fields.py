@@ -1,0 +1,144 @@
+"""Columns that come out of values: how they are joined with known ones, how rows are fitted to them. Pure."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import types
+
+__all__ = ["MOST_COLUMNS", "fitted", "leaves", "usable", "wider", "widest"]
+
+MOST_COLUMNS: Final = 1000
+"""A stream whose records each name fields of their own must not make a table of a million columns."""
+
+_MOST_LEVELS: Final = 32
+_UNUSABLE: Final = re.compile(r"[\x00-\x1f ,;{}()=`.\ud800-\udfff]")
+
+
+def widest(kind: pa.DataType) -> pa.DataType:
+    """The type that columns have instead, so that no wider value needs another: numbers of 64 bits."""
+    if types.is_integer(kind):
+        return pa.int64()
+    if types.is_floating(kind):
+        return pa.float64()
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, widest(field.type)) for field in kind])
+    if types.is_list(kind):
+        return pa.list_(pa.field("element", widest(kind.value_type)))
+    return kind
+
+
+def wider(known: pa.DataType, found: pa.DataType, *, numbers: bool = False) -> pa.DataType | None:
+    """The type that has room for both; None where there is none. Fields of structures are joined.
+
+    With `numbers` whole numbers and floats go together, as floats: for columns that are in no table yet.
+    """
+    if types.is_null(found) or known.equals(found):
+        return known
+    if types.is_null(known):
+        return found
+    if types.is_struct(known) and types.is_struct(found):
+        fields = {field.name: field for field in known}
+        for field in found:
+            there = fields.get(field.name)
+            kind = field.type if there is None else wider(there.type, field.type, numbers=numbers)
+            if kind is None:
+                return None
+            fields[field.name] = pa.field(field.name, kind)
+        return pa.struct(list(fields.values()))
+    if types.is_list(known) and types.is_list(found):
+        inner = wider(known.value_type, found.value_type, numbers=numbers)
+        return None if inner is None else pa.list_(pa.field("element", inner))
+    both = {known, found}
+    return pa.float64() if numbers and both == {pa.int64(), pa.float64()} else None
+
+
+def leaves(kind: pa.DataType) -> int:
+    """How many columns of values a type comes to."""
+    if types.is_struct(kind):
+        return sum(leaves(field.type) for field in kind)
+    return leaves(kind.value_type) if types.is_list(kind) else 1
+
+
+def usable(
+    found: Iterable[pa.Field],
+    known: Sequence[pa.Field] = (),
+    *,
+    taken: Iterable[str] = (),
+    texts: bool = False,
+    level: int = 0,
+) -> list[pa.Field]:
+    """`known` columns, and behind them those of `found` that can be, as far as they have types.
+
+    A name that Delta or Spark refuse, that is `taken` or differs from another only in case, is left out, and so is a new
+    field where there are `MOST_COLUMNS`: what it holds stays in the value alone. With `texts` new times are text.
+    """
+    fields = {field.name: field for field in known}
+    names = {field.name.lower(): field.name for field in known} | {name.lower(): "" for name in taken}
+    room = MOST_COLUMNS - sum(leaves(field.type) for field in known)
+    for field in found:
+        there = fields.get(field.name)
+        is_taken = names.get(field.name.lower(), field.name) != field.name
+        if is_taken or not field.name or _UNUSABLE.search(field.name):
+            continue
+        kind = _usable(field.type, None if there is None else there.type, level + 1, texts=texts)
+        if kind is None:
+            continue
+        grown = leaves(kind) - (0 if there is None else leaves(there.type))
+        if level or grown <= room:
+            room -= grown
+            names[field.name.lower()] = field.name
+            fields[field.name] = pa.field(field.name, kind)
+    return list(fields.values())
+
+
+def _usable(kind: pa.DataType, known: pa.DataType | None, level: int, *, texts: bool) -> pa.DataType | None:
+    if types.is_null(kind) or level > _MOST_LEVELS:
+        return known
+    if types.is_struct(kind):
+        inside = list(known) if known is not None and types.is_struct(known) else []
+        fields = usable(kind, inside, texts=texts, level=level)
+        return pa.struct(fields) if fields else None
+    if types.is_list(kind):
+        inside_type = known.value_type if known is not None and types.is_list(known) else None
+        inner = _usable(kind.value_type, inside_type, level + 1, texts=texts)
+        return None if inner is None else pa.list_(pa.field("element", inner))
+    if known is not None:
+        return known
+    # Text that looks like a time in one batch need not in the next.
+    return pa.string() if texts and types.is_timestamp(kind) else kind
+
+
+def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same rows with the columns of `schema`, null where there are none. Raises ArrowInvalid."""
+    arrays = [
+        _fitted(batch.column(field.name), field.type)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    if not arrays:
+        return pa.record_batch({"": pa.nulls(batch.num_rows)}).select([])
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _fitted(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.type.equals(kind):
+        return array
+    if types.is_null(array.type):
+        return pa.nulls(len(array), kind)
+    if types.is_struct(kind):
+        there = {field.name: index for index, field in enumerate(array.type)}
+        children = [
+            _fitted(array.field(there[field.name]), field.type)
+            if field.name in there
+            else pa.nulls(len(array), field.type)
+            for field in kind
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    if types.is_list(kind):
+        inner = _fitted(array.values, kind.value_type)
+        whole = pa.Array.from_buffers(kind, len(array) + array.offset, [*array.buffers()[:2]], children=[inner])
+        return whole.slice(array.offset, len(array))
+    return array.cast(kind)

@@ -1,0 +1,147 @@
+"""What is decided about the batches of a query, and what follows for each attempt. Pure.
+
+A query's runs have rising numbers. Only its newest run decides, each batch once and in rising order. The decision names
+the attempts that won: they are committed, and every other attempt of the batch, of one before it or of an older run is
+aborted. What is decided of an attempt never changes: therefore the next batch is decided only when every attempt that
+won the one before is committed.
+
+Each function takes the query as it is and returns what it is then; what changes nothing returns None.
+"""
+
+from collections.abc import Collection
+from enum import Enum
+from typing import Final, NamedTuple
+
+from duramen.base.errors import BatchDiffers, QueryFenced
+from duramen.codec.attempts import Attempt
+
+__all__ = [
+    "Fate",
+    "Query",
+    "Winner",
+    "begin",
+    "check_open",
+    "decide",
+    "fate_of",
+    "is_decided",
+    "winners_of",
+]
+
+_RUNS_KEPT: Final = 32
+"""Names of runs that are remembered: an older run that writes again is known by its name."""
+
+
+class Fate(Enum):
+    """What is to become of an attempt."""
+
+    OPEN = "open"
+    COMMIT = "commit"
+    ABORT = "abort"
+
+
+class Winner(NamedTuple):
+    """Of the attempts of a partition the one whose records count."""
+
+    partition: int
+    attempt: int
+
+
+class Query(NamedTuple):
+    """A query: its newest runs, of which the last has the number `run`, and the newest batch that is decided.
+
+    `batch` is -1 before the first decision; `batch_run` is the number of the run that decided. `digest` says which
+    range the batch has, empty where that is not known. `updated_ms` in ms since 1970.
+    """
+
+    id: str
+    run: int = 0
+    runs: tuple[str, ...] = ()
+    batch: int = -1
+    batch_run: int = 0
+    digest: bytes = b""
+    winners: frozenset[Winner] = frozenset()
+    updated_ms: int = -1
+
+
+def begin(current: Query | None, id_: str, run: str, now_ms: int) -> Query | None:
+    """A run writes: the first time it becomes the newest. Raises QueryFenced where a newer one has begun."""
+    found = current or Query(id_)
+    if found.runs and found.runs[-1] == run:
+        return None
+    if run in found.runs:
+        older = found.run - (len(found.runs) - 1 - found.runs.index(run))
+        raise _fenced(found, older, run)
+    return found._replace(run=found.run + 1, runs=(*found.runs, run)[-_RUNS_KEPT:], updated_ms=now_ms)
+
+
+def is_decided(query: Query, batch: int) -> bool:
+    """Whether a batch is decided. Raises BatchDiffers where one behind it is: that is never asked by mistake."""
+    if batch < query.batch:
+        raise BatchDiffers(
+            f"batch {batch} of query {query.id} comes again, and batch {query.batch} is decided already: the checkpoint"
+            " is older than what was written from it"
+        )
+    return batch == query.batch
+
+
+def decide(
+    current: Query, run: int, batch: int, digest: bytes, winners: Collection[Winner], now_ms: int
+) -> Query | None:
+    """The decision on a batch, or None where it is decided already, for the same range.
+
+    Whoever calls sees to it that the winners are open, and that those of the batch before are committed. Raises
+    QueryFenced for a run that is not the newest, BatchDiffers for a batch that was decided with another range.
+    """
+    if run != current.run:
+        raise _fenced(current, run, _name(current, run))
+    if is_decided(current, batch):
+        _check_digest(current, digest)
+        return None
+    return current._replace(batch=batch, batch_run=run, digest=digest, winners=frozenset(winners), updated_ms=now_ms)
+
+
+def _check_digest(query: Query, digest: bytes) -> None:
+    """Raise BatchDiffers where the newest decided batch is known to have another range."""
+    if query.digest and digest and query.digest != digest:
+        raise BatchDiffers(
+            f"batch {query.batch} of query {query.id} was written with another range of its sources (digest"
+            f" {query.digest.hex()[:16]}, now {digest.hex()[:16]}): the checkpoint has lost an entry of its offset log"
+        )
+
+
+def fate_of(query: Query | None, attempt: Attempt) -> Fate:
+    """What is to become of an attempt, as far as it is decided."""
+    if query is None:
+        return Fate.OPEN
+    if attempt.batch == query.batch and attempt.run == query.batch_run:
+        return Fate.COMMIT if Winner(attempt.partition, attempt.attempt) in query.winners else Fate.ABORT
+    if attempt.batch <= query.batch or attempt.run < query.run:
+        return Fate.ABORT
+    return Fate.OPEN
+
+
+def check_open(query: Query | None, attempt: Attempt) -> None:
+    """Raise QueryFenced unless an attempt may write: of the newest run, and its batch is not decided."""
+    if query is None or attempt.run > query.run:
+        raise QueryFenced(f"query {attempt.query} has no run {attempt.run}")
+    if attempt.run < query.run:
+        raise _fenced(query, attempt.run, _name(query, attempt.run))
+    if fate_of(query, attempt) is not Fate.OPEN:
+        raise QueryFenced(f"batch {attempt.batch} of query {attempt.query} is decided: nothing more is written to it")
+
+
+def winners_of(query: Query) -> list[Attempt]:
+    """The attempts that won the newest decided batch."""
+    return [Attempt(query.id, query.batch_run, query.batch, *winner) for winner in sorted(query.winners)]
+
+
+def _name(query: Query, run: int) -> str:
+    at = len(query.runs) - 1 - (query.run - run)
+    return query.runs[at] if 0 <= at < len(query.runs) else "unknown"
+
+
+def _fenced(query: Query, run: int, name: str) -> QueryFenced:
+    return QueryFenced(
+        f"query {query.id}: run {run} ({name}) is fenced:"
+        f" run {query.run} ({_name(query, query.run)}) has begun to write since"
+    )

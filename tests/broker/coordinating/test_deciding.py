@@ -1,0 +1,167 @@
+"""Batches of Spark while the node that coordinates their query ends in the middle, at every step."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.broker.coordinating.reading import committed, undecided
+from tests.broker.coordinating.world import Node, World
+from tests.broker.coordinating.writing import Asking, Writer
+
+from duramen.base.errors import AttemptLost, BatchDiffers, DuramenError, ProducerFenced, ProducerIdUnknown, QueryFenced
+from duramen.broker.deciding import Wish, Won
+from duramen.broker.partition import Partition
+from duramen.broker.transaction_log import TRANSACTIONS_STREAM, transaction_partition
+from duramen.codec.attempts import Attempt, query_name
+from duramen.sim.broker import Answer
+from duramen.transactions.deciding import Winner
+
+TIMEOUT_MS = 60_000
+SWEEP_MS = 10_000
+REFUSED = (AttemptLost, BatchDiffers, ProducerFenced, ProducerIdUnknown, QueryFenced)
+
+
+class Run(Asking):
+    """A run of the query `q`."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, name)
+        self.place = TRANSACTIONS_STREAM, transaction_partition(query_name("q"), 2)
+        self.number = -1
+
+    def begin(self, batch: int) -> bool:
+        """Whether the batch is decided already."""
+        found: list[bool] = []
+
+        def attempt(node: Node, _: Partition, answer: Answer[int]) -> None:
+            def begun(number: int, decided: bool, error: DuramenError | None) -> None:
+                found[:] = [decided]
+                answer(number, error)
+
+            node.broker.transactions.decisions.begin("q", self.name, batch, begun)
+
+        self.number = self.until(self.place, attempt)
+        return found[0]
+
+    def write(self, batch: int, partition: int, attempt: int, value: bytes) -> Won:
+        """An attempt that writes one record to that partition of the stream `a`."""
+        writer = Writer(self.world, Attempt("q", self.number, batch, partition, attempt).id, 2)
+        writer.write("a", partition, value)
+        return Won(Winner(partition, attempt), writer.identity)
+
+    def decide(self, batch: int, *won: Won) -> None:
+        wish = Wish("q", self.number, batch, b"", won)
+        self.until(self.place, lambda node, _, answer: node.broker.transactions.decisions.decide(wish, answer))
+
+
+def settled(world: World) -> list[list[bytes | None]]:
+    """What is committed in each partition in the end, when nothing is undecided any more."""
+    world.calm()
+    world.advance(SWEEP_MS + 5_000)
+    for index in range(3):
+        assert not undecided(world, "a", index)
+    return [committed(world, "a", index) for index in range(3)]
+
+
+def began(seed: int | None = None) -> tuple[World, Run]:
+    world = World(seed=seed)
+    world.create("a", 3)
+    run = Run(world, "r1")
+    assert not run.begin(0)
+    return world, run
+
+
+def test_what_has_won_is_committed_and_what_has_not_is_aborted() -> None:
+    world, run = began()
+    run.write(0, 0, 1, b"lost")
+    won = [run.write(0, index, 2, b"won") for index in range(3)]
+    run.decide(0, *won)
+    assert settled(world) == [[b"won"]] * 3
+    node, _ = world.led(*run.place)
+    assert node.broker.transactions.listing((), (), -1) == []
+
+
+def test_an_undecided_batch_times_out_and_a_decided_one_does_not() -> None:
+    world, run = began()
+    late = run.write(0, 0, 1, b"late")
+    world.advance(TIMEOUT_MS + 2 * SWEEP_MS)
+    with pytest.raises(AttemptLost):
+        run.decide(0, late)
+    run.decide(0, run.write(0, 0, 2, b"again"))
+    world.advance(TIMEOUT_MS + 2 * SWEEP_MS)
+    assert settled(world) == [[b"again"], [], []]
+
+
+def survives(step: int, seed: int | None) -> None:
+    """The coordinator ends at that step behind the wish to decide; then the driver asks again, or is another."""
+    world, run = began(seed)
+    run.write(0, 0, 1, b"lost")
+    won = [run.write(0, index, 2, b"won") for index in range(3)]
+
+    def kill() -> None:
+        leader = world.leader(*run.place)
+        if leader is not None:
+            world.kill(leader, None if seed is None else random.Random(seed))
+
+    world.at(step, kill)
+    run.decide(0, *won)
+    assert settled(world) == [[b"won"]] * 3
+    again = Run(world, "r2")
+    assert again.begin(0)
+    again.decide(0)
+    assert settled(world) == [[b"won"]] * 3
+
+
+@pytest.mark.parametrize("step", range(0, 60, 2))
+def test_a_decision_survives_its_coordinator_at_any_step(step: int) -> None:
+    survives(step, None)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 120), st.integers(1, 10_000))
+def test_a_decision_survives_in_any_order_of_steps(step: int, seed: int) -> None:
+    survives(step, seed)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(1, 10_000), st.integers(0, 150), st.booleans(),
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["write", "decide", "time"])), max_size=12),
+)  # fmt: skip
+def test_two_drivers_write_every_batch_once(seed: int, step: int, new_run: bool, steps: list[tuple[int, str]]) -> None:
+    world, run = began(seed)
+    drivers = [run, Run(world, "r2")]
+    won: list[dict[int, tuple[bytes, Won]]] = [{}, {}]
+    expected: list[bytes] = []
+    batch = made = 0
+
+    def kill() -> None:
+        leader = world.leader(*run.place)
+        if leader is not None:
+            world.kill(leader, random.Random(seed))
+
+    world.at(step, kill)
+    for who, what in steps:
+        driver = drivers[who]
+        try:
+            if what == "time":
+                world.advance(TIMEOUT_MS + 2 * SWEEP_MS)
+                continue
+            if driver.number < 0 or (new_run and what == "write"):
+                assert not driver.begin(batch)
+            made += 1
+            if what == "write":
+                value = b"%d" % made
+                won[who][made % 3] = value, driver.write(batch, made % 3, made, value)
+            else:
+                chosen, won[who] = won[who], {}
+                driver.decide(batch, *[one for _, one in chosen.values()])
+                expected += [value for value, _ in chosen.values()]
+                batch += 1
+                won = [{}, {}]
+        except REFUSED:
+            continue
+    last = Run(world, "last")
+    last.begin(batch)
+    assert sorted(value or b"" for values in settled(world) for value in values) == sorted(expected)

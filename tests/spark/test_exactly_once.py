@@ -1,0 +1,329 @@
+"""The sink writes every batch once, through everything that Spark repeats and everybody who is killed."""
+
+import contextlib
+import json
+import os
+import random
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from duramen.base.errors import AttemptLost, QueryFenced, UnsupportedFeature
+from duramen.client import Admin, Cluster, Consumer, Isolation, Producer, TopicPartition
+from duramen.client.batches import Batches
+from duramen.client.producer import OpenTransaction
+from duramen.codec.kafka.versions import ApiKey
+from duramen.node.process import NodeProcess
+from duramen.spark import attempts
+from duramen.spark.attempts import Task, Written, digest_of, is_exactly_once
+from duramen.spark.decoding import decode
+from duramen.spark.writing import RowWriter
+
+DRIVER = Path(__file__).parent / "copying.py"
+PARTITIONS = 2
+
+
+def committed(cluster: Cluster, stream: str, partitions: int = PARTITIONS) -> Counter[bytes | None]:
+    """The values that a reader of committed records sees; raises where it would have to wait for more."""
+    consumer = Consumer(cluster, isolation=Isolation.READ_COMMITTED)
+    ats = [TopicPartition(stream, index) for index in range(partitions)]
+    found: Counter[bytes | None] = Counter()
+    stable = consumer.bounds(ats)
+    everything = Consumer(cluster).bounds(ats)
+    assert stable == everything, "a transaction is open"
+    for at, (first, end) in stable.items():
+        for piece in consumer.read(at, first, end):
+            for rows in decode(piece.toreadonly(), first, end, ["value"]):
+                found.update(rows.column("value").to_pylist())
+    return found
+
+
+@pytest.fixture
+def target(cluster: Cluster, stream_name: str) -> str:
+    name = f"{stream_name[-100:]}-to"
+    Admin(cluster).create_stream(name, PARTITIONS)
+    return name
+
+
+def write(frame: DataFrame, node: NodeProcess, target: str, **options: str) -> None:
+    writer = frame.write.format("duramen").mode("append").option("kafka.bootstrap.servers", node.kafka)
+    writer.option("topic", target).options(**options).save()
+
+
+def values(count: int) -> Counter[bytes | None]:
+    return Counter(b"%d" % number for number in range(count))
+
+
+def transactions(cluster: Cluster) -> list[str]:
+    """The ids of Spark's attempts that the node keeps."""
+    listed = cluster.ask(ApiKey.LIST_TRANSACTIONS, {"state_filters": [], "producer_id_filters": []})
+    ids = [one["transactional_id"] for one in listed["transaction_states"]]
+    return [id_ for id_ in ids if id_.startswith("__spark/")]
+
+
+# -- batches ------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_there_at_once_and_nothing_is_left_open(
+    spark: SparkSession, node: NodeProcess, cluster: Cluster, target: str
+) -> None:
+    frame = spark.range(1000).repartition(4).select(sf.col("id").cast("string").alias("value"))
+    write(frame, node, target)
+    assert committed(cluster, target) == values(1000)
+    assert transactions(cluster) == []
+
+
+def test_a_batch_that_fails_leaves_nothing(
+    spark: SparkSession, node: NodeProcess, cluster: Cluster, target: str
+) -> None:
+    number = sf.col("id")
+    value = sf.when(number == 900, sf.raise_error(sf.lit("no"))).otherwise(number.cast("string"))
+    with pytest.raises(PySparkException):
+        write(spark.range(1000).repartitionByRange(4, "id").select(value.alias("value")), node, target)
+    assert committed(cluster, target) == Counter()
+    assert transactions(cluster) == []
+
+
+def test_at_least_once_by_option(spark: SparkSession, node: NodeProcess, cluster: Cluster, target: str) -> None:
+    frame = spark.range(10).select(sf.col("id").cast("string").alias("value"))
+    write(frame, node, target, exactlyOnce="false")
+    bounds = Consumer(cluster).bounds([TopicPartition(target, index) for index in range(PARTITIONS)])
+    assert sum(end for _, end in bounds.values()) == 10, "no marker"
+    with pytest.raises(PySparkException, match="exactlyOnce: 'maybe' does not fit; it must be one of auto,"):
+        write(frame, node, target, exactlyOnce="maybe")
+
+
+def test_other_brokers_than_duramens(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_exactly_once(cluster, "auto")
+    assert is_exactly_once(cluster, "true")
+    assert not is_exactly_once(cluster, "false")
+    monkeypatch.setattr(attempts, "are_offered", lambda _: False)
+    assert not is_exactly_once(cluster, "auto")
+    with pytest.raises(UnsupportedFeature, match="these brokers do not decide about batches"):
+        is_exactly_once(cluster, "true")
+
+
+# -- attempts, as Spark makes them --------------------------------------------------------------------
+
+
+@pytest.fixture
+def attempt(cluster: Cluster, target: str) -> Callable[..., Written]:
+    """An attempt of a task, in this process."""
+
+    def write_rows(transaction: OpenTransaction, rows: Iterator[pa.RecordBatch]) -> int:
+        producer = Producer(cluster, transaction=transaction)
+        writer = RowWriter(cluster, producer, target, 0, 1 << 16)
+        for batch in rows:
+            writer.write(batch)
+        writer.flush()
+        return producer.acknowledged
+
+    def run(task: Task, *found: bytes, timeout_ms: int = 60_000) -> Written:
+        rows = pa.RecordBatch.from_arrays([pa.array(list(found), pa.binary())], names=["value"])
+        return attempts.write(cluster, task, timeout_ms, iter([rows]), write_rows)
+
+    return run
+
+
+def test_of_two_attempts_of_a_task_one_counts(
+    cluster: Cluster, target: str, attempt: Callable[..., Written], stream_name: str
+) -> None:
+    query = stream_name[-100:]
+    attempt(Task(query, "r", 0, 0, 1), b"a")
+    second = attempt(Task(query, "r", 0, 0, 2), b"a")
+    other = attempt(Task(query, "r", 0, 1, 3), b"b")
+    none = attempt(Task(query, "r", 0, 2, 4))
+    attempts.commit(cluster, [second, other, none, None], b"")
+    assert committed(cluster, target) == {b"a": 1, b"b": 1}
+    with pytest.raises(QueryFenced, match="another run writes now, or the batch is decided"):
+        Batches(cluster, query).open(f"__spark/{query}/1/0/0/9", 60_000)
+    again = attempt(Task(query, "another", 0, 0, 1), b"a")
+    assert (again.records, again.winner) == (0, None)
+    attempts.commit(cluster, [again], b"")
+    assert committed(cluster, target) == {b"a": 1, b"b": 1}
+
+
+def test_a_batch_that_is_given_up_leaves_nothing(
+    cluster: Cluster, target: str, attempt: Callable[..., Written], stream_name: str
+) -> None:
+    query = stream_name[-100:]
+    written = attempt(Task(query, "r", 0, 0, 1), b"a")
+    attempts.abandon(cluster, [written, None])
+    assert committed(cluster, target) == Counter()
+    with pytest.raises(AttemptLost, match="attempt 1 of partition 0 is not open any more"):
+        attempts.commit(cluster, [written], b"")
+
+
+def test_the_digest_of_a_batch_is_that_of_its_offsets(tmp_path: Path) -> None:
+    offsets = tmp_path / "check point" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "3").write_text('v1\n{"batchTimestampMs":1}\n{"a":1}\n', encoding="utf-8")
+    (offsets / "4").write_text('v1\n{"batchTimestampMs":2}\n{"a":1}', encoding="utf-8")
+    (offsets / "5").write_text('v1\n{"batchTimestampMs":1}\n{"a":2}', encoding="utf-8")
+    directory = str(offsets.parent)
+    third, fourth, fifth = (digest_of(directory, batch) for batch in (3, 4, 5))
+    assert third == fourth != fifth
+    assert digest_of(offsets.parent.as_uri(), 3) == third
+    for unreadable in ("", "s3://bucket/checkpoint", str(tmp_path / "nowhere")):
+        assert digest_of(unreadable, 3) == b""
+
+
+# -- streaming queries --------------------------------------------------------------------------------
+
+
+def fill(cluster: Cluster, stream: str, first: int, end: int) -> None:
+    with Producer(cluster) as producer:
+        for number in range(first, end):
+            producer.produce(stream, b"%d" % number, key=b"%d" % (number % 7))
+
+
+def copy(spark: SparkSession, node: NodeProcess, directory: Path, stream: str, target: str) -> None:
+    """Copy all that there is, with one micro-batch."""
+    begin = runpy.run_path(str(DRIVER))["begin"]
+    begin(spark, node.kafka, directory, stream, target, percent=0, once=True).awaitTermination()
+
+
+def forget_commit(directory: Path, batch: int) -> None:
+    """What a driver leaves that was killed between the sink's commit and its own entry in the checkpoint."""
+    commits = directory / "checkpoint" / "commits"
+    for name in (str(batch), f".{batch}.crc"):
+        (commits / name).unlink(missing_ok=True)
+
+
+def test_a_driver_that_ended_before_its_checkpoint_writes_nothing_twice(
+    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
+) -> None:
+    fill(cluster, stream, 0, 300)
+    copy(spark, node, tmp_path, stream, target)
+    forget_commit(tmp_path, 0)
+    fill(cluster, stream, 300, 400)
+    copy(spark, node, tmp_path, stream, target)
+    assert committed(cluster, target) == values(400)
+
+
+def test_a_batch_that_comes_again_with_another_range_is_refused(
+    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
+) -> None:
+    fill(cluster, stream, 0, 100)
+    copy(spark, node, tmp_path, stream, target)
+    forget_commit(tmp_path, 0)
+    fill(cluster, stream, 100, 200)
+    shutil.rmtree(tmp_path / "checkpoint" / "offsets")  # a loss of power: Spark does not sync its checkpoints
+    with pytest.raises(StreamingQueryException, match=r"batch 0 of query .* was written with another range"):
+        copy(spark, node, tmp_path, stream, target)
+    assert committed(cluster, target) == values(100)
+
+
+def test_an_older_driver_is_fenced(
+    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
+) -> None:
+    fill(cluster, stream, 0, 100)
+    begin = runpy.run_path(str(DRIVER))["begin"]
+    query = begin(spark, node.kafka, tmp_path, stream, target, percent=0, once=False)
+    try:
+        while not query.recentProgress or not query.recentProgress[-1]["numInputRows"]:
+            query.processAllAvailable()
+        id_ = json.loads((tmp_path / "checkpoint" / "metadata").read_text(encoding="utf-8"))["id"]
+        assert Batches(cluster, id_).begin("the-other-driver", 1).run == 2
+        fill(cluster, stream, 100, 200)
+        with pytest.raises(StreamingQueryException, match=r"run 1 \(.*\) is fenced: run 2 \(the-other-driver\)"):
+            query.awaitTermination()
+    finally:
+        query.stop()
+    assert committed(cluster, target) == values(100)
+
+
+# -- everybody is killed ------------------------------------------------------------------------------
+
+
+class Killing:
+    """Drivers that are started, and killed at random, with the Python workers of theirs in between."""
+
+    def __init__(self, node: NodeProcess, directory: Path, stream: str, target: str, seed: int) -> None:
+        self._command = [sys.executable, str(DRIVER), node.kafka, str(directory), stream, target, "10"]
+        self._directory = directory
+        self._random = random.Random(seed)
+        self.workers = self.drivers = 0
+
+    def life(self, decided: Callable[[], int]) -> None:
+        """One driver, from its start to its end; what it does is counted by `decided`."""
+        with (self._directory / "driver.log").open("ab") as log:
+            driver = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
+        try:
+            batches = self._random.randint(1, 8)
+            enough = decided() + batches
+            give_up = time.monotonic() + 300
+            while decided() < enough and driver.poll() is None and time.monotonic() < give_up:
+                time.sleep(self._random.uniform(0.05, 0.5))
+                if decided() > enough - batches and self._random.random() < 0.15:
+                    self._kill_worker(driver.pid)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+            self.drivers += 1
+
+    def _kill_worker(self, driver: int) -> None:
+        with contextlib.suppress(psutil.Error, IndexError):
+            children = psutil.Process(driver).children(recursive=True)
+            workers = [one for one in children if one.name().startswith("python") and one.pid != driver]
+            self._random.choice(workers).kill()
+            self.workers += 1
+
+
+def survive(
+    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, directory: Path,
+    *, drivers: int, duration_s: float, seed: int,
+) -> Killing:  # fmt: skip
+    """Kill at least so many drivers for so long while records come, catch up, and compare with what was written."""
+
+    def decided() -> int:
+        return sum(committed_markers(cluster, target))
+
+    killing = Killing(node, directory, stream, target, seed)
+    written = 0
+    until = time.monotonic() + duration_s
+    while killing.drivers < drivers or time.monotonic() < until:
+        fill(cluster, stream, written, written + 10_000)
+        written += 10_000
+        killing.life(decided)
+    copy(spark, node, directory, stream, target)
+    assert committed(cluster, target) == values(written), (directory / "driver.log").read_text()[-5000:]
+    return killing
+
+
+def committed_markers(cluster: Cluster, stream: str) -> list[int]:
+    """How far each partition is: it grows with every batch that is decided."""
+    consumer = Consumer(cluster, isolation=Isolation.READ_COMMITTED)
+    bounds = consumer.bounds([TopicPartition(stream, index) for index in range(PARTITIONS)])
+    return [end for _, end in bounds.values()]
+
+
+def test_killed_drivers_and_workers_write_every_record_once(
+    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
+) -> None:
+    killing = survive(spark, node, cluster, stream, target, tmp_path, drivers=2, duration_s=0, seed=1)
+    assert killing.drivers == 2
+
+
+@pytest.mark.long
+def test_ten_minutes_of_killing_write_every_record_once(
+    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
+) -> None:
+    killing = survive(
+        spark, node, cluster, stream, target, tmp_path, drivers=5, duration_s=600, seed=random.randrange(1 << 30)
+    )
+    assert killing.workers > 0

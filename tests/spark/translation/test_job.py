@@ -1,0 +1,133 @@
+"""The job over several streams: each for itself, errors of one never those of another, and what is told of them."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from tests.spark.translation.world import World
+
+from duramen.base.errors import SettingInvalid, StreamNotFound, TableForeign
+from duramen.client import Admin, Cluster
+from duramen.client.http import Server, path_of
+from duramen.node.process import NodeProcess
+from duramen.spark.tables.opening import open_table
+from duramen.spark.translation import task
+from duramen.spark.translation.accounts import Account, render
+from duramen.spark.translation.declared import Declared
+from duramen.spark.translation.exporting import Exporter
+from duramen.spark.translation.job import Job
+from duramen.spark.translation.keeper import Keeper
+from duramen.spark.translation.log import Log
+from duramen.spark.translation.making import open_tables
+from duramen.spark.translation.round import Round
+from duramen.spark.translation.status import Status, status_of
+from duramen.spark.translation.streams import declared_streams
+from duramen.spark.translation.task import Done, Task
+
+
+def here(tasks: Sequence[Task]) -> Sequence[Done]:
+    return [task.run(one) for one in tasks]
+
+
+def make_job(kafka: str, found: Mapping[str, Declared], seen: list[tuple[str, Account]]) -> Job:
+    def keeper(table: Declared) -> Keeper:
+        declaration = table.declaration
+        log = Log(kafka, declaration.stream, declaration.stream_id)
+        round_ = Round(declaration, log, open_tables, here, 2)
+        return Keeper(log, round_, lambda: open_table(declaration), keep_ms=600_000)
+
+    return Job(lambda: found, keeper, parallel=1, seen=lambda name, account: seen.append((name, account)))
+
+
+@pytest.fixture
+def worlds(node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path) -> list[World]:
+    made = []
+    for name in ("a", "b", "c"):
+        Admin(cluster).create_stream(f"{stream_name}-{name}", 2)
+        made.append(World(node.kafka, cluster, f"{stream_name}-{name}", tmp_path / name))
+    return made
+
+
+def status(node: NodeProcess, world: World) -> Status:
+    told = Server(node.http).get(path_of("streams", world.stream))
+    return status_of(Declared(world.declaration(), 10_000), told, world.cluster, time.time_ns() // 1_000_000)
+
+
+def test_once_brings_each_to_its_end_and_one_that_fails_holds_up_none(node: NodeProcess, worlds: list[World]) -> None:
+    good, foreign, gone = worlds
+    for world in worlds:
+        world.produce([b'{"a": 1}', b"no"] * 20)
+    foreign.location.mkdir()
+    (foreign.location / "diary.txt").write_text("dear")
+    Admin(gone.cluster).delete_stream(gone.stream)
+    seen: list[tuple[str, Account]] = []
+    job = make_job(node.kafka, {one.stream: Declared(one.declaration(), 1000) for one in worlds}, seen)
+    assert not job.run(once=True)
+    accounts = job.accounts()
+    assert (accounts[good.stream].records, accounts[good.stream].bad, accounts[good.stream].error) == (40, 20, "")
+    assert accounts[foreign.stream].error.endswith(f"[{TableForeign.id}]")
+    assert accounts[gone.stream].error.endswith(f"[{StreamNotFound.id}]")
+    assert [accounts[one.stream].failures for one in worlds] == [0, 3, 3]
+    assert [(row["_stream_partition"], row["_offset"], row["_value"]) for row in good.rows()] == good.expected()
+    assert {name for name, _ in seen} == {one.stream for one in worlds}
+
+
+def test_what_stops_a_table_is_in_its_status_and_its_lag_in_its_group(node: NodeProcess, worlds: list[World]) -> None:
+    good, foreign, _ = worlds
+    for world in (good, foreign):
+        world.produce([b'{"a": 1}', b"no"] * 20)
+    foreign.location.mkdir()
+    (foreign.location / "diary.txt").write_text("dear")
+    before = status(node, good)
+    assert (before.lag_records, before.files, before.error, before.looked_ms) == (40, None, "", None)
+    assert before.lag_bytes is not None
+    assert before.lag_bytes > 0
+    assert before.lag_seconds is not None
+    make_job(node.kafka, {one.stream: Declared(one.declaration(), 1000) for one in (good, foreign)}, []).run(once=True)
+    found = status(node, good)
+    assert (found.lag_records, found.lag_bytes, found.lag_seconds, found.rows, found.dead_letters, found.error) == (
+        0, 0, 0.0, 40, 20, "",
+    )  # fmt: skip
+    assert found.files
+    assert found.last_commit_ms
+    assert found.looked_ms
+    assert status(node, foreign).error.endswith(f"[{TableForeign.id}]")
+    groups = Server(node.http)
+    assert {
+        (one["partition"], one["committed_offset"], one["lag_records"])
+        for one in groups.get(path_of("groups", f"duramen-table-{good.stream}"))["offsets"]
+    } == {(0, 20, 0), (1, 20, 0)}
+
+
+def test_what_the_node_declares_is_what_the_job_finds(node: NodeProcess, worlds: list[World]) -> None:
+    server = Server(node.http)
+    world, plain, _ = worlds
+    config = {"table.format": "delta", "table.location": "/lake/x", "table.max.lag.ms": "2s", "table.upsert.by": "key",
+              "table.partition.by": "_date,a"}  # fmt: skip
+    server.patch(path_of("streams", world.stream), {"config": config})
+    ((declared, told),) = declared_streams(server, [world.stream], {"s3.region": "x"}).values()
+    assert told["name"] == world.stream
+    assert (declared.max_lag_ms, declared.declaration.upsert, declared.declaration.partition_by) == (
+        2000, True, ("_date", "a"),
+    )  # fmt: skip
+    assert declared.declaration.stream_id == world.stream_id
+    assert declared.declaration.storage == ("/lake/x", {"s3.region": "x"})
+    everything = declared_streams(server, [], {})
+    assert world.stream in everything
+    assert plain.stream not in everything
+
+
+def test_metrics_are_served_to_prometheus() -> None:
+    account = Account(records=3, lag_ms=1500, error="so")
+    with Exporter("127.0.0.1:0", lambda: render({"s": account})) as exporter:
+        server = Server(f"127.0.0.1:{exporter.port}")
+        text = server.text("/metrics")
+        with pytest.raises(SettingInvalid, match="cannot be had"):
+            Exporter(f"127.0.0.1:{exporter.port}", str)
+    assert 'duramen_table_records_total{stream="s"} 3\n' in text
+    assert 'duramen_table_lag_seconds{stream="s"} 1.5\n' in text
+    assert 'duramen_table_failing{stream="s"} 1\n' in text
+    assert "# TYPE duramen_table_records_total counter\n" in text
+    with pytest.raises(SettingInvalid, match="it must be HOST:PORT"):
+        Exporter("here", str)

@@ -1,0 +1,73 @@
+"""What goes into a table next: nothing twice, nothing left out, in pieces that are bounded."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duramen.base.errors import RecordsLost
+from duramen.spark.tables.port import Span
+from duramen.spark.translation.planning import PIECE_BYTES, piece_records, plan
+
+BOUNDS = st.dictionaries(
+    st.integers(0, 5),
+    st.tuples(st.integers(0, 500), st.integers(0, 5000)).map(lambda two: (two[0], two[0] + two[1])),
+    max_size=6,
+)
+
+
+@given(bounds=BOUNDS, data=st.data(), piece=st.integers(1, 1000), slots=st.integers(1, 8), whole=st.booleans())
+def test_rounds_go_to_the_end_in_bounded_pieces(
+    bounds: dict[int, tuple[int, int]], data: st.DataObject, piece: int, slots: int, whole: bool
+) -> None:
+    ends = {at: data.draw(st.integers(first, end)) for at, (first, end) in bounds.items() if data.draw(st.booleans())}
+    read: dict[int, list[Span]] = {at: [] for at in bounds}
+    where = dict(ends)
+    for _ in range(10_000):
+        made = plan(where, bounds, piece=piece, slots=slots, whole=whole)
+        assert {span.partition: span.begin for span in made.spans}.items() <= (
+            {at: where.get(at, first) for at, (first, _) in bounds.items()}.items()
+        )
+        pieces = sorted(one for task in made.tasks for one in task)
+        for task in made.tasks:
+            assert sum(one.end - one.begin for one in task) <= piece
+        if whole:
+            assert len({one.partition for one in pieces}) == len(pieces)
+        for one in pieces:
+            read[one.partition].append(one)
+        for span in made.spans:
+            parts = [one for one in pieces if one.partition == span.partition]
+            assert (parts[0].begin, parts[-1].end) == (span.begin, span.end)
+            where[span.partition] = span.end
+        assert made.behind == any(where.get(at, first) < end for at, (first, end) in bounds.items())
+        if not made.spans:
+            break
+    for at, (first, end) in bounds.items():
+        covered = [offset for one in read[at] for offset in (one.begin, one.end)]
+        if covered:
+            assert (covered[0], covered[-1]) == (ends.get(at, first), end)
+            assert covered[1:-1:2] == covered[2:-1:2]
+        else:
+            assert ends.get(at, first) == end
+
+
+def test_what_is_gone_before_it_was_in_the_table_stops_it_unless_it_is_skipped() -> None:
+    with pytest.raises(RecordsLost, match=r"partition 1: the records 5 to 19 are gone from the log \(retention\)"):
+        plan({1: 5}, {1: (20, 30)}, piece=100, slots=1)
+    made = plan({1: 5}, {1: (20, 30)}, piece=100, slots=1, skip_lost=True)
+    assert made.spans == [Span(1, 5, 30)]
+    assert made.tasks == [[Span(1, 20, 30)]]
+    assert made.lost == [Span(1, 5, 20)]
+    emptied = plan({1: 5}, {1: (20, 20)}, piece=100, slots=1, skip_lost=True)
+    assert (emptied.spans, emptied.tasks, emptied.behind) == ([Span(1, 5, 20)], [], False)
+
+
+def test_a_log_that_ends_before_its_table_lost_records() -> None:
+    with pytest.raises(RecordsLost, match="partition 0 ends at 4, and its table has records up to 9"):
+        plan({0: 9}, {0: (0, 4)}, piece=100, slots=1, skip_lost=True)
+
+
+def test_pieces_have_about_the_same_bytes_whatever_the_records_are() -> None:
+    assert piece_records(100.0) == PIECE_BYTES // 100
+    assert piece_records(10_000_000.0) == 1000
+    assert piece_records(1.0) == 16_000_000
+    assert piece_records(None) == PIECE_BYTES // 1024

@@ -1,0 +1,3 @@
+from pyarrow import Buffer, Schema
+
+def read_schema(data: Buffer) -> Schema: ...

@@ -1,0 +1,9 @@
+from pyarrow import NativeFile, Schema, Table
+
+class ReadOptions:
+    def __init__(self, *, use_threads: bool, block_size: int) -> None: ...
+
+class ParseOptions:
+    def __init__(self, *, explicit_schema: Schema, unexpected_field_behavior: str) -> None: ...
+
+def read_json(source: NativeFile, *, read_options: ReadOptions, parse_options: ParseOptions) -> Table: ...

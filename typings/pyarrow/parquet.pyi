@@ -1,0 +1,61 @@
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from pyarrow import NativeFile, RecordBatch, Schema, Table
+
+class Statistics:
+    has_min_max: bool
+    has_null_count: bool
+    null_count: int
+    num_values: int
+    min: Any
+    max: Any
+
+class ColumnChunkMetaData:
+    statistics: Statistics | None
+
+class ColumnSchema:
+    path: str
+    max_repetition_level: int
+
+class ParquetSchema:
+    def column(self, index: int) -> ColumnSchema: ...
+
+class RowGroupMetaData:
+    def column(self, index: int) -> ColumnChunkMetaData: ...
+
+class FileMetaData:
+    num_rows: int
+    num_columns: int
+    num_row_groups: int
+    schema: ParquetSchema
+    def row_group(self, index: int) -> RowGroupMetaData: ...
+
+class ParquetFile:
+    schema_arrow: Schema
+    metadata: FileMetaData
+    def __init__(self, source: NativeFile | str) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def iter_batches(self, *, columns: Sequence[str] | None = None) -> Iterator[RecordBatch]: ...
+
+class ParquetWriter:
+    def __init__(
+        self,
+        where: NativeFile,
+        schema: Schema,
+        *,
+        compression: str,
+        compression_level: int,
+        use_dictionary: Sequence[str],
+        metadata_collector: list[FileMetaData],
+        store_schema: bool,
+    ) -> None: ...
+    def write_table(self, table: Table) -> None: ...
+    def close(self) -> None: ...
+
+def write_table(table: Table, where: str) -> None: ...
+def read_table(source: str) -> Table: ...
