@@ -1,5 +1,6 @@
 """Reading streams that are written in transactions, by unmodified producers: a batch has each wholly or not at all."""
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -290,3 +291,9 @@ def test_filters_that_are_handed_over_leave_whole_transactions_what_they_are(
         found = rows(reader)
         assert {row for row in found if passes(row)} == {row for row in every if passes(row)}, one
         assert unmet or all(map(passes, found)), one
+    # Offsets name every partition, whichever of them a filter leaves.
+    offsets = json.dumps({writers.stream: {str(index): 0 for index in range(PARTITIONS)}})
+    given = {"kafka.bootstrap.servers": node.kafka, "subscribe": writers.stream, "startingOffsets": offsets}
+    reader = FilteringReader(Options(given, "batch"))
+    assert not list(reader.pushFilters([EqualTo(("partition",), 2)]))
+    assert rows(reader) == {row for row in rows(BatchReader(Options(given, "batch"))) if row[0] == 2}
