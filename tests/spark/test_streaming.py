@@ -203,6 +203,8 @@ def test_what_is_processed_is_the_offset_of_a_consumer_group(
     ats = [TopicPartition(stream, index) for index in range(4)]
     # With what the last micro-batch has processed.
     until(lambda: coordinator.committed(ats) == dict.fromkeys(ats, 100))
+    tool = AdminClient({"bootstrap.servers": node.kafka})
+    assert expected in {found.group_id for found in tool.list_consumer_groups().result(60).valid}
     produce(cluster, stream, 400, 404)
     labels = {"group": expected, "stream": stream, "partition": "0"}
     until(lambda: metric(node, "duramen_group_lag_records", **labels) == 1)

@@ -1,13 +1,16 @@
 """Reading streams that are written in transactions, by unmodified producers: a batch has each wholly or not at all."""
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer as Librdkafka
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, LessThan
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.clients import until
@@ -19,7 +22,7 @@ from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 from duramen.spark.options import Options
 from duramen.spark.reading import SpanPartition
-from duramen.spark.source import BatchReader
+from duramen.spark.source import BatchReader, FilteringReader
 from duramen.spark.streaming import StreamReader
 
 _S = 60.0
@@ -269,3 +272,48 @@ def test_without_transactions_a_micro_batch_takes_one_small_request_more(
         start = end
         plain(cluster, stream, 8)
     reader.stop()
+
+
+Row = tuple[int, int, datetime]
+
+
+def rows(reader: BatchReader) -> set[Row]:
+    """Partition, offset and timestamp of all that a batch reads."""
+    found = [
+        (row["partition"], row["offset"], row["timestamp"])
+        for part in reader.partitions()
+        for batch in reader.read(part)
+        for row in batch.to_pylist()
+    ]
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def test_filters_that_are_handed_over_leave_whole_transactions_what_they_are(
+    node: NodeProcess, cluster: Cluster, writers: Writers
+) -> None:
+    for _ in range(6):
+        plain(cluster, writers.stream, PARTITIONS)
+        for _ in range(15):
+            writers.step()
+    options = Options({"kafka.bootstrap.servers": node.kafka, "subscribe": writers.stream}, "batch")
+    every = rows(BatchReader(options))
+    times = sorted(time for _, _, time in every)
+    cases: list[tuple[Filter, Callable[[Row], bool]]] = [
+        (EqualTo(("partition",), 2), lambda row: row[0] == 2),
+        *((LessThan(("offset",), at), lambda row, at=at: row[1] < at) for at in range(0, 40, 6)),
+        *((GreaterThanOrEqual(("offset",), at), lambda row, at=at: row[1] >= at) for at in range(0, 40, 6)),
+        *((GreaterThan(("timestamp",), at), lambda row, at=at: row[2] > at) for at in times[::9]),
+    ]
+    for one, passes in cases:
+        reader = FilteringReader(options)
+        unmet = list(reader.pushFilters([one]))
+        found = rows(reader)
+        assert {row for row in found if passes(row)} == {row for row in every if passes(row)}, one
+        assert unmet or all(map(passes, found)), one
+    # Offsets name every partition, whichever of them a filter leaves.
+    offsets = json.dumps({writers.stream: {str(index): 0 for index in range(PARTITIONS)}})
+    given = {"kafka.bootstrap.servers": node.kafka, "subscribe": writers.stream, "startingOffsets": offsets}
+    reader = FilteringReader(Options(given, "batch"))
+    assert not list(reader.pushFilters([EqualTo(("partition",), 2)]))
+    assert rows(reader) == {row for row in rows(BatchReader(Options(given, "batch"))) if row[0] == 2}

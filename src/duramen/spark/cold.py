@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
+from duramen.client import TopicPartition
 from duramen.spark.columns import Part
 from duramen.spark.plainly import said_plainly
 from duramen.spark.reading import Reading, Span, SpanPartition
 from duramen.spark.tables.port import DataFile, Storage
 from duramen.spark.tables.port import Span as TableSpan
 
-__all__ = ["ColdPartition", "NewestPartition", "Piece", "read_part"]
+__all__ = ["ColdPartition", "NewestPartition", "Piece", "place_of", "read_part"]
 
 _RAW: Final[Mapping[str, str]] = {
     "key": "_key", "value": "_value", "offset": "_offset", "timestamp": "_timestamp",
@@ -55,6 +56,15 @@ class NewestPartition(InputPartition):
     def __init__(self, span: Span) -> None:
         super().__init__(span)
         self.span = span
+
+
+def place_of(partition: InputPartition) -> TopicPartition:
+    """The partition of the stream that a task reads of."""
+    if isinstance(partition, ColdPartition):
+        return TopicPartition(partition.piece.topic, partition.piece.partition)
+    if isinstance(partition, NewestPartition | SpanPartition):
+        return partition.span.at
+    raise TypeError(partition)
 
 
 def read_part(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatch]:

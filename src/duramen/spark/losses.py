@@ -12,7 +12,7 @@ from duramen.client import Consumer, TopicPartition
 from duramen.client.origin import Origin, origin_of
 from duramen.codec.batch import batches
 
-__all__ = ["cut_off", "made_anew", "moment", "not_there"]
+__all__ = ["cut_off", "log_start", "made_anew", "moment", "not_there"]
 
 
 def moment(time_ms: int) -> str:
@@ -29,7 +29,16 @@ def cut_off(consumer: Consumer, at: TopicPartition, first: int, end: int) -> str
     start, log_end = consumer.bounds([at])[at]
     if first >= start:
         return f"{gone}: its log ends at {log_end} now"
-    return f"{gone}: its log begins at {start}{_since(consumer, at, start)} (retention, or deleted records)"
+    return f"{gone}{_begins(consumer, at, start)}"
+
+
+def log_start(consumer: Consumer, at: TopicPartition, start: int) -> str:
+    """Why there is nothing before `start`, if it is the log that begins there."""
+    return _begins(consumer, at, start) if consumer.bounds([at])[at][0] == start else ""
+
+
+def _begins(consumer: Consumer, at: TopicPartition, start: int) -> str:
+    return f": its log begins at {start}{_since(consumer, at, start)} (retention, or deleted records)"
 
 
 def _since(consumer: Consumer, at: TopicPartition, start: int) -> str:

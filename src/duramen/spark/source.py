@@ -22,10 +22,11 @@ from duramen.base.errors import DuramenError, OptionInvalid
 from duramen.client import Consumer, TopicPartition
 from duramen.client.consumer import LATEST
 from duramen.client.marked import Marked
-from duramen.spark.cold import read_part
+from duramen.spark.cold import place_of, read_part
 from duramen.spark.columns import arrow_schema, spark_schema
 from duramen.spark.cuts import cut
 from duramen.spark.filters import EVERYTHING, narrow
+from duramen.spark.losses import log_start
 from duramen.spark.marks import Marks
 from duramen.spark.options import Options
 from duramen.spark.places import Tiers
@@ -136,7 +137,6 @@ class BatchReader(DataSourceReader):
         """A range of offsets for each task. Raises what reaching the brokers raises, RecordsLost, StreamNotFound."""
         cluster, marks = cluster_of(self._options), Marks(wanted=reads_committed(self._options))
         ats, ids = self._selection.find(cluster, all_of_them=True)
-        ats = [at for at in ats if self._narrowing.takes(at)]
         newest = self._tiers.keep_newest(cluster, ids)
         committed = marks.left_to_brokers(cluster, ats) or (newest and reads_committed(self._options))
         consumer = consumer_of(self._options, committed=committed)
@@ -147,12 +147,14 @@ class BatchReader(DataSourceReader):
         for at, (earliest, latest) in there.items():
             if not earliest <= first[at] <= latest:
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read from {first[at]} on"
-                report_lost(what, fail=self._reading.fail)
+                why = log_start(consumer, at, earliest) if first[at] < earliest else ""
+                report_lost(what + why, fail=self._reading.fail)
             if end[at] > latest:
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read to {end[at] - 1}"
                 report_lost(what, fail=self._reading.fail)
             first[at], end[at] = max(first[at], earliest), min(end[at], latest)
-        hot, parts = places.cut([(at, first[at], end[at]) for at in ats], streaming=False)
+        hot, cold = places.cut([(at, first[at], end[at]) for at in ats], streaming=False)
+        parts = [part for part in cold if self._narrowing.takes(place_of(part))]
         begin = {at: low for at, low, _ in hot}
         marked = None if newest else marks.look(cluster, begin, ids)
         if marked is not None and self._ending.everywhere == LATEST:
@@ -167,7 +169,8 @@ class BatchReader(DataSourceReader):
         """The parts of spans that filters leave; to their ends where a record may count at a marker further on."""
         narrowing = self._narrowing
         left = []
-        for at, first, end in spans:
+        # What filters leave out is still asked about: offsets name every partition, and transactions are in several.
+        for at, first, end in (one for one in spans if narrowing.takes(one[0])):
             low, high = narrowing.cut(first, end)
             left.append((at, low, end if at in marked and (marked[at].ended or marked[at].open) else high))
         if narrowing.since_ms <= 0:
