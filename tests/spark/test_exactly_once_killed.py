@@ -19,6 +19,7 @@ from tests.spark.committed import committed, values
 
 from duramen.client import Admin, Cluster, Consumer, Isolation, Producer, TopicPartition
 from duramen.node.process import NodeProcess
+from duramen.node.processes import NodeProcesses
 
 DRIVER = Path(__file__).parent / "copying.py"
 WITHOUT_SPARK = Path(__file__).parent / "driving.py"
@@ -42,13 +43,16 @@ def fill(cluster: Cluster, stream: str, first: int, end: int) -> None:
 # -- the protocol, without Spark ----------------------------------------------------------------------
 
 
+def drive(servers: str, directory: Path, target: str, seed: int) -> "subprocess.Popen[bytes]":
+    arguments = [servers, str(directory), f"query-{target}", target, str(RECORDS), str(seed)]
+    with (directory / "driver.log").open("ab") as log:
+        return subprocess.Popen([sys.executable, str(WITHOUT_SPARK), *arguments], stderr=log)
+
+
 def lives(node: NodeProcess, directory: Path, target: str, rng: random.Random, until: float) -> Iterator[None]:
     """Drivers one after another, each killed after a while, until one comes to its end; yields for each one killed."""
-    query = f"query-{rng.random()}"
     while True:
-        arguments = [node.kafka, str(directory), query, target, str(RECORDS), str(rng.randrange(1 << 30))]
-        with (directory / "driver.log").open("ab") as log:
-            driver = subprocess.Popen([sys.executable, str(WITHOUT_SPARK), *arguments], stderr=log)
+        driver = drive(node.kafka, directory, target, rng.randrange(1 << 30))
         try:
             driver.wait(rng.uniform(0.5, 4) if time.monotonic() < until else 300)
         except subprocess.TimeoutExpired:
@@ -91,6 +95,32 @@ def test_killed_drivers_executors_and_nodes_write_every_record_once(
 def test_five_minutes_of_killing_without_spark(new_node: Callable[..., NodeProcess], tmp_path: Path) -> None:
     node = new_node().start()
     assert survive_without_spark(node, tmp_path, rounds=15, kill_s=20, seed=random.randrange(1 << 30)) > 0
+
+
+@pytest.mark.long
+def test_nodes_of_a_cluster_and_drivers_are_killed(tmp_path: Path) -> None:
+    """Nodes while a driver writes, one at a time; what a driver cannot do it gives up, and another goes on."""
+    rng = random.Random()
+    with NodeProcesses(tmp_path / "cluster") as nodes:
+        nodes.start()
+        with Cluster(nodes.bootstrap_servers) as cluster:
+            Admin(cluster).create_stream("target", PARTITIONS, {"min.insync.replicas": "2"})
+        until, ended = time.monotonic() + 120, False
+        while not ended:
+            driver = drive(nodes.bootstrap_servers, tmp_path, "target", rng.randrange(1 << 30))
+            try:
+                if time.monotonic() < until:
+                    time.sleep(rng.uniform(1, 4))
+                    number = rng.randint(1, 3)
+                    nodes.kill(number)
+                    time.sleep(rng.uniform(0, 4))
+                    nodes.start([number])
+                ended = driver.wait(2 if time.monotonic() < until else 300) == 0
+            except subprocess.TimeoutExpired:
+                driver.kill()
+                driver.wait()
+        with Cluster(nodes.bootstrap_servers) as cluster:
+            assert committed(cluster, "target") == values(RECORDS)
 
 
 # -- Spark --------------------------------------------------------------------------------------------
