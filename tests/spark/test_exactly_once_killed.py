@@ -102,7 +102,6 @@ def test_nodes_of_a_cluster_and_drivers_are_killed(tmp_path: Path) -> None:
     """Nodes while a driver writes, one at a time; what a driver cannot do it gives up, and another goes on."""
     rng = random.Random()
     with NodeProcesses(tmp_path / "cluster") as nodes:
-        nodes.start()
         with Cluster(nodes.bootstrap_servers) as cluster:
             Admin(cluster).create_stream("target", PARTITIONS, {"min.insync.replicas": "2"})
         until, ended = time.monotonic() + 120, False
