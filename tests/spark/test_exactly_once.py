@@ -1,54 +1,31 @@
 """The sink writes every batch once, through everything that Spark repeats and everybody who is killed."""
 
-import contextlib
 import json
-import os
-import random
 import runpy
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from tests.spark.committed import committed, values
 
 from duramen.base.errors import AttemptLost, QueryFenced, UnsupportedFeature
-from duramen.client import Admin, Cluster, Consumer, Isolation, Producer, TopicPartition
+from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
 from duramen.client.batches import Batches
 from duramen.client.producer import OpenTransaction
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 from duramen.spark import attempts
 from duramen.spark.attempts import Task, Written, digest_of, is_exactly_once
-from duramen.spark.decoding import decode
 from duramen.spark.writing import RowWriter
 
 DRIVER = Path(__file__).parent / "copying.py"
 PARTITIONS = 2
-
-
-def committed(cluster: Cluster, stream: str, partitions: int = PARTITIONS) -> Counter[bytes | None]:
-    """The values that a reader of committed records sees; raises where it would have to wait for more."""
-    consumer = Consumer(cluster, isolation=Isolation.READ_COMMITTED)
-    ats = [TopicPartition(stream, index) for index in range(partitions)]
-    found: Counter[bytes | None] = Counter()
-    stable = consumer.bounds(ats)
-    everything = Consumer(cluster).bounds(ats)
-    assert stable == everything, "a transaction is open"
-    for at, (first, end) in stable.items():
-        for piece in consumer.read(at, first, end):
-            for rows in decode(piece.toreadonly(), first, end, ["value"]):
-                found.update(rows.column("value").to_pylist())
-    return found
 
 
 @pytest.fixture
@@ -61,10 +38,6 @@ def target(cluster: Cluster, stream_name: str) -> str:
 def write(frame: DataFrame, node: NodeProcess, target: str, **options: str) -> None:
     writer = frame.write.format("duramen").mode("append").option("kafka.bootstrap.servers", node.kafka)
     writer.option("topic", target).options(**options).save()
-
-
-def values(count: int) -> Counter[bytes | None]:
-    return Counter(b"%d" % number for number in range(count))
 
 
 def transactions(cluster: Cluster) -> list[str]:
@@ -244,86 +217,3 @@ def test_an_older_driver_is_fenced(
     finally:
         query.stop()
     assert committed(cluster, target) == values(100)
-
-
-# -- everybody is killed ------------------------------------------------------------------------------
-
-
-class Killing:
-    """Drivers that are started, and killed at random, with the Python workers of theirs in between."""
-
-    def __init__(self, node: NodeProcess, directory: Path, stream: str, target: str, seed: int) -> None:
-        self._command = [sys.executable, str(DRIVER), node.kafka, str(directory), stream, target, "10"]
-        self._directory = directory
-        self._random = random.Random(seed)
-        self.workers = self.drivers = 0
-
-    def life(self, decided: Callable[[], int]) -> None:
-        """One driver, from its start to its end; what it does is counted by `decided`."""
-        with (self._directory / "driver.log").open("ab") as log:
-            driver = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
-        try:
-            batches = self._random.randint(1, 8)
-            enough = decided() + batches
-            give_up = time.monotonic() + 300
-            while decided() < enough and driver.poll() is None and time.monotonic() < give_up:
-                time.sleep(self._random.uniform(0.05, 0.5))
-                if decided() > enough - batches and self._random.random() < 0.15:
-                    self._kill_worker(driver.pid)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
-            self.drivers += 1
-
-    def _kill_worker(self, driver: int) -> None:
-        with contextlib.suppress(psutil.Error, IndexError):
-            children = psutil.Process(driver).children(recursive=True)
-            workers = [one for one in children if one.name().startswith("python") and one.pid != driver]
-            self._random.choice(workers).kill()
-            self.workers += 1
-
-
-def survive(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, directory: Path,
-    *, drivers: int, duration_s: float, seed: int,
-) -> Killing:  # fmt: skip
-    """Kill at least so many drivers for so long while records come, catch up, and compare with what was written."""
-
-    def decided() -> int:
-        return sum(committed_markers(cluster, target))
-
-    killing = Killing(node, directory, stream, target, seed)
-    written = 0
-    until = time.monotonic() + duration_s
-    while killing.drivers < drivers or time.monotonic() < until:
-        fill(cluster, stream, written, written + 10_000)
-        written += 10_000
-        killing.life(decided)
-    copy(spark, node, directory, stream, target)
-    assert committed(cluster, target) == values(written), (directory / "driver.log").read_text()[-5000:]
-    return killing
-
-
-def committed_markers(cluster: Cluster, stream: str) -> list[int]:
-    """How far each partition is: it grows with every batch that is decided."""
-    consumer = Consumer(cluster, isolation=Isolation.READ_COMMITTED)
-    bounds = consumer.bounds([TopicPartition(stream, index) for index in range(PARTITIONS)])
-    return [end for _, end in bounds.values()]
-
-
-def test_killed_drivers_and_workers_write_every_record_once(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
-) -> None:
-    killing = survive(spark, node, cluster, stream, target, tmp_path, drivers=2, duration_s=0, seed=1)
-    assert killing.drivers == 2
-
-
-@pytest.mark.long
-def test_ten_minutes_of_killing_write_every_record_once(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
-) -> None:
-    killing = survive(
-        spark, node, cluster, stream, target, tmp_path, drivers=5, duration_s=600, seed=random.randrange(1 << 30)
-    )
-    assert killing.workers > 0
