@@ -5,7 +5,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Maturin would fetch a Rust toolchain by itself where there is none.
 export MATURIN_NO_INSTALL_RUST=1
-.PHONY: help install native demo demo-cluster test test-long compat sim lint format bench docs reference wheel lock clean
+.PHONY: help install native demo demo-cluster test test-long compat sim lint format bench bench-spark docs reference wheel lock clean
 # Modules of other places have no business in .venv.
 unexport PYTHONPATH PYTHONHOME
 # Every node that a test starts would compile itself anew: 0.2 s of it.
@@ -60,6 +60,9 @@ format: install  ## format the code
 
 bench: install  ## measure; with Java and Maven beside Apache Kafka too (BENCH="--peer kafka …")
 	@$(BIN)/duramen bench all $(BENCH)
+
+bench-spark: install  ## measure Spark beside its own Kafka source on Apache Kafka; needs Java and Maven (BENCH="--rounds 1 …")
+	@$(BIN)/duramen bench spark --peer kafka $(BENCH)
 
 docs: install  ## build the docs site into build/site, without a warning or a dead link
 	@$(BIN)/python tools/site.py

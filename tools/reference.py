@@ -1,8 +1,12 @@
-"""Write the generated pages of docs/ from the catalogues and the command line; `--check` says which are out of date."""
+"""Write the generated pages of docs/ from the catalogues and the command line; `--check` says which are out of date.
+
+In docs/doors/spark.md only what stands between two marks is written: the options of the format.
+"""
 
 import importlib
 import pkgutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -25,6 +29,7 @@ from duramen.doors.http.problems import status_of
 from duramen.doors.http.routes import Route
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.nats.refusals import api_error
+from duramen.spark.options import OPTIONS, WITHOUT_EFFECT, Option
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 GENERATED: Final = "<!-- Written by `make reference`; change the source, not this page. -->"
@@ -418,11 +423,48 @@ PAGES: Final = {
 }
 
 
+# -- options of Spark -----------------------------------------------------------------------------------
+
+SPARK_PAGE: Final = "doors/spark.md"
+_BEGINS: Final = "<!-- Written by `make reference`, to the next mark: change the source, not this. -->\n"
+_ENDS: Final = "<!-- End of what is written. -->\n"
+_USES: Final = {"batch": "read", "stream": "readStream", "sink": "write"}
+
+
+def spark_option(option: Option) -> list[str]:
+    """A line of the table."""
+    where = ", ".join(name for use, name in _USES.items() if use in option.uses)
+    default = option.default if " " in option.default or not option.default else f"`{option.default}`"
+    return [f"`{option.name}`", where, default, option.doc]
+
+
+def spark_options() -> Iterator[str]:
+    """The options of docs/doors/spark.md."""
+    lines = [spark_option(option) for option in OPTIONS.values() if not option.doc.startswith(WITHOUT_EFFECT)]
+    yield from rows(["Option", "Where", "Default", "What it does"], lines)
+    yield ""
+    names = [f"`{option.name}`" for option in OPTIONS.values() if option.doc.startswith(WITHOUT_EFFECT)]
+    idle = (
+        f"Accepted, without effect, so that options of Spark's Kafka source can stay as they are: {', '.join(names)}."
+    )
+    yield from textwrap.wrap(idle, 120, break_on_hyphens=False)
+
+
+def spark_page(text: str) -> str:
+    """The page with its options as they are now."""
+    before, _, rest = text.partition(_BEGINS)
+    _, mark, after = rest.partition(_ENDS)
+    if not mark:
+        raise ValueError(f"docs/{SPARK_PAGE} lacks the marks around its options")
+    return "".join((before, _BEGINS, "\n", "\n".join(spark_options()), "\n\n", _ENDS, after))
+
+
 def main() -> int:
     """Write the pages, or with `--check` say which differ."""
+    texts = {name: "\n".join([GENERATED, "", *page()]).rstrip() + "\n" for name, page in PAGES.items()}
+    texts[SPARK_PAGE] = spark_page((DOCS / SPARK_PAGE).read_text(encoding="utf-8"))
     stale = []
-    for name, page in PAGES.items():
-        text = "\n".join([GENERATED, "", *page()]).rstrip() + "\n"
+    for name, text in texts.items():
         path = DOCS / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(name)

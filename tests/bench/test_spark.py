@@ -1,14 +1,20 @@
-"""The measurement of Spark measures: a short run of it, with our source alone."""
+"""The measurements of Spark measure: short runs of them, with our source alone."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from duramen.bench.spark import measure_spark
-
 
 @pytest.mark.long
-def test_our_source_reads_all_there_is(tmp_path: Path) -> None:
-    outcome = measure_spark(tmp_path, records=20_000, rounds=1, runs=1, peer=False)
-    assert outcome.met is None
-    assert "rows/s" in outcome.short
+def test_spark_is_measured(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "duramen", "bench", "spark", "--rounds", "1", "--scale", "0.01", "--output", tmp_path],
+        check=True,
+    )
+    targets = json.loads((tmp_path / "spark.json").read_text())["targets"]
+    assert [one["target"] for one in targets][:1] == ["Spark, batch count and sum, records of 16 + 100 bytes"]
+    assert all("rows/s" in one["short"] for one in targets[:3])
+    assert all("ms" in one["measured"] for one in targets[3:5])

@@ -1,6 +1,7 @@
 """Transactions of confluent-kafka on three real nodes that are killed: whole or not there at all."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,10 @@ from tests.clients import until
 from tests.cluster.judged import running, world
 from tests.consistency.clients import Transactions
 
+from duramen.base.errors import DuramenError
 from duramen.node.processes import NodeProcesses
+from duramen.spark.options import Options
+from duramen.spark.streaming import StreamReader
 
 PARTITIONS: Final = 4
 _STREAM: Final = "written"
@@ -102,6 +106,46 @@ class Writer(Worker):
             if self.transaction(producer, fill, commit=number % 3 < 2):
                 self.committed.append(number)
             self.done += 1
+
+
+class MicroBatches(Worker):
+    """Plans and reads micro-batches, as Spark's driver and its tasks do; `done` are the records."""
+
+    def __init__(self, servers: str) -> None:
+        super().__init__(servers, "micro-batches")
+        self.batches: list[Counter[bytes]] = []
+        self.offset: dict[str, Any] = {}
+
+    def work(self) -> None:
+        reader = self.reader()
+        self.offset = reader.initialOffset()
+        while not self.stopping.is_set():
+            if not self.read_on(reader):
+                self.stopping.wait(0.02)
+
+    def reader(self) -> StreamReader:
+        options = {
+            "kafka.bootstrap.servers": self.servers, "subscribe": _STREAM, "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": "60", "kafka.request.timeout.ms": "60000",
+        }  # fmt: skip
+        return StreamReader(Options(options, "stream"))
+
+    def read_on(self, reader: StreamReader) -> bool:
+        """Whether there was another one."""
+        try:
+            end = reader.latestOffset(self.offset, reader.getDefaultReadLimit())
+            if end == self.offset:
+                return False
+            found = Counter[bytes]()
+            for partition in reader.partitions(self.offset, end):
+                for records in reader.read(partition):
+                    found.update(records.column("value").to_pylist())
+        except DuramenError as error:
+            raise AssertionError(error) from None
+        self.batches.append(found)
+        self.done += found.total()
+        self.offset = end
+        return True
 
 
 @pytest.fixture
@@ -205,6 +249,23 @@ def test_every_committed_transaction_is_whole_and_no_other_is_seen(nodes: NodePr
     expected = sorted(b"%s/%d" % (one.name.encode(), number) for one in writers for number in one.committed)
     assert len(expected) > len(writers)
     assert [sorted(values) for values in _committed(nodes.bootstrap_servers, _STREAM)] == [expected] * PARTITIONS
+
+
+def test_a_micro_batch_has_each_transaction_wholly_or_not(nodes: NodeProcesses) -> None:
+    writers = [Writer(nodes.bootstrap_servers, name) for name in ("a", "b", "c")]
+    micro = MicroBatches(nodes.bootstrap_servers)
+    _work(nodes, [*writers, micro])
+    expected = Counter(b"%s/%d" % (one.name.encode(), number) for one in writers for number in one.committed)
+    reader = micro.reader()  # as after a restart
+
+    def everything() -> bool:
+        while micro.read_on(reader):
+            pass
+        return sum(micro.batches, Counter()).keys() >= expected.keys()
+
+    until(everything, _WAIT_S)
+    assert {count for batch in micro.batches for count in batch.values()} == {PARTITIONS}
+    assert sum(micro.batches, Counter()) == Counter(dict.fromkeys(expected, PARTITIONS))
 
 
 def test_transactions_are_judged_while_nodes_end(tmp_path: Path) -> None:

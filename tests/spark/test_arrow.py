@@ -1,6 +1,7 @@
 """Decoding to Arrow: the quick way says what the plain way says, for sound batches and for hostile ones."""
 
 import random
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from duramen.codec.varint import encode_varint
 from duramen.spark import plain
 from duramen.spark.arrow import decode, decode_rows
 from duramen.spark.bodies import Body, portions
-from duramen.spark.columns import COLUMNS, HEADERS_COLUMN, RECORD_COLUMNS, Part, Rows, arrow_schema
+from duramen.spark.columns import COLUMNS, RECORD_COLUMNS, Part, Rows, arrow_schema, choose_columns, spark_schema
 from duramen.spark.rows import Odd, read_varints, record_starts
 
 EVERYTHING = (0, 1 << 62)
@@ -82,7 +83,7 @@ def test_sound_batches_are_decoded_as_they_were_written(
 ) -> None:
     data = joined(batches)
     assert_same(data, *EVERYTHING, wanted=wanted)
-    part = Part("flights", 7, headers=wanted)
+    part = Part("flights", 7, COLUMNS if wanted else COLUMNS[:-1])
     decoded: list[dict[str, Any]] = [
         row for batch in decode(data, *EVERYTHING, part.columns) for row in part.batch(batch).to_pylist()
     ]
@@ -200,9 +201,36 @@ def test_times_that_arrow_cannot_hold_are_the_nearest_it_can() -> None:
 @pytest.mark.usefixtures("spark")  # which reads the columns
 @pytest.mark.parametrize("wanted", [False, True])
 def test_the_schema_is_what_spark_expects(*, wanted: bool) -> None:
-    parsed = StructType.fromDDL(f"{COLUMNS}, {HEADERS_COLUMN}" if wanted else COLUMNS)
+    columns = choose_columns("", headers=wanted)
+    parsed = StructType.fromDDL(spark_schema(columns))
     assert isinstance(parsed, StructType)
-    assert to_arrow_schema(parsed, timezone="UTC").equals(arrow_schema(headers=wanted))
+    assert to_arrow_schema(parsed, timezone="UTC").equals(arrow_schema(columns))
+
+
+@given(st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True), batch_lists)
+@settings(deadline=None)
+def test_columns_that_are_chosen_are_those_of_all_in_their_order(
+    wanted: list[str], batches: list[tuple[list[NewRecord], int, int, bool]]
+) -> None:
+    data, whole = joined(batches), Part("flights", 7, COLUMNS)
+    part = Part("flights", 7, choose_columns(" , ".join(wanted).upper(), headers=False))
+    some = [part.batch(batch) for batch in decode(data, *EVERYTHING, part.columns)]
+    every = [whole.batch(batch).select(wanted) for batch in decode(data, *EVERYTHING, whole.columns)]
+    assert some == every
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("valeu", "there is no column 'valeu'; did you mean value?"),
+        ("offset,Timestmp", "there is no column 'Timestmp'; did you mean timestamp?"),
+        ("offset,,value", "there is no column ''; there are key, value, topic"),
+        ("offset,value,Offset", "offset is named twice"),
+    ],
+)
+def test_columns_that_do_not_fit_are_named(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        choose_columns(text, headers=False)
 
 
 class TestRecordStarts:

@@ -1,7 +1,8 @@
 """`spark.read.format("duramen")` against a real node."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Producer as Librdkafka
@@ -107,6 +108,60 @@ class TestSelection:
         assert read(subscribe=stream, maxRecordsPerPartition=30).rdd.getNumPartitions() == 16
 
 
+class TestColumns:
+    def test_are_those_that_are_named_in_their_order(self, cluster: Cluster, read: Read, stream: str) -> None:
+        produce(cluster, stream, 8)
+        frame = read(subscribe=stream, columns="offset, Value,topic")
+        assert frame.schema.simpleString() == "struct<offset:bigint,value:binary,topic:string>"
+        rows = [(row.offset, bytes(row.value), row.topic) for row in frame.collect()]
+        assert sorted(rows) == sorted((number // 4, b"value-%d" % number, stream) for number in range(8))
+
+    def test_need_not_be_of_records(self, cluster: Cluster, read: Read, stream: str) -> None:
+        produce(cluster, stream, 10)
+        frame = read(subscribe=stream, columns="partition,headers")
+        assert sorted(tuple(row) for row in frame.collect()) == [
+            (number % 4, None) for number in sorted(range(10), key=lambda n: n % 4)
+        ]
+        assert read(subscribe=stream, columns="topic").count() == 10
+
+
+class Place(NamedTuple):
+    partition: int
+    offset: int
+    number: int
+
+
+@pytest.fixture(params=["pushed", "kept by Spark"])
+def pushdown(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether Spark hands filters over."""
+    pushed: bool = request.param == "pushed"
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", str(pushed).lower())
+    yield pushed
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+class TestFilters:
+    def test_leave_the_same_records_and_spare_tasks(
+        self, cluster: Cluster, read: Read, stream: str, *, pushdown: bool
+    ) -> None:
+        produce(cluster, stream, 40)
+        every = [Place(number % 4, number // 4, number) for number in range(40)]
+        for where, kept, tasks in (
+            ("partition = 1", lambda one: one.partition == 1, 1),
+            ("partition IN (0, 3) AND offset >= 4", lambda one: one.partition in (0, 3) and one.offset >= 4, 2),
+            ("offset > 2 AND offset < 5", lambda one: 2 < one.offset < 5, 4),
+            ("offset IN (1, 8)", lambda one: one.offset in (1, 8), 4),
+            (f"timestamp >= timestamp_millis({NOW_MS + 38})", lambda one: one.number >= 38, 2),
+            (f"timestamp < timestamp_millis({NOW_MS + 5})", lambda one: one.number < 5, 4),
+            ("partition = 9", lambda _: False, 1),
+            (f"topic = '{stream}' AND partition <> 2 AND value IS NOT NULL", lambda one: one.partition != 2, 4),
+        ):
+            frame = read(subscribe=stream).where(where)
+            rows = sorted((row.partition, row.offset, int(bytes(row.value)[6:])) for row in frame.collect())
+            assert rows == sorted(one for one in every if kept(one)), where
+            assert frame.rdd.getNumPartitions() == (tasks if pushdown else 4), where
+
+
 class TestOffsets:
     @pytest.mark.parametrize(
         ("options", "expected"),
@@ -151,7 +206,7 @@ class TestOffsets:
         ({"assign": '{"STREAM": [0, 9]}'}, "there is no partition STREAM-9"),
         ({"subscribe": "a", "assign": '{"a": [0]}'}, "exactly one of subscribe, subscribePattern, assign is needed"),
         ({"subscribe": " , "}, "subscribe names no stream"),
-        ({"subscribePattern": "("}, "is not a regular expression"),
+        ({"subscribePattern": "("}, "is no regular expression"),
         ({"startingOffsets": "latest"}, "a batch cannot begin at the latest offset"),
         ({"startingOffsets": '{"STREAM": {"0": -1}}'}, "a batch cannot begin at the latest offset"),
         ({"startingOffsets": '{"STREAM": {"0": 0}}'}, "must name every partition; STREAM-1, STREAM-2, STREAM-3 is"),

@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer as Librdkafka
-from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from tests.clients import metric, until
 
+from duramen.base.errors import CheckpointInvalid, RecordsLost, ServerUnreachable
 from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
 from duramen.client.consumer import EARLIEST
+from duramen.client.coordinator import Coordinator
 from duramen.node.process import NodeProcess
 from duramen.spark.options import Options
 from duramen.spark.streaming import StreamReader
+
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
 
 class Copying:
@@ -30,15 +33,15 @@ class Copying:
         self._checkpoint = str(directory / "checkpoint")
         self._table = str(directory / "table")
 
-    def run(self, **options: object) -> list[dict[str, Any]]:
+    def run(self, *, name: str | None = None, **options: object) -> list[dict[str, Any]]:
         """Returns the progress of each micro-batch with data."""
         reader = self._spark.readStream.format("duramen").option("kafka.bootstrap.servers", self._servers)
-        for name, value in ({"startingOffsets": "earliest"} | options).items():
-            reader = reader.option(name.replace("__", "."), str(value))
+        for option, value in ({"startingOffsets": "earliest"} | options).items():
+            reader = reader.option(option.replace("__", "."), str(value))
+        writer = reader.load().selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value").writeStream
         query = (
-            reader.load()
-            .selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value")
-            .writeStream.format("parquet")
+            (writer if name is None else writer.queryName(name))
+            .format("parquet")
             .option("checkpointLocation", self._checkpoint)
             .option("path", self._table)
             .trigger(availableNow=True)
@@ -125,7 +128,7 @@ def test_waits_until_there_is_enough_or_it_has_waited_long_enough(
     produce(cluster, stream, 9, 100)
     upto = patient.latestOffset(begin, limit)
     assert sum(upto[stream][index] for index in "0123") == 30
-    assert patient.reportLatestOffset() == {stream: begin[stream] | dict.fromkeys("0123", 25)}
+    assert patient.reportLatestOffset() == begin | {stream: begin[stream] | dict.fromkeys("0123", 25)}
     hasty = reader(minOffsetsPerTrigger="1000", maxTriggerDelay="1ms")
     while hasty.latestOffset(begin, hasty.getDefaultReadLimit()) == begin:
         pass
@@ -146,7 +149,11 @@ def test_a_stream_that_is_deleted_is_noticed(cluster: Cluster, stream: str, copy
         Admin(cluster).create_stream(stream, 4)
         produce(cluster, stream, 100, 200)
     produce(cluster, other, 1010, 1020, 1)
-    why = f"stream {stream} was deleted and created again" if again else f"{stream}-0, {stream}-1, .* is not there"
+    why = (
+        f"stream {stream} was deleted and created again at {_TIME}: what was not read"
+        if again
+        else f"{stream}-0, {stream}-1, .* is not there any more: deleted before this query began at {_TIME}"
+    )
     with pytest.raises(StreamingQueryException, match=f"RecordsLost: {why}") as caught:
         copying.run(subscribe=both)
     assert "Traceback" not in str(caught.value)
@@ -166,7 +173,8 @@ def test_what_retention_took_is_noticed(
         for step in range(50, 1000, 50):
             produce(cluster, "short", step, step + 50, 1)
         wait_until_gone(cluster, TopicPartition("short", 0), 50)
-        with pytest.raises(StreamingQueryException, match=r"short-0: the records 50 to \d+ are gone: .* \(retention\)"):
+        why = rf"short-0: the records 50 to \d+ are gone: its log begins at \d+ since {_TIME} \(retention, or deleted"
+        with pytest.raises(StreamingQueryException, match=why):
             copying.run(subscribe="short")
         copying.run(subscribe="short", failOnDataLoss="false")
         values = copying.values()
@@ -182,16 +190,36 @@ def wait_until_gone(cluster: Cluster, at: TopicPartition, offset: int) -> None:
         time.sleep(0.02)
 
 
-def test_what_is_processed_is_committed_to_a_group_that_was_named(
-    node: NodeProcess, cluster: Cluster, stream: str, copying: Copying
+@pytest.mark.parametrize("by_id", [True, False])
+def test_what_is_processed_is_the_offset_of_a_consumer_group(
+    node: NodeProcess, cluster: Cluster, stream: str, copying: Copying, *, by_id: bool
 ) -> None:
     produce(cluster, stream, 0, 400)
-    copying.run(subscribe=stream, maxOffsetsPerTrigger=100, kafka__group__id=f"{stream}-lag")
-    consumer = Librdkafka({"bootstrap.servers": node.kafka, "group.id": f"{stream}-lag"})
-    committed = consumer.committed([LibrdkafkaPartition(stream, index) for index in range(4)], timeout=60)
-    consumer.close()
-    # Spark tells of a micro-batch when it plans the next one: of the last one it never does.
-    assert [one.offset for one in committed] == [75, 75, 75, 75]
+    group, name = f"{stream}-group", f"{stream}-name"
+    expected, other = (group, name) if by_id else (name, group)
+    options: dict[str, Any] = {"kafka__group__id": group} if by_id else {}
+    copying.run(subscribe=stream, name=name, maxOffsetsPerTrigger=200, **options)
+    coordinator = Coordinator(cluster, expected)
+    ats = [TopicPartition(stream, index) for index in range(4)]
+    # With what the last micro-batch has processed.
+    until(lambda: coordinator.committed(ats) == dict.fromkeys(ats, 100))
+    produce(cluster, stream, 400, 404)
+    labels = {"group": expected, "stream": stream, "partition": "0"}
+    until(lambda: metric(node, "duramen_group_lag_records", **labels) == 1)
+    assert 0 <= metric(node, "duramen_group_lag_seconds", **labels) < 3600
+    copying.run(subscribe=stream, name=name, **options)
+    until(lambda: metric(node, "duramen_group_lag_records", **labels) == 0)
+    assert Coordinator(cluster, other).committed(ats) == {}
+
+
+def test_without_the_listener_a_group_is_a_micro_batch_behind(node: NodeProcess, cluster: Cluster, stream: str) -> None:
+    produce(cluster, stream, 0, 4)
+    given = {"kafka.bootstrap.servers": node.kafka, "subscribe": stream, "kafka.group.id": f"{stream}-group"}
+    reader = StreamReader(Options(given | {"startingOffsets": "earliest"}, "stream"))
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    reader.commit(end)
+    ats = [TopicPartition(stream, index) for index in range(4)]
+    assert Coordinator(cluster, f"{stream}-group").committed(ats) == dict.fromkeys(ats, 1)
 
 
 @pytest.mark.parametrize(
@@ -204,9 +232,68 @@ def test_what_is_processed_is_committed_to_a_group_that_was_named(
     ],
 )
 def test_bad_options_say_what_is_wrong_in_one_line(
-    stream: str, copying: Copying, options: dict[str, object], message: str
+    stream: str, copying: Copying, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(StreamingQueryException) as caught:
         copying.run(**({"subscribe": stream} | options))
     assert message in str(caught.value)
     assert "Traceback" not in str(caught.value)
+
+
+def test_an_unreachable_broker_is_named_within_the_timeout() -> None:
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "s", "kafka.request.timeout.ms": "500"}
+    reader = StreamReader(Options(given, "stream"))
+    with pytest.raises(ServerUnreachable, match=r"no broker answered within 0\.5 s: 127\.0\.0\.1:1 cannot be reached"):
+        reader.initialOffset()
+
+
+class TestCheckpoints:
+    """The reader without Spark: what it makes of offsets that it did not write."""
+
+    @pytest.fixture
+    def reader(self, node: NodeProcess, stream: str) -> StreamReader:
+        return StreamReader(Options({"kafka.bootstrap.servers": node.kafka, "subscribe": stream}, "stream"))
+
+    @pytest.mark.parametrize(
+        ("document", "said"),
+        [
+            ({"STREAM": {"0": 7, "1": 8}}, 'no version, .* startingOffsets={"STREAM": {"0": 7, "1": 8}} goes on'),
+            ({"$version": 2, "STREAM": {"0": 7}}, "have the version 2, and version 1 is read here"),
+            ({"$version": 1, "other": {"0": 7, "id": ""}}, "the checkpoint is of other, and .* it reads STREAM"),
+            ({"$version": 1, "STREAM": {"0": "many"}}, "the checkpoint's offsets cannot be read"),
+            ({"$version": 1, "STREAM": [7]}, "the checkpoint's offsets cannot be read"),
+            ({"logOffset": 3}, "no version"),
+            (17, "the checkpoint is of another source: it has 17 for offsets"),
+        ],
+    )
+    def test_of_others_are_refused(self, reader: StreamReader, stream: str, document: Any, said: str) -> None:
+        given = json.loads(json.dumps(document).replace("STREAM", stream))
+        said = said.replace("STREAM", stream)
+        with pytest.raises(CheckpointInvalid, match=said):
+            reader.latestOffset(given, reader.getDefaultReadLimit())
+        with pytest.raises(CheckpointInvalid, match=said):
+            reader.partitions(given, reader.initialOffset())
+        with pytest.raises(CheckpointInvalid, match=said):
+            reader.partitions(reader.initialOffset(), given)
+
+    def test_with_fewer_streams_are_said_to_have_lost_some(
+        self, node: NodeProcess, cluster: Cluster, stream: str
+    ) -> None:
+        other = f"{stream}-other"
+        Admin(cluster).create_stream(other, 1)
+        given = {"kafka.bootstrap.servers": node.kafka, "startingOffsets": "earliest"}
+        both = StreamReader(Options(given | {"subscribe": f"{stream},{other}"}, "stream"))
+        one = StreamReader(Options(given | {"subscribe": stream}, "stream"))
+        with pytest.raises(RecordsLost, match=f"{other}-0 is not among what the options name any more"):
+            one.latestOffset(both.initialOffset(), one.getDefaultReadLimit())
+
+    def test_a_stream_that_goes_meanwhile_was_there_a_moment_ago(
+        self, reader: StreamReader, cluster: Cluster, stream: str
+    ) -> None:
+        begin = reader.initialOffset()
+        assert reader.latestOffset(begin, reader.getDefaultReadLimit()) == begin
+        Admin(cluster).delete_stream(stream)
+        with pytest.raises(
+            RecordsLost, match=f"{stream}-0, .* is not there any more: deleted after {_TIME}, when it was"
+        ):
+            reader.latestOffset(begin, reader.getDefaultReadLimit())

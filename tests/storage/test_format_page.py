@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from duramen.codec import batch
+from duramen.codec import batch, markers
 from duramen.storage import checkpoint, directory, frames, index, records, wal
 from duramen.storage.log import LogState
 from duramen.storage.segment import SegmentState, TailState
@@ -37,6 +37,7 @@ def table(head: str) -> list[list[str]]:
         ("batch header", batch._HEADER.format),
         ("header", index._HEADER.format + "I"),
         ("entry", index._ENTRY.format + "I"),
+        ("marker", markers._VALUE.format),
         ("frame", frames._HEADER.format),
         ("checkpoint", checkpoint._HEADER.format),
     ],

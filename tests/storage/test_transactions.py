@@ -154,6 +154,12 @@ class Run:
         log, model = self.log, self.model
         assert log.end_offset == len(model.entries)
         assert log.last_stable_offset == model.stable(log.high_watermark)
+        unstable = {producer for producer, _ in log.transactions.unstable(log.high_watermark)}
+        assert unstable == {
+            producer for producer, _, end, _ in model.transactions() if end is None or end >= log.high_watermark
+        }
+        marked = [offset for offset, (kind, _) in enumerate(model.entries) if kind in ("commit", "abort")]
+        assert log.transactions.marked_offset > max(marked, default=-1)
         for start in range(log.start_offset, log.end_offset):
             for end in range(start + 1, min(start + 4, log.end_offset + 1)):
                 found = {row[:2] for row in log.transactions.aborted_within(start, end)}

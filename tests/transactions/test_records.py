@@ -27,6 +27,7 @@ TRANSACTIONS = st.builds(
     started_ms=st.integers(-1, 1 << 45),
     updated_ms=st.integers(-1, 1 << 45),
     version=st.sampled_from([0, 2]),
+    sequence=IDS,
 )
 
 

@@ -58,13 +58,18 @@ class Deadlines:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def fire(self, now_ms: int) -> None:
-        """Do everything whose time has come, oldest first; what an action registers for now is done too."""
-        while self._heap and self._heap[0][0] <= now_ms:
+    def fire(self, now_ms: int, most: int | None = None) -> None:
+        """Do everything whose time has come, oldest first; what an action registers for now is done too.
+
+        At most so many actions where `most` is said: the rest is still due.
+        """
+        done = 0
+        while self._heap and self._heap[0][0] <= now_ms and done != most:
             deadline = heapq.heappop(self._heap)[2]
             action, deadline.action = deadline.action, None
             if action is not None:
                 action()
+                done += 1
 
 
 class Alarm:

@@ -16,6 +16,7 @@ __all__ = [
     "BodyTooLarge",
     "BodyTypeUnsupported",
     "BugFound",
+    "CheckpointInvalid",
     "ClientClosed",
     "ClusterDiffers",
     "ConcurrentTransactions",
@@ -159,6 +160,17 @@ class SparkFailed(DuramenError):
     id = "spark-failed"
     safe = "Nothing of the round is in the table; the next round does it again."
     remedy = "Look at what the message names, and at Spark's own log, which says more."
+
+
+class CheckpointInvalid(DuramenError):
+    """The checkpoint of a streaming query does not fit what the query reads."""
+
+    id = "checkpoint-invalid"
+    safe = "Nothing was read, and the checkpoint is as it was."
+    remedy = (
+        "Give the query the checkpoint that it had, or a new one; startingOffsets then says where to begin "
+        "(docs/doors/spark.md)."
+    )
 
 
 class DependencyMissing(DuramenError):

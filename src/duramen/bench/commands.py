@@ -19,7 +19,8 @@ from duramen.bench.scenarios import clients as users
 from duramen.bench.scenarios import compaction, concurrent, process, single, streaming
 from duramen.bench.scenarios.effort import FULL, Effort
 from duramen.bench.schedule import Schedule
-from duramen.bench.spark import measure_spark
+from duramen.bench.spark.reading import PEER, WORKS, measure_reading
+from duramen.bench.spark.reading import steps as reading_steps
 from duramen.bench.tables import latency_table, targets_table, throughput_table
 from duramen.bench.targets import Outcome, not_measured
 from duramen.bench.worker import Worker
@@ -116,7 +117,9 @@ def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort 
     console = console_for(as_json=as_json)
     scenarios = (process, concurrent, streaming, single, compaction)
     outcomes: list[Outcome] = []
-    with Worker(console, int(spark) + sum(scenario.steps(effort) for scenario in scenarios)) as worker:
+    peer = "kafka" in peers
+    more = reading_steps(_spark_rounds(effort), 1, peer=peer) if spark else 0
+    with Worker(console, more + sum(scenario.steps(effort) for scenario in scenarios)) as worker:
         # Before the others run: memory of theirs that is not touched yet would slow our start.
         with tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory:
             outcomes += process.measure(Path(directory).absolute(), worker, effort)
@@ -125,7 +128,7 @@ def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort 
                 outcomes += scenario.measure(field, worker, effort)
         with tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory:
             outcomes += compaction.measure(Path(directory).absolute(), worker, effort)
-        outcomes.append(_spark(output, worker, effort, peer="kafka" in peers) if spark else _no_spark())
+        outcomes += _spark(output, worker, effort, peer=peer) if spark else _no_spark()
     document = output / "targets.json"
     write_document(document, {"effort": effort._asdict(), "targets": targets_document(outcomes)})
     show(console, targets_table(outcomes), document, as_json=as_json)
@@ -141,21 +144,21 @@ def clients(output: Path, *, peers: Sequence[Peer], effort: Effort, as_json: boo
     show(console, targets_table(outcomes), document, as_json=as_json)
 
 
-def _spark(output: Path, worker: Worker, effort: Effort, *, peer: bool) -> Outcome:
-    worker.say(f"Spark reads {effort.spark_records:,} records" + (", from Kafka too" if peer else ""))
+def _spark(output: Path, worker: Worker, effort: Effort, *, peer: bool) -> list[Outcome]:
     with tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory:
-        outcome = measure_spark(
-            Path(directory).absolute(),
-            records=effort.spark_records,
-            rounds=min(_SPARK_ROUNDS, effort.rounds),
-            peer=peer,
-        )
-    worker.step()
-    return outcome
+        return measure_reading(
+            Path(directory).absolute(), worker, records=effort.spark_records, rounds=_spark_rounds(effort), peer=peer,
+            works=["count"],
+        )  # fmt: skip
 
 
-def _no_spark() -> Outcome:
-    return not_measured("Spark, batch count and sum", "at least 1.5 x Spark's own Kafka source", "no --spark")
+def _spark_rounds(effort: Effort) -> int:
+    return min(_SPARK_ROUNDS, effort.rounds)
+
+
+def _no_spark() -> list[Outcome]:
+    target, wanted = WORKS["count"]
+    return [not_measured(target, f"at least {wanted:g} x {PEER}", "no --spark")]
 
 
 def everything(

@@ -21,7 +21,14 @@ from duramen.codec.markers import encode_marker
 from duramen.storage.log import Log
 from duramen.storage.store import Store
 from duramen.transactions import machine
-from duramen.transactions.values import PREPARED, Identity, TopicPartition, Transaction, TransactionState
+from duramen.transactions.values import (
+    NO_SEQUENCE,
+    PREPARED,
+    Identity,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
 
 __all__ = ["Endings", "Places"]
 
@@ -119,7 +126,7 @@ class Endings:
         for log in self._logs(prepared):
             if missing_only and log.transactions.first_offset(prepared.producer_id) is None:
                 continue
-            marker = self._marker(log, identity, commit=commit)
+            marker = self._marker(log, identity, commit=commit, sequence=prepared.sequence)
             (together if log.config.durability == "sync" else later).append(marker)
         return together, later
 
@@ -129,10 +136,11 @@ class Endings:
             if stream is not None and index < len(stream.partitions):
                 yield stream.partitions[index].log
 
-    def _marker(self, log: Log, identity: Identity, *, commit: bool) -> Batch:
+    def _marker(self, log: Log, identity: Identity, *, commit: bool, sequence: int) -> Batch:
         batch = encode_marker(
             identity.producer_id, identity.epoch,
             commit=commit, coordinator_epoch=self._store.node_epoch, now_ms=self._clock.wall_ms(),
+            sequence=sequence, first_offset=log.transactions.first_offset(identity.producer_id),
         )  # fmt: skip
         return log, batch, header(batch)
 
@@ -173,5 +181,6 @@ class Endings:
                         " transactional id knows of: it is aborted"
                     )
                     epoch = partition.log.producers.epoch(producer_id)
-                    found.append(self._marker(partition.log, Identity(producer_id, epoch), commit=False))
+                    identity = Identity(producer_id, epoch)
+                    found.append(self._marker(partition.log, identity, commit=False, sequence=NO_SEQUENCE))
         return found

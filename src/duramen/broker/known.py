@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from duramen.base.errors import TransactionsFull
+from duramen.transactions.sequences import CommitSequences
 from duramen.transactions.values import AT_REST, Transaction, TransactionState
 
 __all__ = ["KnownTransactions"]
@@ -13,13 +14,17 @@ _PARTITION_BYTES: Final = 200
 
 
 class KnownTransactions:
-    """Transactions by id. Those that were stored before a restart are counted and never refused."""
+    """Transactions by id. Those that were stored before a restart are counted and never refused.
+
+    `sequences` are above those of all that have been put here.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._by_id: dict[str, Transaction] = {}
         self._open: set[str] = set()
         self._held_bytes = 0
+        self.sequences = CommitSequences()
 
     def __contains__(self, id_: str) -> bool:
         return id_ in self._by_id
@@ -36,6 +41,7 @@ class KnownTransactions:
         """The transaction of its id is `one` from here on."""
         self._held_bytes += _size(one) - _size(self._by_id.get(one.id))
         self._by_id[one.id] = one
+        self.sequences.saw(one.sequence)
         if one.state in AT_REST or one.state is TransactionState.DEAD:
             self._open.discard(one.id)
         else:

@@ -57,7 +57,8 @@ class OwnLedger:
         try:
             one = decide(before)
             if before is not None and one is not None and one.state in PREPARED:
-                self._endings.finish(before, one, lambda error: done(self._known.get(id_), error))
+                prepared = self._log.sequenced(one, self._known.sequences)
+                self._endings.finish(before, prepared, lambda error: done(self._known.get(id_), error))
             elif one is not None:
                 self._keep(before, one, done)
         except DuramenError as error:

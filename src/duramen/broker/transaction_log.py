@@ -14,7 +14,8 @@ from duramen.storage.log import Log
 from duramen.storage.scanning import scan_log
 from duramen.storage.store import Store
 from duramen.transactions.records import decode_key, decode_value, encode_key, encode_value
-from duramen.transactions.values import Transaction
+from duramen.transactions.sequences import CommitSequences
+from duramen.transactions.values import PREPARED, Transaction
 
 __all__ = ["TRANSACTIONS_STREAM", "TransactionLog"]
 
@@ -57,6 +58,12 @@ class TransactionLog:
     def place(self, index: int) -> PartitionId:
         """The partition of that number. Raises CoordinatorLoading."""
         return PartitionId(self._there().id, index)
+
+    def sequenced(self, one: Transaction, sequences: CommitSequences) -> Transaction:
+        """`one`, with the next commit sequence where its end is decided by that. Raises CoordinatorLoading."""
+        if one.state not in PREPARED:
+            return one
+        return one._replace(sequence=sequences.following(self._clock.wall_ms(), self.partition_of(one.id)))
 
     def load(
         self,

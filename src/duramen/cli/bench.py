@@ -105,7 +105,7 @@ def _messages(default: int, default_bytes: str) -> Callable[[_F], _F]:
 def _check(output: Path, *, spark: bool = False) -> None:
     """Raises DependencyMissing or a usage error before anything is started."""
     if spark and importlib.util.find_spec("pyspark") is None:
-        raise DependencyMissing("--spark needs PySpark: pip install 'duramen[spark]', or leave it out")
+        raise DependencyMissing("measuring Spark needs PySpark: pip install 'duramen[spark]'")
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise DependencyMissing(f"measuring needs {', '.join(missing)}: pip install 'duramen[bench]'")
@@ -281,6 +281,33 @@ def _native(output: Path, rounds: int, scale: float, format_: str) -> None:
     from duramen.bench.native import measure_native
 
     measure_native(output, rounds=rounds, scale=scale, as_json=format_ == JSON)
+
+
+@command.command("spark", short_help="Spark, beside its own Kafka source.")
+@click.option("--part", "parts", multiple=True, type=click.Choice(["reading", "events", "memory"]),
+              default=("reading", "events"), show_default=True,
+              help="What to measure; may be repeated. memory takes --minutes.")  # fmt: skip
+@click.option("--rounds", type=click.IntRange(1, 1000), default=3, show_default=True, help=_ROUNDS_HELP)
+@_scale
+@click.option("--minutes", type=click.FloatRange(1, 10_000), default=30.0, show_default=True,
+              help="How long memory is watched.")  # fmt: skip
+@click.option("--peer", "peers", multiple=True, type=click.Choice(["kafka"]),
+              help="Measure beside Spark's own Kafka source on Apache Kafka, in the same run; needs Java and Maven, and"
+              " fetches about 500 MB once.")  # fmt: skip
+@_output
+@format_option
+def _measure_spark(
+    output: Path, parts: tuple[str, ...], rounds: int, scale: float, minutes: float, peers: tuple[str, ...],
+    format_: str,
+) -> None:  # fmt: skip
+    """Rows a second that Spark reads, to Parquet too; from an event to its micro-batch; memory over a long run."""
+    _check(output, spark=True)
+    from duramen.bench.spark.command import measure_spark
+
+    measure_spark(
+        output, parts=list(dict.fromkeys(parts)), rounds=rounds, scale=scale, minutes=minutes, peer=bool(peers),
+        as_json=format_ == JSON,
+    )  # fmt: skip
 
 
 @command.command("all", short_help="All three, in a quarter of an hour.")

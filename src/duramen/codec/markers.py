@@ -1,29 +1,54 @@
 """Markers: the control batches that end a transaction in a partition, of one record each.
 
     key     int16 version (0), int16 type: 0 aborts, 1 commits
-    value   int16 version (0), int32 coordinator epoch
+    value   int16 version (0), int32 coordinator epoch, and of ours behind it:
+            int64 commit sequence, int64 first offset of the transaction in this partition
 
+Clients look at the key only, and Kafka's tools at the beginning of the value.
 https://kafka.apache.org/documentation/#controlbatch
 """
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
-from duramen.codec.batch import CONTROL, TRANSACTIONAL, NewRecord, encode
+from duramen.base.ports import Buffer
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, NewRecord, encode, records
 
-__all__ = ["COMMIT", "encode_marker"]
+__all__ = ["COMMIT", "NO_SEQUENCE", "Marker", "decode_marker", "encode_marker"]
 
 COMMIT: Final = 1
+_ABORT: Final = 0
+NO_SEQUENCE: Final = -1
+"""Where a marker does not say in which order its transaction was decided, or nobody decided on it."""
 
 _KEY = struct.Struct(">hh")
-_VALUE = struct.Struct(">hi")
+_VALUE = struct.Struct(">hiqq")
+
+
+class Marker(NamedTuple):
+    """What a marker says: `first_offset` is -1 where nothing was open, None where the marker is of an older version."""
+
+    commit: bool
+    sequence: int
+    first_offset: int | None
 
 
 def encode_marker(
-    producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    commit: bool,
+    coordinator_epoch: int,
+    now_ms: int,
+    sequence: int = NO_SEQUENCE,
+    first_offset: int | None = None,
 ) -> bytearray:
-    """The marker that ends the producer's transaction in one partition."""
-    record = NewRecord(now_ms, _KEY.pack(0, int(commit)), _VALUE.pack(0, coordinator_epoch))
+    """The marker that ends the producer's transaction in one partition.
+
+    `sequence` is the transaction's commit sequence, `first_offset` where it begins there: None where nothing is open.
+    """
+    begins = -1 if first_offset is None else first_offset
+    record = NewRecord(now_ms, _KEY.pack(0, int(commit)), _VALUE.pack(0, coordinator_epoch, sequence, begins))
     return encode(
         [record],
         attributes=TRANSACTIONAL | CONTROL,
@@ -31,3 +56,17 @@ def encode_marker(
         producer_epoch=producer_epoch,
         base_sequence=-1,
     )
+
+
+def decode_marker(batch: Buffer) -> Marker | None:
+    """What the control batch says; None where it ends no transaction. Raises BatchCorrupt."""
+    record = next(records(batch), None)
+    if record is None or record.key is None or len(record.key) < _KEY.size:
+        return None
+    kind = _KEY.unpack_from(record.key)[1]
+    if kind not in (_ABORT, COMMIT):
+        return None
+    if record.value is None or len(record.value) < _VALUE.size:
+        return Marker(kind == COMMIT, NO_SEQUENCE, None)
+    _, _, sequence, first_offset = _VALUE.unpack_from(record.value)
+    return Marker(kind == COMMIT, sequence, first_offset)

@@ -21,6 +21,7 @@ from duramen.base.errors import (
     UnreleasedInstance,
     VersionTooOld,
 )
+from duramen.base.patterns import matching, pattern_of
 from duramen.groups.assignors import Subscriber
 from duramen.groups.consumer_table import ConsumerTable, Record
 from duramen.groups.consumer_values import (
@@ -33,7 +34,6 @@ from duramen.groups.consumer_values import (
     HeartbeatResult,
     MemberState,
 )
-from duramen.groups.patterns import matching, pattern_of
 from duramen.groups.reconciling import reconcile
 from duramen.groups.topics import Topic, TopicPartition, Topics, hash_of
 

@@ -1,11 +1,15 @@
 """Fires deadlines by the event loop's timer: one timer, set for whichever comes next."""
 
 import asyncio
+from typing import Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.ports import Clock
 
 __all__ = ["Ticking"]
+
+_MOST_AT_ONCE: Final = 256
+"""Thousands of replicas may be due at once: what comes from other nodes is heard in between."""
 
 
 class Ticking:
@@ -32,5 +36,5 @@ class Ticking:
 
     def _fire(self) -> None:
         self._timer = None
-        self._deadlines.fire(self._clock.monotonic_ms())
+        self._deadlines.fire(self._clock.monotonic_ms(), _MOST_AT_ONCE)
         self._schedule()

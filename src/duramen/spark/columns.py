@@ -1,10 +1,11 @@
 """The columns that Spark's Kafka source has, as Arrow wants them, and the rows that decoding makes put into them. Pure.
 
-`COLUMNS` is Spark's schema in its own notation, `arrow_schema` is the same for Arrow. What record batches have of them
+`spark_schema` has some of them in Spark's notation, `arrow_schema` the same for Arrow. What record batches have of them
 is `RECORD_COLUMNS`; topic and partition are added by `Part`.
 """
 
-from collections.abc import Collection
+import difflib
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,7 +14,6 @@ from numpy.typing import NDArray
 
 __all__ = [
     "COLUMNS",
-    "HEADERS_COLUMN",
     "HEADERS_TYPE",
     "RECORD_COLUMNS",
     "TIMESTAMP_TYPE",
@@ -23,14 +23,11 @@ __all__ = [
     "arrow_schema",
     "bitmap",
     "check_columns",
+    "choose_columns",
     "header_lists",
     "record_batch",
+    "spark_schema",
 ]
-
-COLUMNS: Final = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
-)
-HEADERS_COLUMN: Final = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 TIMESTAMP_TYPE: Final = pa.timestamp("us", "UTC")
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -39,20 +36,49 @@ RECORD_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType",
 """What can be decoded of records, in the order in which it comes."""
 
 _LARGEST_MS: Final = ((1 << 63) - 1) // 1000
-_FIELDS: Final = (
-    pa.field("key", pa.binary()),
-    pa.field("value", pa.binary()),
-    pa.field("topic", pa.string()),
-    pa.field("partition", pa.int32()),
-    pa.field("offset", pa.int64()),
-    pa.field("timestamp", TIMESTAMP_TYPE),
-    pa.field("timestampType", pa.int32()),
-)
+_TYPES: Final[Mapping[str, tuple[str, pa.DataType]]] = {
+    "key": ("BINARY", pa.binary()),
+    "value": ("BINARY", pa.binary()),
+    "topic": ("STRING", pa.string()),
+    "partition": ("INT", pa.int32()),
+    "offset": ("BIGINT", pa.int64()),
+    "timestamp": ("TIMESTAMP", TIMESTAMP_TYPE),
+    "timestampType": ("INT", pa.int32()),
+    "headers": ("ARRAY<STRUCT<key: STRING, value: BINARY>>", HEADERS_TYPE),
+}
+COLUMNS: Final = tuple(_TYPES)
+"""Every column that there is; `headers`, the last, only where it is asked for."""
 
 
-def arrow_schema(*, headers: bool) -> pa.Schema:
-    """What a batch looks like, with the column `headers` or without."""
-    return pa.schema([*_FIELDS, pa.field("headers", HEADERS_TYPE)] if headers else _FIELDS)
+def choose_columns(text: str, *, headers: bool) -> tuple[str, ...]:
+    """The columns that are named with commas between, in that order; all of them where none is.
+
+    Raises ValueError for one that does not exist or is named twice.
+    """
+    if not text.strip():
+        return COLUMNS if headers else COLUMNS[:-1]
+    by_lower = {name.lower(): name for name in COLUMNS}
+    chosen: list[str] = []
+    for given in text.split(","):
+        name = by_lower.get(given.strip().lower())
+        if name is None:
+            near = difflib.get_close_matches(given.strip().lower(), by_lower, n=1)
+            hint = f"did you mean {by_lower[near[0]]}?" if near else f"there are {', '.join(COLUMNS)}"
+            raise ValueError(f"there is no column {given.strip()!r}; {hint}")
+        if name in chosen:
+            raise ValueError(f"{name} is named twice")
+        chosen.append(name)
+    return tuple(chosen)
+
+
+def spark_schema(columns: Sequence[str]) -> str:
+    """These columns as Spark writes a schema."""
+    return ", ".join(f"{name} {_TYPES[name][0]}" for name in columns)
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """What a batch of these columns looks like."""
+    return pa.schema([pa.field(name, _TYPES[name][1]) for name in columns])
 
 
 def check_columns(columns: Collection[str]) -> None:
@@ -92,15 +118,19 @@ def record_batch(rows: Rows, columns: Collection[str]) -> pa.RecordBatch:
 
 
 class Part:
-    """A partition of a stream, and whether its headers are wanted: what all batches of one reading share."""
+    """A partition of a stream, and the columns that are wanted of it: what all batches of one reading share.
 
-    def __init__(self, topic: str, partition: int, *, headers: bool) -> None:
+    `columns` are what has to be decoded for that.
+    """
+
+    def __init__(self, topic: str, partition: int, wanted: Sequence[str]) -> None:
         self.topic = topic
         self.partition = partition
-        self.columns = RECORD_COLUMNS if headers else RECORD_COLUMNS[:-1]
-        self._schema = arrow_schema(headers=headers)
+        # Of something it must be seen how many records there are.
+        self.columns = tuple(name for name in RECORD_COLUMNS if name in wanted) or ("offset",)
+        self._schema = arrow_schema(wanted)
         self._length = 0
-        self._topics = self._partitions = pa.array([], pa.int32())
+        self._same: dict[str, pa.Array] = {}
 
     def batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """Decoded records, of which `columns` was asked for, with every column that Spark expects."""
@@ -108,10 +138,12 @@ class Part:
         if count > self._length:
             # The same for every batch: made once for the longest, and sliced.
             self._length = count
-            self._topics = _repeated(self.topic.encode(), count)
-            self._partitions = pa.array(np.full(count, self.partition, np.int32))
-        key, value, *others = records.columns
-        columns = [key, value, self._topics.slice(0, count), self._partitions.slice(0, count), *others]
+            self._same["topic"] = _repeated(self.topic.encode(), count)
+            self._same["partition"] = pa.array(np.full(count, self.partition, np.int32))
+        columns = [
+            self._same[name].slice(0, count) if name in ("topic", "partition") else records.column(name)
+            for name in self._schema.names
+        ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 

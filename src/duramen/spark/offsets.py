@@ -1,27 +1,36 @@
 """Offsets of many partitions as JSON: in options as Spark's Kafka source has them, and in checkpoints. Pure.
 
 A checkpoint's offsets are the same JSON with the stream's id beside the partitions, so that a stream that was
-created again under the same name is noticed: {"flights": {"0": 23, "1": 5, "id": "000006e8-…"}}. Such a text may
-be given as `startingOffsets`; the id is then not looked at.
+created again under the same name is noticed, and with the version of all this:
+{"flights": {"0": 23, "1": 5, "id": "000006e8-…"}, "$version": 1}. Such a text may be given as `startingOffsets`; ids,
+version and floors (`shares`) are then not looked at; floors stand beside the id while they matter: {"floor": {"0": 20}}
+where the offset was named, {"whole": {"0": 20}} where it was not.
 """
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from duramen.base.errors import OptionInvalid
+from duramen.base.errors import CheckpointInvalid, OptionInvalid
 from duramen.client import TopicPartition
+from duramen.spark.shares import Floors
 
 __all__ = ["Offsets", "listed", "parse_assignment", "parse_offsets"]
 
 _ID: Final = "id"
+_NAMED: Final = "floor"
+_WHOLE: Final = "whole"
+_BESIDE: Final = (_ID, _NAMED, _WHOLE)
+_VERSION_KEY: Final = "$version"  # no stream's name
+_VERSION: Final = 1
 
 
 class Offsets(NamedTuple):
-    """Where each partition stands, and the ids of the streams."""
+    """Where each partition stands, the ids of the streams, and the floors that still matter."""
 
     at: Mapping[TopicPartition, int]
     ids: Mapping[str, str]
+    floors: Floors = Floors()
 
     def to_json(self) -> dict[str, Any]:
         """As a checkpoint keeps it; the same offsets always look the same."""
@@ -30,18 +39,48 @@ class Offsets(NamedTuple):
             topics[topic][str(partition)] = self.at[TopicPartition(topic, partition)]
         for name, id_ in self.ids.items():
             topics[name][_ID] = id_
-        return topics
+        for kind, floors in ((_NAMED, self.floors.named), (_WHOLE, self.floors.whole)):
+            for at in sorted(floors):
+                topics[at.topic].setdefault(kind, {})[str(at.partition)] = floors[at]
+        return {**topics, _VERSION_KEY: _VERSION}
 
     @staticmethod
-    def from_json(document: Mapping[str, Any]) -> "Offsets":
-        """What `to_json` made."""
-        at = {
-            TopicPartition(topic, int(partition)): int(offset)
-            for topic, partitions in document.items()
-            for partition, offset in partitions.items()
-            if partition != _ID
-        }
-        return Offsets(at, {topic: str(partitions.get(_ID, "")) for topic, partitions in document.items()})
+    def from_json(document: object) -> "Offsets":
+        """What `to_json` made. Raises CheckpointInvalid for anything else."""
+        topics = _topics(document)
+        try:
+            at = {
+                TopicPartition(topic, int(partition)): int(offset)
+                for topic, partitions in topics.items()
+                for partition, offset in partitions.items()
+                if partition not in _BESIDE
+            }
+            ids = {topic: str(partitions.get(_ID, "")) for topic, partitions in topics.items()}
+            return Offsets(at, ids, Floors(_floors(topics, _NAMED), _floors(topics, _WHOLE)))
+        except (AttributeError, TypeError, ValueError):
+            raise CheckpointInvalid(f"the checkpoint's offsets cannot be read: {json.dumps(document)[:200]}") from None
+
+
+def _floors(topics: Mapping[str, Any], kind: str) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, partitions in topics.items()
+        for partition, offset in partitions.get(kind, {}).items()
+    }
+
+
+def _topics(document: object) -> Mapping[str, Any]:
+    if not isinstance(document, dict):
+        raise CheckpointInvalid(f"the checkpoint is of another source: it has {json.dumps(document)[:200]} for offsets")
+    version = document.get(_VERSION_KEY)
+    topics = {name: partitions for name, partitions in document.items() if name != _VERSION_KEY}
+    if version != _VERSION:
+        found = "no version" if version is None else f"the version {version}"
+        raise CheckpointInvalid(
+            f"the checkpoint's offsets have {found}, and version {_VERSION} is read here: it is of another Duramen or"
+            f" of another source; with a new checkpoint, startingOffsets={json.dumps(topics)} goes on where it was"
+        )
+    return topics
 
 
 def _mapping(option: str, text: str, example: str) -> Mapping[str, Any]:
@@ -51,7 +90,7 @@ def _mapping(option: str, text: str, example: str) -> Mapping[str, Any]:
         document = None
     if not isinstance(document, dict) or not document:
         raise OptionInvalid(f"{option}: {text!r} does not fit; it must be JSON such as {example}")
-    return document
+    return {name: partitions for name, partitions in document.items() if name != _VERSION_KEY}
 
 
 def parse_offsets(
@@ -63,7 +102,7 @@ def parse_offsets(
         if not isinstance(partitions, dict):
             raise OptionInvalid(f"{option}: {partitions!r} does not fit; it must be JSON such as {example}")
         for partition, offset in partitions.items():
-            if partition == _ID:
+            if partition in _BESIDE:
                 continue
             number = _index(option, partition, example)
             if isinstance(offset, bool) or not isinstance(offset, int) or not -(1 << 63) <= offset < 1 << 63:

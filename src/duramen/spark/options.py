@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 from duramen.base.errors import OptionInvalid
 
-__all__ = ["OPTIONS", "Option", "Options", "Use"]
+__all__ = ["OPTIONS", "WITHOUT_EFFECT", "Option", "Options", "Use"]
 
 Use = Literal["source", "batch", "stream", "sink"]
 """`source` is a batch or a stream: which of them is not known yet."""
@@ -47,7 +47,9 @@ class Option(NamedTuple):
         }[self.kind]
 
 
-_WITHOUT_EFFECT: Final = "Accepted, without effect: "
+WITHOUT_EFFECT: Final = "Accepted, without effect: "
+"""How the words on an option begin that changes nothing."""
+
 # fmt: off
 _OPTIONS: Final = (
     Option("kafka.bootstrap.servers", _ALL,
@@ -57,7 +59,8 @@ _OPTIONS: Final = (
     Option("subscribe", _SOURCE,
            "Streams to read, with commas between. Exactly one of subscribe, subscribePattern and assign is needed."),
     Option("subscribePattern", _SOURCE,
-           "Streams to read, as a regular expression that the whole name matches; new ones are found while it runs."),
+           "Streams to read, as a regular expression (RE2's) that the whole name matches; new ones are found while it"
+           " runs."),
     Option("assign", _SOURCE,
            'Partitions to read, as JSON: {"flights": [0, 1]}.'),
     Option("startingOffsets", _SOURCE,
@@ -80,7 +83,8 @@ _OPTIONS: Final = (
            "The same with a time for every partition. Goes before endingOffsets."),
     Option("failOnDataLoss", _SOURCE,
            "Whether to fail where records that should be read are gone (retention, a deleted stream, a stream"
-           " created again); the error says which and why. With false it is logged, and what there is is read.",
+           " created again); the error says which, why and since when. With false it is logged, and what there is is"
+           " read.",
            "true", "flag"),
     Option("tier", _SOURCE,
            "What is read of a stream that is a table (docs/guides/tables.md): hot, its log; cold, its table; all,"
@@ -92,6 +96,9 @@ _OPTIONS: Final = (
     Option("includeHeaders", _ALL,
            "Whether there is a column `headers`. A sink writes that column where there is one, whatever this says.",
            "false", "flag"),
+    Option("columns", _SOURCE,
+           "Only these columns, in this order, with commas between: offset,value. The others are not decoded; headers"
+           " may be one of them without includeHeaders."),
     Option("minPartitions", _SOURCE,
            "Split long partitions so that there are at least so many Spark tasks.", "", "count"),
     Option("maxRecordsPerPartition", _SOURCE,
@@ -99,20 +106,25 @@ _OPTIONS: Final = (
     Option("maxOffsetsPerTrigger", _STREAM,
            "The most records of one micro-batch, shared out by how much each partition has.", "", "count"),
     Option("minOffsetsPerTrigger", _STREAM,
-           "Wait until there are so many records, or maxTriggerDelay has passed.", "", "count"),
+           "Wait until there are so many records, or maxTriggerDelay has passed. The first micro-batch of a run never"
+           " waits.", "", "count"),
     Option("maxTriggerDelay", _STREAM,
            "How long minOffsetsPerTrigger may wait: 30s, 15m, 1h.", "15m"),
     Option("kafka.group.id", _SOURCE,
-           "In a streaming query: commit what has been read to this consumer group, so that Kafka's tools show its"
-           " lag. The query itself goes by its checkpoint. The last micro-batch is committed with the next one."),
+           "In a streaming query: the consumer group to which it commits what it has processed, so that Kafka's tools"
+           " show its lag; without it, the query's name. The query itself goes by its checkpoint."),
     Option("kafka.client.id", _ALL,
            "The name under which the brokers know these connections.", "duramen-spark"),
     Option("kafka.request.timeout.ms", _ALL,
            "How long to go on trying to reach a broker, and to wait for an answer.", "30000", "time"),
     Option("kafka.isolation.level", _SOURCE,
-           "read_uncommitted or read_committed.", "read_uncommitted"),
+           "read_committed: records of committed transactions, each transaction wholly in one micro-batch or batch."
+           " read_uncommitted: all records, as Spark's Kafka source does unless it is told otherwise.",
+           "read_committed"),
     Option("kafka.max.partition.fetch.bytes", _SOURCE,
            "The most record bytes of a partition in one answer.", "4194304", "count"),
+    Option("kafka.fetch.max.bytes", _SOURCE,
+           "The most record bytes in one answer, as long as it holds one batch.", "67108864", "count"),
     Option("kafka.security.protocol", _ALL,
            f"PLAINTEXT; {_NO_TLS}.", "PLAINTEXT"),
     Option("topic", _SINK,
@@ -131,24 +143,27 @@ _OPTIONS: Final = (
     Option("queryName", (*_STREAM, *_SINK),
            "Spark's own: the name of a streaming query."),
     Option("groupIdPrefix", _SOURCE,
-           f"{_WITHOUT_EFFECT}reading needs no consumer group."),
+           f"{WITHOUT_EFFECT}reading needs no consumer group."),
     Option("kafkaConsumer.pollTimeoutMs", _SOURCE,
-           f"{_WITHOUT_EFFECT}kafka.request.timeout.ms bounds every wait.", "", "time"),
+           f"{WITHOUT_EFFECT}kafka.request.timeout.ms bounds every wait.", "", "time"),
     Option("fetchOffset.numRetries", _SOURCE,
-           f"{_WITHOUT_EFFECT}what fails for the moment is tried again until kafka.request.timeout.ms is over."),
+           f"{WITHOUT_EFFECT}what fails for the moment is tried again until kafka.request.timeout.ms is over."),
     Option("fetchOffset.retryIntervalMs", _SOURCE,
-           f"{_WITHOUT_EFFECT}the pauses between attempts grow by themselves."),
+           f"{WITHOUT_EFFECT}the pauses between attempts grow by themselves."),
     *(
-        Option(f"kafka.{name}", uses, f"{_WITHOUT_EFFECT}Kafka's own tuning of its Java clients.")
+        Option(f"kafka.{name}", uses, f"{WITHOUT_EFFECT}Kafka's own tuning of its Java clients.")
         for uses, names in (
             (_ALL, ("client.dns.lookup", "client.rack", "connections.max.idle.ms", "metadata.max.age.ms",
-                    "metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
+                    "auto.include.jmx.reporter", "enable.metrics.push", "metadata.recovery.rebootstrap.trigger.ms",
+                    "metadata.recovery.strategy", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
+                    "metrics.sample.window.ms",
                     "receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retries",
                     "retry.backoff.max.ms", "retry.backoff.ms", "send.buffer.bytes",
                     "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms")),
-            (_SOURCE, ("check.crcs", "default.api.timeout.ms", "fetch.max.bytes", "fetch.max.wait.ms",
-                       "fetch.min.bytes", "heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records",
-                       "session.timeout.ms")),
+            (_SOURCE, ("allow.auto.create.topics", "auto.commit.interval.ms", "check.crcs", "default.api.timeout.ms",
+                       "exclude.internal.topics", "fetch.max.wait.ms", "fetch.min.bytes", "group.instance.id",
+                       "group.protocol", "group.remote.assignor", "heartbeat.interval.ms", "max.poll.interval.ms",
+                       "max.poll.records", "partition.assignment.strategy", "session.timeout.ms")),
             (_SINK, ("buffer.memory", "delivery.timeout.ms", "linger.ms", "max.block.ms",
                      "max.in.flight.requests.per.connection", "max.request.size")),
         )
@@ -186,14 +201,18 @@ class Options:
     def __init__(self, given: Mapping[str, str], use: Use) -> None:
         """Raises OptionInvalid for a name or a value that does not fit."""
         self._values: dict[str, str] = {}
+        self.ignored: list[str] = []  # known, and of no use here
         for name, value in given.items():
             option = _known(name, use)
             if option.refused:
                 raise OptionInvalid(f"{option.name} is not supported: {option.refused}")
             if use == "stream" and option.uses == _BATCH:
                 raise OptionInvalid(f"{option.name} is for batches: a streaming query has no end")
+            checked = _checked(option, value)
             if use in option.uses:
-                self._values[option.name] = _checked(option, value)
+                self._values[option.name] = checked
+            else:
+                self.ignored.append(option.name)
         if not self.text("kafka.bootstrap.servers"):
             raise OptionInvalid("kafka.bootstrap.servers is missing: the HOST:PORT of a broker's Kafka address")
         if self.text("kafka.security.protocol").upper() != "PLAINTEXT":
@@ -228,6 +247,9 @@ def _known(name: str, use: Use) -> Option:
     option = _BY_LOWER.get(name.lower())
     if option is not None and ("sink" in option.uses if use == "sink" else set(option.uses) & set(_SOURCE)):
         return option
+    if option is not None:
+        other, this = ("source", "sink") if use == "sink" else ("sink", "source")
+        raise OptionInvalid(f"{option.name} is an option of the {other}, not of the {this}")
     if name.lower().startswith(_SECURE):
         raise OptionInvalid(f"{name} is not supported: {_NO_TLS}")
     usable = [one.name for one in OPTIONS.values() if not one.refused and use in one.uses]

@@ -3,25 +3,31 @@
 import gc
 import logging
 import os
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from duramen.base.errors import BatchCorrupt, RecordsLost, RequestTimedOut, StreamNotFound
+from duramen.base.errors import BatchCorrupt, OptionInvalid, RecordsLost, RequestTimedOut, StreamNotFound
 from duramen.client import Cluster, Consumer, Isolation, TopicPartition
-from duramen.spark.columns import Part
+from duramen.client.marked import Marked
+from duramen.spark.columns import Part, choose_columns
+from duramen.spark.committed import Committed, Shown
 from duramen.spark.decoding import decode, say_which
-from duramen.spark.options import Options
+from duramen.spark.losses import cut_off, not_there
+from duramen.spark.options import OPTIONS, Options
 from duramen.spark.plainly import said_plainly
+from duramen.spark.planning import split
+from duramen.spark.shares import Floors, Share, passed_over, share
 
-__all__ = ["Reading", "Span", "SpanPartition", "cluster_of", "consumer_of", "report_lost"]
+__all__ = [
+    "Reading", "Span", "SpanPartition", "cluster_of", "columns_of", "consumer_of", "reads_committed", "report_lost",
+    "shared", "tasks",
+]  # fmt: skip
 
 _log = logging.getLogger("duramen.spark")
 
-_MOST_BYTES: Final = 64 * 1024 * 1024
 _clusters: dict[tuple[object, ...], Cluster] = {}
 
 
@@ -35,20 +41,41 @@ def cluster_of(options: Options) -> Cluster:
         # Spark's daemon runs a full collection after every task: what was imported need not be looked at each time.
         gc.collect()
         gc.freeze()
+        for other in _clusters.values():
+            other.close()
         _clusters.clear()
         cluster = _clusters[key] = Cluster(servers, client_id=client_id, timeout_s=timeout_ms / 1000)
     return cluster
 
 
-def consumer_of(options: Options) -> Consumer:
-    """A consumer of that cluster."""
+def reads_committed(options: Options) -> bool:
+    """Whether only committed records are read. Raises OptionInvalid."""
     level = options.one_of("kafka.isolation.level", ("read_uncommitted", "read_committed"))
+    return level == "read_committed"
+
+
+def consumer_of(options: Options, *, committed: bool = False) -> Consumer:
+    """A consumer of that cluster; `committed` where brokers are to leave out what is not."""
     return Consumer(
         cluster_of(options),
-        isolation=Isolation.READ_COMMITTED if level == "read_committed" else Isolation.READ_UNCOMMITTED,
-        max_bytes=_MOST_BYTES,
-        partition_max_bytes=min(_MOST_BYTES, options.number("kafka.max.partition.fetch.bytes") or _MOST_BYTES),
+        isolation=Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED,
+        max_bytes=_bytes(options, "kafka.fetch.max.bytes"),
+        partition_max_bytes=_bytes(options, "kafka.max.partition.fetch.bytes"),
     )
+
+
+def _bytes(options: Options, name: str) -> int:
+    """No answer is larger than our default for all of it: an executor has many tasks."""
+    most = int(OPTIONS["kafka.fetch.max.bytes"].default)
+    return min(most, options.number(name) or most)
+
+
+def columns_of(options: Options) -> tuple[str, ...]:
+    """The columns that the options ask for, in their order. Raises OptionInvalid."""
+    try:
+        return choose_columns(options.text("columns"), headers=options.flag("includeHeaders"))
+    except ValueError as error:
+        raise OptionInvalid(f"columns: {error}") from None
 
 
 def report_lost(what: str, *, fail: bool) -> None:
@@ -59,13 +86,27 @@ def report_lost(what: str, *, fail: bool) -> None:
 
 
 class Span:
-    """Offsets `[first, end)` of a partition of the stream with that id; `topic_id` is empty where it has none."""
+    """Offsets `[first, end)` of a partition of the stream with that id; `topic_id` is empty where it has none.
 
-    def __init__(self, at: TopicPartition, topic_id: str, first: int, end: int) -> None:
+    Read as the `share` says, where a transaction has something there; `committed`: as brokers sort it out.
+    """
+
+    def __init__(
+        self,
+        at: TopicPartition,
+        topic_id: str,
+        first: int,
+        end: int,
+        share: Share | None = None,
+        *,
+        committed: bool = False,
+    ) -> None:
         self.at = at
         self.topic_id = topic_id
         self.first = first
         self.end = end
+        self.share = share
+        self.committed = committed
 
 
 class SpanPartition(InputPartition):
@@ -76,6 +117,44 @@ class SpanPartition(InputPartition):
         self.span = span
 
 
+def tasks(
+    options: Options,
+    spans: Sequence[tuple[TopicPartition, int, int]],
+    ids: Mapping[str, str],
+    marked: Mapping[TopicPartition, Marked] | None,
+    floors: Floors,
+    *,
+    committed: bool,
+    unfiltered: Sequence[tuple[TopicPartition, int, int]] | None = None,
+) -> list[InputPartition]:
+    """The shares of partitions (each with its first offset and the one behind its last) for tasks of their own.
+
+    `unfiltered` is what it was before filters left only that.
+    """
+    pieces = split(spans, options.number("minPartitions"), options.number("maxRecordsPerPartition"))
+    whole = spans if unfiltered is None else unfiltered
+    return [SpanPartition(one) for one in shared(pieces, whole, ids, marked, floors, committed=committed)]
+
+
+def shared(
+    pieces: Sequence[tuple[TopicPartition, int, int]],
+    whole: Sequence[tuple[TopicPartition, int, int]],
+    ids: Mapping[str, str],
+    marked: Mapping[TopicPartition, Marked] | None,
+    floors: Floors,
+    *,
+    committed: bool,
+) -> list[Span]:
+    """The pieces of what is read as a `whole`, each with what its task has to know of transactions."""
+    if marked is None:
+        return [Span(at, ids[at.topic], low, high, committed=committed) for at, low, high in pieces]
+    over = passed_over(floors, {at: first for at, first, _ in whole}, {at: end for at, _, end in whole}, marked)
+    return [
+        Span(at, ids[at.topic], low, high, share(low, high, marked[at], floors.named.get(at, 0), over.get(at, ())))
+        for at, low, high in pieces
+    ]
+
+
 class Reading:
     """Reads spans as the options say. It is pickled and sent to the executors."""
 
@@ -83,7 +162,7 @@ class Reading:
         """Raises OptionInvalid."""
         self._options = options
         self.fail = options.flag("failOnDataLoss")
-        self.headers = options.flag("includeHeaders")
+        self.columns = columns_of(options)
         say_which()
 
     def read(self, span: Span) -> Iterator[pa.RecordBatch]:
@@ -92,20 +171,25 @@ class Reading:
 
         def on_gap(wanted: int, there: int) -> int:
             upto = min(there, span.end)
-            why = "its log begins later (retention)" if there < span.end else "its log ends earlier, or begins later"
-            report_lost(f"{at}: the records {wanted} to {upto - 1} are gone: {why}", fail=self.fail)
+            report_lost(cut_off(consumer, at, wanted, upto), fail=self.fail)
             return upto
 
-        part = Part(*at, headers=self.headers)
+        part = Part(*at, self.columns)
         topic_id = UUID(span.topic_id) if span.topic_id else None
+        first = span.first if span.share is None else span.share.base
+        committed = None if span.share is None else Committed(span.first, span.end, span.share)
         with said_plainly():
-            pieces = consumer_of(self._options).read(at, span.first, span.end, topic_id=topic_id, on_gap=on_gap)
+            consumer = consumer_of(self._options, committed=span.committed)
+            pieces = consumer.read(at, first, span.end, topic_id=topic_id, on_gap=on_gap)
             try:
                 for piece in pieces:
                     # An answer came whole: nobody writes to it any more.
-                    for records in decode(piece.toreadonly(), span.first, span.end, part.columns):
-                        yield part.batch(records)
+                    whole = Shown(piece.toreadonly(), span.first)
+                    for data, low in [whole] if committed is None else committed.pass_on(piece):
+                        for records in decode(data, low, span.end, part.columns):
+                            yield part.batch(records)
             except (StreamNotFound, RequestTimedOut) as error:
-                report_lost(f"{at}: records before {span.end} are gone: {error}", fail=self.fail)
+                why = not_there(consumer, at.topic, topic_id, error)
+                report_lost(f"{at}: records before {span.end} are gone: {why}", fail=self.fail)
             except BatchCorrupt as error:
                 raise BatchCorrupt(f"{at}: {error}") from None

@@ -1,18 +1,17 @@
 """Which partitions are read, and where reading begins and ends: what the options say, resolved against a cluster."""
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
-from duramen.base.errors import OptionInvalid, StreamNotFound
+from duramen.base.errors import OptionInvalid, PatternInvalid, StreamNotFound
 from duramen.client import Cluster, Topic, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.spark.offsets import listed, parse_assignment, parse_offsets
 from duramen.spark.options import Options
 from duramen.spark.places import Offsets
 
-__all__ = ["Edge", "Selection", "ending", "starting"]
+__all__ = ["Edge", "Selection", "ending", "require_order", "starting"]
 
 _CHOICES: Final = ("subscribe", "subscribePattern", "assign")
 _NO_ID: Final = UUID(int=0)
@@ -32,32 +31,34 @@ class Selection:
         if len(given) != 1:
             said = f"{' and '.join(given)} were given" if given else "none was given"
             raise OptionInvalid(f"exactly one of {', '.join(_CHOICES)} is needed; {said}")
-        text = options.text(given[0])
-        self._pattern: re.Pattern[str] | None = None
+        text = self._text = options.text(given[0])
+        self._pattern = ""
         self._assigned: list[TopicPartition] | None = None
         self._names: list[str] = []
         if given[0] == "subscribePattern":
-            try:
-                self._pattern = re.compile(text)
-            except re.error as error:
-                raise OptionInvalid(f"subscribePattern: {text!r} is not a regular expression: {error}") from None
+            self._pattern = text
+            if text:
+                _matcher(text)
         elif given[0] == "assign":
             self._assigned = parse_assignment("assign", text)
             self._names = sorted({at.topic for at in self._assigned})
         else:
             self._names = list(dict.fromkeys(filter(None, (name.strip() for name in text.split(",")))))
-        if self._pattern is None and not self._names:
+        if not self._pattern and not self._names:
             raise OptionInvalid(f"{given[0]} names no stream")
+
+    def __str__(self) -> str:
+        return self._text
 
     def find(self, cluster: Cluster, *, all_of_them: bool) -> tuple[list[TopicPartition], dict[str, str]]:
         """The partitions that there are now, and their streams' ids.
 
         Raises StreamNotFound where one that was named is not there, if `all_of_them` have to be.
         """
-        topics = cluster.topics(None if self._pattern is not None else self._names)
-        if self._pattern is not None:
-            pattern = self._pattern
-            topics = {name: topic for name, topic in topics.items() if not topic.internal and pattern.fullmatch(name)}
+        topics = cluster.topics(None if self._pattern else self._names)
+        if self._pattern:
+            matches = _matcher(self._pattern)
+            topics = {name: topic for name, topic in topics.items() if not topic.internal and matches(name)}
         ats = self._partitions(topics)
         if all_of_them:
             missing = [name for name in self._names if name not in topics]
@@ -68,12 +69,26 @@ class Selection:
                 raise StreamNotFound(f"there is no partition {listed(absent)}")
         return ats, {topic.name: "" if topic.id == _NO_ID else str(topic.id) for topic in topics.values()}
 
+    def names(self, stream: str) -> bool:
+        """Whether the options name that stream, be it there or not."""
+        return _matcher(self._pattern)(stream) if self._pattern else stream in self._names
+
     def _partitions(self, topics: Mapping[str, Topic]) -> list[TopicPartition]:
         there = [TopicPartition(topic.name, index) for topic in topics.values() for index in topic.leaders]
         if self._assigned is not None:
             wanted = set(self._assigned)
             there = [at for at in there if at in wanted]
         return sorted(there)
+
+
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """Compiled where it is used: it cannot be pickled, and executors have no need of it. Raises OptionInvalid."""
+    from duramen.base.patterns import pattern_of
+
+    try:
+        return pattern_of(pattern)
+    except PatternInvalid as error:
+        raise OptionInvalid(f"subscribePattern: {error}") from None
 
 
 class Edge(NamedTuple):
@@ -137,6 +152,16 @@ def ending(options: Options) -> Edge:
     if edge.everywhere == EARLIEST or EARLIEST in (edge.offsets or {}).values():
         raise OptionInvalid("endingOffsets: a batch cannot end at the earliest offset")
     return edge
+
+
+def require_order(start: Edge, end: Edge) -> None:
+    """Raise OptionInvalid where the options alone say that a batch ends before it begins."""
+    for first, last in ((start.offsets or {}, end.offsets or {}), (start.times or {}, end.times or {})):
+        for at in sorted(first.keys() & last.keys()):
+            if first[at] > last[at] >= 0:
+                raise OptionInvalid(
+                    f"{start.option} says {first[at]} for {at}, which is after {last[at]}, where {end.option} ends it"
+                )
 
 
 def _by_time(options: Options, everywhere: str, each: str) -> Edge | None:

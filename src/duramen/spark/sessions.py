@@ -47,6 +47,8 @@ def make_session(
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from duramen.spark.lag import report_lag
+
     if SparkContext._gateway is None:
         os.environ["JAVA_HOME"] = find_java().home
         # Spark's default is whatever `python3` is on the PATH, which need not have Duramen.
@@ -54,7 +56,9 @@ def make_session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in {**(_tuning(master) if tuned else {}), **(config or {})}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    report_lag(made)
+    return made
 
 
 def _tuning(master: str) -> dict[str, str]:

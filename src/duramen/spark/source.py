@@ -1,6 +1,8 @@
 """`format("duramen")`: the class that Spark finds, and reading as a batch. Streams are in `streaming`."""
 
-from collections.abc import Iterator, MutableMapping
+import logging
+import sys
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Final
 
 import pyarrow as pa
@@ -10,26 +12,47 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from duramen.base.errors import DuramenError, OptionInvalid
+from duramen.client import Consumer, TopicPartition
+from duramen.client.consumer import LATEST
+from duramen.client.marked import Marked
 from duramen.spark.cold import read_part
-from duramen.spark.columns import COLUMNS, HEADERS_COLUMN, arrow_schema
+from duramen.spark.columns import arrow_schema, spark_schema
+from duramen.spark.cuts import cut
+from duramen.spark.filters import EVERYTHING, narrow
+from duramen.spark.marks import Marks
 from duramen.spark.options import Options
 from duramen.spark.places import Tiers
 from duramen.spark.plainly import said_plainly
-from duramen.spark.planning import split
-from duramen.spark.reading import Reading, Span, SpanPartition, consumer_of, report_lost
-from duramen.spark.selection import Selection, ending, starting
+from duramen.spark.planning import Span
+from duramen.spark.reading import (
+    Reading,
+    cluster_of,
+    columns_of,
+    consumer_of,
+    reads_committed,
+    report_lost,
+    shared,
+    tasks,
+)
+from duramen.spark.selection import Selection, ending, require_order, starting
+from duramen.spark.shares import Floors
 from duramen.spark.sink import BatchWriter, StreamWriter
 from duramen.spark.streaming import RefusedStreamReader, StreamReader
 
-__all__ = ["BatchReader", "DuramenDataSource"]
+__all__ = ["BatchReader", "DuramenDataSource", "FilteringReader"]
+
+_log = logging.getLogger("duramen.spark")
 
 _NAME: Final = "duramen"
+_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+"""What a worker process runs to which Spark hands filters; it does with spark.sql.python.filterPushdown.enabled."""
 
 
 class DuramenDataSource(DataSource):
@@ -47,14 +70,14 @@ class DuramenDataSource(DataSource):
         """The columns; options are checked here as far as that goes without knowing what the query will be."""
         options = Options(self.options, "source")
         Selection(options)
-        return f"{COLUMNS}, {HEADERS_COLUMN}" if options.flag("includeHeaders") else COLUMNS
+        return spark_schema(columns_of(options))
 
     @said_plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`. Raises OptionInvalid."""
         options = Options(self.options, "batch")
         _require_own(schema, options)
-        return BatchReader(options)
+        return FilteringReader(options) if _is_handed_filters() else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`. What does not fit is said by the reader: PySpark would hide an error raised here."""
@@ -82,9 +105,15 @@ class DuramenDataSource(DataSource):
         return StreamWriter(Options(self.options, "sink"), schema)
 
 
+def _is_handed_filters() -> bool:
+    """A reader that takes filters is an error in any other process."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return _PUSHING in sys.modules or (spec is not None and spec.name == _PUSHING)
+
+
 def _require_own(schema: StructType, options: Options) -> None:
-    if not to_arrow_schema(schema, timezone="UTC").equals(arrow_schema(headers=options.flag("includeHeaders"))):
-        raise OptionInvalid("the format duramen has its own schema: leave out schema(…)")
+    if not to_arrow_schema(schema, timezone="UTC").equals(arrow_schema(columns_of(options))):
+        raise OptionInvalid("the format duramen has its own schema: leave out schema(…); the option columns chooses")
 
 
 class BatchReader(DataSourceReader):
@@ -96,14 +125,20 @@ class BatchReader(DataSourceReader):
         self._selection = Selection(options)
         self._starting = starting(options, streaming=False)
         self._ending = ending(options)
+        require_order(self._starting, self._ending)
         self._reading = Reading(options)
         self._tiers = Tiers(options)
+        self._narrowing = EVERYTHING
+        for name in options.ignored:
+            _log.warning("%s is for streaming queries: a batch goes on without it", name)
 
     @said_plainly()
     def partitions(self) -> list[InputPartition]:
         """A range of offsets for each task. Raises what reaching the brokers raises, RecordsLost, StreamNotFound."""
-        consumer = consumer_of(self._options)
-        ats, ids = self._selection.find(consumer.cluster, all_of_them=True)
+        cluster, marks = cluster_of(self._options), Marks(wanted=reads_committed(self._options))
+        ats, ids = self._selection.find(cluster, all_of_them=True)
+        committed = marks.left_to_brokers(cluster, ats)
+        consumer = consumer_of(self._options, committed=committed)
         places = self._tiers.look(consumer, ids, fail=self._reading.fail)
         there = places.bounds(ats)
         first = self._starting.resolve(places, ats)
@@ -116,14 +151,44 @@ class BatchReader(DataSourceReader):
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read to {end[at] - 1}"
                 report_lost(what, fail=self._reading.fail)
             first[at], end[at] = max(first[at], earliest), min(end[at], latest)
-        hot, tasks = places.cut([(at, first[at], end[at]) for at in ats], streaming=False)
-        spans = split(
-            hot,
-            self._options.number("minPartitions"),
-            self._options.number("maxRecordsPerPartition"),
-        )
-        return [*tasks, *(SpanPartition(Span(at, ids[at.topic], low, high)) for at, low, high in spans)]
+        parts = places.cut([(at, first[at], end[at]) for at in ats], streaming=False)
+        begin, upto = {at: low for at, low, _ in parts.hot}, {at: high for at, _, high in parts.hot}
+        marked = marks.look(cluster, begin, ids)
+        if marked is not None and self._ending.everywhere == LATEST:
+            upto = cut(begin, upto, marked)
+        # What of a transaction lies below the end of a table was read from there.
+        whole = {} if self._starting.everywhere is None else {at: begin[at] for at in begin if at not in parts.joined}
+        floors = Floors(named={at: begin[at] for at in begin if at not in whole}, whole=whole)
+        spans = [(at, begin[at], upto[at]) for at in begin]
+        newest = [one for one in spans if one[0] in parts.upserted and one[1] < one[2]]
+        newer = {one.at: one for one in shared(newest, spans, ids, marked, floors, committed=committed)}
+        narrowed = self._narrowed(consumer, [one for one in spans if one[0] not in parts.upserted], marked or {})
+        return [
+            *places.tasks(parts, newer, self._narrowing),
+            *tasks(self._options, narrowed, ids, marked, floors, committed=committed, unfiltered=spans),
+        ]
+
+    def _narrowed(self, consumer: Consumer, spans: list[Span], marked: Mapping[TopicPartition, Marked]) -> list[Span]:
+        """The parts of spans that filters leave; to their ends where a record may count at a marker further on."""
+        narrowing = self._narrowing
+        taken, spans = [one for one in spans if narrowing.takes(one[0])], []
+        for at, first, end in taken:
+            low, high = narrowing.cut(first, end)
+            spans.append((at, low, end if at in marked and (marked[at].ended or marked[at].open) else high))
+        if narrowing.since_ms <= 0:
+            return spans
+        since = consumer.offsets(dict.fromkeys((at for at, _, _ in spans), narrowing.since_ms))
+        return [(at, max(first, since[at]) if since[at] >= 0 else end, end) for at, first, end in spans]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one share; Spark makes one without any where there is nothing to read."""
         return read_part(self._reading, partition)
+
+
+class FilteringReader(BatchReader):
+    """The same where Spark hands over filters: what cannot pass them is not read."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take what helps; returns what Spark has to apply to the records still."""
+        self._narrowing, unmet = narrow(filters)
+        return unmet

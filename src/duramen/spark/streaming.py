@@ -5,9 +5,10 @@ Offsets are those of Spark's checkpoint: nothing else is remembered across a res
 """
 
 import logging
+import math
 import time
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -19,24 +20,38 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from duramen.base.errors import DuramenError, OptionInvalid
+from duramen.base.errors import CheckpointInvalid, DuramenError, OptionInvalid
 from duramen.base.units import parse_ms
-from duramen.client import TopicPartition
+from duramen.client import Consumer, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.spark.cold import read_part
+from duramen.spark.cuts import cut
+from duramen.spark.filters import EVERYTHING
+from duramen.spark.losses import made_anew, moment
+from duramen.spark.marks import Marks
 from duramen.spark.offsets import Offsets, listed
 from duramen.spark.options import Options
 from duramen.spark.places import Places, Tiers
 from duramen.spark.plainly import said_plainly
-from duramen.spark.planning import limited, split
-from duramen.spark.reading import Reading, Span, SpanPartition, consumer_of, report_lost
+from duramen.spark.planning import limited
+from duramen.spark.reading import (
+    Reading,
+    cluster_of,
+    consumer_of,
+    reads_committed,
+    report_lost,
+    tasks,
+)
 from duramen.spark.selection import Selection, starting
+from duramen.spark.shares import Floors, floors_left
 
 __all__ = ["RefusedStreamReader", "StreamReader"]
 
 _log = logging.getLogger("duramen.spark")
 
 _Document = dict[str, Any]
+_Places = Mapping[TopicPartition, int]
+_T = TypeVar("_T")
 _NO_OFFSETS: Final = Offsets({}, {})
 
 
@@ -50,6 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._starting = starting(options, streaming=True)
         self._reading = Reading(options)
         self._tiers = Tiers(options)
+        self._marks = Marks(wanted=reads_committed(options))
         self._most = options.number("maxOffsetsPerTrigger")
         self._least = options.number("minOffsetsPerTrigger")
         if self._most is not None and self._least is not None and self._least > self._most:
@@ -58,23 +74,40 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._patience_s = parse_ms(options.text("maxTriggerDelay")) / 1000
         except ValueError as error:
             raise OptionInvalid(f"maxTriggerDelay: {options.text('maxTriggerDelay')!r} does not fit: {error}") from None
-        self._triggered_s: float | None = None
+        self._triggered_s = -math.inf  # the first micro-batch never waits
         self._target: Offsets | None = None  # with the trigger AvailableNow: where to stop
         self._latest = _NO_OFFSETS
+        self._begun_ms = _now_ms()
+        self._seen_ms: dict[str, int] = {}  # when each stream was last there
 
     # -- offsets ------------------------------------------------------------------------------------
 
     @said_plainly()
     def initialOffset(self) -> _Document:
         """Where a new query begins. Raises StreamNotFound, ServerUnreachable, OptionInvalid."""
-        consumer = consumer_of(self._options)
-        ats, ids = self._selection.find(consumer.cluster, all_of_them=True)
+        consumer, ats, ids = self._find(all_of_them=True)
         places = self._tiers.look(consumer, ids, fail=self._reading.fail)
-        return Offsets(self._starting.resolve(places, ats), ids).to_json()
+        begin = self._starting.resolve(places, ats)
+        marked = self._marks.look(consumer.cluster, places.in_log(begin), ids)
+        if marked is None:
+            return Offsets(begin, ids).to_json()
+        if self._starting.everywhere is None:
+            floors = Floors(named=begin)
+        else:
+            # Who has ended in a partition before `begin` has begun in every other below what is the end there by now.
+            latest = self._starting.everywhere == LATEST
+            floors = Floors(whole={at: marked[at].high_watermark for at in ats} if latest else begin)
+        return Offsets(begin, ids, floors_left(floors, begin, marked)).to_json()
+
+    def _find(self, *, all_of_them: bool) -> tuple[Consumer, list[TopicPartition], dict[str, str]]:
+        """What is read, and a consumer that sees of it what can be planned."""
+        cluster = cluster_of(self._options)
+        ats, ids = self._selection.find(cluster, all_of_them=all_of_them)
+        return consumer_of(self._options, committed=self._marks.left_to_brokers(cluster, ats)), ats, ids
 
     def _now(self) -> Offsets:
-        consumer = consumer_of(self._options)
-        ats, ids = self._selection.find(consumer.cluster, all_of_them=False)
+        consumer, ats, ids = self._find(all_of_them=False)
+        self._seen_ms |= dict.fromkeys(ids, _now_ms())
         places = self._tiers.look(consumer, ids, fail=self._reading.fail)
         return Offsets(places.offsets(dict.fromkeys(ats, LATEST)), ids)
 
@@ -92,24 +125,66 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @said_plainly()
     def latestOffset(self, start: _Document, limit: ReadLimit) -> _Document:
         """Where the next micro-batch ends. Raises RecordsLost, ServerUnreachable."""
-        before = Offsets.from_json(start)
+        before = self._own(start)
         end = self._latest = self._now() if self._target is None else self._target
+        self._report_gone(before, end)
         begin = self._begin(before, end)
         if self._waits(begin, end, limit):
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        at = end.at if most is None else limited(begin, end.at, most)
-        return Offsets(at, end.ids).to_json()
+        floors = before.floors
+        marked = None
+        places = self._places(end)
+        cold = {at: min(offset, end.at[at]) for at, offset in places.cold_ends(begin).items()}
+        if any(offset > begin[at] for at, offset in end.at.items()):
+            marked = self._marks.look(cluster_of(self._options), places.in_log(begin), end.ids)
+        if marked is not None:
+            hot = [at for at in end.at if at not in cold]
+            upto = _limited(begin, cold, most)
+            if hot:
+                upto |= cut(_of(begin, hot), _of(end.at, hot), _of(marked, hot), most)
+            if upto != before.at:
+                left = _floors(before, end, begin)
+                # What of a transaction lies before the end of what the table is read to was read from there.
+                named = {**left.named, **{at: upto[at] for at in cold}}
+                whole = {at: floor for at, floor in left.whole.items() if at not in cold}
+                floors = floors_left(Floors(named, whole), upto, marked)
+        else:
+            upto = _limited(begin, {**end.at, **cold}, most)
+        return Offsets(upto, end.ids, floors).to_json()
+
+    def _own(self, document: object) -> Offsets:
+        """Offsets out of the checkpoint. Raises CheckpointInvalid where they are not of what this query reads."""
+        offsets = Offsets.from_json(document)
+        if offsets.ids and not any(self._selection.names(name) for name in offsets.ids):
+            raise CheckpointInvalid(
+                f"the checkpoint is of {', '.join(sorted(offsets.ids))}, and the query does not read that: it reads"
+                f" {self._selection}; give every query a checkpoint of its own"
+            )
+        return offsets
+
+    def _report_gone(self, before: Offsets, end: Offsets) -> None:
+        """Say which partitions were read and are not there any more, and since when."""
+        gone = [at for at in before.at if at not in end.at]
+        dropped = [at for at in gone if not self._selection.names(at.topic)]
+        if dropped:
+            report_lost(f"{listed(dropped)} is not among what the options name any more", fail=self._reading.fail)
+        deleted = [at for at in gone if at not in dropped]
+        if deleted:
+            seen_ms = self._seen_ms.get(deleted[0].topic)
+            when = (
+                f"before this query began at {moment(self._begun_ms)}"
+                if seen_ms is None
+                else f"after {moment(seen_ms)}, when it was there"
+            )
+            report_lost(f"{listed(deleted)} is not there any more: deleted {when}", fail=self._reading.fail)
 
     def _begin(self, before: Offsets, end: Offsets) -> dict[TopicPartition, int]:
         """From where each partition of `end` is to be read, after `before`."""
         again = {name for name, id_ in end.ids.items() if before.ids.get(name) and id_ and before.ids[name] != id_}
         for name in sorted(again):
-            what = f"stream {name} was deleted and created again: what was not read of it by then is gone"
+            what = f"{made_anew(consumer_of(self._options), name)}: what was not read of it by then is gone"
             report_lost(what, fail=self._reading.fail)
-        gone = [at for at in before.at if at not in end.at]
-        if gone:
-            report_lost(f"{listed(gone)} is not there any more", fail=self._reading.fail)
         new = [at for at in end.at if at not in before.at or at.topic in again]
         begin = {at: before.at[at] for at in end.at if at in before.at}
         begin |= self._places(end).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
@@ -128,8 +203,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._least is None or self._target is not None or not isinstance(limit, ReadMaxRows | ReadMinRows):
             return False
         now_s = time.monotonic()
-        if self._triggered_s is None:
-            self._triggered_s = now_s
         there = sum(max(0, end.at[at] - begin[at]) for at in end.at)
         if there < self._least and now_s - self._triggered_s < self._patience_s:
             return True
@@ -145,22 +218,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @said_plainly()
     def partitions(self, start: _Document, end: _Document) -> list[InputPartition]:
         """A range of offsets for each task. Raises RecordsLost, ServerUnreachable."""
-        before, after = Offsets.from_json(start), Offsets.from_json(end)
-        same = {
-            at for at in after.at
-            if at in before.at and not (before.ids[at.topic] and before.ids[at.topic] != after.ids[at.topic])
-        }  # fmt: skip
+        before, after = self._own(start), self._own(end)
+        same = _same(before, after)
         new = [at for at in after.at if at not in same]
         places = self._places(after)
         first = places.offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         first |= {at: before.at[at] for at in same}
-        hot, tasks = places.cut([(at, first[at], after.at[at]) for at in sorted(after.at)], streaming=True)
-        spans = split(
-            hot,
-            self._options.number("minPartitions"),
-            self._options.number("maxRecordsPerPartition"),
-        )
-        return [*tasks, *(SpanPartition(Span(at, after.ids[at.topic], low, high)) for at, low, high in spans)]
+        parts = places.cut([(at, first[at], after.at[at]) for at in sorted(after.at)], streaming=True)
+        cluster = cluster_of(self._options)
+        committed = self._marks.left_to_brokers(cluster, after.at)
+        marked = self._marks.look(cluster, {at: low for at, low, _ in parts.hot}, after.ids, after.at)
+        floors = _floors(before, after, first)
+        floors = floors._replace(named={**floors.named, **parts.joined})
+        log = tasks(self._options, parts.hot, after.ids, marked, floors, committed=committed)
+        return [*places.tasks(parts, {}, EVERYTHING), *log]
 
     def _places(self, offsets: Offsets) -> Places:
         return self._tiers.look(consumer_of(self._options), offsets.ids, fail=self._reading.fail)
@@ -185,6 +256,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """The query has ended."""
         consumer_of(self._options).cluster.close()
+
+
+def _limited(begin: _Places, end: _Places, most: int | None) -> dict[TopicPartition, int]:
+    return dict(end) if most is None else limited(begin, end, most)
+
+
+def _of(values: Mapping[TopicPartition, _T], ats: Iterable[TopicPartition]) -> dict[TopicPartition, _T]:
+    return {at: values[at] for at in ats}
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _same(before: Offsets, after: Offsets) -> set[TopicPartition]:
+    """The partitions that are read on: those of streams that were not created again."""
+    return {
+        at for at in after.at
+        if at in before.at and not (before.ids[at.topic] and before.ids[at.topic] != after.ids[at.topic])
+    }  # fmt: skip
+
+
+def _floors(before: Offsets, after: Offsets, begin: Mapping[TopicPartition, int]) -> Floors:
+    """Those of partitions that are read on; of a new one only whole transactions are shown."""
+    same = _same(before, after)
+    named, whole = ({at: floor for at, floor in one.items() if at in same} for one in before.floors)
+    return Floors(named, {at: begin[at] for at in after.at if at not in same} | whole)
 
 
 class RefusedStreamReader(DataSourceStreamReader):

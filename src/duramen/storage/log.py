@@ -53,7 +53,8 @@ class LogState(msgspec.Struct, array_like=True, frozen=True):
     """What the checkpoint keeps of a log. `end_offset` is the first offset not in `segments`.
 
     `obsolete` are base offset and generation of files that compaction has written again and that may still be there;
-    `opened` are producer id and first offset of transactions that are open at `end_offset`.
+    `opened` are producer id and first offset of transactions that are open at `end_offset`; `marked_offset` lies behind
+    the last marker, -1 where an older version did not say.
     """
 
     id: int
@@ -72,6 +73,7 @@ class LogState(msgspec.Struct, array_like=True, frozen=True):
     obsolete: list[tuple[int, int]] = []
     opened: list[tuple[int, int]] = []
     aborted: list[AbortedTransaction] = []
+    marked_offset: int = -1
 
 
 def log_directory(log_id: int) -> str:
@@ -99,6 +101,7 @@ class Log(ReadableLog):
         "producers",
         "reserved_offset",
         "saved",
+        "start_moved_ms",
         "switching_to",
         "takeovers",
         "version",
@@ -120,6 +123,7 @@ class Log(ReadableLog):
         self.dirty_offset = 0  # where compaction has to look at keys next
         self.obsolete: list[tuple[int, int]] = []  # base offset and generation of files that nobody reads any more
         self.reserved_offset = 0  # with durability=memory: offsets before it are not given again after a crash
+        self.start_moved_ms = -1  # when records were last let go, as far as this process knows
         self.deleted = False
         self.cut_again = False  # by a recovery, with what was appended since: only the WAL says of its last cut
         self.failed = ""  # why this log takes no writes (durability=os after a failed sync)
@@ -138,7 +142,9 @@ class Log(ReadableLog):
         log.end_offset = log.synced_offset = state.end_offset
         log.takeovers = TakeoverTable(state.takeovers)
         log.producers = ProducerTable(state.producers)
-        log.transactions = TransactionTable(state.opened, state.aborted)
+        log.transactions = TransactionTable(
+            state.opened, state.aborted, state.end_offset if state.marked_offset < 0 else state.marked_offset
+        )
         log.damage = list(state.damage)
         log.cleaned_offset = state.cleaned_offset
         log.dirty_offset = state.dirty_offset
@@ -195,6 +201,7 @@ class Log(ReadableLog):
             self.obsolete,
             opened,
             aborted,
+            min(self.transactions.marked_offset, end_offset),
         )
 
     @property

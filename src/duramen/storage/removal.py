@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
-from duramen.base.ports import FileSystem, Worker
+from duramen.base.ports import Clock, FileSystem, Worker
 from duramen.storage.cutting import Cut, apply_cut, cut_files, end_of_cut
 from duramen.storage.frames import FrameType
 from duramen.storage.handles import Handles
@@ -31,10 +31,18 @@ class Removal:
     """Removes records and files of logs. Readers in the middle of a slice finish it: it holds its file open."""
 
     def __init__(
-        self, files: FileSystem, worker: Worker, handles: Handles, upkeep: Upkeep, notes: Notes, lingering: Lingering
+        self,
+        files: FileSystem,
+        worker: Worker,
+        clock: Clock,
+        handles: Handles,
+        upkeep: Upkeep,
+        notes: Notes,
+        lingering: Lingering,
     ) -> None:
         self._files = files
         self._worker = worker
+        self._clock = clock
         self._handles = handles
         self._upkeep = upkeep
         self._notes = notes
@@ -114,6 +122,7 @@ class Removal:
         if offset == log.end_offset and log.active.size:
             log.roll()
         dropped = log.drop_before(offset)
+        log.start_moved_ms = self._clock.wall_ms()
         log.version += 1
         for segment in dropped[:-_RETIRED]:
             self._handles.forget(segment)

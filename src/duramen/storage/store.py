@@ -85,7 +85,7 @@ class Store:
         begun = msgspec.structs.replace(recovered.checkpoint, replay=self._wal.end)
         write_checkpoint(files, recovered.checkpoint_number + 1, begun)
         lingering = Lingering(clock, deadlines)
-        self._removal = Removal(files, worker, handles, self._upkeep, self._appends.notes, lingering)
+        self._removal = Removal(files, worker, clock, handles, self._upkeep, self._appends.notes, lingering)
         self.compactor = Compactor(files, worker, clock, deadlines, handles, metrics, self._upkeep, limits.compaction)
         self._logs_gauge = metrics.counter("duramen_logs")
         self._logs_gauge.value = len(self._logs)

@@ -34,16 +34,20 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionTable:
-    """Transactions of one log. `aborted` are in the order of their markers."""
+    """Transactions of one log. `aborted` are in the order of their markers; none lies at `marked_offset` or later."""
 
-    __slots__ = ("_ending", "_open", "aborted")
+    __slots__ = ("_ending", "_open", "aborted", "marked_offset")
 
     def __init__(
-        self, opened: Iterable[tuple[int, int]] = (), aborted: Iterable[tuple[int, int, int, int]] = ()
+        self,
+        opened: Iterable[tuple[int, int]] = (),
+        aborted: Iterable[tuple[int, int, int, int]] = (),
+        marked_offset: int = 0,
     ) -> None:
         """`opened` are (producer id, first offset) in the order of the offsets."""
         self._open = dict(opened)
-        self._ending: deque[tuple[int, int]] = deque()  # (first offset, marker's) of those that may be unstable
+        self._ending: deque[tuple[int, int, int]] = deque()  # (first offset, marker's, producer): may be unstable
+        self.marked_offset = marked_offset
         self.aborted = [AbortedTransaction(*row) for row in aborted]
 
     def add(self, head: Header, batch: Buffer, base_offset: int) -> None:
@@ -51,10 +55,11 @@ class TransactionTable:
         if not head.attributes & CONTROL:
             self._open.setdefault(head.producer_id, base_offset)
             return
+        self.marked_offset = base_offset + 1
         first_offset = self._open.pop(head.producer_id, None)
         if first_offset is None:
             return
-        self._ending.append((first_offset, base_offset))
+        self._ending.append((first_offset, base_offset, head.producer_id))
         if marker_type(body(batch, head)) == _ABORT:
             stable_offset = next(iter(self._open.values()), base_offset + 1)
             self.aborted.append(AbortedTransaction(head.producer_id, first_offset, base_offset, stable_offset))
@@ -67,7 +72,7 @@ class TransactionTable:
         while ending and ending[0][1] < high_watermark:
             ending.popleft()
         found = next(iter(self._open.values()), high_watermark)
-        for first_offset, _ in ending:
+        for first_offset, *_ in ending:
             found = min(found, first_offset)
         return min(found, high_watermark)
 
@@ -78,6 +83,11 @@ class TransactionTable:
     def opened(self) -> list[tuple[int, int]]:
         """(Producer id, first offset) of every open transaction, in the order of the offsets."""
         return list(self._open.items())
+
+    def unstable(self, high_watermark: int) -> list[tuple[int, int]]:
+        """(Producer id, first offset) of those that are open, or whose marker is not below the high watermark."""
+        ending = [(producer_id, first) for first, marker, producer_id in self._ending if marker >= high_watermark]
+        return ending + self.opened()
 
     def aborted_within(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions that have something in the offsets `start` to `end` (exclusive)."""

@@ -5,7 +5,7 @@
            string name, array of int32 partitions; int64 time of the last change, int64 time of the start (ms).
            From version 1 on lengths are compact and structures end in tagged fields: 0 int64 producer id of the
            transaction before, 1 int64 the next producer id, 2 int16 version of the client's transactions, 3 int16
-           epoch of the next producer id
+           epoch of the next producer id; of ours 10000 int64 commit sequence of the newest that was decided
 
 A null value is a tombstone.
 """
@@ -15,13 +15,14 @@ from typing import Final
 
 from duramen.base.errors import BatchCorrupt
 from duramen.codec.varint import encode_uvarint, read_uvarint
-from duramen.transactions.values import NO_PRODUCER, TopicPartition, Transaction, TransactionState
+from duramen.transactions.values import NO_PRODUCER, NO_SEQUENCE, TopicPartition, Transaction, TransactionState
 
 __all__ = ["decode_key", "decode_value", "encode_key", "encode_value"]
 
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
 _PREVIOUS, _NEXT, _CLIENT_VERSION = 0, 1, 2
+_SEQUENCE = 10_000  # Kafka leaves out what it does not know
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -75,6 +76,8 @@ def encode_value(one: Transaction) -> bytes:
         tags.append((_NEXT, _INT64.pack(one.next_producer_id)))
     if one.version:
         tags.append((_CLIENT_VERSION, _INT16.pack(one.version)))
+    if one.sequence != NO_SEQUENCE:
+        tags.append((_SEQUENCE, _INT64.pack(one.sequence)))
     parts.append(encode_uvarint(len(tags)))
     for tag, content in tags:
         parts += (encode_uvarint(tag), encode_uvarint(len(content)), content)
@@ -145,6 +148,7 @@ def decode_value(id_: str, data: bytes) -> Transaction:
             started_ms=started_ms,
             updated_ms=updated_ms,
             version=_tag(tags, _CLIENT_VERSION, _INT16, 0),
+            sequence=_tag(tags, _SEQUENCE, _INT64, NO_SEQUENCE),
         )
     except (ValueError, struct.error) as error:
         raise BatchCorrupt(f"the transaction of {id_} in __transaction_state is damaged: {error}") from None

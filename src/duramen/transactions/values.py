@@ -8,6 +8,7 @@ __all__ = [
     "LARGEST_EPOCH",
     "NO_EPOCH",
     "NO_PRODUCER",
+    "NO_SEQUENCE",
     "PREPARED",
     "SERVER_VERSION",
     "Identity",
@@ -18,6 +19,7 @@ __all__ = [
 
 NO_PRODUCER: Final = -1
 NO_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
 LARGEST_EPOCH: Final = (1 << 15) - 1
 
 SERVER_VERSION: Final = 2
@@ -66,7 +68,8 @@ class Transaction(NamedTuple):
     `last_epoch` is the epoch before the newest bump that a producer asked for itself (KIP-360), or -1;
     `previous_producer_id` whose epochs ran out, `next_producer_id` the one that takes over when the transaction is
     complete. `version` is that of the client (KIP-890): 0 keeps the epoch over the end of a transaction, 2 bumps it.
-    Times in ms since 1970; `started_ms` is -1 before the first partition.
+    Times in ms since 1970; `started_ms` is -1 before the first partition. `sequence` is the commit sequence of the
+    newest transaction whose end was decided.
     """
 
     id: str
@@ -81,6 +84,7 @@ class Transaction(NamedTuple):
     started_ms: int = -1
     updated_ms: int = -1
     version: int = 0
+    sequence: int = NO_SEQUENCE
 
     @property
     def identity(self) -> Identity:

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from tests.broker.coordinating.reading import committed, undecided
+from tests.broker.coordinating.reading import committed, ends, undecided
 from tests.broker.coordinating.world import World
 from tests.broker.coordinating.writing import Writer
 
@@ -32,6 +32,11 @@ def see(world: World, *expected: bytes) -> None:
     for place in PLACES:
         assert committed(world, *place) == list(expected)
         assert not undecided(world, *place)
+    (found,) = {tuple(ends(world, *place)) for place in PLACES}
+    sequences = [one.sequence for one in found]
+    assert [one.commit for one in found].count(True) == len(expected)
+    assert sequences == sorted(set(sequences))
+    assert sequences[0] > 0
 
 
 @VERSIONS

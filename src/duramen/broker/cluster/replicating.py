@@ -28,6 +28,8 @@ from duramen.storage.store import Store
 __all__ = ["Replicating"]
 
 _PROPOSALS_AT_ONCE: Final = 1000
+_SAID_AT_ONCE: Final = 256
+"""Messages of one body: who gets it does nothing else before it has taken all of them."""
 _WITHIN_MS: Final = 3_000
 
 _REFUSALS: Final = {
@@ -228,7 +230,8 @@ class Replicating:
         self._flushes = False
         said, self._said = self._said, {}
         for node_id, messages in said.items():
-            self._network.say(node_id, encode(messages))
+            for first in range(0, len(messages), _SAID_AT_ONCE):
+                self._network.say(node_id, encode(messages[first : first + _SAID_AT_ONCE]))
         proposed, self._proposed = self._proposed, []
         for first in range(0, len(proposed), _PROPOSALS_AT_ONCE):
             some = proposed[first : first + _PROPOSALS_AT_ONCE]

@@ -98,7 +98,7 @@ class Finishing:
         request = WriteMarkers(
             ending.shard.index, ending.shard.epoch, one.producer_id, one.epoch,
             one.state is TransactionState.PREPARE_COMMIT, one.version,
-            tuple((place.stream_id.bytes, place.partition) for _, place in found),
+            tuple((place.stream_id.bytes, place.partition) for _, place in found), one.sequence,
         )  # fmt: skip
         self._nodes.ask(node_id, request, partial(self._answered, ending, [place for place, _ in found]))
 

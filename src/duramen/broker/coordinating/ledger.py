@@ -64,6 +64,8 @@ class SharedLedger:
             self._check_led(shard, id_)
             current = self._known.get(id_)
             one = decide(current)
+            if one is not None:
+                one = self._log.sequenced(one, self._known.sequences)
         except DuramenError as error:
             self._turns.over(id_)
             done(None, error)

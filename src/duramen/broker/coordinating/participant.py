@@ -98,6 +98,7 @@ class Participant:
         marker = encode_marker(
             request.producer_id, request.epoch,
             commit=request.commit, coordinator_epoch=request.coordinator_epoch, now_ms=self._clock.wall_ms(),
+            sequence=request.sequence, first_offset=log.transactions.first_offset(request.producer_id),
         )  # fmt: skip
         self._ending[key] += 1
         self._ends(partition, request.producer_id)

@@ -7,6 +7,7 @@ import msgspec
 from duramen.base.errors import OutcomeUnknown, RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.broker.refusals import Refused
+from duramen.transactions.values import NO_SEQUENCE
 
 __all__ = ["Answer", "Join", "Joined", "Request", "WriteMarkers", "Written", "decode", "decode_answer", "encode"]
 
@@ -39,7 +40,8 @@ class WriteMarkers(msgspec.Struct, frozen=True, array_like=True, tag="markers"):
     """The coordinator asks a leader to end a transaction in partitions of (stream id, partition).
 
     `coordinator` is the partition of `__transaction_state`, which its asker leads in `coordinator_epoch`. Of `version`
-    2 on the marker's epoch is higher than any that the transaction has written in (KIP-890).
+    2 on the marker's epoch is higher than any that the transaction has written in (KIP-890). `sequence` is the
+    transaction's commit sequence, which older nodes do not know of.
     """
 
     coordinator: _Count
@@ -49,6 +51,7 @@ class WriteMarkers(msgspec.Struct, frozen=True, array_like=True, tag="markers"):
     commit: bool
     version: int
     partitions: tuple[tuple[_StreamKey, _Count], ...]
+    sequence: int = NO_SEQUENCE
 
 
 class Written(msgspec.Struct, frozen=True, array_like=True, tag="written"):

@@ -10,6 +10,7 @@ from duramen.broker.replicas.absent import Absent
 from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.opening import look
 from duramen.broker.replicas.replica import Replica
+from duramen.broker.replicas.sweeps import Sweeps
 from duramen.controller import partitions as controller
 from duramen.controller.partitions import PartitionId
 from duramen.replication.messages import Message
@@ -44,6 +45,7 @@ class Replicas:
         self._live: Collection[int] = ()
         self._gone: set[int] = set()  # nodes to which there is no connection any more
         self._config_changes = 0
+        self._sweeps: Sweeps[PartitionId] = Sweeps(kit.store.soon)
         self._over = False
 
     def __iter__(self) -> Iterator[tuple[PartitionId, Replica]]:
@@ -72,27 +74,28 @@ class Replicas:
     def told_live(self, live: Collection[int]) -> None:
         """These nodes are not known to be gone."""
         self._live = live
-        for replica in list(self._replicas.values()):
-            replica.told(replica.machine.state, live)
+        self._sweep(lambda replica: replica.told(replica.machine.state, self._live))
 
     def configured(self) -> None:
         """Configs of streams have changed."""
         self._config_changes += 1
-        for place, replica in self:
-            _, config = self._partition_of(place)
-            replica.configure(config)
+
+        def configure(place: PartitionId) -> None:
+            replica = self._replicas.get(place)
+            if replica is not None:
+                replica.configure(self._partition_of(place)[1])
+
+        self._sweeps.begin(self._replicas, configure)
 
     def reachable(self, node_id: int) -> None:
         """There is a new connection to a node."""
         self._gone.discard(node_id)
-        for _, replica in self:
-            replica.reachable(node_id)
+        self._sweep(lambda replica: replica.reachable(node_id))
 
     def unreachable(self, node_id: int) -> None:
         """There is no connection to a node any more."""
         self._gone.add(node_id)
-        for _, replica in self:
-            replica.unreachable(node_id)
+        self._sweep(lambda replica: replica.unreachable(node_id))
 
     def removed(self, stream_id: StreamId) -> None:
         """The stream is deleted: its replicas end, and whoever deletes the stream deletes their logs."""
@@ -115,8 +118,19 @@ class Replicas:
     def stop(self) -> None:
         """All replicas end."""
         self._over = True
+        self._sweeps.end()
         for place in [*self._replicas, *self._opening]:
             self._close(place)
+
+    def _sweep(self, action: Callable[[Replica], None]) -> None:
+        """Do it with each replica that is open by now, in its turn."""
+
+        def act(place: PartitionId) -> None:
+            replica = self._replicas.get(place)
+            if replica is not None:
+                action(replica)
+
+        self._sweeps.begin(self._replicas, act)
 
     def _open(self, place: PartitionId) -> None:
         partition, config = self._partition_of(place)

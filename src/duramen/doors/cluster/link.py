@@ -6,6 +6,7 @@ more is taken to be sent, and a peer that does not read for long is let go.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
@@ -21,6 +22,8 @@ __all__ = ["Link", "LinkOwner"]
 
 _MESSAGE_BYTES: Final = 128  # more than any message of the handshake has
 _WRITE_HIGH_BYTES: Final = 256 * 1024
+_TURN_BYTES: Final = 16 * 1024
+"""What is taken of one peer before others get their turn: of the smallest messages some hundreds."""
 
 
 class LinkOwner(Protocol):
@@ -55,6 +58,7 @@ class Link(asyncio.BufferedProtocol):
         self._why = ""
         self._message = bytearray(_MESSAGE_BYTES)
         self._reader: FrameReader | None = None
+        self._frames: deque[Frame] = deque()  # that have come and are not taken yet: nothing is read meanwhile
         self._calls = Calls()
         self._most_waiting_bytes = 0
         # Since the last turn.
@@ -178,8 +182,9 @@ class Link(asyncio.BufferedProtocol):
             return
         try:
             if self._reader is not None:
-                for frame in self._reader.filled(count):
-                    self._take(frame)
+                self._frames += self._reader.filled(count)
+                if not self._take_some() and self._transport is not None:
+                    self._transport.pause_reading()
             elif self._handshake.wanted_bytes:
                 self._handshake.receive(memoryview(self._message)[:count])
                 self._proceed()
@@ -228,6 +233,28 @@ class Link(asyncio.BufferedProtocol):
             self._most_waiting_bytes = 2 * largest
             self._set_timer(self._timing.alive_ms, self._turn)
             self._owner.opened(self)
+
+    def _take_some(self) -> bool:
+        """Take frames that have come, as many as fit into a turn; whether that was all. Raises RequestInvalid."""
+        taken_bytes = 0
+        while self._frames and taken_bytes < _TURN_BYTES:
+            frame = self._frames.popleft()
+            taken_bytes += len(frame.body)
+            self._take(frame)
+        if self._frames:
+            self._later(0, self._take_more)
+        return not self._frames
+
+    def _take_more(self) -> None:
+        """The next turn of what has come."""
+        if self._transport is None or self._why:
+            return
+        self._heard = True  # nothing is read meanwhile
+        try:
+            if self._take_some() and self._transport is not None:
+                self._transport.resume_reading()
+        except RequestInvalid as error:
+            self.abort(str(error))
 
     def _take(self, frame: Frame) -> None:
         if self._why:

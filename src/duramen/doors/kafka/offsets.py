@@ -83,6 +83,9 @@ def _find(
         answer["error_code"] = error_code(error)
         finish()
         return
+    if wanted["says_origin"]:  # nobody asks for that but our own client
+        answer["created_ms"] = context.broker.streams.get(topic).state.created_at_ms
+        answer["start_moved_ms"] = partition.log.start_moved_ms
     found = partial(_found, partition, wanted, answer, finish)
     partition.find_offset(timestamp, found, committed=committed)
 

@@ -20,6 +20,7 @@ from duramen.doors.kafka.committing import Named
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code, group_error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.marked import describe_marked
 from duramen.transactions.values import NO_EPOCH, NO_PRODUCER, Identity, TopicPartition, TransactionState
 
 __all__ = [
@@ -208,10 +209,14 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
 
 
 def handle_describe_producers(context: Context, exchange: Exchange) -> None:
-    """Who writes to partitions, and where the transaction that is open begins."""
+    """Who writes to partitions, and where the transaction that is open begins; or which ended where, and are open."""
+    message = exchange.message()
+    if any(topic["marked_from"] for topic in message["topics"]):
+        describe_marked(context, exchange, message["topics"])
+        return
     topics = []
     room = context.answer_room()
-    for topic in exchange.message()["topics"]:
+    for topic in message["topics"]:
         answers: list[Message] = []
         for index in topic["partition_indexes"]:
             try:

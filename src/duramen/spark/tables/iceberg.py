@@ -33,7 +33,7 @@ from duramen.spark.tables.compacting import compacted
 from duramen.spark.tables.files import Layout
 from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, Statistics
 from duramen.spark.tables.schemas import merged
-from duramen.spark.tables.spans import check_spans, new_begins, chosen, counted
+from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
 from duramen.spark.tables.storage import Place, storage_errors
 
 __all__ = ["IcebergFormat"]

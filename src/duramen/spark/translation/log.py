@@ -54,7 +54,7 @@ def read(log: Log, span: Span) -> Iterator[pa.RecordBatch]:
             raise RecordsLost(f"{at}: the records {wanted} to {upto - 1} went while they were read (retention)")
         return upto
 
-    pieces = consumer_of(_options(log)).read(
+    pieces = consumer_of(_options(log), committed=True).read(
         at, span.begin, span.end, topic_id=UUID(log.stream_id) if log.stream_id else None, on_gap=on_gap
     )
     try:

@@ -17,6 +17,7 @@ REQUESTS: Final = {
             current_leader_epoch int32 4+ = -1
             timestamp int64
             max_num_offsets int32 0 = 1
+            says_origin bool 6+ tag 10000
         timeout_ms int32 10+
     """,
     ApiKey.METADATA: """
@@ -54,6 +55,8 @@ RESPONSES: Final = {
             timestamp int64 1+ = -1
             offset int64 1+ = -1
             leader_epoch int32 4+ = -1
+            created_ms int64 6+ tag 10000 = -1
+            start_moved_ms int64 6+ tag 10001 = -1
     """,
     ApiKey.METADATA: """
         throttle_time_ms int32 3+

@@ -1,4 +1,8 @@
-"""Producers' ids and transactions. Data only; the notation is that of `schema`."""
+"""Producers' ids and transactions. Data only; the notation is that of `schema`.
+
+The fields of DescribeProducers with tag 10000 are ours: `marked_from` asks for the markers of each partition from that
+offset on, `marked` has them and what is open. Brokers of others do not know the tag and leave it out.
+"""
 
 from typing import Final
 
@@ -53,6 +57,7 @@ REQUESTS: Final = {
         topics [] once
           name string
           partition_indexes []int32
+          marked_from []int64 tag 10000
     """,
     ApiKey.DESCRIBE_TRANSACTIONS: """
         transactional_ids []string once
@@ -112,6 +117,19 @@ RESPONSES: Final = {
               last_timestamp int64 = -1
               coordinator_epoch int32
               current_txn_start_offset int64 = -1
+            marked {}? tag 10000
+              high_watermark int64
+              last_stable_offset int64
+              next_offset int64
+              open []
+                producer_id int64
+                first_offset int64
+              ended []
+                offset int64
+                producer_id int64
+                first_offset int64
+                sequence int64
+                commit bool
     """,
     ApiKey.DESCRIBE_TRANSACTIONS: """
         throttle_time_ms int32

@@ -3,7 +3,7 @@
 import pytest
 
 from duramen.base.errors import PatternInvalid
-from duramen.groups.patterns import matching, pattern_of
+from duramen.base.patterns import matching, pattern_of
 
 NAMES = ["a", "aa", "b", "topic-1", "topic-2", "topic-10", "__consumer_offsets"]
 

@@ -1,0 +1,125 @@
+"""From an event to the function of its micro-batch, at a fixed rate of events.
+
+An event's value is the moment at which it was sent. Ours runs with the settings
+of `duramen.spark.session`; the peer with Spark's own, and once more with those of ours that it knows.
+"""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+from confluent_kafka import Producer
+
+from duramen.base.errors import RequestInvalid, RequestTimedOut
+from duramen.bench.pace import wait_until_ns
+from duramen.bench.percentiles import Latencies
+from duramen.bench.spark.reading import PEER
+from duramen.bench.spark.sides import PARTITIONS, Side, both, environment, process
+from duramen.bench.targets import Outcome, Rounds, at_least, at_most, not_measured
+from duramen.bench.worker import Worker
+
+__all__ = ["measure_events", "steps"]
+
+_RATE_HZ: Final = 1000
+_WARM_S: Final = 15.0
+_FLUSH_S: Final = 60.0
+_WANTED_MS: Final = (("p50", 50.0, 100.0), ("p99", 99.0, 200.0))
+_TARGET: Final = f"Spark, event to sink at {_RATE_HZ:,} records/s"
+
+
+class _Way(NamedTuple):
+    name: str
+    side: Side
+    tuned: bool
+
+
+def steps(rounds: int, *, peer: bool) -> int:
+    """Of the progress bar."""
+    return rounds * (3 if peer else 1)
+
+
+def measure_events(directory: Path, worker: Worker, *, rounds: int, seconds: float, peer: bool) -> list[Outcome]:
+    """Each way has `seconds` of events in every round, after some that warm it up. Raises RequestInvalid."""
+    found = {name: Rounds() for name, _, _ in _WANTED_MS}
+    for number in range(rounds):
+        with both(directory / f"events-{number}", "events", peer=peer) as sides:
+            ways = [_Way(side.name, side, tuned=False) for side in sides]
+            ways += [_Way("kafka, tuned", side, tuned=True) for side in sides[1:]]
+            for way in ways:
+                worker.say(f"{way.name}: events, round {number + 1}")
+                latencies = _measured(way, directory / f"events-{number}", seconds)
+                for name, point, _ in _WANTED_MS:
+                    found[name].add(way.name, latencies.at_ms(point) or latencies.max_ms)
+                worker.step()
+    outcomes = []
+    for name, _, wanted_ms in _WANTED_MS:
+        rounds_ms = found[name].medians
+        others = ", ".join(f"{way} {ms:.0f} ms" for way, ms in rounds_ms.items() if way != "duramen")
+        outcomes.append(at_most(f"{_TARGET}, {name}", rounds_ms["duramen"], wanted_ms, "ms", others))
+    if not peer:
+        return [*outcomes, not_measured(f"{_TARGET}, p50 beside the peer", f"better than {PEER}", "without a peer")]
+    for other in ("kafka", "kafka, tuned"):
+        absolute = f"{found['p50'].medians[other]:.0f} to {found['p50'].medians['duramen']:.0f} ms"
+        ratio = found["p50"].ratio(other, "duramen")
+        outcomes.append(at_least(f"{_TARGET}, p50 of {other} to ours", ratio, 1.0, "ours", absolute))
+    return outcomes
+
+
+def _measured(way: _Way, places: Path, seconds: float) -> Latencies:
+    command = process(way.side, "events", cores=2, runs=1, places=places, tuned=way.tuned)
+    log = places / f"{way.name}.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+            env=environment(way.side),
+        ) as query,
+    ):  # fmt: skip
+        assert query.stdin is not None
+        assert query.stdout is not None
+        try:
+            counted_ns = _load(way.side, query.stdout, seconds)
+            query.stdin.write("\n")
+            query.stdin.flush()
+            lines = query.stdout.read().splitlines()
+        except BaseException:
+            query.kill()
+            raise
+    if query.returncode or not lines:
+        raise RequestInvalid(f"Spark failed with the source {way.side.format}: {_last_line(log)}")
+    answer: dict[str, Any] = json.loads(lines[-1])
+    took_us = [took_us for due_ns, took_us in answer["found"][0] if due_ns >= counted_ns]
+    if len(took_us) != int(_RATE_HZ * seconds):
+        raise RequestInvalid(f"Spark showed {len(took_us)} events with the source {way.side.format}, not all")
+    return Latencies(took_us)
+
+
+def _last_line(log: Path) -> str:
+    return " ".join([line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:])
+
+
+def _load(side: Side, said: IO[str], seconds: float) -> int:
+    """Send events at the rate, from when the query shows the first; returns the time of the first that counts."""
+    producer = Producer({"bootstrap.servers": side.servers, "acks": "all", "linger.ms": 0})
+
+    def send() -> None:
+        producer.produce(side.stream, str(time.time_ns()), partition=0)
+        producer.flush(_FLUSH_S)
+
+    send()
+    if not said.readline():
+        raise RequestInvalid(f"Spark ended with the source {side.format} before it showed anything")
+    begin_ns, warm = time.monotonic_ns(), int(_RATE_HZ * _WARM_S)
+    counted_ns = 0
+    for number in range(warm + int(_RATE_HZ * seconds)):
+        wait_until_ns(begin_ns + number * 1_000_000_000 // _RATE_HZ)
+        now_ns = time.time_ns()
+        if number == warm:
+            counted_ns = now_ns
+        producer.produce(side.stream, str(now_ns), partition=number % PARTITIONS)
+        producer.poll(0)
+    if producer.flush(_FLUSH_S):
+        raise RequestTimedOut(f"{side.servers} has not acknowledged all events within {_FLUSH_S:g} s")
+    return counted_ns

@@ -1,0 +1,107 @@
+"""What the measurements of Spark run in a process of its own, by one source or the other.
+
+It is run by path, by an interpreter that may have another PySpark and no Duramen: it imports PySpark only. The argument
+is JSON with what `main` and the works look up; it prints one JSON line: seconds of each run, and what the runs found.
+What `events` finds is, of each event, whose value is its time in ns as text: that time, and µs from it to the function
+of the micro-batch.
+"""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+__all__ = ["main"]
+
+Asked = Mapping[str, Any]
+_Work = Callable[[SparkSession, Asked], object]
+
+
+def main() -> None:
+    """Do what the argument says some times over, and print how long it took."""
+    asked = json.loads(sys.argv[1])
+    builder = SparkSession.builder.master(f"local[{asked['cores']}]")
+    for name, value in asked["config"].items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    took_s, found = [], []
+    for _ in range(asked["runs"]):
+        for place in ("into", "checkpoint"):
+            shutil.rmtree(asked.get(place, ""), ignore_errors=True)
+        began_s = time.perf_counter()
+        answer = _WORKS[asked["work"]](spark, asked)
+        took_s.append(time.perf_counter() - began_s)
+        found.append(_written(spark, asked) if answer is None else answer)
+    print(json.dumps({"took_s": took_s, "found": found}))
+    spark.stop()
+
+
+def _batch(spark: SparkSession, asked: Asked) -> DataFrame:
+    reader = spark.read.format(asked["format"]).option("kafka.bootstrap.servers", asked["servers"])
+    return reader.option("subscribe", asked["stream"]).options(**asked["options"]).load()
+
+
+def _stream(spark: SparkSession, asked: Asked, start: str) -> DataFrame:
+    reader = spark.readStream.format(asked["format"]).option("kafka.bootstrap.servers", asked["servers"])
+    reader = reader.option("subscribe", asked["stream"]).option("startingOffsets", start)
+    return reader.options(**asked["options"]).load()
+
+
+def _count(spark: SparkSession, asked: Asked) -> list[int]:
+    (row,) = _batch(spark, asked).agg(sf.count("*").alias("n"), sf.sum(sf.length("value")).alias("size")).collect()
+    return [row["n"], row["size"]]
+
+
+def _parquet(spark: SparkSession, asked: Asked) -> None:
+    _batch(spark, asked).write.parquet(asked["into"])
+
+
+def _available(spark: SparkSession, asked: Asked) -> None:
+    writer = _stream(spark, asked, "earliest").writeStream.format("parquet").trigger(availableNow=True)
+    writer.option("checkpointLocation", asked["checkpoint"]).start(asked["into"]).awaitTermination()
+
+
+def _written(spark: SparkSession, asked: Asked) -> list[int]:
+    written = spark.read.parquet(asked["into"])
+    (row,) = written.agg(sf.count("*").alias("n"), sf.sum(sf.length("value")).alias("size")).collect()
+    return [row["n"], row["size"]]
+
+
+def _events(spark: SparkSession, asked: Asked) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    ready = False
+
+    def sink(batch: DataFrame, _: int) -> None:
+        nonlocal ready
+        rows = batch.select("value").collect()
+        now_ns = time.time_ns()
+        found.extend((due_ns, (now_ns - due_ns) // 1000) for due_ns in (int(row.value) for row in rows))
+        if not ready:
+            # Whoever makes the load waits for this line.
+            ready = True
+            print("ready", flush=True)
+
+    writer = _stream(spark, asked, "earliest").writeStream.foreachBatch(sink)
+    query = writer.option("checkpointLocation", asked["checkpoint"]).start()
+    sys.stdin.readline()  # the load is over
+    query.processAllAvailable()
+    query.stop()
+    return found
+
+
+_WORKS: Final[Mapping[str, _Work]] = {
+    "count": _count,
+    "parquet": _parquet,
+    "available": _available,
+    "events": _events,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Rows a second that Spark reads: a batch counted, a batch to Parquet, and a stream of what is there to Parquet.
+
+Both sources run in processes of their own and take turns. The first run of each process warms the JVM up and does not
+count.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from duramen.base.errors import RequestInvalid
+from duramen.bench.peers.spark_kafka import CONNECTOR_VERSION
+from duramen.bench.spark.sides import VALUE_BYTES, Side, both, fill, run
+from duramen.bench.targets import Outcome, Rounds, at_least, not_measured
+from duramen.bench.worker import Worker
+
+__all__ = ["PEER", "WORKS", "measure_reading", "steps"]
+
+WORKS: Final[Mapping[str, tuple[str, float]]] = {
+    "count": ("Spark, batch count and sum, records of 16 + 100 bytes", 3.0),
+    "parquet": ("Spark, batch to Parquet", 2.0),
+    "available": ("Spark, AvailableNow to Parquet", 2.0),
+}
+"""What is measured, and how many times the peer's rate is wanted."""
+
+PEER: Final = f"Spark {CONNECTOR_VERSION}'s own Kafka source from Apache Kafka"
+
+
+def steps(rounds: int, works: int, *, peer: bool) -> int:
+    """Of the progress bar."""
+    return (1 + rounds * works) * (2 if peer else 1)
+
+
+def measure_reading(
+    directory: Path,
+    worker: Worker,
+    *,
+    records: int,
+    rounds: int,
+    peer: bool,
+    works: Sequence[str] = tuple(WORKS),
+    runs: int = 3,
+    cores: int = 2,
+) -> list[Outcome]:
+    """Rows a second of both sources over `records` in each of their brokers, in `rounds` of `runs` warm runs.
+
+    Needs Maven for the peer; without it the outcomes only say how quick ours is. Raises DependencyMissing,
+    ServerUnreachable, RequestInvalid, RequestTimedOut.
+    """
+    found = {work: Rounds() for work in works}
+    with both(directory, "spark", peer=peer) as sides:
+        for side in sides:
+            worker.say(f"{side.name}: {records:,} records are written")
+            fill(side, records)
+            worker.step()
+        for number in range(rounds):
+            for work in works:
+                for side in sides:
+                    worker.say(f"{side.name}: {work}, round {number + 1}")
+                    found[work].add(side.name, _rate(side, work, records, runs, cores, directory))
+                    worker.step()
+    return [_outcome(work, found[work], peer=peer) for work in works]
+
+
+def _outcome(work: str, found: Rounds, *, peer: bool) -> Outcome:
+    target, wanted = WORKS[work]
+    rates = found.medians
+    if not peer:
+        why = f"without a peer; duramen {rates['duramen']:,.0f} rows/s"
+        return not_measured(target, f"at least {wanted:g} x {PEER}", why)
+    absolute = f"{rates['duramen']:,.0f} to {rates['kafka']:,.0f} rows/s"
+    return at_least(target, found.ratio("duramen", "kafka"), wanted, PEER, absolute)
+
+
+def _rate(side: Side, work: str, records: int, runs: int, cores: int, places: Path) -> float:
+    """Rows a second: the median of `runs` after a first that does not count. Raises RequestInvalid."""
+    took_s, found = run(side, work, cores=cores, runs=runs + 1, places=places)
+    if any(one != [records, records * VALUE_BYTES] for one in found):
+        raise RequestInvalid(f"Spark read {found} with the source {side.format}, not {records} records each time")
+    return records / median(took_s[1:])

@@ -1,0 +1,108 @@
+"""Asking leaders which transactions ended where, and which are open: DescribeProducers with our own tagged fields."""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final, NamedTuple
+
+from duramen.base.errors import DuramenError, ServerUnreachable, UnsupportedFeature
+from duramen.client.answers import PASSING, failure
+from duramen.client.cluster import Cluster, Patience, TopicPartition
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.schema import Message
+from duramen.codec.kafka.versions import ApiKey
+
+__all__ = ["Ended", "Marked", "find_marked"]
+
+_AT_ONCE: Final = 200  # partitions in a request
+
+
+class Ended(NamedTuple):
+    """A marker at `offset` that ends a transaction whose first record in the partition is at `first_offset`, or later.
+
+    `first_offset` is -1 where nothing was open; `sequence` is the same in all markers of a transaction and rises with
+    the transactions of a producer, or -1 where it is not known.
+    """
+
+    offset: int
+    producer_id: int
+    first_offset: int
+    sequence: int
+    commit: bool
+
+
+class Marked(NamedTuple):
+    """A partition: all markers from where it was asked to `high_watermark`, and (producer id, first offset) of `open`.
+
+    Open is, at that high watermark, what has begun and has no marker below it.
+    """
+
+    high_watermark: int
+    open: list[tuple[int, int]]
+    ended: list[Ended]
+
+
+def find_marked(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Marked]:
+    """The markers of each partition from an offset on, asked of its leader.
+
+    Raises UnsupportedFeature where a broker does not know of that, StreamNotFound, ServerUnreachable or what the broker
+    says, once the timeout is over.
+    """
+    left, found, markers = dict(wanted), dict[TopicPartition, Marked](), dict[TopicPartition, list[Ended]]()
+    patience = Patience(cluster.timeout_s)
+    while left:
+        error: DuramenError | None = None
+        try:
+            for node_id, ats in cluster.by_leader(islice(left, _AT_ONCE)).items():
+                answer = cluster.node(node_id).request(ApiKey.DESCRIBE_PRODUCERS, _request(left, ats))
+                error = _take(answer, left, markers, found) or error
+        except ServerUnreachable as lost:
+            error = lost
+        if error is not None:
+            cluster.forget({at.topic for at in left})
+            patience.pause(error)
+    return found
+
+
+def _request(left: Mapping[TopicPartition, int], ats: list[TopicPartition]) -> Message:
+    topics: dict[str, list[int]] = {}
+    for at in ats:
+        topics.setdefault(at.topic, []).append(at.partition)
+    return {
+        "topics": [
+            {
+                "name": name,
+                "partition_indexes": partitions,
+                "marked_from": [left[TopicPartition(name, partition)] for partition in partitions],
+            }
+            for name, partitions in topics.items()
+        ]
+    }
+
+
+def _take(
+    answer: Message,
+    left: dict[TopicPartition, int],
+    markers: dict[TopicPartition, list[Ended]],
+    found: dict[TopicPartition, Marked],
+) -> DuramenError | None:
+    """Take in what was answered; what is done is not `left`. The error, where it is worth asking again."""
+    failed: DuramenError | None = None
+    for topic in answer["topics"]:
+        for partition in topic["partitions"]:
+            at = TopicPartition(topic["name"], partition["partition_index"])
+            code, marked = partition["error_code"], partition["marked"]
+            if code != ErrorCode.NONE:
+                failed = failure(code, f"the transactions of {at}", partition["error_message"])
+                if code not in PASSING:
+                    raise failed
+            elif marked is None:
+                raise UnsupportedFeature("the brokers do not say which transactions ended where")
+            else:
+                ended = markers.setdefault(at, [])
+                ended += [Ended(**one) for one in marked["ended"]]
+                left[at] = marked["next_offset"]
+                if marked["next_offset"] >= marked["high_watermark"]:
+                    unstable = [(one["producer_id"], one["first_offset"]) for one in marked["open"]]
+                    found[at] = Marked(marked["high_watermark"], unstable, ended)
+                    del left[at]
+    return failed

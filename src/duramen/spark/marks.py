@@ -1,0 +1,96 @@
+"""What is known of the transactions of partitions that are read: asked for once, and kept while it counts."""
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from duramen.base.errors import StreamNotFound, UnsupportedFeature
+from duramen.client import Cluster, TopicPartition
+from duramen.client.marked import Marked, find_marked
+
+__all__ = ["Marks"]
+
+_log: Final = logging.getLogger("duramen.spark")
+
+_NOTHING: Final = Marked(0, [], [])
+_BEHIND_ALL: Final = 1 << 62
+
+Places = Mapping[TopicPartition, int]
+
+
+class Marks:
+    """The markers from where each partition is read. Lives on the driver as long as a query does."""
+
+    def __init__(self, *, wanted: bool) -> None:
+        """`wanted` is whether only committed records are read."""
+        self._wanted = wanted
+        self._foreign: bool | None = None
+        self._known: dict[tuple[TopicPartition, str], tuple[int, Marked]] = {}  # from which offset on, and what
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Executors are told what concerns them.
+        return _empty, (self._wanted,)
+
+    def left_to_brokers(self, cluster: Cluster, ats: Collection[TopicPartition]) -> bool:
+        """Whether brokers have to sort out what is committed: those that do not say which transactions ended where."""
+        if self._wanted and self._foreign is None and ats:
+            self._find(cluster, {min(ats): _BEHIND_ALL})
+        return self._wanted and bool(self._foreign)
+
+    def look(
+        self, cluster: Cluster, begin: Places, ids: Mapping[str, str], end: Places | None = None
+    ) -> dict[TopicPartition, Marked] | None:
+        """What is there from `begin` on; what was asked for before it is forgotten. None where nobody goes by it.
+
+        As it was when it had been asked for up to `end`, else as it is now. `ids` are those of the streams. Raises what
+        reaching the brokers raises.
+        """
+        if not self._wanted or self._foreign:
+            return None
+        keys = {at: (at, ids.get(at.topic, "")) for at in begin}
+        known = {}
+        for at, key in keys.items():
+            first, found = self._known.get(key, (_BEHIND_ALL, _NOTHING))
+            if first <= begin[at] <= max(first, found.high_watermark):
+                known[key] = first, found
+        wanted = {
+            at: known[key][1].high_watermark if key in known else begin[at]
+            for at, key in keys.items()
+            if key not in known or end is None or end[at] > known[key][1].high_watermark
+        }
+        fresh = self._find(cluster, wanted)
+        if fresh is None:
+            return None
+        for at, found in fresh.items():
+            first, before = known.get(keys[at], (begin[at], _NOTHING))
+            known[keys[at]] = first, found._replace(ended=before.ended + found.ended)
+        self._known = {keys[at]: (begin[at], _from(begin[at], known[keys[at]][1])) for at in begin}
+        return {at: self._known[key][1] for at, key in keys.items()}
+
+    def _find(self, cluster: Cluster, wanted: Places) -> dict[TopicPartition, Marked] | None:
+        try:
+            try:
+                found = find_marked(cluster, wanted)
+            except StreamNotFound:
+                # Who reads what is gone says so.
+                topics = cluster.topics({at.topic for at in wanted})
+                there = {TopicPartition(name, index) for name, topic in topics.items() for index in topic.leaders}
+                found = find_marked(cluster, {at: offset for at, offset in wanted.items() if at in there})
+                found = dict.fromkeys(wanted, _NOTHING) | found
+        except UnsupportedFeature as error:
+            self._foreign = True
+            _log.warning("%s: what is committed is read up to the first open transaction, as Kafka does it", error)
+            return None
+        self._foreign = False if wanted else self._foreign
+        return found
+
+
+def _empty(wanted: bool) -> Marks:
+    return Marks(wanted=wanted)
+
+
+def _from(offset: int, marked: Marked) -> Marked:
+    """Without the markers before an offset, which the query has left behind."""
+    if not marked.ended or marked.ended[0].offset >= offset:
+        return marked
+    return marked._replace(ended=[one for one in marked.ended if one.offset >= offset])

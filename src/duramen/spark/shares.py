@@ -1,0 +1,91 @@
+"""What a task has to know to read its offsets as `cuts` says: where to begin, and which transactions not to show. Pure.
+
+A *floor* is where a query began. At a floor that was named, nothing below it is shown; at the earliest or the latest
+offset, no transaction that began below it in any partition, so that none is shown in part.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from duramen.client import TopicPartition
+from duramen.client.marked import Ended, Marked
+
+__all__ = ["Floors", "Share", "floors_left", "passed_over", "share"]
+
+
+class Floors(NamedTuple):
+    """The floors that still matter: `named` ones, and those that transactions are `whole` above."""
+
+    named: Mapping[TopicPartition, int] = {}
+    whole: Mapping[TopicPartition, int] = {}
+
+
+class Share(NamedTuple):
+    """How a task reads its offsets: from `base` on, nothing below `floor`, and not what the markers `skipped` end."""
+
+    base: int
+    floor: int = 0
+    skipped: tuple[int, ...] = ()
+
+
+_NO_MARKERS: Final[Collection[int]] = frozenset()
+
+
+def floors_left(floors: Floors, ends: Mapping[TopicPartition, int], marked: Mapping[TopicPartition, Marked]) -> Floors:
+    """The floors that matter behind `ends`: something that began below is open still, or its marker is not read yet."""
+
+    def left(one: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {at: floor for at, floor in one.items() if at in marked and _matters(floor, ends[at], marked[at])}
+
+    return Floors(left(floors.named), left(floors.whole))
+
+
+def _matters(floor: int, end: int, marked: Marked) -> bool:
+    ahead = any(one.commit and one.offset >= end and 0 <= one.first_offset < floor for one in marked.ended)
+    return ahead or any(first < floor for _, first in marked.open)
+
+
+def passed_over(
+    floors: Floors,
+    begin: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    marked: Mapping[TopicPartition, Marked],
+) -> dict[TopicPartition, set[int]]:
+    """The commit markers between `begin` and `end` of transactions that began below a floor somewhere."""
+    early: set[int] = set()
+    found: dict[TopicPartition, set[int]] = {}
+    for at, floor in floors.whole.items():
+        for one in _commits(marked[at].ended, begin[at], end[at]) if at in marked else ():
+            if one.first_offset < floor:
+                early.add(one.sequence)
+                found.setdefault(at, set()).add(one.offset)
+    early.discard(-1)  # who is not known is not known elsewhere
+    for at in marked if early else ():
+        found.setdefault(at, set()).update(
+            one.offset for one in _commits(marked[at].ended, begin[at], end[at]) if one.sequence in early
+        )
+    return found
+
+
+def share(first: int, end: int, marked: Marked, floor: int, skipped: Collection[int] = _NO_MARKERS) -> Share | None:
+    """How to read `[first, end)` of a partition; None where there is nothing of a transaction in it."""
+    commits = [one for one in _commits(marked.ended, first, end) if one.offset not in skipped]
+    if not commits and not _touched(first, end, marked):
+        return None
+    base = min([first, *(one.first_offset for one in commits)])
+    return Share(max(base, min(floor, first)), floor, tuple(sorted(one for one in skipped if first <= one < end)))
+
+
+def _commits(ended: list[Ended], first: int, end: int) -> Iterable[Ended]:
+    low = bisect_left(ended, first, key=lambda one: one.offset)
+    high = bisect_left(ended, end, key=lambda one: one.offset)
+    return (one for one in ended[low:high] if one.commit and one.first_offset >= 0)
+
+
+def _touched(first: int, end: int, marked: Marked) -> bool:
+    """Whether a record of a transaction may lie there."""
+    if any(opened < end for _, opened in marked.open):
+        return True
+    low = bisect_left(marked.ended, first, key=lambda one: one.offset)
+    return any(0 <= one.first_offset < end for one in marked.ended[low:])

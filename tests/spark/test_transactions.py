@@ -1,0 +1,251 @@
+"""Reading streams that are written in transactions, by unmodified producers: a batch has each wholly or not at all."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer as Librdkafka
+from pyspark.sql import DataFrame, SparkSession
+
+from duramen.client import Cluster, Producer
+from duramen.client.connection import Connection
+from duramen.codec.kafka.schema import Message
+from duramen.codec.kafka.versions import ApiKey
+from duramen.node.process import NodeProcess
+from duramen.spark.options import Options
+from duramen.spark.reading import SpanPartition
+from duramen.spark.source import BatchReader
+from duramen.spark.streaming import StreamReader
+
+_S = 60.0
+PARTITIONS = 4
+
+
+class Writers:
+    """Transactional producers whose transactions interleave; the value of each record names its transaction."""
+
+    def __init__(self, servers: str, stream: str, count: int = 3) -> None:
+        self.stream = stream
+        self.random = random.Random(7)
+        self.producers = [
+            Librdkafka({"bootstrap.servers": servers, "transactional.id": f"{stream}-{index}", "linger.ms": 0})
+            for index in range(count)
+        ]
+        self.committed: Counter[str] = Counter()
+        self.written: dict[int, Counter[str]] = {}
+        self.begun = 0
+        for producer in self.producers:
+            producer.init_transactions(_S)
+
+    def step(self) -> None:
+        index = self.random.randrange(len(self.producers))
+        producer, written = self.producers[index], self.written.get(index)
+        if written is None:
+            producer.begin_transaction()
+            self.begun += 1
+            self.written[index] = Counter({f"t{self.begun}": 0})
+        elif sum(written.values()) > 2 and self.random.random() < 0.3:
+            self.end(index, commit=self.random.random() < 0.7)
+        else:
+            (name,) = written
+            producer.produce(self.stream, name.encode(), partition=self.random.randrange(PARTITIONS))
+            producer.flush(_S)
+            written[name] += 1
+
+    def end(self, index: int, *, commit: bool) -> None:
+        written = self.written.pop(index)
+        if commit:
+            self.producers[index].commit_transaction(_S)
+            self.committed += written
+        else:
+            self.producers[index].abort_transaction(_S)
+
+    def end_all(self) -> None:
+        for index in list(self.written):
+            self.end(index, commit=True)
+
+
+@pytest.fixture
+def writers(node: NodeProcess, stream: str) -> Iterator[Writers]:
+    found = Writers(node.kafka, stream)
+    yield found
+    found.end_all()
+
+
+def plain(cluster: Cluster, stream: str, count: int) -> None:
+    with Producer(cluster) as producer:
+        for number in range(count):
+            producer.produce(stream, b"p", partition=number % PARTITIONS)
+
+
+class Batches:
+    """A streaming query: the values of each micro-batch."""
+
+    def __init__(self, spark: SparkSession, servers: str, stream: str, directory: Path) -> None:
+        self.reader = (
+            spark.readStream.format("duramen")
+            .option("kafka.bootstrap.servers", servers)
+            .option("subscribe", stream)
+            .option("maxOffsetsPerTrigger", 7)
+            .option("minPartitions", 6)
+        )
+        self.directory = directory
+        self.found: dict[int, Counter[str]] = {}
+
+    def run(self, **options: object) -> None:
+        """Read on from the checkpoint as far as a transaction allows."""
+        reader = self.reader
+        for name, value in ({"startingOffsets": "earliest"} | options).items():
+            reader = reader.option(name.replace("__", "."), str(value))
+        query = (
+            reader.load()
+            .selectExpr("CAST(value AS STRING) AS value")
+            .writeStream.foreachBatch(self.take)
+            .option("checkpointLocation", str(self.directory / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    def take(self, batch: DataFrame, number: int) -> None:
+        found = Counter(row.value for row in batch.collect())
+        assert self.found.setdefault(number, found) == found, "a batch that is planned again is the same"
+
+    def judge(self, committed: Counter[str]) -> Counter[str]:
+        """Raise unless each transaction is wholly in one batch; what they have together."""
+        for found in self.found.values():
+            for name, count in found.items():
+                assert name == "p" or count == committed[name], f"{name} is there in part, or not committed"
+        return sum(self.found.values(), Counter())
+
+
+def test_a_micro_batch_never_has_a_part_of_a_transaction(
+    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, writers: Writers, tmp_path: Path
+) -> None:
+    query = Batches(spark, node.kafka, stream, tmp_path)
+    for _ in range(3):
+        for _ in range(40):
+            writers.step()
+        plain(cluster, stream, 8)
+        query.run()
+        query.judge(writers.committed)
+    writers.end_all()
+    query.run()
+    together = query.judge(writers.committed)
+    assert together.pop("p") == 24
+    assert together == writers.committed
+    assert len(query.found) > 6, "the limit is kept as far as transactions allow"
+
+
+def test_a_batch_that_failed_is_read_again_with_the_same_records(
+    spark: SparkSession, node: NodeProcess, stream: str, writers: Writers, tmp_path: Path
+) -> None:
+    for _ in range(60):
+        writers.step()
+    query = Batches(spark, node.kafka, stream, tmp_path)
+    take = query.take
+
+    def failing(batch: DataFrame, number: int) -> None:
+        take(batch, number)
+        if number == 2:
+            raise RuntimeError("the sink is gone")
+
+    query.take = failing  # type: ignore[method-assign]
+    with pytest.raises(Exception, match="the sink is gone"):
+        query.run()
+    for _ in range(20):
+        writers.step()
+    writers.end_all()
+    query.take = take  # type: ignore[method-assign]
+    query.run()
+    assert query.judge(writers.committed) == writers.committed
+
+
+def test_a_query_from_the_latest_offset_shows_what_begins_then(
+    spark: SparkSession, node: NodeProcess, stream: str, writers: Writers, tmp_path: Path
+) -> None:
+    for _ in range(40):
+        writers.step()
+    while not writers.written:
+        writers.step()
+    query = Batches(spark, node.kafka, stream, tmp_path)
+    query.run(startingOffsets="latest")
+    begun = writers.begun
+    for _ in range(60):
+        writers.step()
+    writers.end_all()
+    query.run(startingOffsets="latest")
+    later = Counter({name: count for name, count in writers.committed.items() if int(name[1:]) > begun})
+    assert query.judge(writers.committed) == later
+
+
+def test_a_batch_read_has_what_is_committed(
+    read: Callable[..., DataFrame], stream: str, cluster: Cluster, writers: Writers
+) -> None:
+    plain(cluster, stream, 4)
+    for _ in range(50):
+        writers.step()
+
+    def values(**options: object) -> Counter[str]:
+        return Counter(bytes(row.value).decode() for row in read(**options).collect())
+
+    found = values(minPartitions=9)
+    assert found == writers.committed + Counter(p=4)
+    assert values(kafka__isolation__level="read_uncommitted").total() > found.total()
+    named = {stream: dict.fromkeys("0123", 3)}
+    below = read(startingOffsets=str(named).replace("'", '"')).selectExpr("min(offset) AS low").collect()
+    assert below[0].low >= 3
+
+
+def test_brokers_that_cannot_say_where_transactions_ended_are_read_up_to_what_is_stable(
+    node: NodeProcess, stream: str, writers: Writers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(30):
+        writers.step()
+    request = Connection.request
+
+    def foreign(self: Connection, api: ApiKey, message: Message, *, wait_s: float = 0.0) -> Message:
+        if api is ApiKey.DESCRIBE_PRODUCERS:
+            message = {"topics": [{**topic, "marked_from": ()} for topic in message["topics"]]}
+        return request(self, api, message, wait_s=wait_s)
+
+    monkeypatch.setattr(Connection, "request", foreign)
+    options = Options({"kafka.bootstrap.servers": node.kafka, "subscribe": stream}, "batch")
+    reader = BatchReader(options)
+    found: Counter[str] = Counter()
+    for partition in reader.partitions():
+        for batch in reader.read(partition):
+            found += Counter(value.decode() for value in batch.column("value").to_pylist())
+    assert found <= writers.committed
+    assert len([one for one in caplog.records if "as Kafka does it" in one.message]) == 1
+
+
+def test_without_transactions_a_micro_batch_takes_one_small_request_more(
+    cluster: Cluster, stream: str, node: NodeProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Connection.request
+    asked: list[Message] = []
+
+    def counting(self: Connection, api: ApiKey, message: Message, *, wait_s: float = 0.0) -> Message:
+        asked.extend([message] if api is ApiKey.DESCRIBE_PRODUCERS else [])
+        return request(self, api, message, wait_s=wait_s)
+
+    monkeypatch.setattr(Connection, "request", counting)
+    plain(cluster, stream, 100)
+    options = {"kafka.bootstrap.servers": node.kafka, "subscribe": stream, "startingOffsets": "earliest"}
+    reader = StreamReader(Options(options, "stream"))
+    start = reader.initialOffset()
+    assert set(start[stream]) == {"0", "1", "2", "3", "id"}
+    for count in (25, 27):
+        asked.clear()
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        spans = [one.span for one in reader.partitions(start, end) if isinstance(one, SpanPartition)]
+        assert [(one.share, one.committed, one.end) for one in spans] == [(None, False, count)] * PARTITIONS
+        assert len(asked) == 1
+        assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
+        assert len(asked) == 1, "nothing new: nothing to ask"
+        start = end
+        plain(cluster, stream, 8)
+    reader.stop()
