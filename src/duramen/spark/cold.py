@@ -4,27 +4,25 @@ Of an upserted table every key comes once, at its newest: a key that the log has
 the log only the last record of each key is read, none where that is a tombstone. Runs on executors.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
-from duramen.client import TopicPartition
-from duramen.spark.columns import Part
+from duramen.spark.columns import RECORD_COLUMNS, Part
 from duramen.spark.plainly import said_plainly
 from duramen.spark.reading import Reading, Span, SpanPartition
 from duramen.spark.tables.port import DataFile, Storage
 from duramen.spark.tables.port import Span as TableSpan
 
-__all__ = ["ColdPartition", "NewestPartition", "Piece", "place_of", "read_part"]
+__all__ = ["ColdPartition", "NewestPartition", "Piece", "read_part"]
 
-_RAW: Final[Mapping[str, str]] = {
-    "key": "_key", "value": "_value", "offset": "_offset", "timestamp": "_timestamp",
-    "timestampType": "_timestamp_type", "headers": "_headers",
-}  # fmt: skip
-_DECIDING: Final = ("key", "value", "offset")
+_RAW: Final = dict(
+    zip(RECORD_COLUMNS, ("_key", "_value", "_offset", "_timestamp", "_timestamp_type", "_headers"), strict=True)
+)
 
 
 class Piece(NamedTuple):
@@ -51,20 +49,12 @@ class ColdPartition(InputPartition):
 
 
 class NewestPartition(InputPartition):
-    """One task's share of the log behind an upserted table: the last record of each key."""
+    """One task's share of the log behind an upserted table: of each key the last record, where its offset is shown."""
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Span, shown: tuple[int, int]) -> None:
         super().__init__(span)
         self.span = span
-
-
-def place_of(partition: InputPartition) -> TopicPartition:
-    """The partition of the stream that a task reads of."""
-    if isinstance(partition, ColdPartition):
-        return TopicPartition(partition.piece.topic, partition.piece.partition)
-    if isinstance(partition, NewestPartition | SpanPartition):
-        return partition.span.at
-    raise TypeError(partition)
+        self.shown = shown
 
 
 def read_part(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -72,7 +62,7 @@ def read_part(reading: Reading, partition: InputPartition) -> Iterator[pa.Record
     if isinstance(partition, SpanPartition):
         return reading.read(partition.span)
     if isinstance(partition, NewestPartition):
-        return _newest_records(reading, partition.span)
+        return _newest_records(reading, partition.span, partition.shown)
     return _cold_records(reading, partition.piece) if isinstance(partition, ColdPartition) else iter(())
 
 
@@ -84,33 +74,42 @@ def _cold_records(reading: Reading, piece: Piece) -> Iterator[pa.RecordBatch]:
     part = Part(piece.topic, piece.partition, reading.columns)
     newer = None if piece.newer is None else _newest(reading, piece.newer).column("key").combine_chunks()
     spans = [TableSpan(piece.partition, piece.first, piece.end)]
-    columns = [_RAW[name] for name in part.columns]
-    read = columns if newer is None or "_key" in columns else [*columns, "_key"]
+    raw = [_RAW[name] for name in part.columns]
     with said_plainly():
         place = Place(piece.storage)
         for file in piece.files:
-            for rows in read_file(place, file, pa.schema(RAW_FIELDS), columns=read, spans=spans):
-                kept = rows if newer is None else rows.filter(pc.invert(pc.is_in(rows.column("_key"), value_set=newer)))
-                if kept.num_rows:
-                    arrays = [kept.column(name) for name in columns]
+            for rows in read_file(place, file, pa.schema(RAW_FIELDS), columns={*raw, _RAW["key"]}, spans=spans):
+                old = rows if newer is None else rows.filter(pc.invert(pc.is_in(rows.column("_key"), value_set=newer)))
+                if old.num_rows:
+                    arrays = [old.column(name) for name in raw]
                     yield part.batch(pa.RecordBatch.from_arrays(arrays, names=list(part.columns)))
+
+
+def _with(reading: Reading, columns: Sequence[str]) -> Reading:
+    """The same with other columns."""
+    other = copy(reading)
+    other.columns = tuple(columns)
+    return other
 
 
 def _newest(reading: Reading, span: Span) -> pa.Table:
     """Of each key that a span has, the offset of its last record. Records without a key are none."""
     found = pa.table({"key": pa.array([], pa.binary()), "offset": pa.array([], pa.int64())})
-    for batch in reading.read(span, ("key", "offset")):
-        rows = pa.Table.from_batches([batch.select(["key", "offset"])])
+    for batch in _with(reading, ("key", "offset")).read(span):
+        rows = pa.Table.from_batches([batch])
         together = pa.concat_tables([found, rows.filter(pc.is_valid(rows.column("key")))], promote_options="none")
         grouped = together.group_by("key").aggregate([("offset", "max")])
         found = pa.table({"key": grouped.column("key"), "offset": grouped.column("offset_max")})
     return found
 
 
-def _newest_records(reading: Reading, span: Span) -> Iterator[pa.RecordBatch]:
-    wanted, offsets = list(reading.columns), _newest(reading, span).column("offset").combine_chunks()
-    for batch in reading.read(span, [*wanted, *(name for name in _DECIDING if name not in wanted)]):
-        last = pc.and_(pc.is_in(batch.column("offset"), value_set=offsets), pc.is_valid(batch.column("value")))
-        kept = batch.filter(last)
+def _newest_records(reading: Reading, span: Span, shown: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+    offsets = _newest(reading, span).column("offset").combine_chunks()
+    # Decided here, and not asked for: which of them are last, shown, and no tombstones.
+    columns = [*reading.columns, *(name for name in ("value", "offset") if name not in reading.columns)]
+    for batch in _with(reading, columns).read(span):
+        at = batch.column("offset")
+        last = pc.and_(pc.is_in(at, value_set=offsets), pc.is_valid(batch.column("value")))
+        kept = batch.filter(pc.and_(last, pc.and_(pc.greater_equal(at, shown[0]), pc.less(at, shown[1]))))
         if kept.num_rows:
-            yield kept.select(wanted)
+            yield kept.select(list(reading.columns))

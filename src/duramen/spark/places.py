@@ -3,16 +3,17 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pyspark.sql.datasource import InputPartition
 
 from duramen.base.catalogue_tables import STREAM_SETTINGS
 from duramen.base.errors import DuramenError, OptionInvalid
-from duramen.client import Admin, Cluster, Consumer, Isolation, TopicPartition
+from duramen.client import Admin, Consumer, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.spark.cold import ColdPartition, NewestPartition, Piece
 from duramen.spark.columns import TIMESTAMP_TYPE
+from duramen.spark.filters import Narrowing
 from duramen.spark.options import Options
 from duramen.spark.planning import Span as Range
 from duramen.spark.reading import Span, report_lost
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from duramen.spark.tables.port import Table
     from duramen.spark.translation.declared import Declared
 
-__all__ = ["Offsets", "Places", "Tiers"]
+__all__ = ["Offsets", "Parts", "Places", "Tiers"]
 
 _NO_END: Final = 1 << 62
 _TASK_BYTES: Final = 128 * 1024 * 1024
@@ -61,7 +62,13 @@ class Tiers:
         """
         if self._tier == "hot":
             return Places(consumer, {}, "hot", ids, fail=fail)
-        self._find(consumer.cluster, ids)
+        unknown = [name for name in ids if (name, ids[name]) not in self._declared]
+        if unknown:
+            from duramen.spark.translation.declared import declared
+
+            configs = Admin(consumer.cluster).configs_of(unknown, _KEYS)
+            for name in unknown:
+                self._declared[name, ids[name]] = declared(name, ids[name], configs[name], self._storage)
         found = {name: self._declared[name, id_] for name, id_ in ids.items()}
         bare = [name for name, one in found.items() if one is None]
         if self._tier is not None and bare:
@@ -70,24 +77,6 @@ class Tiers:
             )
         tables = {name: _ColdTable(one) for name, one in found.items() if one is not None}
         return Places(consumer, tables, self._tier or "all", ids, fail=fail)
-
-    def keep_newest(self, cluster: Cluster, ids: Mapping[str, str]) -> bool:
-        """Whether a table of these streams has each key once. Raises what reaching the brokers raises."""
-        if self._tier == "hot":
-            return False
-        self._find(cluster, ids)
-        declared = (self._declared[name, id_] for name, id_ in ids.items())
-        return any(one is not None and one.declaration.upsert for one in declared)
-
-    def _find(self, cluster: Cluster, ids: Mapping[str, str]) -> None:
-        """Find out which of these are tables, where that is not known."""
-        unknown = [name for name in ids if (name, ids[name]) not in self._declared]
-        if unknown:
-            from duramen.spark.translation.declared import declared
-
-            configs = Admin(cluster).configs_of(unknown, _KEYS)
-            for name in unknown:
-                self._declared[name, ids[name]] = declared(name, ids[name], configs[name], self._storage)
 
 
 class _ColdTable:
@@ -154,6 +143,19 @@ def _ends_before(file: DataFile, time_ms: int) -> bool:
         return False
 
 
+class Parts(NamedTuple):
+    """What is read, by where it lies.
+
+    `joined` has where the log is gone on with behind a table, `upserted` the spans of partitions of which each key
+    comes once: what of them is in the log is among `hot`.
+    """
+
+    hot: list[Range]
+    cold: list[Range]
+    joined: dict[TopicPartition, int]
+    upserted: dict[TopicPartition, tuple[int, int]]
+
+
 class Places:
     """Where records lie at one moment: what is read is planned with it, and no longer used."""
 
@@ -186,15 +188,6 @@ class Places:
         """The first offset of each partition and the one after its last."""
         return {at: (extent.earliest, extent.latest) for at, extent in self._extents(ats).items()}
 
-    def seams(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Up to where tables are read of the partitions that go on in one, from `begin` on."""
-        found = self._extents({at for at in begin if at.topic in self._tables})
-        return {
-            at: extent.cold[1] for at, extent in found.items()
-            if extent.cold is not None and begin[at] < extent.cold[1]
-            and (extent.tier == "cold" or begin[at] < extent.hot[0])
-        }  # fmt: skip
-
     def _extents(self, ats: Iterable[TopicPartition]) -> dict[TopicPartition, Extent]:
         ats = sorted(ats)
         if not ats:
@@ -204,54 +197,76 @@ class Places:
         hot = self._consumer.bounds(ats)
         return {at: Extent(self._tier if at in cold else "hot", hot[at], cold.get(at)) for at in ats}
 
-    def cut(self, spans: Iterable[Range], *, streaming: bool) -> tuple[list[Range], list[InputPartition]]:
-        """Spans of the log, and the tasks that read what lies in tables. Raises RecordsLost, OptionInvalid."""
+    def in_log(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """These offsets, or where the log begins where they lie before it and in a table."""
+        tabled = {at: EARLIEST for at in offsets if at.topic in self._tables}
+        begins = self._consumer.offsets(tabled) if tabled else {}
+        return {at: max(offset, begins.get(at, offset)) for at, offset in offsets.items()}
+
+    def cold_ends(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """How far those partitions are read from their tables that are not read from the log at first."""
+        there = self.in_log(begin)
+        tabled = [at for at in begin if at.topic in self._tables and (self._tier == "cold" or there[at] > begin[at])]
+        cold = {at: self._tables[at.topic].extent(at.partition) for at in tabled}
+        return {at: one[1] for at, one in cold.items() if one is not None and one[0] <= begin[at] < one[1]}
+
+    def cut(self, spans: Iterable[Range], *, streaming: bool) -> Parts:
+        """Spans by where they are read. Raises RecordsLost, OptionInvalid."""
         spans = list(spans)
         tabled = self._extents({at for at, first, end in spans if at.topic in self._tables and first < end})
-        hot, tasks = [], []
+        parts = Parts([], [], {}, {})
         for at, first, end in spans:
             extent = tabled.get(at)
             if extent is None:
-                hot.append((at, first, end))
+                parts.hot.append((at, first, end))
                 continue
             cut = extent.cut(first, end, prefer_hot=streaming)
-            upserted = self._tables[at.topic].declaration.upsert
-            if upserted:
-                self._require_whole(at, extent, (first, end), streaming=streaming, cold=cut.cold[0] < cut.cold[1])
-            for low, high in cut.lost:
-                report_lost(f"{at}: the records {low} to {high - 1} are neither in the table nor in the log"
-                            if extent.tier == "all" else f"{at}: the records {low} to {high - 1} are not in the table",
-                            fail=self._fail)  # fmt: skip
-            if upserted and (not streaming or cut.cold[0] < cut.cold[1]):
-                tasks += self._newest(at, extent, (first, end), cut.hot)
-            else:
-                hot.append((at, *cut.hot))
-                tasks += self._cold(at, cut.cold, None)
-        return hot, tasks
+            self._report(at, cut.lost, extent.tier)
+            if self._tables[at.topic].declaration.upsert:
+                self._require_whole(at, extent, first, end, streaming=streaming, cold=cut.cold[0] < cut.cold[1])
+                if not streaming:
+                    # Rows may be newer than the ends that were read before them; without a log they are the only ones.
+                    parts.upserted[at] = (first, end if extent.tier == "all" else _NO_END)
+            if cut.cold[0] < cut.cold[1]:
+                parts.joined[at] = cut.hot[0]
+                if at not in parts.upserted:
+                    parts.cold.append((at, *cut.cold))
+            if cut.hot[0] < cut.hot[1]:
+                parts.hot.append((at, *cut.hot))
+        return parts
+
+    def _report(self, at: TopicPartition, lost: Iterable[tuple[int, int]], tier: Tier) -> None:
+        where = "neither in the table nor in the log" if tier == "all" else "not in the table"
+        for low, high in lost:
+            report_lost(f"{at}: the records {low} to {high - 1} are {where}", fail=self._fail)
 
     def _require_whole(
-        self, at: TopicPartition, extent: Extent, span: tuple[int, int], *, streaming: bool, cold: bool
+        self, at: TopicPartition, extent: Extent, first: int, end: int, *, streaming: bool, cold: bool
     ) -> None:
         if streaming and not cold:
             return
-        if span[0] > extent.earliest or (not streaming and span[1] < extent.latest):
+        if first > extent.earliest or (not streaming and end < extent.latest):
             raise OptionInvalid(
                 f"the table of {at.topic} has each key once, at its newest, so it is read whole: leave out where to"
                 " begin and to end, or say tier=hot to read the log's own records"
             )
 
-    def _newest(
-        self, at: TopicPartition, extent: Extent, span: tuple[int, int], hot: tuple[int, int]
-    ) -> list[InputPartition]:
-        """All of an upserted table's partition, and of the log behind it what is newer."""
-        newer = (
-            Span(at, self._ids[at.topic], *hot, committed=self._consumer.isolation is Isolation.READ_COMMITTED)
-            if hot[0] < hot[1]
-            else None
-        )
-        # Rows may be newer than the ends that were read before them; without the log they are a key's only ones.
-        cold = span if extent.tier == "all" else (span[0], _NO_END)
-        return [*self._cold(at, cold, newer), *([] if newer is None else [NewestPartition(newer)])]
+    def tasks(self, parts: Parts, newer: Mapping[TopicPartition, Span], narrowing: Narrowing) -> list[InputPartition]:
+        """The shares of tables for tasks of their own, as far as filters leave any.
+
+        `newer` is what is to be read of the log for upserted partitions.
+        """
+        made: list[InputPartition] = []
+        for at, first, end in parts.cold:
+            if narrowing.takes(at):
+                made += self._cold(at, narrowing.cut(first, end), None)
+        for at, span in parts.upserted.items():
+            if narrowing.takes(at):
+                shown = narrowing.cut(*span)
+                made += self._cold(at, shown, newer.get(at))
+                if at in newer:
+                    made.append(NewestPartition(newer[at], shown))
+        return made
 
     def _cold(self, at: TopicPartition, span: tuple[int, int], newer: Span | None) -> list[InputPartition]:
         """Files of about a task's worth together."""

@@ -23,7 +23,7 @@ from duramen.spark.shares import Floors, Share, passed_over, share
 
 __all__ = [
     "Reading", "Span", "SpanPartition", "cluster_of", "columns_of", "consumer_of", "reads_committed", "report_lost",
-    "tasks",
+    "shared", "tasks",
 ]  # fmt: skip
 
 _log = logging.getLogger("duramen.spark")
@@ -132,14 +132,25 @@ def tasks(
     `unfiltered` is what it was before filters left only that.
     """
     pieces = split(spans, options.number("minPartitions"), options.number("maxRecordsPerPartition"))
-    if marked is None:
-        return [SpanPartition(Span(at, ids[at.topic], low, high, committed=committed)) for at, low, high in pieces]
     whole = spans if unfiltered is None else unfiltered
+    return [SpanPartition(one) for one in shared(pieces, whole, ids, marked, floors, committed=committed)]
+
+
+def shared(
+    pieces: Sequence[tuple[TopicPartition, int, int]],
+    whole: Sequence[tuple[TopicPartition, int, int]],
+    ids: Mapping[str, str],
+    marked: Mapping[TopicPartition, Marked] | None,
+    floors: Floors,
+    *,
+    committed: bool,
+) -> list[Span]:
+    """The pieces of what is read as a `whole`, each with what its task has to know of transactions."""
+    if marked is None:
+        return [Span(at, ids[at.topic], low, high, committed=committed) for at, low, high in pieces]
     over = passed_over(floors, {at: first for at, first, _ in whole}, {at: end for at, _, end in whole}, marked)
     return [
-        SpanPartition(
-            Span(at, ids[at.topic], low, high, share(low, high, marked[at], floors.named.get(at, 0), over.get(at, ())))
-        )
+        Span(at, ids[at.topic], low, high, share(low, high, marked[at], floors.named.get(at, 0), over.get(at, ())))
         for at, low, high in pieces
     ]
 
@@ -154,11 +165,8 @@ class Reading:
         self.columns = columns_of(options)
         say_which()
 
-    def read(self, span: Span, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The span's records, with the columns that the options choose, or these.
-
-        Raises RecordsLost, ServerUnreachable, BatchCorrupt …
-        """
+    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+        """The span's records. Raises RecordsLost, ServerUnreachable, BatchCorrupt …"""
         at = span.at
 
         def on_gap(wanted: int, there: int) -> int:
@@ -166,7 +174,7 @@ class Reading:
             report_lost(cut_off(consumer, at, wanted, upto), fail=self.fail)
             return upto
 
-        part = Part(*at, self.columns if columns is None else columns)
+        part = Part(*at, self.columns)
         topic_id = UUID(span.topic_id) if span.topic_id else None
         first = span.first if span.share is None else span.share.base
         committed = None if span.share is None else Committed(span.first, span.end, span.share)

@@ -22,11 +22,10 @@ from duramen.base.errors import DuramenError, OptionInvalid
 from duramen.client import Consumer, TopicPartition
 from duramen.client.consumer import LATEST
 from duramen.client.marked import Marked
-from duramen.spark.cold import place_of, read_part
+from duramen.spark.cold import read_part
 from duramen.spark.columns import arrow_schema, spark_schema
 from duramen.spark.cuts import cut
 from duramen.spark.filters import EVERYTHING, narrow
-from duramen.spark.losses import log_start
 from duramen.spark.marks import Marks
 from duramen.spark.options import Options
 from duramen.spark.places import Tiers
@@ -39,6 +38,7 @@ from duramen.spark.reading import (
     consumer_of,
     reads_committed,
     report_lost,
+    shared,
     tasks,
 )
 from duramen.spark.selection import Selection, ending, require_order, starting
@@ -127,8 +127,8 @@ class BatchReader(DataSourceReader):
         self._ending = ending(options)
         require_order(self._starting, self._ending)
         self._reading = Reading(options)
-        self._narrowing = EVERYTHING
         self._tiers = Tiers(options)
+        self._narrowing = EVERYTHING
         for name in options.ignored:
             _log.warning("%s is for streaming queries: a batch goes on without it", name)
 
@@ -137,8 +137,7 @@ class BatchReader(DataSourceReader):
         """A range of offsets for each task. Raises what reaching the brokers raises, RecordsLost, StreamNotFound."""
         cluster, marks = cluster_of(self._options), Marks(wanted=reads_committed(self._options))
         ats, ids = self._selection.find(cluster, all_of_them=True)
-        newest = self._tiers.keep_newest(cluster, ids)
-        committed = marks.left_to_brokers(cluster, ats) or (newest and reads_committed(self._options))
+        committed = marks.left_to_brokers(cluster, ats)
         consumer = consumer_of(self._options, committed=committed)
         places = self._tiers.look(consumer, ids, fail=self._reading.fail)
         there = places.bounds(ats)
@@ -147,36 +146,39 @@ class BatchReader(DataSourceReader):
         for at, (earliest, latest) in there.items():
             if not earliest <= first[at] <= latest:
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read from {first[at]} on"
-                why = log_start(consumer, at, earliest) if first[at] < earliest else ""
-                report_lost(what + why, fail=self._reading.fail)
+                report_lost(what, fail=self._reading.fail)
             if end[at] > latest:
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read to {end[at] - 1}"
                 report_lost(what, fail=self._reading.fail)
             first[at], end[at] = max(first[at], earliest), min(end[at], latest)
-        hot, cold = places.cut([(at, first[at], end[at]) for at in ats], streaming=False)
-        parts = [part for part in cold if self._narrowing.takes(place_of(part))]
-        begin = {at: low for at, low, _ in hot}
-        marked = None if newest else marks.look(cluster, begin, ids)
+        parts = places.cut([(at, first[at], end[at]) for at in ats], streaming=False)
+        begin, upto = {at: low for at, low, _ in parts.hot}, {at: high for at, _, high in parts.hot}
+        marked = marks.look(cluster, begin, ids)
         if marked is not None and self._ending.everywhere == LATEST:
-            ends = cut(begin, {at: high for at, _, high in hot}, marked)
-            hot = [(at, low, ends[at]) for at, low, _ in hot]
-        named = {at: low for at, low in begin.items() if low > first[at] or self._starting.everywhere is None}
-        floors = Floors(named, {at: low for at, low in begin.items() if at not in named})
-        narrowed = self._narrowed(consumer, hot, marked or {})
-        return [*parts, *tasks(self._options, narrowed, ids, marked, floors, committed=committed, unfiltered=hot)]
+            upto = cut(begin, upto, marked)
+        # What of a transaction lies below the end of a table was read from there.
+        whole = {} if self._starting.everywhere is None else {at: begin[at] for at in begin if at not in parts.joined}
+        floors = Floors(named={at: begin[at] for at in begin if at not in whole}, whole=whole)
+        spans = [(at, begin[at], upto[at]) for at in begin]
+        newest = [one for one in spans if one[0] in parts.upserted and one[1] < one[2]]
+        newer = {one.at: one for one in shared(newest, spans, ids, marked, floors, committed=committed)}
+        narrowed = self._narrowed(consumer, [one for one in spans if one[0] not in parts.upserted], marked or {})
+        return [
+            *places.tasks(parts, newer, self._narrowing),
+            *tasks(self._options, narrowed, ids, marked, floors, committed=committed, unfiltered=spans),
+        ]
 
     def _narrowed(self, consumer: Consumer, spans: list[Span], marked: Mapping[TopicPartition, Marked]) -> list[Span]:
         """The parts of spans that filters leave; to their ends where a record may count at a marker further on."""
         narrowing = self._narrowing
-        left = []
-        # What filters leave out is still asked about: offsets name every partition, and transactions are in several.
-        for at, first, end in (one for one in spans if narrowing.takes(one[0])):
+        taken, spans = [one for one in spans if narrowing.takes(one[0])], []
+        for at, first, end in taken:
             low, high = narrowing.cut(first, end)
-            left.append((at, low, end if at in marked and (marked[at].ended or marked[at].open) else high))
+            spans.append((at, low, end if at in marked and (marked[at].ended or marked[at].open) else high))
         if narrowing.since_ms <= 0:
-            return left
-        since = consumer.offsets(dict.fromkeys((at for at, _, _ in left), narrowing.since_ms))
-        return [(at, max(first, since[at]) if since[at] >= 0 else end, end) for at, first, end in left]
+            return spans
+        since = consumer.offsets(dict.fromkeys((at for at, _, _ in spans), narrowing.since_ms))
+        return [(at, max(first, since[at]) if since[at] >= 0 else end, end) for at, first, end in spans]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one share; Spark makes one without any where there is nothing to read."""

@@ -7,8 +7,8 @@ Offsets are those of Spark's checkpoint: nothing else is remembered across a res
 import logging
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -22,12 +22,12 @@ from pyspark.sql.streaming.datasource import (
 
 from duramen.base.errors import CheckpointInvalid, DuramenError, OptionInvalid
 from duramen.base.units import parse_ms
-from duramen.client import TopicPartition
+from duramen.client import Consumer, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
-from duramen.client.marked import Marked
 from duramen.spark.cold import read_part
 from duramen.spark.cuts import cut
-from duramen.spark.losses import cut_off, made_anew, moment
+from duramen.spark.filters import EVERYTHING
+from duramen.spark.losses import made_anew, moment
 from duramen.spark.marks import Marks
 from duramen.spark.offsets import Offsets, listed
 from duramen.spark.options import Options
@@ -50,8 +50,9 @@ __all__ = ["RefusedStreamReader", "StreamReader"]
 _log = logging.getLogger("duramen.spark")
 
 _Document = dict[str, Any]
+_Places = Mapping[TopicPartition, int]
+_T = TypeVar("_T")
 _NO_OFFSETS: Final = Offsets({}, {})
-_COLD: Final = Marked(1 << 62, [], [])
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -63,8 +64,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._selection = Selection(options)
         self._starting = starting(options, streaming=True)
         self._reading = Reading(options)
-        self._marks = Marks(wanted=reads_committed(options))
         self._tiers = Tiers(options)
+        self._marks = Marks(wanted=reads_committed(options))
         self._most = options.number("maxOffsetsPerTrigger")
         self._least = options.number("minOffsetsPerTrigger")
         if self._most is not None and self._least is not None and self._least > self._most:
@@ -84,9 +85,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @said_plainly()
     def initialOffset(self) -> _Document:
         """Where a new query begins. Raises StreamNotFound, ServerUnreachable, OptionInvalid."""
-        places, ats, ids = self._find(all_of_them=True)
+        consumer, ats, ids = self._find(all_of_them=True)
+        places = self._tiers.look(consumer, ids, fail=self._reading.fail)
         begin = self._starting.resolve(places, ats)
-        marked = self._look(begin, ids, places.seams(begin))
+        marked = self._marks.look(consumer.cluster, places.in_log(begin), ids)
         if marked is None:
             return Offsets(begin, ids).to_json()
         if self._starting.everywhere is None:
@@ -97,40 +99,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             floors = Floors(whole={at: marked[at].high_watermark for at in ats} if latest else begin)
         return Offsets(begin, ids, floors_left(floors, begin, marked)).to_json()
 
-    def _find(self, *, all_of_them: bool) -> tuple[Places, list[TopicPartition], dict[str, str]]:
-        """What is read, and where of it lies what can be planned."""
-        ats, ids = self._selection.find(cluster_of(self._options), all_of_them=all_of_them)
-        return self._places(ids), ats, ids
-
-    def _places(self, ids: Mapping[str, str]) -> Places:
-        consumer = consumer_of(self._options, committed=self._left_to_brokers(ids))
-        return self._tiers.look(consumer, ids, fail=self._reading.fail)
-
-    def _left_to_brokers(self, ids: Mapping[str, str]) -> bool:
-        """Whether brokers sort out what is committed, by offsets: a table of newest rows is joined at one."""
+    def _find(self, *, all_of_them: bool) -> tuple[Consumer, list[TopicPartition], dict[str, str]]:
+        """What is read, and a consumer that sees of it what can be planned."""
         cluster = cluster_of(self._options)
-        if self._tiers.keep_newest(cluster, ids):
-            return reads_committed(self._options)
-        return self._marks.left_to_brokers(cluster, [TopicPartition(name, 0) for name in ids])
-
-    def _look(
-        self,
-        begin: Mapping[TopicPartition, int],
-        ids: Mapping[str, str],
-        cold: Collection[TopicPartition],
-        end: Mapping[TopicPartition, int] | None = None,
-    ) -> dict[TopicPartition, Marked] | None:
-        """What is known of transactions from `begin` on; nothing of what is `cold`, where records count by offset."""
-        cluster = cluster_of(self._options)
-        if self._tiers.keep_newest(cluster, ids):
-            return None
-        hot = {at: offset for at, offset in begin.items() if at not in cold}
-        found = self._marks.look(cluster, hot, ids, None if end is None else {at: end[at] for at in hot})
-        return None if found is None else found | dict.fromkeys(cold, _COLD)
+        ats, ids = self._selection.find(cluster, all_of_them=all_of_them)
+        return consumer_of(self._options, committed=self._marks.left_to_brokers(cluster, ats)), ats, ids
 
     def _now(self) -> Offsets:
-        places, ats, ids = self._find(all_of_them=False)
+        consumer, ats, ids = self._find(all_of_them=False)
         self._seen_ms |= dict.fromkeys(ids, _now_ms())
+        places = self._tiers.look(consumer, ids, fail=self._reading.fail)
         return Offsets(places.offsets(dict.fromkeys(ats, LATEST)), ids)
 
     @said_plainly()
@@ -154,20 +132,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._waits(begin, end, limit):
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        if all(offset <= begin[at] for at, offset in end.at.items()):
-            return Offsets(dict(end.at), end.ids, before.floors).to_json()
-        seams = self._places(end.ids).seams(begin)
-        ends = {at: min(offset, seams.get(at, offset)) for at, offset in end.at.items()}
-        marked = self._look(begin, end.ids, seams)
-        if marked is None:
-            return Offsets(ends if most is None else limited(begin, ends, most), end.ids, before.floors).to_json()
-        at = cut(begin, ends, marked, most)
         floors = before.floors
-        if at != before.at:
-            named, whole = floors_left(_floors(before, end, begin), at, marked)
-            # What was read of a table was read by its offsets: none of it counts again at a marker.
-            floors = Floors({**named, **{one: at[one] for one in seams}}, whole)
-        return Offsets(at, end.ids, floors).to_json()
+        marked = None
+        places = self._places(end)
+        cold = {at: min(offset, end.at[at]) for at, offset in places.cold_ends(begin).items()}
+        if any(offset > begin[at] for at, offset in end.at.items()):
+            marked = self._marks.look(cluster_of(self._options), places.in_log(begin), end.ids)
+        if marked is not None:
+            hot = [at for at in end.at if at not in cold]
+            upto = _limited(begin, cold, most)
+            if hot:
+                upto |= cut(_of(begin, hot), _of(end.at, hot), _of(marked, hot), most)
+            if upto != before.at:
+                left = _floors(before, end, begin)
+                # What of a transaction lies before the end of what the table is read to was read from there.
+                named = {**left.named, **{at: upto[at] for at in cold}}
+                whole = {at: floor for at, floor in left.whole.items() if at not in cold}
+                floors = floors_left(Floors(named, whole), upto, marked)
+        else:
+            upto = _limited(begin, {**end.at, **cold}, most)
+        return Offsets(upto, end.ids, floors).to_json()
 
     def _own(self, document: object) -> Offsets:
         """Offsets out of the checkpoint. Raises CheckpointInvalid where they are not of what this query reads."""
@@ -203,11 +187,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             report_lost(what, fail=self._reading.fail)
         new = [at for at in end.at if at not in before.at or at.topic in again]
         begin = {at: before.at[at] for at in end.at if at in before.at}
-        begin |= self._places(end.ids).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
+        begin |= self._places(end).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         for at in new:
             if begin[at] > 0 and at.topic not in again:
-                what = cut_off(consumer_of(self._options), at, 0, begin[at])
-                report_lost(f"{at.topic} has a new partition; {what}", fail=self._reading.fail)
+                what = f"{at} is new, and its records before {begin[at]} are gone already (retention)"
+                report_lost(what, fail=self._reading.fail)
         for at, offset in end.at.items():
             if offset < begin[at]:
                 what = f"{at} ends at {offset}, and was read up to {begin[at]}: records were lost, or it was made anew"
@@ -237,19 +221,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before, after = self._own(start), self._own(end)
         same = _same(before, after)
         new = [at for at in after.at if at not in same]
-        places = self._places(after.ids)
+        places = self._places(after)
         first = places.offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         first |= {at: before.at[at] for at in same}
-        spans = [(at, first[at], after.at[at]) for at in sorted(after.at)]
-        hot, parts = places.cut(spans, streaming=True)
-        begin = {at: low for at, low, high in hot if low < high}
-        committed = self._left_to_brokers(after.ids)
-        marked = self._look(begin, after.ids, (), after.at)
-        named, whole = _floors(before, after, first)
-        seams = {at: low for at, low in begin.items() if low > first[at]}
-        floors = Floors({**named, **seams}, whole)
-        hot = [span for span in hot if span[0] in begin]
-        return [*parts, *tasks(self._options, hot, after.ids, marked, floors, committed=committed)]
+        parts = places.cut([(at, first[at], after.at[at]) for at in sorted(after.at)], streaming=True)
+        cluster = cluster_of(self._options)
+        committed = self._marks.left_to_brokers(cluster, after.at)
+        marked = self._marks.look(cluster, {at: low for at, low, _ in parts.hot}, after.ids, after.at)
+        floors = _floors(before, after, first)
+        floors = floors._replace(named={**floors.named, **parts.joined})
+        log = tasks(self._options, parts.hot, after.ids, marked, floors, committed=committed)
+        return [*places.tasks(parts, {}, EVERYTHING), *log]
+
+    def _places(self, offsets: Offsets) -> Places:
+        return self._tiers.look(consumer_of(self._options), offsets.ids, fail=self._reading.fail)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one share."""
@@ -271,6 +256,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """The query has ended."""
         consumer_of(self._options).cluster.close()
+
+
+def _limited(begin: _Places, end: _Places, most: int | None) -> dict[TopicPartition, int]:
+    return dict(end) if most is None else limited(begin, end, most)
+
+
+def _of(values: Mapping[TopicPartition, _T], ats: Iterable[TopicPartition]) -> dict[TopicPartition, _T]:
+    return {at: values[at] for at in ats}
 
 
 def _now_ms() -> int:

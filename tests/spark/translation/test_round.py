@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from tests.spark.translation.world import Killed, Points, World
+from tests.spark.translation.world import Killed, Points, World, transactional, write
 
 from duramen.base.errors import RecordsLost, StreamNotFound, TableForeign
 from duramen.client import Admin, Cluster
@@ -120,6 +120,22 @@ def test_upserted_each_key_is_there_once_at_its_newest(world: World) -> None:
         assert sorted(found) == sorted((key, value) for key, value in newest.items() if value is not None)
         if point > 20 or world.round(Points(10**9), upsert=True).committed:
             break
+
+
+def test_records_of_transactions_come_once_they_are_committed_and_aborted_ones_never(world: World) -> None:
+    first, second = (transactional(world, name) for name in ("a", "b"))
+    write(world, first, b"1")
+    write(world, second, b"2")
+    first.commit_transaction(30)
+    world.to_the_end()
+    assert [row["_value"] for row in world.rows()] == [b"1"]
+    second.abort_transaction(30)
+    write(world, first, b"3", begun=False)
+    world.to_the_end()
+    assert [row["_value"] for row in world.rows()] == [b"1"]
+    first.commit_transaction(30)
+    world.to_the_end()
+    assert [row["_value"] for row in world.rows()] == [b"1", b"3"]
 
 
 def test_what_retention_took_stops_the_table_or_is_skipped(node: NodeProcess, world: World) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.translation.world import World
+from tests.spark.translation.world import World, transactional, write
 
 from duramen.client import Producer
 from duramen.client.http import Server, path_of
@@ -155,6 +155,21 @@ def test_a_streaming_query_begins_in_the_table_and_goes_on_in_the_log(
         run(tier="hot")
     run()
     assert sorted(seen) == whole(0, 50)
+
+
+def test_a_transaction_that_ends_behind_the_table_is_there_once(lake: Lake, world: World, read: Read) -> None:
+    first, second = (transactional(world, name) for name in ("a", "b"))
+    write(world, first, b"1")
+    write(world, second, b"2")
+    first.commit_transaction(30)
+    world.to_the_end()
+    assert lake.world is world
+    assert [bytes(row.value) for row in read(tier="cold").collect()] == [b"1"]
+    assert [bytes(row.value) for row in read().collect()] == [b"1"]
+    second.commit_transaction(30)
+    assert sorted(bytes(row.value) for row in read().collect()) == [b"1", b"2"]
+    only = read(columns="value,offset").where("offset >= 1")
+    assert [(bytes(row.value), row.offset) for row in only.collect()] == [(b"2", 1)]
 
 
 def test_an_upserted_table_has_every_key_once_at_its_newest(node: NodeProcess, world: World, read: Read) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from confluent_kafka import Producer as Librdkafka
 
 from duramen.client import Cluster, Producer
 from duramen.spark.tables.opening import open_dead_letters, open_table
@@ -145,3 +146,19 @@ class World:
             found.append((partition, counts.get(partition, 0), value))
             counts[partition] = found[-1][1] + 1
         return sorted(found, key=lambda one: one[:2])
+
+
+def transactional(world: World, name: str) -> Librdkafka:
+    """A producer of an unmodified client, in a transaction."""
+    made = Librdkafka({"bootstrap.servers": world.kafka, "transactional.id": f"{world.stream}-{name}"})
+    made.init_transactions(30)
+    made.begin_transaction()
+    return made
+
+
+def write(world: World, producer: Librdkafka, value: bytes, *, begun: bool = True) -> None:
+    """One record to partition 0, stored when this returns; in a transaction that is begun now unless it has."""
+    if not begun:
+        producer.begin_transaction()
+    producer.produce(world.stream, value, b"k" + value, 0)
+    assert producer.flush(30) == 0
