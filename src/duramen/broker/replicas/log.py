@@ -77,10 +77,10 @@ class ReplicaLog:
                 self._store.delete_before(self._log, start_offset, emptied)
 
         def emptied(error: DuramenError | None) -> None:
-            if error is not None or self._log.takeovers.latest_epoch < 0:
-                done(error)
-            else:
-                self.cut(start_offset, done)  # who ordered what was there is forgotten too
+            if error is None:
+                self._store.drop_empty_leaderships(self._log)
+                self._entered = self._log.takeovers.latest_epoch
+            done(error)
 
         self._start = start_offset
         if self._log.end_offset > max(start_offset, self._log.start_offset):
