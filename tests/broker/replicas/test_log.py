@@ -102,7 +102,7 @@ def test_a_log_that_ends_before_its_new_start_never_ends_earlier(start_offset: i
         assert log.end_offset >= RECORDS
         assert log.start_offset in (0, start_offset)
         starts.append(log.start_offset)
-    assert len(starts) > 3
+    assert len(starts) > 1
     assert starts[-1] == start_offset
 
 
