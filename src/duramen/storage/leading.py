@@ -46,10 +46,11 @@ def introduce(notes: Notes, log: Log, epoch: int, leader_id: int, done: Done) ->
 def drop_empty_leaderships(log: Log) -> None:
     """Forget leaderships in which nothing was ordered that is here: at the same place may come what an earlier one did.
 
-    A loss of power leaves such a takeover where it took the batch behind it. Before the next append both checkpoints
-    are written, so that no recovery finds it again.
+    A loss of power leaves such a takeover where it took the batch behind it, and who lets go of all records those
+    before. Before the next append both checkpoints are written, so that no recovery finds it again.
     """
-    if any(takeover.first_offset >= log.end_offset for takeover in log.takeovers):
-        log.takeovers.cut(log.end_offset)
+    end_offset = log.end_offset if log.start_offset < log.end_offset else 0
+    if any(takeover.first_offset >= end_offset for takeover in log.takeovers):
+        log.takeovers.cut(end_offset)
         log.version += 1
         log.cut_again = True

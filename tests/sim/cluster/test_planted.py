@@ -1,9 +1,10 @@
 """Simulated clusters find planted bugs, the witness unchanged: by the known seed, or by one of those nearby.
 
-Where the code changes, seeds do other things: the long hunt says which ones find the bugs then.
+Where the code changes, seeds do other things: the long hunt says which ones find the bugs then. Where a bug shows only
+in a situation that is rare, those seeds are looked at first in which the fault that makes it comes most often.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final
 
@@ -12,6 +13,7 @@ from tests.sim.cluster.planted import BUGS
 from tests.sim.planted import Bug, planted
 
 from duramen.sim.cluster.running import run_one
+from duramen.sim.cluster.world import World
 
 MOST_SEEDS: Final = 1_000
 NEARBY: Final = range(1, 61)
@@ -20,12 +22,34 @@ FOUND_BY: Final = {
     "cut-to-high-watermark": 1,
     "acknowledge-own": 1,
     "report-written": 1,
-    "elect-anybody": 6,
+    "elect-anybody": 21,
     "show-all": 2,
     "on-committed": 2,
-    "vote-blank": 49,
-    "stale-in-sync": 16,
+    "vote-blank": 754,
+    "stale-in-sync": 3,
+    "any-epoch": 458,
+    "commit-earlier": 552,
+    "vote-twice": 600,
+    "send-anywhere": 400,
 }
+
+MADE_BY: Final = {
+    "vote-blank": "majority that forgets",
+    "any-epoch": "who is behind leads",
+    "commit-earlier": "controllers end at once",
+    "vote-twice": "contested election",
+    "send-anywhere": "slow disk",
+}
+"""The fault that makes the situation in which a bug shows."""
+
+
+def likely(bug: Bug) -> Iterator[int]:
+    """Seeds that may find a bug, the most likely first."""
+    if bug.name not in MADE_BY:
+        yield from NEARBY
+        return
+    shares = {seed: World(seed).faults.shares.get(MADE_BY[bug.name], 0.0) for seed in range(1, MOST_SEEDS + 1)}
+    yield from sorted(shares, key=lambda seed: -shares[seed])[: len(NEARBY)]
 
 
 def hunt(bug: Bug, seeds: Iterable[int]) -> int | None:
@@ -44,7 +68,7 @@ def bug_of(name: str) -> Bug:
 
 @pytest.mark.parametrize("name", FOUND_BY)
 def test_the_seed_that_found_a_bug_finds_it_again(name: str) -> None:
-    assert hunt(bug_of(name), chain([FOUND_BY[name]], NEARBY)) is not None
+    assert hunt(bug_of(name), chain([FOUND_BY[name]], likely(bug_of(name)))) is not None
 
 
 @pytest.mark.long

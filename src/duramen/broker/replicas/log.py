@@ -57,7 +57,8 @@ class ReplicaLog:
         """Begin anew at `start_offset`, with nothing; `done(None)` once that is so on disk.
 
         What is committed stays until then. Behind it come empty batches of no epoch, up to the start, and all of that
-        is let go: a start that finds them does that again.
+        is let go: a start that finds them does that again. A log that ends before the start is not cut: it may have
+        what is committed and was not heard to be.
         """
 
         def cut(error: DuramenError | None) -> None:
@@ -73,10 +74,16 @@ class ReplicaLog:
             if error is not None:
                 done(error)
             else:
-                self._store.delete_before(self._log, start_offset, done)
+                self._store.delete_before(self._log, start_offset, emptied)
+
+        def emptied(error: DuramenError | None) -> None:
+            if error is None:
+                self._store.drop_empty_leaderships(self._log)
+                self._entered = self._log.takeovers.latest_epoch
+            done(error)
 
         self._start = start_offset
-        if self._log.end_offset > self._log.start_offset:
+        if self._log.end_offset > max(start_offset, self._log.start_offset):
             self.cut(max(committed_offset, self._log.start_offset), cut)
         else:
             cut(None)

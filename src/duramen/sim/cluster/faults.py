@@ -20,6 +20,7 @@ __all__ = ["Cluster", "Faults"]
 
 _HEALED_US: Final = (300_000, 1_500_000, 5_000_000)
 _OFTEN: Final = (1, 1, 1, 5)
+_MANY: Final = 150
 _FAILING: Final = (("sync",), ("sync_directory", "rename"), ("write", "create"), ("sync", "write"), ("read",))
 
 
@@ -80,6 +81,12 @@ class Faults:
 
         self._remembers = any(name == "rolled-back disk" for name, _, _ in self._kinds)
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """The kinds of faults of this run, and how often each of them is what comes next."""
+        whole = sum(weight for _, _, weight in self._kinds)
+        return {name: weight / whole for name, _, weight in self._kinds}
+
     def begin(self) -> None:
         """Things go wrong from here on."""
         self._troubled = True
@@ -104,6 +111,8 @@ class Faults:
         name, act, _ = self._chance.choices(self._kinds, [weight for _, _, weight in self._kinds])[0]
         if act():
             self.counts[name] += 1
+            if self.counts.total() % _MANY == 0:
+                self._every_us *= 2  # nobody gets anything done
         self._later()
 
     def _heal_later(self, heal: Callable[[], None]) -> None:
@@ -282,7 +291,7 @@ class Faults:
         """A node hears what the controller decides later than others do."""
         late, way = self._cluster.network.late, (self._any().node_id, Channel.METADATA)
         late[way] = self._chance.choice((20_000, 200_000, 1_000_000))
-        self._heal_later(partial(late.pop, way, None))
+        self._heal_later(partial(late.update, {way: 0}))
         return True
 
     def _lead_behind(self) -> bool:
@@ -303,7 +312,7 @@ class Faults:
         self._pause_for(cluster.nodes[behind], self._chance.choice((300_000, 900_000)))
         way = late, Channel.METADATA
         cluster.network.late[way] = 3_000_000
-        cluster.at(3_000_000, partial(cluster.network.late.pop, way, None))
+        cluster.at(3_000_000, partial(cluster.network.late.update, {way: 0}))
 
         def move() -> None:
             if controller.member is not None:

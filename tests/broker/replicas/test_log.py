@@ -1,0 +1,115 @@
+"""The log of a replica on a disk that crashes while it is begun anew: where it ended is not forgotten."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from duramen.base.errors import DuramenError
+from duramen.base.ids import StreamId
+from duramen.base.metrics import Metrics
+from duramen.broker.replicas.log import ReplicaLog
+from duramen.codec.batch import NewRecord, encode, stamp
+from duramen.replication.messages import Batch
+from duramen.sim.clock import SeededRandomness
+from duramen.sim.cluster.clocks import NodeClock
+from duramen.sim.cluster.process import Process
+from duramen.sim.disk import Crashed, MemoryFileSystem
+from duramen.sim.scheduler import VirtualClock
+from duramen.storage.directory import open_directory
+from duramen.storage.handles import Handles
+from duramen.storage.log import Log, LogConfig, LogKey
+from duramen.storage.recovery import recover
+from duramen.storage.replicated import Replicated
+from duramen.storage.store import Store, StoreLimits
+
+RECORDS = 9
+LIMITS = StoreLimits(32 << 10, 256 << 10, 128 << 10, 4 << 10, 200)
+
+
+class Life:
+    """A process on a disk, with a log that follows others and has not heard of anything committed."""
+
+    def __init__(self, disk: MemoryFileSystem) -> None:
+        true = VirtualClock()
+        clock = NodeClock(true, 0)
+        self.process = Process(true, clock, random.Random(1), 1_000)
+        directory = open_directory(disk, SeededRandomness(1), "the disk")
+        handles = Handles(disk, 16)
+        recovered = recover(disk, directory.id, handles, lambda _: None)
+        self.store = Store(
+            disk, self.process, clock, self.process.deadlines, Metrics(), directory, recovered, handles,
+            node_id=1, limits=LIMITS,
+        )  # fmt: skip
+        self.log: Log = self.store.ensure(LogKey(StreamId(int=5), 0), LogConfig(segment_bytes=200))
+        self.log.replicated = Replicated(self.log.high_watermark, self.log.end_offset, lambda *_: None)
+        self.replica = ReplicaLog(self.store, self.log)
+
+    def write(self) -> None:
+        """Records of epoch 2, synced."""
+        ended: list[DuramenError | None] = []
+        for offset in range(RECORDS):
+            data = encode([NewRecord(0, None, b"%d" % offset)])
+            stamp(data, offset, 2)
+            self.replica.append(Batch(2, offset, 1, payload=memoryview(data)), 1, ended.append)
+        self._until(ended, RECORDS)
+
+    def restart(self, start_offset: int) -> None:
+        """Begin the log anew."""
+        ended: list[DuramenError | None] = []
+        self.replica.restart(start_offset, 0, ended.append)
+        self._until(ended, 1)
+
+    def _until(self, ended: list[DuramenError | None], count: int) -> None:
+        while len(ended) < count:
+            self.process.hasten()
+        assert ended == [None] * count
+
+
+def written() -> MemoryFileSystem:
+    disk = MemoryFileSystem()
+    Life(disk).write()
+    return disk
+
+
+def crashed(start_offset: int) -> Iterator[MemoryFileSystem]:
+    """What a loss of power leaves of it in each call in which the log begins anew, and behind the last."""
+    for number in range(1, 1_000):
+        disk = written()
+        disk.end_process()
+        life = Life(disk)
+        disk.crash_at = disk.calls + number
+        over = False
+        try:
+            life.restart(start_offset)
+            over = True
+        except Crashed:
+            pass
+        disk.crash_at = None
+        disk.end_process()
+        disk.crash(random.Random(number))
+        yield disk
+        if over:
+            return
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize("start_offset", [RECORDS, RECORDS + 4])
+def test_a_log_that_ends_before_its_new_start_never_ends_earlier(start_offset: int) -> None:
+    starts = []
+    for disk in crashed(start_offset):
+        log = Life(disk).log
+        assert log.end_offset >= RECORDS
+        assert log.start_offset in (0, start_offset)
+        starts.append(log.start_offset)
+    assert len(starts) > 1
+    assert starts[-1] == start_offset
+
+
+def test_a_log_begun_anew_knows_nothing_of_earlier_epochs() -> None:
+    disk = written()
+    disk.end_process()
+    life = Life(disk)
+    life.restart(RECORDS)
+    assert life.log.takeovers.latest_epoch == -1
+    assert (life.log.start_offset, life.log.end_offset) == (RECORDS, RECORDS)
