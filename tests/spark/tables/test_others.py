@@ -115,9 +115,9 @@ def test_statistics_are_rounded_outwards_and_leave_out_what_has_no_order() -> No
             "nothing": pa.array([None, None, None], pa.int64()),
         }
     )
-    pq.write_table(table, out)  # type: ignore[arg-type]
+    pq.write_table(table, out)
     out.seek(0)
-    found = delta_statistics(pq.ParquetFile(out).metadata)  # type: ignore[arg-type]
+    found = delta_statistics(pq.ParquetFile(out).metadata)
     assert found == (
         '{"numRecords": 3, '
         '"minValues": {"whole": -1, "at": "2024-01-02T03:04:05.678Z", "short": "a"}, '

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -308,10 +309,11 @@ def test_formats_and_decodings_that_there_are_not(declare: Declare) -> None:
 
 
 def test_what_another_made_at_the_same_moment_is_taken(declare: Declare) -> None:
-    table = open_table(declare())
-    table.create(table.schema())  # type: ignore[attr-defined]
+    kind: Any = type(open_table(declare()))
+    schema = open_table(declare()).schema()
+    kind(declare()).create(schema)
     with pytest.raises(TableForeign):
-        type(table)(declare(stream_id="id-2")).create(table.schema())  # type: ignore[attr-defined, call-arg]
+        kind(declare(stream_id="id-2")).create(schema)
 
 
 def test_files_roll_at_their_size(declare: Declare) -> None:
