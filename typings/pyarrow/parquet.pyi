@@ -1,6 +1,6 @@
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, BinaryIO, Self
 
 from pyarrow import NativeFile, RecordBatch, Schema, Table
 

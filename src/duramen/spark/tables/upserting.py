@@ -45,7 +45,6 @@ class Newest:
         if not whole.num_rows:
             return whole
         codes = whole.column(KEY).combine_chunks().dictionary_encode()
-        codes = codes.combine_chunks() if isinstance(codes, pa.ChunkedArray) else codes
         last = np.zeros(len(codes.dictionary), np.int64)
         # Of assignments to one place the last stays.
         last[codes.indices.to_numpy()] = np.arange(whole.num_rows)
