@@ -284,8 +284,8 @@ def _native(output: Path, rounds: int, scale: float, format_: str) -> None:
 
 
 @command.command("spark", short_help="Spark, beside its own Kafka source.")
-@click.option("--part", "parts", multiple=True, type=click.Choice(["reading", "events", "memory"]),
-              default=("reading", "events"), show_default=True,
+@click.option("--part", "parts", multiple=True, type=click.Choice(["reading", "events", "tables", "memory"]),
+              default=("reading", "events", "tables"), show_default=True,
               help="What to measure; may be repeated. memory takes --minutes.")  # fmt: skip
 @click.option("--rounds", type=click.IntRange(1, 1000), default=3, show_default=True, help=_ROUNDS_HELP)
 @_scale
@@ -300,8 +300,10 @@ def _measure_spark(
     output: Path, parts: tuple[str, ...], rounds: int, scale: float, minutes: float, peers: tuple[str, ...],
     format_: str,
 ) -> None:  # fmt: skip
-    """Rows a second that Spark reads, to Parquet too; from an event to its micro-batch; memory over a long run."""
+    """Rows a second that Spark reads, to Parquet too; from an event to its micro-batch; streams as tables; memory."""
     _check(output, spark=True)
+    if "tables" in parts and importlib.util.find_spec("deltalake") is None:
+        raise DependencyMissing("measuring tables needs deltalake: pip install 'duramen[tables]'")
     from duramen.bench.spark.command import measure_spark
 
     measure_spark(

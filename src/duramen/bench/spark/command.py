@@ -7,17 +7,18 @@ from typing import Final
 
 from duramen.bench.commands import console_for, show
 from duramen.bench.documents import targets_document, write_document
-from duramen.bench.spark import events, reading
+from duramen.bench.spark import events, reading, translating
 from duramen.bench.spark.events import measure_events
 from duramen.bench.spark.memory import measure_memory
 from duramen.bench.spark.reading import measure_reading
+from duramen.bench.spark.translating import measure_translating
 from duramen.bench.tables import targets_table
 from duramen.bench.targets import Outcome
 from duramen.bench.worker import Worker
 
 __all__ = ["PARTS", "measure_spark"]
 
-PARTS: Final = ("reading", "events", "memory")
+PARTS: Final = ("reading", "events", "tables", "memory")
 _RECORDS: Final = 5_000_000
 _EVENTS_S: Final = 60.0
 
@@ -30,6 +31,7 @@ def measure_spark(
     counts = {
         "reading": reading.steps(rounds, len(reading.WORKS), peer=peer),
         "events": events.steps(rounds, peer=peer),
+        "tables": translating.STEPS,
         "memory": 1,
     }
     outcomes: list[Outcome] = []
@@ -49,6 +51,8 @@ def measure_spark(
                 case "events":
                     seconds = max(2.0, _EVENTS_S * scale)
                     outcomes += measure_events(place, worker, rounds=rounds, seconds=seconds, peer=peer)
+                case "tables":
+                    outcomes += measure_translating(place, worker, scale=scale)
                 case _:
                     outcomes += measure_memory(place, worker, minutes=minutes)
     document = output / "spark.json"

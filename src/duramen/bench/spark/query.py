@@ -95,11 +95,19 @@ def _events(spark: SparkSession, asked: Asked) -> list[tuple[int, int]]:
     return found
 
 
+def _newest(spark: SparkSession, asked: Asked) -> list[int]:
+    for _ in sys.stdin:
+        (row,) = _batch(spark, asked).agg(sf.unix_millis(sf.max("timestamp")).alias("newest")).collect()
+        print(json.dumps(row["newest"]), flush=True)
+    return []
+
+
 _WORKS: Final[Mapping[str, _Work]] = {
     "count": _count,
     "parquet": _parquet,
     "available": _available,
     "events": _events,
+    "newest": _newest,
 }
 
 
