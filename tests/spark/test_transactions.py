@@ -36,7 +36,14 @@ class Writers:
         self.stream = stream
         self.random = random.Random(7)
         self.producers = [
-            Librdkafka({"bootstrap.servers": servers, "transactional.id": f"{stream}-{index}", "linger.ms": 0})
+            Librdkafka(
+                {
+                    "bootstrap.servers": servers,
+                    "transactional.id": f"{stream}-{index}",
+                    "linger.ms": 0,
+                    "transaction.timeout.ms": 900_000,  # queries run while a transaction is open
+                }
+            )
             for index in range(count)
         ]
         self.committed: Counter[str] = Counter()
