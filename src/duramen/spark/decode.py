@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from duramen.base.errors import OptionInvalid
-from duramen.spark.values.avro import AvroDecoder
+from duramen.base.errors import DependencyMissing, OptionInvalid
 from duramen.spark.values.decoded import Decoder
 from duramen.spark.values.fields import fitted
 from duramen.spark.values.json import JsonDecoder
-from duramen.spark.values.registry import Registry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,14 +57,19 @@ def avro(
 
     `schema` is Avro's, in JSON; `registry` is the URL of a schema registry, whose prefix values then have: each is read
     with the schema that it names. The columns are those of `schema`, else those of the first thousand values, which a
-    streaming query cannot look at. `into` is as in `json`. Raises OptionInvalid, ServerUnreachable.
+    streaming query cannot look at. `into` is as in `json`. Raises OptionInvalid, ServerUnreachable, DependencyMissing.
     """
     maker = partial(_avro_decoder, schema, registry)
     fields = list(maker().fields) if schema else _sampled(frame, column, maker())
     return _decoded(frame, column, into, error, fields, maker)
 
 
-def _avro_decoder(schema: str, registry: str) -> AvroDecoder:
+def _avro_decoder(schema: str, registry: str) -> Decoder:
+    try:
+        from duramen.spark.values.avro import AvroDecoder
+        from duramen.spark.values.registry import Registry
+    except ImportError as error:
+        raise DependencyMissing(f"reading Avro needs {error.name}: pip install 'duramen[tables]'") from None
     return AvroDecoder(schema=schema, registry=Registry(registry) if registry else None)
 
 

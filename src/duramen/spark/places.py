@@ -146,8 +146,8 @@ def _ends_before(file: DataFile, time_ms: int) -> bool:
 class Parts(NamedTuple):
     """What is read, by where it lies.
 
-    `joined` has where the log is gone on with behind a table, `upserted` the spans of partitions of which each key comes
-    once: what of them is in the log is among `hot`.
+    `joined` has where the log is gone on with behind a table, `upserted` the spans of partitions of which each key
+    comes once: what of them is in the log is among `hot`.
     """
 
     hot: list[Range]

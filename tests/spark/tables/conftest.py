@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ def table_format(request: pytest.FixtureRequest) -> str:
 def declare(tmp_path: Path, table_format: str) -> Declare:
     """A table of the stream flights, with what is different about it by name."""
 
-    def make(**changes: object) -> Declaration:
+    def make(**changes: Any) -> Declaration:
         storage = Storage(str(tmp_path / "lake" / "flights"))
         return Declaration(table_format, storage, "flights", "id-1", decode="json")._replace(**changes)
 

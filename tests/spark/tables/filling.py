@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from duramen.spark.columns import arrow_schema
+from duramen.spark.columns import COLUMNS, arrow_schema
 from duramen.spark.tables.opening import open_dead_letters, open_table
 from duramen.spark.tables.port import Declaration, Span, Table
 from duramen.spark.tables.reading import read_file
@@ -28,7 +28,7 @@ def records(partition: int, begin: int, keyed: Sequence[Keyed]) -> pa.RecordBatc
         pa.array([TIME] * count, pa.int64()).cast(pa.timestamp("us", "UTC")),
         pa.array([0] * count, pa.int32()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(headers=False))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(COLUMNS[:-1]))
 
 
 def rows(table: Table, spans: Sequence[Span] | None = None) -> list[dict[str, Any]]:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.spark.tables.filling import Job, Keyed, rows
 
 from duramen.base.errors import TableConflict
 from duramen.spark.tables.port import DataFile, Declaration, Span, Storage, Table
 from duramen.spark.tables.rounds import Work
-from tests.spark.tables.filling import Job, Keyed, rows
 
 VALUES = (
     b'{"a": 1}', b'{"a": 2.5}', b'{"a": "text"}', b'{"b": {"c": true}}', b'{"b": {"d": [1]}}', b'{"b": 7}',
@@ -20,16 +20,24 @@ VALUES = (
 KEYS = (b"one", b"two", b"three", None)
 
 keyed = st.tuples(st.sampled_from(KEYS), st.sampled_from(VALUES))
-steps = st.one_of(
-    st.tuples(st.just("append"), st.integers(0, 2), st.lists(keyed, min_size=1, max_size=6)),
-    st.tuples(st.just("plan"), st.integers(0, 1), st.integers(1, 8)),
-    st.tuples(
-        st.just("commit"),
-        st.integers(0, 1),
-        st.sampled_from(["whole", "whole", "before dead", "after dead", "before table", "after table", "not evolved"]),
-    ),
-    st.tuples(st.just("compact"), st.integers(0, 1), st.none()),
+appends = st.tuples(st.just("append"), st.integers(0, 1), st.lists(keyed, min_size=1, max_size=6))
+plans_made = st.tuples(st.just("plan"), st.integers(0, 1), st.integers(1, 8))
+commits = st.tuples(
+    st.just("commit"),
+    st.integers(0, 1),
+    st.sampled_from(["whole", "whole", "before dead", "after dead", "before table", "after table", "not evolved"]),
 )
+compactions = st.tuples(st.just("compact"), st.integers(0, 1), st.none())
+rounds = st.tuples(plans_made, commits).map(lambda both: [both[0], ("commit", both[0][1], both[1][2])])
+programs = st.lists(
+    st.one_of(
+        appends.map(lambda step: [step]),
+        st.tuples(appends, rounds).map(lambda both: [both[0], *both[1]]),
+        st.tuples(appends, rounds).map(lambda both: [both[0], *both[1]]),
+        st.one_of(plans_made, commits, compactions).map(lambda step: [step]),
+    ),
+    max_size=8,
+).map(lambda pieces: [step for piece in pieces for step in piece])
 
 
 class Killed(Exception):
@@ -89,7 +97,7 @@ def run(declaration: Declaration, program: Sequence[tuple[str, int, Any]]) -> No
         elif (plan := plans[which]) is not None:
             plans[which] = None
             table, dead = jobs[which]
-            mortal: Any = Job(Mortal(table, "table", more), Mortal(dead, "dead", more))  # type: ignore[arg-type]
+            mortal: Any = Job(Mortal(table, "table", more), Mortal(dead, "dead", more))
             try:
                 mortal.commit(*plan, log)
             except (Killed, TableConflict):
@@ -116,7 +124,7 @@ def run(declaration: Declaration, program: Sequence[tuple[str, int, Any]]) -> No
 
 
 @pytest.mark.parametrize("upsert", [False, True])
-@given(st.lists(steps, max_size=14))
+@given(programs)
 @settings(max_examples=40)
 def test_delta(upsert: bool, program: Sequence[tuple[str, int, Any]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -126,7 +134,7 @@ def test_delta(upsert: bool, program: Sequence[tuple[str, int, Any]]) -> None:
         run(declaration, program)
 
 
-@given(st.lists(steps, max_size=14))
+@given(programs)
 @settings(max_examples=15)
 def test_iceberg(program: Sequence[tuple[str, int, Any]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

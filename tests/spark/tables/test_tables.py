@@ -3,9 +3,11 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.spark.tables.filling import Job, Keyed, records, rows
 
 from duramen.base.errors import OptionInvalid, TableConflict, TableForeign, TableUnsupported
 from duramen.spark.tables.opening import find_table, open_dead_letters, open_table
@@ -13,7 +15,6 @@ from duramen.spark.tables.port import Declaration, Span, Storage
 from duramen.spark.tables.rounds import commit_round, plan_round, translate
 from duramen.spark.tables.schemas import decoded_fields, saved
 from duramen.spark.tables.storage import Place
-from tests.spark.tables.filling import Job, Keyed, records, rows
 
 Declare = Callable[..., Declaration]
 
@@ -308,10 +309,11 @@ def test_formats_and_decodings_that_there_are_not(declare: Declare) -> None:
 
 
 def test_what_another_made_at_the_same_moment_is_taken(declare: Declare) -> None:
-    table = open_table(declare())
-    table.create(table.schema())  # type: ignore[attr-defined]
+    kind: Any = type(open_table(declare()))
+    schema = open_table(declare()).schema()
+    kind(declare()).create(schema)
     with pytest.raises(TableForeign):
-        type(table)(declare(stream_id="id-2")).create(table.schema())  # type: ignore[attr-defined, call-arg]
+        kind(declare(stream_id="id-2")).create(schema)
 
 
 def test_files_roll_at_their_size(declare: Declare) -> None:

@@ -187,5 +187,5 @@ class _File:
     def abandon(self) -> None:
         """Let go of it, as far as that can be done on a disk that may be full."""
         for step in (self._writer.close, self._stream.close, lambda: self._place.remove(self._path)):
-            with suppress(OSError, pa.ArrowException):
+            with suppress(OSError, RuntimeError, pa.ArrowException):
                 step()

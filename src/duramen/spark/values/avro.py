@@ -167,7 +167,7 @@ def _understood(text: str) -> _Known:
 
 
 def _check_sizes(schema: Any, names: dict[str, Any], inside: frozenset[str]) -> bool:
-    """Whether a value of it may have no bytes. Raises ValueError for arrays of such: nine bytes may say 2^60 of them."""
+    """Whether a value of it may have no bytes. Raises ValueError for arrays of such: nine bytes may say 2^60."""
     if isinstance(schema, list):
         for branch in schema:
             _check_sizes(branch, names, inside)

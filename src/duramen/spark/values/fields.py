@@ -71,8 +71,8 @@ def usable(
 ) -> list[pa.Field]:
     """`known` columns, and behind them those of `found` that can be, as far as they have types.
 
-    A name that Delta or Spark refuse, that is `taken` or differs from another only in case, is left out, and so is a new
-    field where there are `MOST_COLUMNS`: what it holds stays in the value alone. With `texts` new times are text.
+    A name that Delta or Spark refuse, that is `taken` or differs from another only in case, is left out, and so is a
+    new field where there are `MOST_COLUMNS`: what it holds stays in the value alone. With `texts` new times are text.
     """
     fields = {field.name: field for field in known}
     names = {field.name.lower(): field.name for field in known} | {name.lower(): "" for name in taken}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from types import GenericAlias
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -40,7 +41,7 @@ def _type(kind: pa.DataType, level: int) -> Any:
     if types.is_struct(kind):
         return _object(list(kind), level)
     if types.is_list(kind):
-        return list[_type(kind.value_type, level + 1) | None]  # type: ignore[misc]
+        return GenericAlias(list, (_type(kind.value_type, level + 1) | None,))
     for is_kind, found in ((types.is_int64, _Whole), (types.is_floating, float), (types.is_string, str)):
         if is_kind(kind):
             return found

@@ -87,11 +87,11 @@ class JsonDecoder:
                     found[field.name] = pa.field(field.name, kind) if kind is not None else found[field.name]
         before, self._fields = self._fields, usable(found.values(), self._fields, taken=self._taken, texts=True)
         types = {field.name: field.type for field in self._fields}
-        # What did not fit the columns that there were does not fit them now; beside new ones it has to be seen again.
-        as_they_are = all(
-            before == self._fields
-            if isinstance(piece, str)
-            else all(types.get(field.name, field.type).equals(field.type) for field in piece.schema)
+        # Where columns are new, what was parsed is not used: Arrow makes broken lists of nulls before a type is known.
+        # And what is bad beside fields that are no columns need not be.
+        as_they_are = before == self._fields and all(
+            isinstance(piece, pa.RecordBatch)
+            and all(types.get(field.name, field.type).equals(field.type) for field in piece.schema)
             for _, piece in pieces
         )
         return pieces if as_they_are else list(_pieces(texts, self._fields, "ignore"))
@@ -183,9 +183,10 @@ def _read(texts: list[bytes], fields: Sequence[pa.Field], unexpected: str) -> pa
     )
     if not table.num_columns:
         return fitted(pa.record_batch({"": pa.nulls(len(texts))}), pa.schema([]))
-    if table.num_rows != len(texts):
-        raise pa.ArrowInvalid(f"{len(texts)} values are {table.num_rows} rows")
-    return joined(table.to_batches(), table.schema)
+    batches = table.to_batches()
+    if len(batches) != 1 or table.num_rows != len(texts):
+        raise pa.ArrowInvalid(f"{len(texts)} values are {table.num_rows} rows in {len(batches)} batches")
+    return batches[0]
 
 
 def _reason(error: Exception) -> str:

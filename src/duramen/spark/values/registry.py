@@ -17,9 +17,9 @@ __all__ = ["Registry"]
 _TIMEOUT_S: Final = 10.0
 
 
-class _Answer(msgspec.Struct):
+class _Answer(msgspec.Struct, rename="camel"):
     schema: str
-    schemaType: str = "AVRO"  # noqa: N815
+    schema_type: str = "AVRO"
     references: list[msgspec.Raw] = []
 
 
@@ -58,7 +58,7 @@ class Registry:
             answer = msgspec.json.decode(body, type=_Answer)
         except (OSError, http.client.HTTPException, msgspec.MsgspecError) as error:
             raise ServerUnreachable(f"the schema registry {self._shown} did not answer: {error}") from None
-        return answer.schema if answer.schemaType == "AVRO" and not answer.references else None
+        return answer.schema if answer.schema_type == "AVRO" and not answer.references else None
 
 
 def _connection(split: SplitResult) -> http.client.HTTPConnection:
