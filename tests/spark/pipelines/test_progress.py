@@ -1,10 +1,16 @@
 """The figures of a micro-batch, from what Spark says of it."""
 
+from duramen.client import TopicPartition
+from duramen.spark.offsets import Offsets
 from duramen.spark.pipelines.progress import figures_of
 
 
 def source(end: object, latest: object) -> dict[str, object]:
     return {"endOffset": end, "latestOffset": latest}
+
+
+def offsets(at: list[int]) -> dict[str, object]:
+    return Offsets({TopicPartition("f", index): offset for index, offset in enumerate(at)}, {"f": "x"}).to_json()
 
 
 def test_figures() -> None:
@@ -13,7 +19,7 @@ def test_figures() -> None:
             "batchId": 7, "numInputRows": 100, "processedRowsPerSecond": 6.8,
             "durationMs": {"triggerExecution": 50, "addBatch": 40},
             "stateOperators": [{"numRowsTotal": 3, "memoryUsedBytes": 10}, {"numRowsTotal": 4}],
-            "sources": [source({"f": {"0": 5, "1": 7, "id": "x"}}, {"f": {"0": 9, "1": 7, "2": 3, "id": "x"}})],
+            "sources": [source(offsets([5, 7]), offsets([9, 7, 3]))],
         }
     )  # fmt: skip
     assert (figures.batch_id, figures.rows, figures.rows_per_s, figures.batch_ms) == (7, 100, 6.8, 50)

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from duramen.base.errors import DuramenError
 from duramen.spark.offsets import Offsets
 
 __all__ = ["Figures", "figures_of"]
@@ -51,6 +52,6 @@ def _lag(source: Mapping[str, Any]) -> int | None:
         return None
     try:
         at, newest = Offsets.from_json(end).at, Offsets.from_json(latest).at
-    except (ValueError, TypeError, AttributeError):
+    except (DuramenError, ValueError, TypeError, AttributeError):
         return None
     return sum(max(0, offset - at.get(partition, 0)) for partition, offset in newest.items())

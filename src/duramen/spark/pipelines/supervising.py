@@ -13,7 +13,8 @@ State = Literal["starting", "running", "waiting", "finished", "failed", "stopped
 
 _OVER: Final[tuple[State, ...]] = ("finished", "failed", "stopped")
 _FOR_GOOD: Final = frozenset({
-    "CheckpointDiffers", "OptionInvalid", "RecordsLost", "StreamNotFound", "TableRefused", "DependencyMissing",
+    "CheckpointDiffers", "CheckpointInvalid", "OptionInvalid", "RecordsLost", "StreamNotFound", "TableRefused",
+    "DependencyMissing",
 })  # fmt: skip
 
 
