@@ -383,7 +383,7 @@ def install(digest: str) -> None:
     if environment.pop(NO_INDEX, "").lower() in ("1", "on", "true", "yes"):
         uv.append("--no-index")
     # The build tools just installed, checked by their hashes, are the ones that build: no isolation.
-    step("3/5  the locked packages (700 MB where none is cached)",
+    step("3/5  the locked packages (780 MB where none is cached)",
         [*uv, "--require-hashes", "--link-mode", "copy", "-r", "requirements/all.lock"],
         environment, on_screen=sys.stderr.isatty())
     step("4/5  duramen itself", [*uv, "--quiet", "--editable", "."], environment)
