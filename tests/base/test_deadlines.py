@@ -37,6 +37,18 @@ def test_what_an_action_registers_for_now_is_done_too() -> None:
     assert fired == ["first", "second"]
 
 
+def test_no_more_at_once_than_is_said() -> None:
+    deadlines, fired = Deadlines(), list[int]()
+    for number in range(5):
+        deadlines.at(number, partial(fired.append, number))
+    deadlines.at(0, lambda: None).cancel()
+    deadlines.fire(3, 3)
+    assert fired == [0, 1, 2]
+    assert deadlines.next_ms() == 3
+    deadlines.fire(3, 3)
+    assert fired == [0, 1, 2, 3]
+
+
 def test_an_earlier_one_is_told_of() -> None:
     deadlines, told = Deadlines(), list[int | None]()
     deadlines.on_earlier = lambda: told.append(deadlines.next_ms())

@@ -274,6 +274,28 @@ async def test_who_says_that_it_is_there_is_kept() -> None:
 
 
 @in_a_loop
+async def test_much_at_once_is_taken_in_turns_and_in_order() -> None:
+    """Whoever takes it has other peers and timers too; meanwhile the peer counts as heard."""
+    clock, count = Clock(), 200
+    async with node(identity(2), later=clock.later) as two, proven(two.port, identity(1)) as (_, writer):
+        link = await soon(two.owner.links.get())
+        for number in range(count):
+            body = [b"%03d" % number, bytes(1024)]
+            writer.write(b"".join(map(bytes, encode_frame(Kind.MESSAGE, Subject.QUORUM, 0, body))))
+        most, heard = 0, list[int]()
+        while len(heard) < count:
+            heard.append(int((await soon(two.owner.heard.get())).body[:3]))
+            most = max(most, 1 + two.owner.heard.qsize())
+            if two.owner.heard.empty() and len(heard) < count:
+                for _ in range(TIMING.silent_turns):
+                    clock.fire(PATIENT.alive_ms)
+                await clock.fire_next(0)
+        assert heard == list(range(count))
+        assert most <= 16
+        assert link.open
+
+
+@in_a_loop
 async def test_a_peer_that_does_not_read_is_let_go_and_costs_what_is_allowed() -> None:
     clock = Clock()
     async with node(identity(2), later=clock.later) as two, proven(two.port, identity(1)) as (_, writer):

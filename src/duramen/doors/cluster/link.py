@@ -59,6 +59,8 @@ class Link(asyncio.BufferedProtocol):
         self._message = bytearray(_MESSAGE_BYTES)
         self._reader: FrameReader | None = None
         self._frames: deque[Frame] = deque()  # that have come and are not taken yet: nothing is read meanwhile
+        self._taken_bytes = 0
+        self._paused = False
         self._calls = Calls()
         self._most_waiting_bytes = 0
         # Since the last turn.
@@ -183,8 +185,7 @@ class Link(asyncio.BufferedProtocol):
         try:
             if self._reader is not None:
                 self._frames += self._reader.filled(count)
-                if not self._take_some() and self._transport is not None:
-                    self._transport.pause_reading()
+                self._take_some()
             elif self._handshake.wanted_bytes:
                 self._handshake.receive(memoryview(self._message)[:count])
                 self._proceed()
@@ -234,25 +235,26 @@ class Link(asyncio.BufferedProtocol):
             self._set_timer(self._timing.alive_ms, self._turn)
             self._owner.opened(self)
 
-    def _take_some(self) -> bool:
-        """Take frames that have come, as many as fit into a turn; whether that was all. Raises RequestInvalid."""
-        taken_bytes = 0
-        while self._frames and taken_bytes < _TURN_BYTES:
+    def _take_some(self) -> None:
+        """Take frames that have come, as many as fit into a turn. Raises RequestInvalid."""
+        while self._frames and self._taken_bytes < _TURN_BYTES:
             frame = self._frames.popleft()
-            taken_bytes += len(frame.body)
+            self._taken_bytes += len(frame.body)
             self._take(frame)
-        if self._frames:
+        if self._taken_bytes >= _TURN_BYTES and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
             self._later(0, self._take_more)
-        return not self._frames
 
     def _take_more(self) -> None:
         """The next turn of what has come."""
         if self._transport is None or self._why:
             return
-        self._heard = True  # nothing is read meanwhile
+        self._heard = True  # nothing was read meanwhile
+        self._paused, self._taken_bytes = False, 0
+        self._transport.resume_reading()
         try:
-            if self._take_some() and self._transport is not None:
-                self._transport.resume_reading()
+            self._take_some()
         except RequestInvalid as error:
             self.abort(str(error))
 
