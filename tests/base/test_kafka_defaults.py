@@ -20,6 +20,7 @@ BROKER_DEFAULTS: Final[Mapping[str, Value | None]] = {
     "broker.heartbeat.interval.ms": 2000,
     "broker.session.timeout.ms": 9000,
     "replica.lag.time.max.ms": 30_000,
+    "leader.replication.throttled.rate": NO_BOUND,
     "auto.create.topics.enable": True,
     "num.partitions": 1,
     "message.max.bytes": 1048588,

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from pyspark.sql import SparkSession
+from tests.clients import until as wait_until
 from tests.spark.committed import committed, values
 
 from duramen.client import Admin, Cluster, Consumer, Isolation, Producer, TopicPartition
@@ -50,11 +51,16 @@ def drive(servers: str, directory: Path, target: str, seed: int) -> "subprocess.
 
 
 def lives(node: NodeProcess, directory: Path, target: str, rng: random.Random, until: float) -> Iterator[None]:
-    """Drivers one after another, each killed after a while, until one comes to its end; yields for each one killed."""
+    """Drivers one after another, each killed after some batches, until one comes to its end; yields for each killed."""
     while True:
+        begun, some = _begun(directory), rng.randrange(1, 4)
         driver = drive(node.kafka, directory, target, rng.randrange(1 << 30))
         try:
-            driver.wait(rng.uniform(0.5, 4) if time.monotonic() < until else 300)
+            if time.monotonic() < until:
+                wait_until(lambda: driver.poll() is not None or _begun(directory) >= begun + some, 300)  # noqa: B023
+                driver.wait(rng.uniform(0, 0.1))
+            else:
+                driver.wait(300)
         except subprocess.TimeoutExpired:
             driver.kill()
             driver.wait()
@@ -62,6 +68,12 @@ def lives(node: NodeProcess, directory: Path, target: str, rng: random.Random, u
         else:
             assert driver.returncode == 0, (directory / "driver.log").read_text()[-3000:]
             return
+
+
+def _begun(directory: Path) -> int:
+    """How many batches the checkpoint knows."""
+    there = directory / "checkpoint" / "offsets"
+    return len(list(there.iterdir())) if there.exists() else 0
 
 
 def survive_without_spark(node: NodeProcess, directory: Path, *, rounds: int, kill_s: float, seed: int) -> int:

@@ -128,7 +128,11 @@ def test_stream_to_stream(
         ("value string", {"topic": "STREAM", "kafka.acks": "0"}, "kafka.acks: '0' does not fit"),
         ("value string", {"topic": "STREAM", "kafka.enable.idempotence": "false"}, "always idempotent within a task"),
         ("value string", {"topik": "STREAM"}, "there is no option topik here; did you mean topic?"),
-        ("value string", {"topic": "STREAM", "subscribe": "x"}, "there is no option subscribe here"),
+        (
+            "value string",
+            {"topic": "STREAM", "subscribe": "x"},
+            "subscribe is an option of the source, not of the sink",
+        ),
         (
             "value string",
             {"topic": "STREAM", "kafka.transactional.id": "x"},

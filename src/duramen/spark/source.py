@@ -26,6 +26,7 @@ from duramen.spark.cold import read_part
 from duramen.spark.columns import arrow_schema, spark_schema
 from duramen.spark.cuts import cut
 from duramen.spark.filters import EVERYTHING, narrow
+from duramen.spark.losses import log_start
 from duramen.spark.marks import Marks
 from duramen.spark.options import Options
 from duramen.spark.places import Tiers
@@ -146,7 +147,8 @@ class BatchReader(DataSourceReader):
         for at, (earliest, latest) in there.items():
             if not earliest <= first[at] <= latest:
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read from {first[at]} on"
-                report_lost(what, fail=self._reading.fail)
+                why = log_start(consumer, at, earliest) if first[at] < earliest else ""
+                report_lost(what + why, fail=self._reading.fail)
             if end[at] > latest:
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read to {end[at] - 1}"
                 report_lost(what, fail=self._reading.fail)

@@ -27,7 +27,7 @@ from duramen.client.consumer import EARLIEST, LATEST
 from duramen.spark.cold import read_part
 from duramen.spark.cuts import cut
 from duramen.spark.filters import EVERYTHING
-from duramen.spark.losses import made_anew, moment
+from duramen.spark.losses import cut_off, made_anew, moment
 from duramen.spark.marks import Marks
 from duramen.spark.offsets import Offsets, listed
 from duramen.spark.options import Options
@@ -190,8 +190,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin |= self._places(end).offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         for at in new:
             if begin[at] > 0 and at.topic not in again:
-                what = f"{at} is new, and its records before {begin[at]} are gone already (retention)"
-                report_lost(what, fail=self._reading.fail)
+                what = cut_off(consumer_of(self._options), at, 0, begin[at])
+                report_lost(f"{at.topic} has a new partition; {what}", fail=self._reading.fail)
         for at, offset in end.at.items():
             if offset < begin[at]:
                 what = f"{at} ends at {offset}, and was read up to {begin[at]}: records were lost, or it was made anew"

@@ -19,8 +19,8 @@ FOUND_BY = {
     "too-early": 0,
     "old-sessions": 3,
     "ask-again": 5,
-    "know-all": 0,
-    "stay-active": 0,
+    "know-all": 3,
+    "stay-active": 1,
 }
 
 

@@ -27,6 +27,7 @@ from duramen.spark.pipelines.problems import Problems
 from duramen.spark.pipelines.running import Application, Terms
 from duramen.spark.pipelines.status import Status, read_status
 
+WITHOUT_NATIVE = "duramen-native is not installed"
 COPY = """\
 pipeline: copy
 brokers: {brokers}
@@ -97,7 +98,7 @@ def test_killed_run_again_and_interrupted_each_record_is_there_once(
     running = Running(file, log)
     running.until(lambda said: (said["batch"] or {}).get("lag_records") == 0 and len(numbers(tmp_path / "out")) == 400)
     assert running.end(signal.SIGINT) == 0, log.read_text()
-    assert log.read_text() == ""
+    assert [line for line in log.read_text().splitlines() if not line.startswith(WITHOUT_NATIVE)] == []
     assert numbers(tmp_path / "out") == list(range(400))
     status = read_status(checkpoints)
     assert (status.state, status.queries[0].state) == ("stopped", "stopped")

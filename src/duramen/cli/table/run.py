@@ -26,6 +26,8 @@ _SPARK: Final = {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
+    # Else a worker that Spark has let go of, at the end, says so with a traceback.
+    "spark.python.daemon.killWorkerOnFlushFailure": "false",
 }
 
 
