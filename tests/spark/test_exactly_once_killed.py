@@ -204,6 +204,7 @@ def survive(
     return killing
 
 
+@pytest.mark.long
 def test_killed_drivers_and_workers_write_every_record_once(
     spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ class Running:
         return self._process.wait()
 
 
+@pytest.mark.long
 def test_killed_run_again_and_interrupted_each_record_is_there_once(
     node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
 ) -> None:
