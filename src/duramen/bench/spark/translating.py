@@ -153,6 +153,7 @@ def _ages(side: Side, directory: Path) -> Sequence[float]:
                 query.stdin.flush()
                 ages_ms.append(acknowledged_ms - json.loads(query.stdout.readline()))
             query.stdin.close()
+            query.stdout.read()
         except BaseException:
             query.kill()
             raise
