@@ -42,7 +42,7 @@ class Consumer:
     ) -> None:
         """`max_bytes` of records at most in one answer, `partition_max_bytes` of one partition."""
         self.cluster = cluster
-        self.isolation = isolation
+        self._isolation = isolation
         self._max_bytes = max_bytes
         self._partition_max_bytes = partition_max_bytes
 
@@ -72,7 +72,7 @@ class Consumer:
                     topics.setdefault(at.topic, []).append(one)
                 asked: dict[str, Any] = {
                     "replica_id": -1,
-                    "isolation_level": self.isolation,
+                    "isolation_level": self._isolation,
                     "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
                     "timeout_ms": int(1000 * self.cluster.timeout_s),
                 }
@@ -144,7 +144,7 @@ class Consumer:
             topics.setdefault(at.topic, []).append(FetchPartition(at.partition, offset, self._partition_max_bytes))
         ids = {self.cluster.topic(name).id: name for name in topics}
         request = FetchRequest(
-            -1, max_wait_ms, 1, self._max_bytes, self.isolation, 0, -1,
+            -1, max_wait_ms, 1, self._max_bytes, self._isolation, 0, -1,
             [FetchTopic(topic_id, topics[name]) for topic_id, name in ids.items()],
         )  # fmt: skip
         body = encode_request(connection.version(ApiKey.FETCH), request)
@@ -161,7 +161,7 @@ class Consumer:
                 continue
             at = TopicPartition(name, answer.partition)
             if answer.error_code == ErrorCode.NONE:
-                fetched.append(whole_batches(at, pending.positions[at], answer, self.isolation))
+                fetched.append(whole_batches(at, pending.positions[at], answer, self._isolation))
             elif answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise OffsetOutOfRange(f"{at} has no offset {pending.positions[at]}")
             else:

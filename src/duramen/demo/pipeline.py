@@ -4,7 +4,6 @@ Everything that Spark and its Java say goes to a file: both write to the standar
 """
 
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from duramen.demo.delays import Delay
 from duramen.demo.directory import DemoDirectory
 from duramen.demo.flights import COLUMNS, NUMBERS
 from duramen.demo.node import STREAM
+from duramen.spark.jvm import end_java, interrupted_later, quiet
 from duramen.spark.sessions import make_session
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ __all__ = ["TableFigures", "Tabulated", "open_spark", "tabulate"]
 
 _STEP_ROWS: Final = 100_000
 _LOOK_S: Final = 1
-_STOP_S: Final = 20.0
 _JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A Java that lives for half a minute has no use for its second compiler: a third less time on two cores."""
 
@@ -64,60 +63,16 @@ def open_spark(directory: DemoDirectory) -> Iterator["SparkSession"]:
         "spark.local.dir": str(directory.scratch),
         "spark.sql.warehouse.dir": str(directory.scratch / "warehouse"),
     }
-    with _quiet(directory.spark_log):
+    with quiet(directory.spark_log):
         try:
-            with _interrupted_later():
+            with interrupted_later((signal.SIGINT,)):
                 session = make_session("duramen-demo", config=config)
             yield session
         except (PySparkException, Py4JError, ConnectionError) as error:
             reason = str(error).partition("\n")[0]
             raise DemoFailed(f"Spark failed: {reason}; its log is {directory.spark_log}") from None
         finally:
-            _end_java()
-
-
-@contextlib.contextmanager
-def _quiet(log_path: Path) -> Iterator[None]:
-    """What this process and its children write to the standard streams goes to a file."""
-    kept = [os.dup(number) for number in (1, 2)]
-    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        for number in (1, 2):
-            os.dup2(log, number)
-        yield
-    finally:
-        for number, copy in zip((1, 2), kept, strict=True):
-            os.dup2(copy, number)
-            os.close(copy)
-        os.close(log)
-
-
-@contextlib.contextmanager
-def _interrupted_later() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block: a Java that only just starts is nobody's, and would be left behind."""
-    interruptions: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: interruptions.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if interruptions:
-        raise KeyboardInterrupt
-
-
-def _end_java() -> None:
-    """Stop Spark and wait until its Java is gone: it ends with its standard input."""
-    from pyspark import SparkContext
-
-    if SparkContext._active_spark_context is not None:
-        SparkContext._active_spark_context.stop()
-    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
-    if gateway is None:
-        return
-    gateway.shutdown()
-    process = gateway.proc
-    process.stdin.close()
-    process.wait(_STOP_S)
+            end_java()
 
 
 def tabulate(

@@ -1,0 +1,64 @@
+"""Spark's Java as a child of this process: what it says goes elsewhere, nobody leaves it behind, and it is ended."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+__all__ = ["end_java", "interrupted_later", "quiet"]
+
+_STOP_S: Final = 30.0
+
+
+@contextlib.contextmanager
+def quiet(log: Path) -> Iterator[None]:
+    """What this process writes to the standard streams, and what it begins in this block, goes to a file."""
+    kept = [os.dup(number) for number in (1, 2)]
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        for number in (1, 2):
+            os.dup2(file, number)
+        yield
+    finally:
+        for number, copy in zip((1, 2), kept, strict=True):
+            os.dup2(copy, number)
+            os.close(copy)
+        os.close(file)
+
+
+@contextlib.contextmanager
+def interrupted_later(numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[None]:
+    """These signals wait for the end of the block: a Java that only just starts is nobody's, and would be left."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+    before = [signal.signal(one, lambda number, _: seen.append(number)) for one in numbers]
+    try:
+        yield
+    finally:
+        for one, handler in zip(numbers, before, strict=True):
+            signal.signal(one, handler)
+    for number in seen:
+        signal.raise_signal(number)
+
+
+def end_java() -> None:
+    """Stop Spark and wait until its Java is gone: it ends with its standard input."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    with contextlib.suppress(Py4JError, ConnectionError):
+        if SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    if gateway is None:
+        return
+    with contextlib.suppress(Py4JError, ConnectionError):
+        gateway.shutdown()
+    process = gateway.proc
+    process.stdin.close()
+    process.wait(_STOP_S)
