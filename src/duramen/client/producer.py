@@ -18,29 +18,20 @@ from duramen.base.errors import DuramenError, RequestTimedOut, ServerUnreachable
 from duramen.client.answers import PASSING, failure
 from duramen.client.cluster import Cluster, Patience, TopicPartition
 from duramen.client.connection import Connection
-from duramen.codec.batch import TRANSACTIONAL, Headers, encode_record, seal, set_producer
+from duramen.client.gathered import OpenBatch, SealedBatch, Stretch, largest_size
+from duramen.codec.batch import Headers, set_producer
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData, decode_response, encode_request
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 from duramen.codec.partitioner import partition_of
 
-__all__ = ["OpenTransaction", "Producer", "Stretch"]
+__all__ = ["OpenTransaction", "Producer"]
 
 _REQUESTS_AHEAD: Final = 5  # the broker remembers the last five batches of a producer and partition
 _MAYBE_STORED: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 _SEQUENCES: Final = 1 << 31
 _BATCH_BYTES: Final = 512 * 1024
-_RECORD_BYTES: Final = 36  # the most that a record has beside its key, value and headers
-_HEADER_BYTES: Final = 10  # the most that a record's header has beside its name and value
-
-
-class Stretch(NamedTuple):
-    """So many records of a partition, the first of which has this sequence (modulo 2^31)."""
-
-    at: TopicPartition
-    sequence: int
-    records: int
 
 
 class OpenTransaction(NamedTuple):
@@ -51,42 +42,12 @@ class OpenTransaction(NamedTuple):
     producer_epoch: int
 
 
-class _Open:
-    """The batch that a partition's records gather in."""
-
-    __slots__ = ("base_timestamp", "count", "max_timestamp", "parts", "size")
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.size = 0
-        self.count = 0
-        self.base_timestamp = self.max_timestamp = -1
-
-
-class _Batch:
-    """A sealed batch until it is acknowledged."""
-
-    __slots__ = ("at", "count", "data", "sent", "tries")
-
-    def __init__(self, at: TopicPartition, data: bytearray, count: int) -> None:
-        self.at = at
-        self.data = data
-        self.count = count
-        self.sent = False  # under way now
-        self.tries = 0  # how often it was sent without being told that it is not stored
-
-    @property
-    def stretch(self) -> Stretch:
-        """Which records it has."""
-        return Stretch(self.at, int.from_bytes(self.data[53:57], "big"), self.count)
-
-
 class _Request:
     """A request whose answer is awaited."""
 
     __slots__ = ("batches", "connection", "sent")
 
-    def __init__(self, connection: Connection, sent: int, batches: list[_Batch]) -> None:
+    def __init__(self, connection: Connection, sent: int, batches: list[SealedBatch]) -> None:
         self.connection = connection
         self.sent = sent
         self.batches = batches
@@ -119,9 +80,9 @@ class Producer:
         self._transaction = transaction
         self._producer_id = -1 if transaction is None else transaction.producer_id
         self._producer_epoch = -1 if transaction is None else transaction.producer_epoch
-        self._open: dict[TopicPartition, _Open] = {}
+        self._open: dict[TopicPartition, OpenBatch] = {}
         self._sequences: dict[TopicPartition, int] = {}
-        self._batches: dict[TopicPartition, deque[_Batch]] = {}  # sealed and not acknowledged, in order
+        self._batches: dict[TopicPartition, deque[SealedBatch]] = {}  # sealed and not acknowledged, in order
         self._requests: deque[_Request] = deque()
         self._failed: DuramenError | None = None
         self._unsettled: dict[Connection, int] = {}
@@ -181,23 +142,13 @@ class Producer:
         """
         at = TopicPartition(topic, self.partition(topic, key) if partition is None else partition)
         batch = self._open.get(at)
-        size = _RECORD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
-        for name, content in headers:
-            size += _HEADER_BYTES + len(name) + (len(content) if content else 0)
-        if batch is not None and batch.size + size > self._batch_bytes:
+        if batch is not None and batch.size + largest_size(key, value, headers) > self._batch_bytes:
             self._close_batch(at)
             batch = None
         if batch is None:
             batch = self._open_batch(at)
         timestamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
-        if batch.count == 0:
-            batch.base_timestamp = batch.max_timestamp = timestamp
-        elif timestamp > batch.max_timestamp:
-            batch.max_timestamp = timestamp
-        record = encode_record(timestamp - batch.base_timestamp, batch.count, key, value, headers)
-        batch.parts.append(record)
-        batch.size += len(record)
-        batch.count += 1
+        batch.add(timestamp, key, value, headers)
         if batch.size >= self._batch_bytes:
             self._close_batch(at)
 
@@ -215,7 +166,7 @@ class Producer:
             data, self._producer_id, self._producer_epoch, self._next(at, count),
             transactional=self._transaction is not None,
         )  # fmt: skip
-        self._batches.setdefault(at, deque()).append(_Batch(at, data, count))
+        self._batches.setdefault(at, deque()).append(SealedBatch(at, data, count))
         self._send_ready()
 
     def _next(self, at: TopicPartition, count: int) -> int:
@@ -228,9 +179,9 @@ class Producer:
         self._seal(at)
         self._send_ready()
 
-    def _open_batch(self, at: TopicPartition) -> _Open:
+    def _open_batch(self, at: TopicPartition) -> OpenBatch:
         self._check(at)
-        batch = self._open[at] = _Open()
+        batch = self._open[at] = OpenBatch()
         return batch
 
     def _check(self, at: TopicPartition) -> None:
@@ -246,12 +197,11 @@ class Producer:
         if not gathered.count:
             return
         sequence = self._next(at, gathered.count) if self._acks else -1
-        data = seal(
-            b"".join(gathered.parts), gathered.count, gathered.base_timestamp, gathered.max_timestamp,
-            codec=self._codec, attributes=0 if self._transaction is None else TRANSACTIONAL,
-            producer_id=self._producer_id, producer_epoch=self._producer_epoch, base_sequence=sequence,
+        data = gathered.seal(
+            self._codec, transactional=self._transaction is not None, producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch, sequence=sequence,
         )  # fmt: skip
-        self._batches.setdefault(at, deque()).append(_Batch(at, data, gathered.count))
+        self._batches.setdefault(at, deque()).append(SealedBatch(at, data, gathered.count))
 
     def _init_producer_id(self) -> None:
         patience = Patience(self._cluster.timeout_s)
@@ -312,7 +262,7 @@ class Producer:
             except ServerUnreachable as error:
                 self._recover(error)
 
-    def _ready(self) -> dict[TopicPartition, _Batch]:
+    def _ready(self) -> dict[TopicPartition, SealedBatch]:
         """The first batch of each partition that is not under way."""
         ready = {}
         for at, waiting in self._batches.items():
@@ -322,7 +272,7 @@ class Producer:
                     break
         return ready
 
-    def _send(self, connection: Connection, batches: list[_Batch]) -> None:
+    def _send(self, connection: Connection, batches: list[SealedBatch]) -> None:
         topics: dict[str, list[PartitionData]] = {}
         for batch in batches:
             topics.setdefault(batch.at.topic, []).append(PartitionData(batch.at.partition, memoryview(batch.data)))
@@ -379,13 +329,13 @@ class Producer:
             raise self._fail(failed)
         return passing
 
-    def _acknowledge(self, batch: _Batch, base_offset: int) -> None:
+    def _acknowledge(self, batch: SealedBatch, base_offset: int) -> None:
         self._remove(batch)
         self.acknowledged += batch.count
         if self._on_stored is not None:
             self._on_stored(batch.stretch, base_offset)
 
-    def _remove(self, batch: _Batch) -> None:
+    def _remove(self, batch: SealedBatch) -> None:
         waiting = self._batches[batch.at]
         waiting.remove(batch)
         if not waiting:

@@ -8,9 +8,10 @@ from typing import Final
 
 from duramen.base.errors import ClientClosed, DuramenError, RequestInvalid, StreamNotFound
 from duramen.client.cluster import Cluster, TopicPartition
+from duramen.client.gathered import Stretch
 from duramen.client.interrupt import Interrupt
 from duramen.client.places import partitions_of
-from duramen.client.producer import Producer, Stretch
+from duramen.client.producer import Producer
 from duramen.codec.compression import CODECS
 from duramen.face.places import find_stream
 from duramen.face.records import Encodable, Place
