@@ -17,6 +17,7 @@ from duramen.base.errors import (
     VoterNotFound,
     VotersUnsettled,
 )
+from duramen.base.hosts import host_port
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Answer, Observed, Outcome, Planned, Stepped, When
 from duramen.broker.control.requests import Request
@@ -287,7 +288,7 @@ class ClusterOffice:
         if not followers:
             raise VotersUnsettled(f"node {node_id} does not follow the metadata log yet")
         host, port = endpoint_of(node, CLUSTER_ENDPOINT) or ("", 0)
-        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        where = host_port(host, port)
         replica = ReplicaId(node_id, node.directory_id)
         return Voter(replica if replica in followers else followers[-1], where if port else "")
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from duramen.base.errors import RequestInvalid, ServerUnreachable, UnsupportedFeature
+from duramen.base.hosts import host_port
 from duramen.base.ports import Buffer
 from duramen.client.interrupt import Interrupt, open_socket
 from duramen.codec.kafka.header import encode_request, response_body_start
@@ -32,7 +33,7 @@ class Connection:
         self, host: str, port: int, *, client_id: str, timeout_s: float, interrupt: Interrupt | None = None
     ) -> None:
         """Connect and ask for versions. Raises ServerUnreachable naming host and port, within `timeout_s`."""
-        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.address = host_port(host, port)
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._correlation_id = 0

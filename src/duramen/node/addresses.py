@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.errors import DuramenError, SettingInvalid
+from duramen.base.hosts import host_port
 
 __all__ = [
     "Address",
@@ -31,7 +32,7 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
 
 class AddressInUse(DuramenError):

@@ -26,7 +26,6 @@ from duramen.base.ports import Buffer
 from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, Channel, Subject
 from duramen.codec.cluster.frames import ALIVE, Kind, encode_frame
 from duramen.codec.cluster.handshake import Handshake, Identity, Side
-from duramen.doors.cluster.door import where_of
 from duramen.doors.cluster.timing import TIMING, Backoff, Timing
 
 CLUSTER, OTHER = UUID(int=77), UUID(int=88)
@@ -443,10 +442,6 @@ def test_nobody_there_is_said_once_and_dialed_until_somebody_is(caplog: pytest.L
     port = asyncio.run(run())
     (line,) = lines(caplog)
     assert line.startswith(f"there is no connection to the node at 127.0.0.1:{port}: ")
-
-
-def test_an_address_is_written_as_people_do() -> None:
-    assert (where_of("10.0.0.1", 9), where_of("::1", 9)) == ("10.0.0.1:9", "[::1]:9")
 
 
 def test_waits_grow_and_half_of_each_is_chance() -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
+from duramen.base.hosts import host_port
 from duramen.base.ports import Buffer
 from duramen.codec.cluster.channels import Channel, Subject
 from duramen.codec.cluster.handshake import ANYBODY, NONCE_BYTES, Handshake, Identity, Reason, Side
@@ -19,7 +20,7 @@ from duramen.doors.cluster.link import Link
 from duramen.doors.cluster.peers import Peers
 from duramen.doors.cluster.timing import TIMING, Backoff, Later, Timing
 
-__all__ = ["ClusterDoor", "DoorOwner", "where_of"]
+__all__ = ["ClusterDoor", "DoorOwner"]
 
 _log = logging.getLogger("duramen.cluster")
 
@@ -85,7 +86,7 @@ class ClusterDoor:
 
     def dial(self, host: str, port: int, channel: Channel, looked_for: int = ANYBODY) -> Dialer:
         """Keep a connection to that address, where the node `looked_for` is to be, until the dialer is closed."""
-        where = where_of(host, port)
+        where = host_port(host, port)
 
         def make() -> Link:
             nonce = self._token(NONCE_BYTES)
@@ -176,11 +177,6 @@ class ClusterDoor:
             self._said.clear()
         self._said[who] = why
         _log.warning(line)
-
-
-def where_of(host: str, port: int) -> str:
-    """An address as it is written."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _who(link: Link) -> str:

@@ -11,13 +11,14 @@ from typing import Final
 from uuid import UUID
 
 from duramen.base.errors import RequestInvalid
+from duramen.base.hosts import host_port
 from duramen.base.ports import Buffer
 from duramen.codec.cluster.channels import Channel, Subject
 from duramen.controller.forming.machine import Forming
 from duramen.controller.forming.values import Belongs, Effect, Hello, Kept, Persist, Reply, Send
 from duramen.controller.quorum.voters import ReplicaId, Voters
 from duramen.doors.cluster.dialer import Dialer
-from duramen.doors.cluster.door import ClusterDoor, where_of
+from duramen.doors.cluster.door import ClusterDoor
 from duramen.doors.cluster.forming import from_bytes, to_bytes
 from duramen.doors.cluster.link import Link
 from duramen.doors.cluster.timing import Later, Timer
@@ -45,7 +46,7 @@ class Gathering:
     ) -> None:
         """`persist` writes and syncs, and says when that is done; `belongs` is told the cluster, once."""
         self._door = door
-        self._seeds = {where_of(*seed): seed for seed in seeds}
+        self._seeds = {host_port(*seed): seed for seed in seeds}
         self._forming = Forming(me, kept, self._seeds)
         self._persist = persist
         self._belongs = belongs

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
+from duramen.base.hosts import host_port
 from duramen.base.units import MIB
 from duramen.broker.operating import ClusterOffice, Elected, Look
 from duramen.broker.overview import faults, moving, nodes
@@ -53,9 +54,7 @@ _LARGEST_PLAN_BYTES: Final = 4 * MIB
 
 def addresses_of(node: Node) -> dict[str, str]:
     """Where each door of a node is, as it registered."""
-    return {
-        one.name: f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}" for one in node.endpoints
-    }
+    return {one.name: host_port(one.host, one.port) for one in node.endpoints}
 
 
 async def _answer(begin: Callable[[Callable[[T | DuramenError], None]], None]) -> T:

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 
 from duramen.base.errors import NodeStopping
+from duramen.base.hosts import host_port
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.broker.broker import Broker
@@ -35,7 +36,7 @@ class HttpDoor:
             listener.listen(128)
             host, port = listener.getsockname()[:2]
             self._hosts.listen(host, port)
-            addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+            addresses.append(host_port(host, port))
         self._server = Server(application(self._node, self._hosts))
         self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=list(listeners)))
         return addresses[0]

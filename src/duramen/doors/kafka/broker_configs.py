@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from duramen.base.catalogue import BROKER
+from duramen.base.hosts import host_port
 from duramen.base.settings import config_text
 from duramen.broker.broker import Broker
-from duramen.doors.kafka.context import Context, address_text
+from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.resources import (
     Alteration,
     Change,
@@ -69,7 +70,7 @@ def _value(broker: Broker, change: Change, *, of_all: bool) -> str | None:
 
 def _listeners(context: Context) -> list[Described]:
     """What Kafka's tools look for: where the node listens, and what its clients are told."""
-    advertised = (address_text(context.host, context.port),)
+    advertised = (host_port(context.host, context.port),)
     told = "kafka.advertise" if context.broker.settings.text("kafka.advertise") else "kafka.listen"
     return [
         _addresses("listeners", "kafka.listen", context.listeners),

@@ -9,7 +9,7 @@ from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.sessions import FetchSessions
 from duramen.doors.kafka.share_sessions import ShareSessions
 
-__all__ = ["Context", "Handler", "address_text"]
+__all__ = ["Context", "Handler"]
 
 
 class Context(NamedTuple):
@@ -30,11 +30,6 @@ class Context(NamedTuple):
     def answer_room(self) -> AnswerRoom:
         """What an answer may take."""
         return AnswerRoom(self.answer_bytes)
-
-
-def address_text(host: str, port: int) -> str:
-    """HOST:PORT, an IPv6 host in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 Handler = Callable[[Context, Exchange], None]

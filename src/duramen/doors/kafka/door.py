@@ -9,6 +9,7 @@ from typing import Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import RequestInvalid
+from duramen.base.hosts import host_port
 from duramen.base.memory import memory_share_bytes
 from duramen.base.ports import Clock
 from duramen.broker.broker import Broker
@@ -41,7 +42,7 @@ from duramen.doors.kafka import (
 )
 from duramen.doors.kafka.cold import ColdReads
 from duramen.doors.kafka.connection import KafkaConnection
-from duramen.doors.kafka.context import Context, Handler, address_text
+from duramen.doors.kafka.context import Context, Handler
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.faults import Faults
 from duramen.doors.kafka.injecting import Injector
@@ -186,7 +187,7 @@ class KafkaDoor:
         """
         advertised_host, _, advertised_port = self._advertise.rpartition(":")
         loop = asyncio.get_running_loop()
-        self._listeners = tuple(address_text(*listener.getsockname()[:2]) for listener in listeners)
+        self._listeners = tuple(host_port(*listener.getsockname()[:2]) for listener in listeners)
         for listener in listeners:
             host, port = listener.getsockname()[:2]
             address = (advertised_host.strip("[]") or host, int(advertised_port) if self._advertise else port)

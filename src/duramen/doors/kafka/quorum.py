@@ -5,6 +5,7 @@ from typing import Final
 from uuid import UUID
 
 from duramen.base.errors import ClusterDiffers, DuramenError, RequestInvalid
+from duramen.base.hosts import host_port
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Observed
 from duramen.broker.operating import CLUSTER_ENDPOINT
@@ -12,7 +13,7 @@ from duramen.broker.quorum.describe import ReplicaProgress
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.controller.quorum.voters import ReplicaId, Voter
-from duramen.doors.kafka.context import Context, address_text
+from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.reassigning import within_ms
@@ -115,7 +116,7 @@ def handle_add_raft_voter(context: Context, exchange: Exchange) -> None:
         _settled(exchange, error)
         return
     listener = request["listeners"][0]
-    voter = Voter(replica, address_text(listener["host"], listener["port"]))
+    voter = Voter(replica, host_port(listener["host"], listener["port"]))
     context.broker.standing.office.change_voters(
         requests.AddVoter(voter),
         lambda error: _settled(exchange, error),

@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from duramen.base.errors import SettingInvalid
+from duramen.base.hosts import host_port
 
 __all__ = ["ServerAddress", "parse_server"]
 
@@ -22,7 +23,7 @@ class ServerAddress(NamedTuple):
 
     def __str__(self) -> str:
         """Without anything secret."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
 
 def parse_server(text: str) -> ServerAddress:

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 from uuid import UUID
 
 from duramen.base.errors import DirectoryUnusable, DuramenError, NotController, RequestInvalid, StorageFailed
+from duramen.base.hosts import host_port
 from duramen.base.ports import Buffer
 from duramen.broker.control.wire import encode_outcome
 from duramen.broker.quorum.applying import ControllerView
@@ -28,7 +29,7 @@ from duramen.controller.quorum.timeouts import TIMEOUTS, Timeouts
 from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voter, Voters
 from duramen.controller.state import ControllerState
 from duramen.doors.cluster.dialer import Dialer
-from duramen.doors.cluster.door import ClusterDoor, where_of
+from duramen.doors.cluster.door import ClusterDoor
 from duramen.doors.cluster.gathering import Gathering
 from duramen.doors.cluster.link import Link
 from duramen.doors.cluster.timing import Timer
@@ -311,7 +312,7 @@ class ClusterSide:
     def _dial_seeds(self, founders: Voters) -> None:
         known = {voter.endpoint for voter in founders}
         for seed in self._member.seeds:
-            where = where_of(*seed)
+            where = host_port(*seed)
             if where not in known:
                 self._seeds[where] = self._door.dial(*seed, Channel.CONTROL)
 
@@ -385,7 +386,7 @@ def _settle(future: asyncio.Future[T], value: T) -> None:
 
 
 def _cluster_address(node: Node) -> str:
-    return next((where_of(one.host, one.port) for one in node.endpoints if one.name == CLUSTER), "")
+    return next((host_port(one.host, one.port) for one in node.endpoints if one.name == CLUSTER), "")
 
 
 def _later(delay_ms: int, action: Callable[[], None]) -> Timer:

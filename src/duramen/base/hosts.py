@@ -1,0 +1,8 @@
+"""How an address is written."""
+
+__all__ = ["host_port"]
+
+
+def host_port(host: str, port: int) -> str:
+    """HOST:PORT, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
