@@ -94,6 +94,9 @@ def test_what_users_of_clients_do(tmp_path: Path) -> None:
         (["compaction", "--scale", "1.5", "--rounds", "1"], 1),
         (["cold-reads", "--scale", "0.05", "--rounds", "1"], 2),
         (["failover", "--rounds", "1"], 4),
+        (["topology", "--scale", "0.02", "--rounds", "1"], 5),
+        (["growing", "--scale", "0.001", "--rounds", "1"], 2),
+        (["partitions", "--scale", "0.01", "--rounds", "1"], 5),
         (["pauses", "--duration", "0.2"], 3),
     ],
 )

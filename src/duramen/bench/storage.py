@@ -1,4 +1,4 @@
-"""What the commands of `duramen bench` about nodes do: many logs, large ones, slow disks, cold reads, failover."""
+"""What the commands of `duramen bench` about nodes do: many logs, large ones, slow disks, cold reads; clusters."""
 
 import tempfile
 from collections.abc import Callable, Mapping
@@ -9,7 +9,18 @@ from typing import Final
 
 from duramen.bench.commands import console_for, show
 from duramen.bench.documents import targets_document, write_document
-from duramen.bench.scenarios import cold_reads, compaction, crowded, failover, pauses, slow_disk, starting
+from duramen.bench.scenarios import (
+    cold_reads,
+    compaction,
+    crowded,
+    failover,
+    growing,
+    partitions,
+    pauses,
+    slow_disk,
+    starting,
+    topology,
+)
 from duramen.bench.scenarios.effort import scaled
 from duramen.bench.tables import targets_table
 from duramen.bench.targets import Outcome
@@ -19,7 +30,7 @@ __all__ = ["measure_pauses", "measure_storage"]
 
 _SCENARIOS: Final[Mapping[str, ModuleType]] = {
     "starting": starting, "crowded": crowded, "slow-disk": slow_disk, "cold-reads": cold_reads,
-    "failover": failover,
+    "failover": failover, "growing": growing, "partitions": partitions, "topology": topology,
 }  # fmt: skip
 
 

@@ -111,7 +111,8 @@ def targets_table(outcomes: Sequence[Outcome]) -> Table:
     for name in ("target", "wanted", "measured", ""):
         table.add_column(name, overflow="fold")
     for outcome in outcomes:
-        verdict = {True: "met", False: outcome.short, None: f"not measured: {outcome.short}"}[outcome.met]
+        why = f"not measured: {outcome.short}" if outcome.short else "told"
+        verdict = {True: "met", False: outcome.short, None: why}[outcome.met]
         style = {True: "green", False: "red", None: "yellow"}[outcome.met]
         table.add_row(outcome.target, outcome.wanted, outcome.measured, f"[{style}]{verdict}[/]")
     return table

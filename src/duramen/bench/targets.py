@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from duramen.base.errors import RequestInvalid
 
-__all__ = ["Outcome", "Rounds", "at_least", "at_most", "not_measured"]
+__all__ = ["Outcome", "Rounds", "at_least", "at_most", "not_measured", "told"]
 
 
 class Outcome(NamedTuple):
@@ -45,6 +45,11 @@ def _figure(value: float) -> str:
 def not_measured(target: str, wanted: str, why: str) -> Outcome:
     """A target of which this run says nothing."""
     return Outcome(target, wanted, "", None, why)
+
+
+def told(what: str, measured: str) -> Outcome:
+    """A figure of which nothing was wanted but that it is told."""
+    return Outcome(what, "", measured, None, "")
 
 
 class Rounds:

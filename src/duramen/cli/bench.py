@@ -255,6 +255,29 @@ _storage(
 )
 
 
+_storage(
+    "topology",
+    "A chain of replicas beside fan-out.",
+    "What the leader of a partition with three replicas sends to the others in a chain, beside fan-out, and how long"
+    " producers with acks=all wait in either.",
+    3,
+)
+_storage(
+    "growing",
+    "A node that joins, and copies 10 GB.",
+    "How fast a node that joins a cluster copies 10 GB of replicas, and what producers feel of it, beside the time"
+    " before. Takes 30 GB of disk.",
+    5,
+)
+_storage(
+    "partitions",
+    "30,000 partitions on three nodes.",
+    "How fast 30,000 partitions with three replicas are made on three nodes, how soon all are led again where a node"
+    " is killed, and how soon that node is ready again.",
+    1,
+)
+
+
 @command.command("pauses", short_help="How long a node stands still.")
 @click.option("--duration", "duration_s", type=click.FloatRange(0.1, 86_400), default=600.0, show_default=True,
               metavar="SECONDS", help="How long the load lasts.")  # fmt: skip

@@ -1,0 +1,101 @@
+"""A node that joins a cluster and is given replicas of what is there: how fast it copies, and what producers feel."""
+
+import time
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from duramen.base.errors import DuramenError
+from duramen.base.units import MIB
+from duramen.bench.bare import write_throughput
+from duramen.bench.contenders import Contender
+from duramen.bench.flight import fly
+from duramen.bench.pace import pace
+from duramen.bench.percentiles import Latencies
+from duramen.bench.schedule import Schedule
+from duramen.bench.several import NODES, Several
+from duramen.bench.targets import Outcome, at_most, not_measured, told
+from duramen.bench.worker import Worker
+
+__all__ = ["measure", "steps"]
+
+_MIB_IN_ALL: Final = 10_240
+_STREAMS: Final = 6
+_VALUE_BYTES: Final = 512 * 1024
+_BARE_WRITES: Final = 512
+_SMALL_BYTES: Final = 1024
+_RATE_HZ: Final = 200.0
+_PACED_S: Final = 5.0
+_WARM_S: Final = 0.5
+_WANTED: Final = 1.5
+_NEW: Final = 4
+_PATIENCE_S: Final = 3600.0
+_REASSIGNMENTS: Final = "/v1/cluster/reassignments"
+
+
+def steps(rounds: int) -> int:
+    """How many jobs there are, but for those while it copies."""
+    return _STREAMS + 1 + rounds
+
+
+def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
+    """Streams of 10 GB with two replicas, one of which the new node takes over; `scale` makes it less."""
+    messages = max(1, int(_MIB_IN_ALL * scale) * MIB // _VALUE_BYTES // _STREAMS)
+    size = messages * _STREAMS * _VALUE_BYTES
+    with Several(directory / "growing") as several:
+        live = several.stream("live", NODES)
+        replicas = {}
+        for number in range(_STREAMS):
+            leader, follower = NODES[number % len(NODES)], NODES[(number + 1) % len(NODES)]
+            stream = several.stream(f"filled{number}", (leader, follower))
+            replicas[stream.stream] = [leader, _NEW]
+            worker.run(
+                f"writing {messages * _VALUE_BYTES // MIB:,} MiB", fly, stream, _VALUE_BYTES, in_flight=4, warm_s=0.0,
+                messages=messages,
+            )  # fmt: skip
+        bare_s = worker.run(
+            "a bare file", write_throughput, directory, _VALUE_BYTES, min(_BARE_WRITES, messages), sync=True
+        )
+        alone_ms = [_paced(worker, live) for _ in range(rounds)]
+        several.join(_NEW)
+        seconds, beside_ms = _copy(several, worker, live, replicas)
+    rate, bare = size / seconds / MIB, min(_BARE_WRITES, messages) * _VALUE_BYTES / bare_s / MIB
+    figures = f"{size / MIB:,.0f} MiB in {seconds:.1f} s; one file written and synced bare: {bare:,.0f} MiB/s"
+    return [told("what a new node copies a second", f"{rate:,.0f} MiB/s ({figures})"), _slower(alone_ms, beside_ms)]
+
+
+def _copy(
+    several: Several, worker: Worker, live: Contender, replicas: dict[str, list[int]]
+) -> tuple[float, list[float | None]]:
+    """Seconds until the new node has everything, and the p99 of producers meanwhile. Raises DuramenError."""
+    server = several.server(NODES[0])
+    began_s = time.monotonic()
+    wish = [{"stream": name, "partition": 0, "replicas": wanted} for name, wanted in replicas.items()]
+    answer = server.post(_REASSIGNMENTS, {"partitions": wish})
+    refused = next((one for one in answer["partitions"] if one.get("error")), None)
+    if refused is not None:
+        raise DuramenError(f"{refused['stream']} is not given to node {_NEW}: {refused['detail']}")
+    beside_ms: list[float | None] = []
+    ended_s = None
+    while ended_s is None:
+        beside_ms.append(_paced(worker, live))
+        if not server.get(_REASSIGNMENTS)["reassignments"]:
+            ended_s = time.monotonic()
+        elif time.monotonic() - began_s > _PATIENCE_S:
+            raise DuramenError(f"node {_NEW} has not caught up after {_PATIENCE_S:g} s")
+    return ended_s - began_s, beside_ms
+
+
+def _slower(alone_ms: list[float | None], beside_ms: list[float | None]) -> Outcome:
+    target = f"p99 of {_RATE_HZ:g} records a second while a new node copies"
+    alone, beside = ([one for one in figures if one is not None] for figures in (alone_ms, beside_ms))
+    if not alone or not beside:
+        return not_measured(target, f"at most {_WANTED:g} x", "the samples are too few")
+    figures = f"{median(beside):.2f} ms, alone {median(alone):.2f} ms"
+    return at_most(target, median(beside) / median(alone), _WANTED, "x", figures, "without it")
+
+
+def _paced(worker: Worker, stream: Contender) -> float | None:
+    warm, schedule = Schedule(_RATE_HZ, _WARM_S), Schedule(_RATE_HZ, _PACED_S)
+    took_us = worker.run(f"{_RATE_HZ:g} records a second", pace, stream, _SMALL_BYTES, warm, schedule)
+    return Latencies(took_us).at_ms(99.0)

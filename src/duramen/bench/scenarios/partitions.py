@@ -1,0 +1,145 @@
+"""Many partitions on three nodes: how fast they are made, and how soon somebody leads them where a node goes."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from confluent_kafka import KafkaException
+from confluent_kafka.cimpl import NewTopic
+
+from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.bench.several import NODES, Several
+from duramen.bench.system import use
+from duramen.bench.targets import Outcome, at_most, told
+from duramen.bench.worker import Worker
+from duramen.client.connection import Connection
+from duramen.codec.kafka.versions import ApiKey
+
+__all__ = ["measure", "steps"]
+
+_PARTITIONS: Final = 30_000
+_OF_A_STREAM: Final = 10
+_AT_ONCE: Final = 25
+_ASKED_OF: Final = 60
+_WANTED_S: Final = 2.0
+_WANTED_HZ: Final = 1000.0
+_PATIENCE_S: Final = 120.0
+_PAUSE_S: Final = 0.01
+_NOBODY: Final = UUID(int=0)
+
+
+def steps(rounds: int) -> int:
+    """How many there are."""
+    return 1 + 2 * rounds
+
+
+def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
+    """30,000 partitions with three replicas, fewer by `scale`; each round kills a node twice, one that controls too."""
+    streams = max(_AT_ONCE, int(_PARTITIONS * scale) // _OF_A_STREAM)
+    gone_s: dict[bool, list[float]] = {False: [], True: []}
+    back_s: list[float] = []
+    with Several(directory / "partitions") as several:
+        worker.say(f"making {streams * _OF_A_STREAM:,} partitions")
+        took_s = _make(several, streams)
+        worker.step()
+        memory = max(use(several.processes.nodes[number].pid).resident_mib for number in NODES)
+        for _ in range(rounds):
+            for controls in (False, True):
+                worker.say("killing a node that leads the controller" if controls else "killing a node")
+                gone, back = _round(several, streams, controls=controls)
+                gone_s[controls].append(gone)
+                back_s.append(back)
+                worker.step()
+    count = streams * _OF_A_STREAM
+    rate = count / took_s
+    return [
+        Outcome(
+            "partitions made", f"at least {_WANTED_HZ:g} a second",
+            f"{rate:,.0f} a second ({count:,} in {took_s:.1f} s, {_OF_A_STREAM} a stream)", rate >= _WANTED_HZ,
+            "" if rate >= _WANTED_HZ else f"{100 * (1 - rate / _WANTED_HZ):.0f} % short",
+        ),
+        _longest("everything led again: a node with a third of the leaders killed", gone_s[False]),
+        _longest("everything led again: killed, and led the controller", gone_s[True]),
+        _longest("a killed node ready again", back_s),
+        told("memory of a node", f"{memory:,.0f} MiB"),
+    ]  # fmt: skip
+
+
+def _longest(target: str, found: list[float]) -> Outcome:
+    return at_most(target, max(found), _WANTED_S, "s", f"the longest of {len(found)}")
+
+
+def _make(several: Several, streams: int) -> float:
+    """Seconds that it takes. Raises RequestInvalid."""
+    admin = several.admin()
+    began_s = time.monotonic()
+    for first in range(0, streams, _AT_ONCE):
+        names = [_name(number) for number in range(first, min(first + _AT_ONCE, streams))]
+        wishes = [NewTopic(name, _OF_A_STREAM, len(NODES)) for name in names]
+        made = admin.create_topics(wishes, request_timeout=_PATIENCE_S, operation_timeout=_PATIENCE_S)
+        for name, result in made.items():
+            try:
+                result.result()
+            except KafkaException as error:
+                raise RequestInvalid(f"creating {name}: {error}") from None
+    return time.monotonic() - began_s
+
+
+def _name(number: int) -> str:
+    return f"many{number}"
+
+
+def _round(several: Several, streams: int, *, controls: bool) -> tuple[float, float]:
+    """Seconds until both others say that all is led again, and until the node that went is ready again."""
+    asked = [_name(number) for number in range(0, streams, max(1, streams // _ASKED_OF))]
+    controller = several.server(NODES[0]).get("/v1/cluster")["quorum"]["leader_id"]
+    gone = controller if controls else next(number for number in NODES if number != controller)
+    others = [number for number in NODES if number != gone]
+    began_s = time.monotonic()
+    several.processes.kill(gone)
+    for number in others:
+        _wait(f"all partitions are led without node {gone}", partial(_led, several, number, asked, gone))
+    failed_over_s = time.monotonic() - began_s
+    began_s = time.monotonic()
+    several.processes.start([gone])
+    back_s = time.monotonic() - began_s
+    _wait(f"node {gone} is in sync", partial(_in_sync, several, asked))
+    _balance(several)
+    return failed_over_s, back_s
+
+
+def _balance(several: Several) -> None:
+    """Have preferred leaders lead again, so that the next node that goes has a third of them."""
+    several.server(NODES[0]).post("/v1/cluster/elections", {})
+
+
+def _wait(what: str, met: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + _PATIENCE_S
+    while not met():
+        if time.monotonic() > until_s:
+            raise DuramenError(f"not within {_PATIENCE_S:g} s: {what}")
+        time.sleep(_PAUSE_S)
+
+
+def _led(several: Several, asked_node: int, streams: list[str], gone: int) -> bool:
+    """Whether a node tells clients of a leader, other than `gone`, for every partition of these streams."""
+    return all(leader >= 0 and leader != gone for leader, _ in _layout(several, asked_node, streams))
+
+
+def _in_sync(several: Several, streams: list[str]) -> bool:
+    return all(count == len(NODES) for _, count in _layout(several, NODES[0], streams))
+
+
+def _layout(several: Several, asked_node: int, streams: list[str]) -> list[tuple[int, int]]:
+    """The leader of each partition of these streams as a node says, and how many are in sync."""
+    host, _, port = several.processes.nodes[asked_node].kafka.rpartition(":")
+    connection = Connection(host, int(port), client_id="bench", timeout_s=_PATIENCE_S)
+    try:
+        wish = {"topics": [{"name": name, "topic_id": _NOBODY} for name in streams], "allow_auto_topic_creation": False}
+        answer = connection.request(ApiKey.METADATA, wish)
+    finally:
+        connection.close()
+    return [(one["leader_id"], len(one["isr_nodes"])) for topic in answer["topics"] for one in topic["partitions"]]

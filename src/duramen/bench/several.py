@@ -1,0 +1,88 @@
+"""Three nodes as they are measured: streams whose replicas are where they are wanted, and what the nodes say."""
+
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from duramen.base.errors import RequestInvalid
+from duramen.bench.contenders import Contender
+from duramen.client.http import Server
+from duramen.node.process import NodeProcess, hold_port
+from duramen.node.processes import NodeProcesses
+
+__all__ = ["NODES", "Several"]
+
+NODES: Final = (1, 2, 3)
+_TIMEOUT_S: Final = 60.0
+
+
+class Several:
+    """Nodes 1 to 3 in processes of their own, and those that join them."""
+
+    def __init__(self, directory: Path) -> None:
+        """Their data goes to `directory`."""
+        self._directory = directory
+        self.processes = NodeProcesses(directory, len(NODES))
+        self._joined: list[NodeProcess] = []
+        self._held: list[socket.socket] = []
+
+    def __enter__(self) -> Self:
+        """Start them. Raises ServerUnreachable."""
+        self.processes.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # What they hold is thrown away: to stop in order would sync all of it.
+        for node in self._joined:
+            node.kill()
+        self.processes.kill(*self.processes.running)
+        self.processes.close()
+        for held in self._held:
+            held.close()
+
+    def join(self, number: int) -> None:
+        """Start one more node. Raises ServerUnreachable."""
+        held = hold_port()
+        self._held.append(held)
+        settings = {
+            "node.id": number,
+            "cluster.listen": f"127.0.0.1:{held.getsockname()[1]}",
+            "cluster.seeds": ",".join(self.processes.cluster.values()),
+            "cluster.secret.file": str(self._directory / "secret"),
+        }
+        self._joined.append(NodeProcess(self._directory / f"node{number}", settings).start())
+
+    def server(self, number: int) -> Server:
+        """The HTTP door of one of the three."""
+        return Server(self.processes.nodes[number].http)
+
+    def admin(self) -> AdminClient:
+        """A Kafka client for those that run."""
+        nodes = [self.processes.nodes[number].kafka for number in self.processes.running]
+        return AdminClient({"bootstrap.servers": ",".join(nodes), "log_level": 0})
+
+    def stream(self, name: str, replicas: Sequence[int], config: Mapping[str, str] | None = None) -> Contender:
+        """A stream of one partition, led by the first of these nodes. Raises RequestInvalid."""
+        wish = NewTopic(name, 1, replica_assignment=[list(replicas)], config=dict(config or {}))
+        try:
+            admin = self.admin()  # it is to live until it is answered
+            admin.create_topics([wish], request_timeout=_TIMEOUT_S)[name].result()
+        except KafkaException as error:
+            raise RequestInvalid(f"creating {name}: {error}") from None
+        address = self.processes.nodes[replicas[0]].kafka
+        return Contender("duramen", "three nodes", "kafka", address, name, name, address)
+
+    def metric(self, number: int, name: str) -> float:
+        """The sum of a metric of one node."""
+        lines = self.server(number).text("/metrics").splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+
+    def nodes(self) -> list[Mapping[str, Any]]:
+        """What the cluster says of its nodes."""
+        listed: list[Mapping[str, Any]] = self.server(self.processes.running[0]).get("/v1/cluster/nodes")["nodes"]
+        return listed
