@@ -33,12 +33,13 @@ def run(
     server: str | None = None,
     cwd: Path | None = None,
     also: Mapping[str, str] | None = None,
+    timeout_s: float = 120,
 ) -> Ended:
     """Run `duramen WORDS…` with the variables of `also`; no traceback ever reaches a user."""
     environment = command_environment(server, also)
     done = subprocess.run(
         [sys.executable, "-m", "duramen", *words],
-        input=stdin, capture_output=True, env=environment, cwd=cwd, check=False, timeout=120,
+        input=stdin, capture_output=True, env=environment, cwd=cwd, check=False, timeout=timeout_s,
     )  # fmt: skip
     ended = Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
     assert "Traceback" not in ended.err

@@ -30,7 +30,7 @@ def test_problems_have_their_places(duramen_alone: Run, tmp_path: Path) -> None:
         ended = duramen_alone("pipeline", command, "it.yaml")
         assert (ended.code, ended.out) == (1, "")
         assert ended.err.splitlines()[:2] == [
-            "it.yaml:7:9: sink sink must have exactly one of stream, delta, console; it has none",
+            "it.yaml:7:9: sink sink must have exactly one of stream, delta, iceberg, console; it has none",
             "it.yaml:7:9: sink sink must have from: the source or step that it writes",
         ]
         assert ended.err.splitlines()[2].startswith("duramen: it.yaml has 2 problems, each named above")

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from duramen.base.settings import Setting, Value
+from duramen.base.settings import Setting, Value, nearest
 
-__all__ = ["NONE", "STREAM_SETTINGS", "TABLE_PREFIX", "table_problem"]
+__all__ = ["NONE", "STORAGE_OPTIONS", "STREAM_SETTINGS", "TABLE_PREFIX", "storage_problem", "table_problem"]
 
 NONE: Final = "none"
 TABLE_PREFIX: Final = "table."
@@ -45,6 +45,18 @@ STREAM_SETTINGS: Final = (
             scope="stream", dynamic=True, choices=(NONE, "key")),
 )
 # fmt: on
+
+STORAGE_OPTIONS: Final = ("s3.endpoint", "s3.region", "s3.access-key-id", "s3.secret-access-key", "s3.session-token",
+                          "catalog.…")  # fmt: skip
+"""How storage is reached, which no config of a stream says; `catalog.` has any property of a catalog behind it."""
+
+
+def storage_problem(name: str) -> str | None:
+    """Why there is no such option of storages; None where there is."""
+    if name in STORAGE_OPTIONS or (name.startswith("catalog.") and name != "catalog."):
+        return None
+    hint = nearest(name, STORAGE_OPTIONS) or f"; there are {', '.join(STORAGE_OPTIONS)}"
+    return f"there is no option {name} of a table's storage{hint}"
 
 
 def table_problem(values: Mapping[str, Value]) -> str | None:

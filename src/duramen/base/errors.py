@@ -16,7 +16,6 @@ __all__ = [
     "BodyTooLarge",
     "BodyTypeUnsupported",
     "BugFound",
-    "CheckpointDiffers",
     "CheckpointInvalid",
     "ClientClosed",
     "ClusterDiffers",
@@ -105,7 +104,6 @@ __all__ = [
     "SystemFailed",
     "TableConflict",
     "TableForeign",
-    "TableRefused",
     "TableStorageFailed",
     "TableUnsupported",
     "TimestampInvalid",
@@ -152,13 +150,13 @@ class OptionInvalid(DuramenError):
 
 
 class CheckpointInvalid(DuramenError):
-    """The checkpoint of a streaming query does not fit what the query reads."""
+    """A query's checkpoint was made for other streams, by another version, or says something else than its table."""
 
     id = "checkpoint-invalid"
-    safe = "Nothing was read, and the checkpoint is as it was."
+    safe = "Nothing was read or written by the query, and the checkpoint is as it was."
     remedy = (
-        "Give the query the checkpoint that it had, or a new one; startingOffsets then says where to begin "
-        "(docs/doors/spark.md)."
+        "Give the query the checkpoint that it had, or begin anew with another one, and another table where it writes "
+        "one; startingOffsets then says where (docs/doors/spark.md)."
     )
 
 
@@ -200,22 +198,6 @@ class PipelineBusy(DuramenError):
     id = "pipeline-busy"
     safe = "Nothing was started; the other application goes on."
     remedy = "Stop the other application first, or choose other checkpoints with `--checkpoints`."
-
-
-class CheckpointDiffers(DuramenError):
-    """A query's checkpoint was made for other streams, by another version, or says something else than its table."""
-
-    id = "checkpoint-differs"
-    safe = "Nothing was read or written by the query: no row is lost, none is there twice."
-    remedy = "Give the query the checkpoint that it had, or begin anew: another `--checkpoints` and another table."
-
-
-class TableRefused(DuramenError):
-    """A table may not be written or cannot be read: not made by this query, other columns, or rows that do not fit."""
-
-    id = "table-refused"
-    safe = "The table is as it was."
-    remedy = "Choose another location, or mend what the message names."
 
 
 class DependencyMissing(DuramenError):
@@ -1060,11 +1042,11 @@ class TableConflict(DuramenError):
 
 
 class TableForeign(DuramenError):
-    """What lies at a table's location is not this stream's table, or was declared differently."""
+    """What lies at a table's location is not the table that belongs there: of others, with other columns, or gone."""
 
     id = "table-foreign"
     safe = "Nothing was read or written there; repeating gives the same answer."
-    remedy = "Choose an empty location, or the one that the table was declared with."
+    remedy = "Choose an empty location, or the one that the table was made with."
 
 
 class TableStorageFailed(DuramenError):
@@ -1078,7 +1060,7 @@ class TableStorageFailed(DuramenError):
 
 
 class TableUnsupported(DuramenError):
-    """A table was declared as something that its format, or this version, cannot do."""
+    """A table was declared, or holds, something that its format, or this version, cannot do."""
 
     id = "table-unsupported"
     safe = "Nothing was written; repeating gives the same answer."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pyspark.sql.datasource import InputPartition
 
-from duramen.base.catalogue_tables import STREAM_SETTINGS
+from duramen.base.catalogue_tables import STREAM_SETTINGS, storage_problem
 from duramen.base.errors import DuramenError, OptionInvalid
 from duramen.client import Admin, Consumer, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
@@ -52,6 +52,8 @@ class Tiers:
             storage = None
         if not isinstance(storage, dict) or not all(isinstance(value, str) for value in storage.values()):
             raise OptionInvalid('tableStorage: it must be JSON such as {"s3.endpoint": "http://127.0.0.1:9000"}')
+        for problem in filter(None, map(storage_problem, storage)):
+            raise OptionInvalid(f"tableStorage: {problem}")
         self._storage = storage
         self._declared: dict[tuple[str, str], Declared | None] = {}
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from duramen.base.errors import CheckpointDiffers, PipelineBusy, PipelineFailed
+from duramen.base.errors import CheckpointInvalid, PipelineBusy, PipelineFailed
 from duramen.spark.pipelines.checkpoints import Checkpoints
 from duramen.spark.pipelines.status import QueryStatus, Status, read_status, write_status
 
@@ -24,19 +24,19 @@ def test_a_query_comes_back_to_its_own(tmp_path: Path) -> None:
 def test_who_else_comes_is_refused(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, "delays")
     checkpoints.claim("out", ["a", "b"])
-    with pytest.raises(CheckpointDiffers, match="is of the streams a, b, and the query reads c"):
+    with pytest.raises(CheckpointInvalid, match="is of the streams a, b, and the query reads c"):
         checkpoints.claim("out", ["c"])
-    with pytest.raises(CheckpointDiffers, match="is of the pipeline delays"):
+    with pytest.raises(CheckpointInvalid, match="is of the pipeline delays"):
         Checkpoints(tmp_path, "other").claim("out", ["a", "b"])
     made(tmp_path, "foreign")
-    with pytest.raises(CheckpointDiffers, match="that no pipeline made"):
+    with pytest.raises(CheckpointInvalid, match="that no pipeline made"):
         checkpoints.claim("foreign", ["a"])
     note = tmp_path / "out.json"
     note.write_text(note.read_text().replace('"version":1', '"version":0'))
-    with pytest.raises(CheckpointDiffers, match="is of version 0, and this is 1"):
+    with pytest.raises(CheckpointInvalid, match="is of version 0, and this is 1"):
         checkpoints.claim("out", ["a", "b"])
     note.write_text("nothing")
-    with pytest.raises(CheckpointDiffers, match="cannot be read"):
+    with pytest.raises(CheckpointInvalid, match="cannot be read"):
         checkpoints.claim("out", ["a", "b"])
 
 
@@ -54,7 +54,7 @@ def test_what_tells_batches_apart(tmp_path: Path) -> None:
 
 
 def test_no_metadata_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointDiffers, match="its metadata cannot be read"):
+    with pytest.raises(CheckpointInvalid, match="its metadata cannot be read"):
         _ = Checkpoints(tmp_path, "delays").of("out").query_id
 
 

@@ -116,7 +116,7 @@ def test_what_is_unknown_gets_the_nearest_right_one() -> None:
 
 def test_exactly_one_of_some() -> None:
     assert edited("delta: tables/out", "delta: tables/out, @console: true") == [
-        "sink out must have exactly one of stream, delta, console; it has delta and console"
+        "sink out must have exactly one of stream, delta, iceberg, console; it has delta and console"
     ]
     assert edited("{sql: SELECT * FROM second}", "@{}") == [
         "step third must have exactly one of sql, python; it has none"

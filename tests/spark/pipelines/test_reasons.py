@@ -13,7 +13,7 @@ duramen.base.errors.StreamNotFound: there is no stream nothere
 FROM_A_FUNCTION = """[STREAM_FAILED] Query [id = f, runId = f] terminated with exception: \
 [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred. Reason: Return Message: Traceback (most recent call last):
   File "x.py", line 26, in bad
-duramen.base.errors.TableRefused: the table is
+duramen.base.errors.TableForeign: the table is
  SQLSTATE: 39000 SQLSTATE: XXKST
 """
 FROM_PYTHON = """x terminated with exception: Job aborted: Traceback (most recent call last):
@@ -24,7 +24,7 @@ OSError: [Errno 28] No space left on device
 
 def test_why_a_query_ended() -> None:
     assert reason(FROM_OURS) == ("StreamNotFound", "there is no stream nothere")
-    assert reason(FROM_A_FUNCTION) == ("TableRefused", "the table is")
+    assert reason(FROM_A_FUNCTION) == ("TableForeign", "the table is")
     assert reason(FROM_PYTHON) == ("", "OSError: [Errno 28] No space left on device")
     assert reason("[STREAM_FAILED] Query q terminated with exception: Job aborted due to x SQLSTATE: XXKST") == (
         "",

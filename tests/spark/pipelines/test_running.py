@@ -21,11 +21,11 @@ from duramen.client import Admin, Cluster, Producer
 from duramen.node.process import NodeProcess
 from duramen.spark.pipelines.checking import prepare
 from duramen.spark.pipelines.checkpoints import Checkpoints
-from duramen.spark.pipelines.delta import DeltaWriter
 from duramen.spark.pipelines.loading import load
 from duramen.spark.pipelines.problems import Problems
 from duramen.spark.pipelines.running import Application, Terms
 from duramen.spark.pipelines.status import Status, read_status
+from duramen.spark.tables.deltalog import DeltaLog
 
 WITHOUT_NATIVE = "duramen-native is not installed"
 COPY = """\
@@ -188,18 +188,18 @@ def test_a_query_that_fails_is_started_again_from_where_it_was(
     assert declared is not None
     frames = prepare(spark, declared, problems)
     seen, checkpoints = Seen(), Checkpoints(tmp_path / "checkpoints", "copy")
-    made, failures = DeltaWriter._adding, [OSError(28, "No space left on device")]
+    made, failures = DeltaLog.write, [OSError(28, "No space left on device")]
 
-    def fail_once(writer: DeltaWriter, batch: Any, schema: Any) -> Any:
+    def fail_once(log: DeltaLog, *words: Any, **more: Any) -> bool:
         if failures:
             raise failures.pop()
-        return made(writer, batch, schema)
+        return made(log, *words, **more)
 
-    monkeypatch.setattr(DeltaWriter, "_adding", fail_once)
+    monkeypatch.setattr(DeltaLog, "write", fail_once)
 
     def wait(seconds: float) -> bool:
         if seen.last is not None and seen.last.queries[0].state == "waiting":
-            assert seen.last.queries[0].error == "OSError: [Errno 28] No space left on device"
+            assert seen.last.queries[0].error == f"{tmp_path / 'out'}: no space left on the device"
         return threading.Event().wait(seconds)
 
     application = Application(declared, frames, checkpoints, Terms("local[2]", once=True, restarts=3), seen)

@@ -25,7 +25,7 @@ def test_pauses_grow_to_a_minute_and_begin_anew_after_a_steady_run() -> None:
     assert keeper.restarts == 9
 
 
-@pytest.mark.parametrize("error", ["TableRefused", "RecordsLost", "StreamNotFound", "CheckpointDiffers"])
+@pytest.mark.parametrize("error", ["TableForeign", "RecordsLost", "StreamNotFound", "CheckpointInvalid"])
 def test_what_repeating_does_not_mend(error: str) -> None:
     keeper = Keeper("q", None)
     keeper.started(0)

@@ -1,10 +1,7 @@
 """Storage that does not do its part: a disk that is full in the middle, S3 with two writers and without a bucket."""
 
-import http.client
 import os
 import resource
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.spark.tables.filling import Job, Keyed, records, rows
+from tests.spark.tables.s3 import s3_with_a_lake
 
 from duramen.base.errors import TableConflict, TableStorageFailed, TableUnsupported
 from duramen.spark.tables.opening import open_table
@@ -80,30 +78,8 @@ def test_errors_of_libraries_become_one_line() -> None:
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[dict[str, str]]:
-    """How to get to an S3 server in a process of its own, with a bucket `lake`."""
-    server = Path(__file__).parent / "s3_server.py"
-    with subprocess.Popen(
-        [sys.executable, str(server)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
-        connection = http.client.HTTPConnection("127.0.0.1", port)
-        connection.request("PUT", "/lake")
-        assert connection.getresponse().status == 200
-        connection.close()
-        yield {
-            "s3.endpoint": f"http://127.0.0.1:{port}",
-            "s3.access-key-id": "key",
-            "s3.secret-access-key": "secret",
-            "s3.region": "us-east-1",
-        }
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait()
+    with s3_with_a_lake() as options:
+        yield options
 
 
 @pytest.fixture

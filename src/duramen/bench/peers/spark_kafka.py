@@ -1,7 +1,7 @@
-"""Spark's own Kafka source: a PySpark for which there is a connector, and the connector's jars from Maven Central.
+"""Spark with others' connectors: a PySpark for which there are such, and their jars from Maven Central.
 
-No connector for the PySpark that Duramen uses can be had from there yet, so this one has an environment of its own in
-the user's cache.
+There are none yet for the PySpark that Duramen uses, so each such Spark has an environment of its own in the user's
+cache.
 """
 
 import shutil
@@ -15,17 +15,25 @@ from typing import Final, NamedTuple
 from duramen.base.errors import DependencyMissing
 from duramen.spark.cache import cache_directory
 
-__all__ = ["CONNECTOR_VERSION", "Connector", "fetch_connector"]
+__all__ = ["CONNECTOR_VERSION", "Connector", "fetch_connector", "fetch_formats"]
 
 CONNECTOR_VERSION: Final = "4.2.0"
 """Of PySpark and of the connector."""
 
-_JARS: Final = (
+_KAFKA: Final = (
     f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR_VERSION}",
     # The one of the connector's own version is not there.
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1",
     "org.apache.kafka:kafka-clients:3.9.2",
     "org.apache.commons:commons-pool2:2.12.1",
+)
+_FORMATS_SPARK: Final = "4.0.1"
+_FORMATS: Final = (
+    "io.delta:delta-spark_2.13:4.0.0",
+    "io.delta:delta-storage:4.0.0",
+    "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",
+    # Of the catalog that lies beside an Iceberg table.
+    "org.xerial:sqlite-jdbc:3.47.1.0",
 )
 _FETCH_S: Final = 900.0
 
@@ -38,20 +46,28 @@ class Connector(NamedTuple):
 
 
 def fetch_connector() -> Connector:
-    """The connector, fetched once (about 500 MB) and kept in the user's cache. Raises DependencyMissing."""
-    cache = cache_directory()
-    home, done = cache / f"spark-kafka-{CONNECTOR_VERSION}", "complete"
+    """Spark's own Kafka source, fetched once (about 500 MB) and kept in the user's cache. Raises DependencyMissing."""
+    return _fetch("spark-kafka", CONNECTOR_VERSION, _KAFKA)
+
+
+def fetch_formats() -> Connector:
+    """The same with Delta's and Iceberg's own readers and writers."""
+    return _fetch("spark-formats", _FORMATS_SPARK, _FORMATS)
+
+
+def _fetch(name: str, version: str, artifacts: Sequence[str]) -> Connector:
+    home, done = cache_directory() / f"{name}-{version}", "complete"
     if not (home / done).exists():
         maven = shutil.which("mvn")
         if maven is None:
-            raise DependencyMissing("Spark's Kafka source is fetched with Maven (mvn): install it, or leave kafka out")
+            raise DependencyMissing("connectors of Spark are fetched with Maven (mvn), which is not installed")
         # An environment knows its own path: made in place, and marked when it is whole.
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
-        for artifact in _JARS:
+        for artifact in artifacts:
             _run([maven, "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={home / 'jars'}"])
         _run([sys.executable, "-m", "venv", str(home / "venv")])
-        _run([str(_python(home)), "-m", "pip", "install", "--quiet", f"pyspark=={CONNECTOR_VERSION}"])
+        _run([str(_python(home)), "-m", "pip", "install", "--quiet", f"pyspark=={version}"])
         (home / done).touch()
     return Connector(_python(home), sorted((home / "jars").glob("*.jar")))
 

@@ -5,6 +5,8 @@ from typing import TypeVar
 
 import click
 
+from duramen.base.catalogue_tables import storage_problem
+
 __all__ = ["storage_option"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -16,6 +18,9 @@ def _pairs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict
         name, equals, content = value.partition("=")
         if not equals or not name.strip():
             raise click.BadParameter(f"{value!r} is not NAME=VALUE")
+        problem = storage_problem(name.strip())
+        if problem is not None:
+            raise click.BadParameter(problem)
         pairs[name.strip()] = content.strip()
     return pairs
 

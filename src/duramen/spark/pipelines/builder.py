@@ -110,12 +110,31 @@ class Pipeline:
         sequence_by: str | None = None,
         delete_when: str | None = None,
         mode: str | None = None,
+        options: Mapping[str, str] | None = None,
         trigger: str | None = None,
     ) -> None:
-        """A sink that is a Delta table; with `keys`, one whose rows take each other's place."""
+        """A sink that is a Delta table; with `keys`, one whose rows take each other's place.
+
+        `path` is a directory, or s3://BUCKET/PREFIX; `options` say how to get there (s3.endpoint …).
+        """
         at = _caller()
-        self._add(name, source, "delta", path, at, keys=tuple(Text(key, at) for key in keys),
-                  sequence_by=_text(sequence_by, at), delete_when=_text(delete_when, at), mode=_text(mode, at),
+        self._add(name, source, "delta", path, at, options=_options(options, at),
+                  keys=tuple(Text(key, at) for key in keys), sequence_by=_text(sequence_by, at),
+                  delete_when=_text(delete_when, at), mode=_text(mode, at), trigger=_text(trigger, at))  # fmt: skip
+
+    def to_iceberg(
+        self,
+        name: str,
+        source: "str | Callable[..., DataFrame]",
+        path: str,
+        *,
+        mode: str | None = None,
+        options: Mapping[str, str] | None = None,
+        trigger: str | None = None,
+    ) -> None:
+        """A sink that is an Iceberg table; on S3 it needs a catalog, of which `options` say where it is."""
+        at = _caller()
+        self._add(name, source, "iceberg", path, at, options=_options(options, at), mode=_text(mode, at),
                   trigger=_text(trigger, at))  # fmt: skip
 
     def to_console(

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from duramen.base.errors import CheckpointDiffers, PipelineBusy
+from duramen.base.errors import CheckpointInvalid, PipelineBusy
 
 __all__ = ["VERSION", "Checkpoint", "Checkpoints", "written_whole"]
 
@@ -45,11 +45,11 @@ class Checkpoint:
 
     @property
     def query_id(self) -> str:
-        """Spark's id of the query, which stays as long as the checkpoint does. Raises CheckpointDiffers."""
+        """Spark's id of the query, which stays as long as the checkpoint does. Raises CheckpointInvalid."""
         try:
             return msgspec.json.decode((self.directory / "metadata").read_bytes(), type=_Metadata).id
         except (OSError, msgspec.DecodeError) as error:
-            raise CheckpointDiffers(
+            raise CheckpointInvalid(
                 f"{self.directory} is no checkpoint: its metadata cannot be read: {error}"
             ) from None
 
@@ -76,14 +76,14 @@ class Checkpoints:
     def claim(self, query: str, streams: Iterable[str]) -> Checkpoint:
         """The checkpoint of a query that reads these streams, noted where it is new.
 
-        Raises CheckpointDiffers where it was made for something else.
+        Raises CheckpointInvalid where it was made for something else.
         """
         made = Made(VERSION, self._pipeline, query, tuple(sorted(streams)))
         note, checkpoint = self.directory / f"{query}.json", self.of(query)
         if note.exists():
             _require_same(_read(note), made, checkpoint.directory)
         elif (checkpoint.directory / "metadata").exists():
-            raise CheckpointDiffers(f"{checkpoint.directory} is a checkpoint that no pipeline made; {_ANEW}")
+            raise CheckpointInvalid(f"{checkpoint.directory} is a checkpoint that no pipeline made; {_ANEW}")
         else:
             written_whole(note, msgspec.json.encode(made))
         return checkpoint
@@ -124,18 +124,18 @@ def _read(note: Path) -> Made:
     try:
         return msgspec.json.decode(note.read_bytes(), type=Made)
     except (OSError, msgspec.DecodeError) as error:
-        raise CheckpointDiffers(f"{note} says what its checkpoint is for, and cannot be read: {error}") from None
+        raise CheckpointInvalid(f"{note} says what its checkpoint is for, and cannot be read: {error}") from None
 
 
 def _require_same(found: Made, wanted: Made, directory: Path) -> None:
     if found.version != wanted.version:
-        raise CheckpointDiffers(
+        raise CheckpointInvalid(
             f"the checkpoint {directory} is of version {found.version}, and this is {wanted.version}; {_ANEW}"
         )
     if found.pipeline != wanted.pipeline:
-        raise CheckpointDiffers(f"the checkpoint {directory} is of the pipeline {found.pipeline}; {_ANEW}")
+        raise CheckpointInvalid(f"the checkpoint {directory} is of the pipeline {found.pipeline}; {_ANEW}")
     if found.streams != wanted.streams:
-        raise CheckpointDiffers(
+        raise CheckpointInvalid(
             f"the checkpoint {directory} is of the streams {', '.join(found.streams)}, and the query reads"
             f" {', '.join(wanted.streams)}; {_ANEW}"
         )

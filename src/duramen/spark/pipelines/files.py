@@ -3,55 +3,63 @@
 A file that no commit names is not part of its table: what a lost or doubled task attempt leaves does no harm.
 """
 
-import os
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-__all__ = ["WRITTEN", "writing"]
+from duramen.spark.tables.parquet import ParquetFile, Written
+from duramen.spark.tables.port import Storage
+from duramen.spark.tables.storage import Place, storage_errors
 
-WRITTEN: Final = "path STRING, size BIGINT, rows BIGINT"
-"""What a task says of each file that it wrote; the path begins at the table."""
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
-_SAID: Final = pa.schema([pa.field("path", pa.string()), pa.field("size", pa.int64()), pa.field("rows", pa.int64())])
+__all__ = ["writing", "written"]
+
+_SAID: Final = pa.schema([(name, pa.int64() if name == "size_bytes" else pa.string()) for name in Written._fields])
+_SAID_DDL: Final = "path STRING, size_bytes BIGINT, statistics STRING"
+"""What a task says of each file that it wrote."""
+
 _FILE_BYTES: Final = 128 << 20
-"""At so many bytes in memory a file is closed and another begun."""
+"""At so many bytes a file is closed and another begun."""
 
 
-def writing(directory: str, schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow` that writes rows as Parquet of `schema` into `directory`."""
+def written(batch: "DataFrame", storage: Storage, schema: pa.Schema) -> list[Written]:
+    """Have Spark's tasks write a micro-batch below a location. Raises what Spark makes of TableStorageFailed."""
+    rows = batch.mapInArrow(writing(storage, schema), _SAID_DDL).collect()
+    return [Written(row.path, row.size_bytes, row.statistics) for row in rows]
+
+
+def writing(storage: Storage, schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow` that writes rows as Parquet of `schema`, and says `Written` of each file."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pending: list[pa.RecordBatch] = []
-        pending_bytes = 0
-        for batch in batches:
-            if batch.num_rows:
-                pending.append(batch.cast(schema))
-                pending_bytes += batch.nbytes
-            if pending_bytes >= _FILE_BYTES:
-                yield _file(directory, schema, pending)
-                pending, pending_bytes = [], 0
-        if pending:
-            yield _file(directory, schema, pending)
+        place = Place(storage)
+        file: ParquetFile | None = None
+        try:
+            for batch in batches:
+                rows = batch.select(schema.names).cast(schema)
+                with storage_errors(place.uri):
+                    if rows.num_rows and file is None:
+                        file = ParquetFile(place, f"part-{uuid.uuid4()}.zstd.parquet", schema)
+                    if rows.num_rows and file is not None:
+                        file.add(rows)
+                if file is not None and file.size_bytes >= _FILE_BYTES:
+                    yield _closed(place, file)
+                    file = None
+            if file is not None:
+                yield _closed(place, file)
+                file = None
+        finally:
+            if file is not None:
+                file.abandon()
 
     return write
 
 
-def _file(directory: str, schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Write one file, on the disk before the driver hears of it."""
-    path = Path(directory) / f"part-{uuid.uuid4()}.zstd.parquet"
-    table = pa.Table.from_batches(batches, schema)
-    try:
-        with path.open("xb") as file:
-            pq.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
-    said = {"path": path.name, "size": path.stat().st_size, "rows": table.num_rows}
-    return pa.RecordBatch.from_pylist([said], schema=_SAID)
+def _closed(place: Place, file: ParquetFile) -> pa.RecordBatch:
+    """The file is on the disk before the driver hears of it."""
+    with storage_errors(place.uri):
+        return pa.RecordBatch.from_pylist([file.close()._asdict()], schema=_SAID)

@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from duramen.base.errors import DuramenError, OptionInvalid, TableRefused
+from duramen.base.errors import DuramenError, OptionInvalid, TableForeign, TableUnsupported
 from duramen.spark.pipelines.graph import inputs_of
 from duramen.spark.pipelines.model import Declared, Option, Sink, Source, Step, Text, Watermark
 from duramen.spark.pipelines.problems import Place, Problems
 from duramen.spark.pipelines.reasons import placed, plain
+from duramen.spark.tables.port import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["build", "path_of", "sink_options", "source_options"]
+__all__ = ["build", "sink_options", "source_options", "storage_of"]
 
 SERVERS: Final = "kafka.bootstrap.servers"
 _MALFORMED: Final = "malformed"
@@ -27,10 +28,17 @@ _RECORD_FIELDS: Final = ("key", "value", "topic", "partition", "offset", "timest
 Frames = dict[str, "DataFrame"]
 
 
-def path_of(pipeline: Declared, location: Text) -> Path:
-    """A path of the pipeline: a relative one begins where its file lies. Raises TableRefused for a URI."""
+def storage_of(pipeline: Declared, sink: Sink) -> Storage:
+    """Where a sink's table is: a relative path begins where the pipeline's file lies."""
+    location = sink.location.value
+    path = location if "://" in location else str(Path(pipeline.directory, location))
+    return Storage(path, {option.name.value: option.value.value for option in sink.options})
+
+
+def _path_of(pipeline: Declared, location: Text) -> Path:
+    """Where a source's table is. Raises TableUnsupported for a URI."""
     if "://" in location.value:
-        raise TableRefused(f"{location.value} is no path: tables of pipelines lie in directories")
+        raise TableUnsupported(f"{location.value} is no path: a source's table lies in a directory")
     return Path(pipeline.directory, location.value)
 
 
@@ -115,11 +123,11 @@ class _Builder:
 
     def _table(self, source: Source) -> "DataFrame | None":
         def load() -> "DataFrame":
-            path = path_of(self._pipeline, source.location)
+            path = _path_of(self._pipeline, source.location)
             if source.format == "delta":
                 return _delta(self._spark, path)
             if not path.exists():
-                raise TableRefused(f"there is no table {path}")
+                raise TableForeign(f"there is no table {path}")
             options = {option.name.value: option.value.value for option in source.options}
             return self._spark.read.format(source.format or "").options(**options).load(str(path))
 
@@ -194,25 +202,25 @@ def place_of(options: Sequence[Option], otherwise: Text, said: str) -> Place:
 
 
 def _delta(spark: "SparkSession", path: Path) -> "DataFrame":
-    """A Delta table as it is now: its files, read by Spark. Raises TableRefused."""
+    """A Delta table as it is now: its files, read by Spark. Raises TableForeign, TableUnsupported."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from duramen.spark.pipelines.delta import fields_of
+    from duramen.spark.tables.deltalog import fields_of
 
     if not DeltaTable.is_deltatable(str(path)):
-        raise TableRefused(f"there is no Delta table {path}")
+        raise TableForeign(f"there is no Delta table {path}")
     try:
         table = DeltaTable(str(path))
         features = table.protocol().reader_features or []
         files = table.file_uris()
     except DeltaError as error:
-        raise TableRefused(f"the Delta table {path} cannot be read: {plain(str(error))}") from None
+        raise TableForeign(f"the Delta table {path} cannot be read: {plain(str(error))}") from None
     hidden = sorted(set(features) & {"deletionVectors", "columnMapping"})
     if hidden:
-        raise TableRefused(f"the Delta table {path} uses {', '.join(hidden)}, which its files alone do not show")
-    schema = from_arrow_schema(fields_of(table), prefer_timestamp_ntz=True)
+        raise TableUnsupported(f"the Delta table {path} uses {', '.join(hidden)}, which its files alone do not show")
+    schema = from_arrow_schema(fields_of(table.schema()), prefer_timestamp_ntz=True)
     if not files:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).option("basePath", str(path)).parquet(*files)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from duramen.base.catalogue_tables import storage_problem
 from duramen.base.units import parse_ms
 from duramen.spark.pipelines.model import Declared, Option, Sink, Source, Step, Text
 from duramen.spark.pipelines.problems import BEGINNING, Problems, meant
@@ -98,8 +99,9 @@ def _check_different(names: Sequence[Text], right: re.Pattern[str], also: str, p
 def _check_sinks(sinks: Iterable[Sink], problems: Problems) -> None:
     tables: set[str] = set()
     for sink in sinks:
-        if sink.kind != "delta":
+        if sink.kind not in ("delta", "iceberg"):
             continue
+        _check_storage(sink.options, problems)
         if sink.mode is not None and sink.mode.value == "update" and not sink.keys:
             problems.add(sink.mode.place, "mode update needs keys: without them every change would be one more row")
         if sink.location.value in tables:
@@ -114,6 +116,13 @@ def _check_options(options: Iterable[Option], problems: Problems) -> None:
         said = _SAID_ELSEWHERE.get(option.name.value.lower())
         if said is not None:
             problems.add(option.name.place, f"{option.name.value} is no option of a pipeline: {said}")
+
+
+def _check_storage(options: Iterable[Option], problems: Problems) -> None:
+    for option in options:
+        problem = storage_problem(option.name.value)
+        if problem is not None:
+            problems.add(option.name.place, problem)
 
 
 def _check_trigger(trigger: Text | None, problems: Problems) -> None:

@@ -9,7 +9,7 @@ from duramen.spark.pipelines.problems import BEGINNING, Place
 
 __all__ = ["MODES", "TABLE_FORMATS", "Declared", "Option", "Sink", "SinkKind", "Source", "Step", "Text", "Watermark"]
 
-SinkKind = Literal["stream", "delta", "console"]
+SinkKind = Literal["stream", "delta", "iceberg", "console"]
 
 MODES: Final = ("append", "update")
 """Spark's output modes that sinks have: a row once it is final, or each time that it has changed."""

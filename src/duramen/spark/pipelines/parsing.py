@@ -25,10 +25,11 @@ __all__ = ["parse"]
 _PIPELINE: Final = ("pipeline", "brokers", "trigger", "spark", "sources", "steps", "sinks")
 _SOURCE: Final = ("stream", "table", "format", "options", "json", "watermark")
 _STEP: Final = ("sql", "python", "from", "watermark")
-_KINDS: Final[tuple[SinkKind, ...]] = ("stream", "delta", "console")
+_KINDS: Final[tuple[SinkKind, ...]] = ("stream", "delta", "iceberg", "console")
 _OF_KIND: Final[Mapping[SinkKind, tuple[str, ...]]] = {
     "stream": ("options", "json", "key"),
-    "delta": ("keys", "sequence_by", "delete_when"),
+    "delta": ("options", "keys", "sequence_by", "delete_when"),
+    "iceberg": ("options",),
     "console": ("rows",),
 }
 _SINK: Final = ("from", *_KINDS, "trigger", "mode", *(name for names in _OF_KIND.values() for name in names))
@@ -158,9 +159,8 @@ class _Parser:
         input_ = section.text("from")
         if input_ is None and not section.given("from"):
             self._problems.add(section.place, f"{section.what} must have from: the source or step that it writes")
-        for other, names in _OF_KIND.items():
-            if kind is not None and other != kind:
-                self._refuse(section, names, f"which is for {other}")
+        if kind is not None:
+            self._refuse_others(section, kind)
         location = None if kind is None else section.text(kind)
         if kind == "console" and location is not None and location.value.lower() != "true":
             self._problems.add(location.place, f"console of {section.what} must be true; without it, leave it out")
@@ -178,6 +178,13 @@ class _Parser:
         return Sink(
             name, input_, kind, location, options, json, key, keys, sequence_by, delete_when, mode, trigger, rows
         )
+
+    def _refuse_others(self, section: Section, kind: SinkKind) -> None:
+        """What belongs to sinks of other kinds only."""
+        for name in dict.fromkeys(name for names in _OF_KIND.values() for name in names):
+            kinds = [one for one, names in _OF_KIND.items() if name in names]
+            if kind not in kinds:
+                self._refuse(section, (name,), f"which is for {' and '.join(kinds)}")
 
     def _rows(self, section: Section) -> int:
         text = section.text("rows")

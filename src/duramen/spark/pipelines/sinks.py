@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from duramen.base.errors import DuramenError, OptionInvalid
+from duramen.base.errors import DependencyMissing, DuramenError, OptionInvalid
 from duramen.base.units import parse_ms
 from duramen.spark.pipelines.checkpoints import Checkpoint
-from duramen.spark.pipelines.frames import path_of, place_of, sink_options
+from duramen.spark.pipelines.frames import place_of, sink_options, storage_of
 from duramen.spark.pipelines.model import Declared, Sink, Text
 from duramen.spark.pipelines.problems import Problems, meant
 from duramen.spark.pipelines.reasons import placed, plain
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from duramen.spark.pipelines.batches import SinkTable
 
 __all__ = ["Show", "check", "owner_of", "shaped", "start"]
 
@@ -70,7 +72,7 @@ def check(spark: "SparkSession", pipeline: Declared, sink: Sink, frame: "DataFra
     _check_mode(spark, sink, rows, problems)
     if sink.kind == "stream":
         _check_stream(pipeline, sink, rows, problems)
-    elif sink.kind == "delta":
+    elif sink.kind != "console":
         _check_table(pipeline, sink, rows, problems)
 
 
@@ -105,8 +107,6 @@ def _check_table(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Pr
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import NullType
 
-    from duramen.spark.pipelines.delta import require_columns, require_ours
-
     for field in rows.schema.fields:
         if isinstance(field.dataType, NullType):
             problems.add(sink.input.place, f"the column {field.name} is NULL and has no type; CAST gives it one")
@@ -117,9 +117,9 @@ def _check_table(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Pr
         except PySparkException as error:
             problems.add(placed(str(error), sink.delete_when), plain(error.getMessage() or str(error)))
     try:
-        table = require_ours(path_of(pipeline, sink.location), owner_of(pipeline, sink))
-        if table is not None:
-            require_columns(table, to_arrow_schema(rows.schema, timezone="UTC"))
+        state = _table(pipeline, sink).find()
+        if state is not None:
+            state.require(to_arrow_schema(rows.schema, timezone="UTC"))
     except DuramenError as error:
         problems.add(sink.location.place, str(error))
 
@@ -152,13 +152,25 @@ def _to(
         return writer.format("duramen").options(**sink_options(pipeline, sink))
     if sink.kind == "console":
         return writer.foreachBatch(_showing(sink, show))
-    from duramen.spark.pipelines.delta import DeltaWriter, Upsert
+    from duramen.spark.pipelines.batches import BatchWriter
 
+    return writer.foreachBatch(BatchWriter(_table(pipeline, sink), checkpoint))
+
+
+def _table(pipeline: Declared, sink: Sink) -> "SinkTable[Any]":
+    """The table of a sink, which may not be there yet. Raises TableUnsupported, DependencyMissing."""
+    storage, owner = storage_of(pipeline, sink), owner_of(pipeline, sink)
+    try:
+        if sink.kind == "iceberg":
+            from duramen.spark.pipelines.iceberg import IcebergSink
+
+            return IcebergSink(storage, owner)
+        from duramen.spark.pipelines.delta import DeltaSink
+        from duramen.spark.pipelines.merging import Upsert
+    except ImportError as error:
+        raise DependencyMissing(f"tables need {error.name}: pip install 'duramen[tables]'") from None
     upsert = Upsert([key.value for key in sink.keys], _value(sink.sequence_by), _value(sink.delete_when))
-    location = path_of(pipeline, sink.location)
-    return writer.foreachBatch(
-        DeltaWriter(location, owner_of(pipeline, sink), checkpoint, upsert if sink.keys else None)
-    )
+    return DeltaSink(storage, owner, upsert if sink.keys else None)
 
 
 def _value(text: Text | None) -> str | None:

@@ -13,8 +13,8 @@ State = Literal["starting", "running", "waiting", "finished", "failed", "stopped
 
 _OVER: Final[tuple[State, ...]] = ("finished", "failed", "stopped")
 _FOR_GOOD: Final = frozenset({
-    "CheckpointDiffers", "CheckpointInvalid", "OptionInvalid", "RecordsLost", "StreamNotFound", "TableRefused",
-    "DependencyMissing",
+    "CheckpointInvalid", "DependencyMissing", "OptionInvalid", "RecordsLost", "StreamNotFound", "TableForeign",
+    "TableUnsupported",
 })  # fmt: skip
 
 

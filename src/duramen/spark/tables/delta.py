@@ -2,9 +2,7 @@
 
 How far each partition is in the table is said by *application transactions* of Delta's log, which every commit carries
 with its files and which checkpoints keep: `duramen:<stream id>:<partition>`, whose version is the end offset, and
-`duramen:<stream id>:partitions`, how many of them to ask for. A commit is written for exactly one version of the table
-and never tried again underneath: where another came first, what it did is looked at.
-Source: the Delta transaction log protocol, "Transaction Identifiers".
+`duramen:<stream id>:partitions`, how many of them to ask for.
 """
 
 import time
@@ -12,13 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake import DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from duramen.base.errors import TableConflict, TableForeign
+from duramen.base.errors import TableConflict, TableForeign, TableStorageFailed
 from duramen.spark.tables.columns import OFFSET, PARTITION
 from duramen.spark.tables.compacting import compacted
+from duramen.spark.tables.deltalog import ATTEMPTS, DeltaLog, fields_of
 from duramen.spark.tables.files import Layout
 from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, Statistics
 from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
@@ -31,9 +30,6 @@ _STREAM: Final = "duramen.stream"
 _STREAM_ID: Final = "duramen.stream.id"
 _UPSERT: Final = "duramen.upsert"
 _RETENTION: Final = "delta.logRetentionDuration"
-_ATTEMPTS: Final = 20
-"""How often a commit gives way to others that did not move the ends: compactions, added columns."""
-
 _HOUR_MS: Final = 3_600_000
 
 
@@ -45,7 +41,7 @@ class DeltaFormat:
         self.declaration = declaration
         self.place = Place(declaration.storage)
         self._id = f"duramen:{declaration.stream_id}"
-        self._options = _storage_options(self.place)
+        self._log = DeltaLog(self.place)
 
     @property
     def keeps_columns(self) -> bool:
@@ -55,37 +51,27 @@ class DeltaFormat:
     def exists(self) -> bool:
         """Whether the table is there. Raises TableForeign where something else is."""
         with storage_errors(self.place.uri):
-            if DeltaTable.is_deltatable(self.place.uri, self._options):
-                self._check(self._load())
-                return True
-            for found in self.place.list():
-                if not found.path.startswith("_delta_log/"):
-                    raise TableForeign(f"{self.place.uri} has files and is no Delta table: {found.path}")
-        return False
+            if not self._log.is_there():
+                return False
+            self._check(self._log.load())
+        return True
 
     def create(self, schema: pa.Schema) -> None:
         """Make the table, unless another makes it first. Raises TableForeign where that one is different."""
         declaration = self.declaration
         with storage_errors(self.place.uri):
-            try:
-                DeltaTable.create(
-                    self.place.uri,
-                    Schema.from_arrow(schema),
-                    partition_by=list(declaration.partition_by),
-                    name=declaration.stream,
-                    configuration={
-                        _MARK: "1",
-                        _STREAM: declaration.stream,
-                        _STREAM_ID: declaration.stream_id,
-                        _UPSERT: str(declaration.upsert).lower(),
-                    },
-                    storage_options=self._options,
-                    raise_if_key_not_exists=False,
-                )
-            except Exception:
-                if not DeltaTable.is_deltatable(self.place.uri, self._options):
-                    raise
-            self._check(self._load())
+            made = self._log.create(
+                schema,
+                name=declaration.stream,
+                partition_by=declaration.partition_by,
+                configuration={
+                    _MARK: "1",
+                    _STREAM: declaration.stream,
+                    _STREAM_ID: declaration.stream_id,
+                    _UPSERT: str(declaration.upsert).lower(),
+                },
+            )
+            self._check(made)
 
     def _check(self, table: DeltaTable) -> None:
         metadata = table.metadata()
@@ -104,16 +90,10 @@ class DeltaFormat:
             columns = ", ".join(metadata.partition_columns) or "nothing"
             raise TableForeign(f"{where} was made partitioned by {columns}; that cannot be changed")
 
-    def _load(self) -> DeltaTable:
-        try:
-            return DeltaTable(self.place.uri, storage_options=self._options)
-        except TableNotFoundError as error:
-            raise TableForeign(f"the table at {self.place.uri} is gone") from error
-
     def ends(self) -> Mapping[int, int]:
         """See the port."""
         with storage_errors(self.place.uri):
-            return self._ends(self._load())
+            return self._ends(self._log.load())
 
     def _ends(self, table: DeltaTable) -> dict[int, int]:
         count = table.transaction_version(f"{self._id}:partitions") or 0
@@ -123,39 +103,41 @@ class DeltaFormat:
     def begins(self) -> Mapping[int, int]:
         """See the port."""
         with storage_errors(self.place.uri):
-            table = self._load()
+            table = self._log.load()
             found = {at: table.transaction_version(f"{self._id}:begin:{at}") for at in self._ends(table)}
             return {partition: begin for partition, begin in found.items() if begin is not None}
 
     def schema(self) -> pa.Schema:
         """See the port."""
         with storage_errors(self.place.uri):
-            return pa.schema(self._load().schema().to_arrow())
+            return fields_of(self._log.load().schema())
 
     def evolve(self, schema: pa.Schema) -> None:
         """See the port."""
         with storage_errors(self.place.uri):
-            for attempt in range(_ATTEMPTS):
-                table = self._load()
-                there = pa.schema(table.schema().to_arrow())
+            for attempt in range(ATTEMPTS):
+                table = self._log.load()
+                there = fields_of(table.schema())
                 new = [field for field in schema if field.name not in there.names or there.field(field.name) != field]
                 if not new:
                     return
                 try:
                     table.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
                 except CommitFailedError:
-                    if attempt == _ATTEMPTS - 1:
+                    if attempt == ATTEMPTS - 1:
                         raise
 
     def commit(self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = ()) -> None:
         """See the port."""
         with storage_errors(self.place.uri):
-            for attempt in range(_ATTEMPTS):
-                table = self._load()
+            # Compactions and added columns do not move the ends: a commit gives way to them, and comes after.
+            for _ in range(ATTEMPTS):
+                table = self._log.load()
                 ends = self._ends(table)
                 check_spans(self.declaration.stream, ends, spans)
-                if self._written(table, files, removed, self._moved(ends, spans), last=attempt == _ATTEMPTS - 1):
+                if self._written(table, files, removed, self._moved(ends, spans)) or self._is_there(files):
                     return
+            raise TableStorageFailed(f"{self.place.uri}: others commit all the time")
 
     def _moved(self, ends: Mapping[int, int], spans: Sequence[Span]) -> list[Transaction]:
         after = dict(ends) | {span.partition: span.end for span in spans}
@@ -165,15 +147,9 @@ class DeltaFormat:
         return [*moved, Transaction(f"{self._id}:partitions", count)] if count > max(ends, default=-1) + 1 else moved
 
     def _written(
-        self,
-        table: DeltaTable,
-        files: Sequence[DataFile],
-        removed: Collection[str],
-        moved: list[Transaction],
-        *,
-        last: bool,
+        self, table: DeltaTable, files: Sequence[DataFile], removed: Collection[str], moved: list[Transaction]
     ) -> bool:
-        """Whether the next version of the table is this commit."""
+        """Whether the next version of the table is surely this commit."""
         there = {file.path: file for file in self._files(table)} if removed else {}
         if not there.keys() >= set(removed):
             raise TableConflict(f"another writer changed the table of {self.declaration.stream} at {self.place.uri}")
@@ -187,27 +163,11 @@ class DeltaFormat:
         actions += [
             RemoveAction(path, is_new, now_ms, there[path].size_bytes, dict(there[path].values)) for path in removed
         ]
-        try:
-            table.create_write_transaction(
-                actions,
-                "append",
-                table.schema(),
-                partition_by=list(self.declaration.partition_by),
-                commit_properties=CommitProperties(max_commit_retries=0, app_transactions=moved or None),
-            )
-        except Exception:
-            # It may have been written all the same: an answer of the storage can be lost.
-            if self._is_there(files):
-                return True
-            if last or self._load().version() == table.version():
-                raise
-            return False
-        self.place.sync(f"_delta_log/{table.version() + 1:020d}.json")
-        return True
+        return self._log.write(table, actions, transactions=moved, partition_by=self.declaration.partition_by)
 
     def _is_there(self, files: Sequence[DataFile]) -> bool:
         paths = {file.path for file in files}
-        return bool(paths) and paths <= {file.path for file in self._files(self._load())}
+        return bool(paths) and paths <= {file.path for file in self._files(self._log.load())}
 
     def _files(self, table: DeltaTable) -> list[DataFile]:
         adds = pa.table(table.get_add_actions(flatten=True))
@@ -227,7 +187,7 @@ class DeltaFormat:
     def scan(self, spans: Sequence[Span] | None = None) -> list[DataFile]:
         """See the port."""
         with storage_errors(self.place.uri):
-            return chosen(self._files(self._load()), spans)
+            return chosen(self._files(self._log.load()), spans)
 
     def statistics(self) -> Statistics:
         """See the port."""
@@ -241,12 +201,12 @@ class DeltaFormat:
         """See the port. Delta keeps what its log's last checkpoint before that time needs."""
         with storage_errors(self.place.uri):
             before = sum(1 for _ in self.place.list("_delta_log"))
-            table = self._load()
+            table = self._log.load()
             hours = max(0, -(-(time.time_ns() // 1_000_000 - older_than_ms) // _HOUR_MS))
             kept = f"interval {hours} hours"
             if table.metadata().configuration.get(_RETENTION) != kept:
                 table.alter.set_table_properties({_RETENTION: kept})
-            table = self._load()
+            table = self._log.load()
             table.create_checkpoint()
             table.cleanup_metadata()
             return Cleaned(removed=max(0, before + 1 - sum(1 for _ in self.place.list("_delta_log"))))
@@ -255,7 +215,7 @@ class DeltaFormat:
         """See the port."""
         hours = max(0, -(-(time.time_ns() // 1_000_000 - older_than_ms) // _HOUR_MS))
         with storage_errors(self.place.uri):
-            removed = self._load().vacuum(
+            removed = self._log.load().vacuum(
                 retention_hours=hours, enforce_retention_duration=False, dry_run=False, full=True
             )
         return Cleaned(removed=len(removed))
@@ -263,20 +223,3 @@ class DeltaFormat:
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _storage_options(place: Place) -> dict[str, str]:
-    names = {
-        "s3.endpoint": "AWS_ENDPOINT_URL",
-        "s3.region": "AWS_REGION",
-        "s3.access-key-id": "AWS_ACCESS_KEY_ID",
-        "s3.secret-access-key": "AWS_SECRET_ACCESS_KEY",
-        "s3.session-token": "AWS_SESSION_TOKEN",
-    }
-    options = {names[name]: value for name, value in place.options.items() if name in names}
-    if place.is_local:
-        return {}
-    if options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
-        options["AWS_ALLOW_HTTP"] = "true"
-    # Of two writers of one version the storage lets one through.
-    return {"AWS_REGION": "us-east-1", **options, "aws_conditional_put": "etag"}

@@ -3,23 +3,20 @@
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Final, Self
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from duramen.spark.tables.columns import HEADERS, OFFSET, VALUE
+from duramen.spark.tables.parquet import ParquetFile
 from duramen.spark.tables.port import DataFile
-from duramen.spark.tables.statistics import delta_statistics
 from duramen.spark.tables.storage import Place, storage_errors
 
 __all__ = ["Layout", "Writer", "write_rows"]
 
-_GROUP_BYTES: Final = 32 << 20
 _MOST_OPEN: Final = 64
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.-]+")
 _PLAIN: Final = (VALUE, HEADERS, OFFSET)
@@ -126,35 +123,20 @@ def _split(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[Values, pa.R
 
 
 class _File:
-    """One file; rows are gathered until they make a row group."""
+    """One file, and which offsets it has."""
 
     def __init__(self, place: Place, path: str, partition: int, values: Values, schema: pa.Schema) -> None:
-        self._place = place
-        self._path = path
         self._partition = partition
         self._values = values
         self.schema = schema
-        self._footers: list[pq.FileMetaData] = []
-        self._stream = place.create(path)
-        self._writer = pq.ParquetWriter(
-            self._stream,
-            schema,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=[name for name in schema.names if name not in _PLAIN],
-            metadata_collector=self._footers,
-            store_schema=False,
-        )
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
+        self._file = ParquetFile(place, path, schema, plain=_PLAIN)
         self._rows = 0
         self._first = 0
         self._last = -1
 
     @property
     def size_bytes(self) -> int:
-        """What is written, with a guess at what waits."""
-        return self._stream.tell() + self._waiting_bytes // 4
+        return self._file.size_bytes
 
     def add(self, rows: pa.RecordBatch) -> None:
         if not rows.num_rows:
@@ -163,29 +145,14 @@ class _File:
         self._first = min(self._first, found["min"]) if self._rows else found["min"]
         self._last = max(self._last, found["max"])
         self._rows += rows.num_rows
-        self._waiting.append(rows)
-        self._waiting_bytes += rows.nbytes
-        if self._waiting_bytes >= _GROUP_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self.schema))
-            self._waiting, self._waiting_bytes = [], 0
+        self._file.add(rows)
 
     def close(self) -> DataFile:
-        self._flush()
-        self._writer.close()
-        size_bytes = self._stream.tell()
-        self._stream.close()
-        self._place.sync(self._path)
+        written = self._file.close()
         return DataFile(
-            self._path, size_bytes, self._rows, self._partition, self._first, self._last, self._values,
-            delta_statistics(self._footers[0]), self.schema.serialize().to_pybytes(), time.time_ns() // 1_000_000,
+            written.path, written.size_bytes, self._rows, self._partition, self._first, self._last, self._values,
+            written.statistics, self.schema.serialize().to_pybytes(), time.time_ns() // 1_000_000,
         )  # fmt: skip
 
     def abandon(self) -> None:
-        """Let go of it, as far as that can be done on a disk that may be full."""
-        for step in (self._writer.close, self._stream.close, lambda: self._place.remove(self._path)):
-            with suppress(OSError, RuntimeError, pa.ArrowException):
-                step()
+        self._file.abandon()

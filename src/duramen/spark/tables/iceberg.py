@@ -1,33 +1,23 @@
 """A table in Iceberg's format, through `pyiceberg` and a catalog of its: append, never upsert.
 
 How far each partition is in the table is a property of the table, which changes in the same commit as its snapshot:
-both are one new metadata file, and the catalog takes one only in the place of the one that it was made from. The
-library must not repeat a commit on top of another's by itself, so that its retries are off.
-Source: the Iceberg table specification, "Optimistic Concurrency".
+both are one new metadata file, and the catalog takes one only in the place of the one that it was made from.
 """
 
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NamespaceAlreadyExistsError,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-    ValidationException,
-)
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, IcebergType
 
 from duramen.base.errors import TableConflict, TableForeign, TableStorageFailed, TableUnsupported
+from duramen.spark.tables.catalog import ATTEMPTS, IcebergEntry, append, arrow_schema, has_single_attempts
 from duramen.spark.tables.columns import OFFSET, PARTITION
 from duramen.spark.tables.compacting import compacted
 from duramen.spark.tables.files import Layout
@@ -44,16 +34,7 @@ _SPANS: Final = "duramen.spans"
 _COMMITTED_MS: Final = "duramen.committed.ms"
 _STREAM: Final = "duramen.stream"
 _STREAM_ID: Final = "duramen.stream.id"
-_RETRIES: Final = "commit.retry.num-retries"
-_PROPERTIES: Final = {
-    _RETRIES: "0",
-    "format-version": "2",
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
-}
 _EPOCH: Final = date(1970, 1, 1)
-_ATTEMPTS: Final = 20
-"""How often a commit gives way to others that did not move the ends: compactions, added columns."""
 
 
 class IcebergFormat:
@@ -68,128 +49,80 @@ class IcebergFormat:
             )
         self.declaration = declaration
         self.place = Place(declaration.storage)
-        self._catalog_of: Catalog | None = None
-        name = self.place.uri.rstrip("/").rsplit("/", 1)[-1].replace(".", "_")
-        self._name = (declaration.storage.options.get("catalog.namespace", "duramen"), name)
-        if not self.place.is_local and "catalog.uri" not in declaration.storage.options:
-            raise TableUnsupported(f"an Iceberg table at {self.place.uri} needs a catalog: give catalog.uri")
+        self._entry = IcebergEntry(declaration.storage, self.place)
 
     @property
     def keeps_columns(self) -> bool:
         """See the port: Iceberg's data files have all columns."""
         return True
 
-    def _catalog(self) -> Catalog:
-        if self._catalog_of is None:
-            given = self.declaration.storage.options
-            properties = {name.removeprefix("catalog."): value for name, value in given.items()}
-            properties.pop("namespace", None)
-            if "uri" not in properties:
-                warehouse = self.place.uri.rsplit("/", 1)[0]
-                self.place.make_parent()
-                properties |= {
-                    "type": "sql",
-                    "uri": f"sqlite:///{warehouse}/duramen-catalog.db",
-                    "warehouse": warehouse,
-                }
-            properties.setdefault("py-io-impl", "pyiceberg.io.pyarrow.PyArrowFileIO")
-            self._catalog_of = load_catalog("duramen", **properties)
-        return self._catalog_of
-
     def exists(self) -> bool:
         """Whether the table is there. Raises TableForeign where something else is."""
         with storage_errors(self.place.uri):
-            try:
-                self._check(self._catalog().load_table(self._name))
-            except NoSuchTableError:
-                for found in self.place.list():
-                    raise TableForeign(
-                        f"{self.place.uri} has files and is no table in its catalog: {found.path}"
-                    ) from None
-                return False
-            return True
+            found = self._entry.find()
+            if found is not None:
+                self._check(found)
+        return found is not None
 
     def create(self, schema: pa.Schema) -> None:
         """Make the table, unless another makes it first. Raises TableForeign where that one is different."""
         declaration = self.declaration
+        own = {_STREAM: declaration.stream, _STREAM_ID: declaration.stream_id, _ENDS: "{}"}
         with storage_errors(self.place.uri):
-            catalog = self._catalog()
-            with suppress(NamespaceAlreadyExistsError):
-                catalog.create_namespace(self._name[0])
-            own = {_STREAM: declaration.stream, _STREAM_ID: declaration.stream_id, _ENDS: "{}"}
-            try:
-                with (
-                    catalog.create_table_transaction(
-                        self._name, schema, location=self.place.uri, properties=_PROPERTIES | own
-                    ) as creating,
-                    creating.update_spec() as spec,
-                ):
-                    for name in declaration.partition_by:
-                        spec.add_field(name, IdentityTransform(), name)
-            except (TableAlreadyExistsError, CommitFailedException):
-                pass
-            self._check(catalog.load_table(self._name))
+            self._check(self._entry.create(schema, own, declaration.partition_by))
 
     def _check(self, table: IcebergTable) -> None:
         found, where = table.properties, self.place.uri
         if _STREAM_ID not in found:
-            raise TableForeign(f"{where}: the catalog's table {'.'.join(self._name)} is not one that Duramen made")
+            raise TableForeign(f"{where}: the catalog's table {self._entry.name} is not one that Duramen made")
         if found[_STREAM_ID] != self.declaration.stream_id:
             raise TableForeign(
                 f"{where} is the table of stream {found.get(_STREAM)} with id {found[_STREAM_ID]}, "
                 f"not of {self.declaration.stream} with id {self.declaration.stream_id}"
             )
-        if table.location().removeprefix("file://").rstrip("/") != self.place.uri.rstrip("/"):
-            raise TableForeign(f"the catalog's table {'.'.join(self._name)} is at {table.location()}, not at {where}")
         columns = tuple(field.name for field in table.spec().fields)
         if columns != self.declaration.partition_by:
             raise TableForeign(
                 f"{where} was made partitioned by {', '.join(columns) or 'nothing'}; that cannot be changed"
             )
 
-    def _load(self) -> IcebergTable:
-        try:
-            return self._catalog().load_table(self._name)
-        except NoSuchTableError as error:
-            raise TableForeign(f"the table at {self.place.uri} is gone from its catalog") from error
-
     def ends(self) -> Mapping[int, int]:
         """See the port."""
         with storage_errors(self.place.uri):
-            return _ends(self._load())
+            return _ends(self._entry.load())
 
     def begins(self) -> Mapping[int, int]:
         """See the port."""
         with storage_errors(self.place.uri):
-            return _numbers(self._load(), _BEGINS)
+            return _numbers(self._entry.load(), _BEGINS)
 
     def schema(self) -> pa.Schema:
         """See the port."""
         with storage_errors(self.place.uri):
-            return _arrow_schema(self._load())
+            return arrow_schema(self._entry.load())
 
     def evolve(self, schema: pa.Schema) -> None:
         """See the port."""
         with storage_errors(self.place.uri):
-            for attempt in range(_ATTEMPTS):
-                table = self._load()
-                there = _arrow_schema(table)
+            for attempt in range(ATTEMPTS):
+                table = self._entry.load()
+                there = arrow_schema(table)
                 if merged(there, [schema])[0].equals(there):
                     return
                 try:
                     with table.update_schema() as changing:
                         changing.union_by_name(schema)
                 except CommitFailedException:
-                    if attempt == _ATTEMPTS - 1:
+                    if attempt == ATTEMPTS - 1:
                         raise
 
     def commit(self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = ()) -> None:
         """See the port."""
         with storage_errors(self.place.uri):
-            for _ in range(_ATTEMPTS):
-                table = self._load()
-                if table.properties.get(_RETRIES) != "0":
-                    table.transaction().set_properties({_RETRIES: "0"}).commit_transaction()
+            # Compactions and added columns do not move the ends: a commit gives way to them, and comes after.
+            for _ in range(ATTEMPTS):
+                table = self._entry.load()
+                if not has_single_attempts(table):
                     continue
                 ends = _ends(table)
                 check_spans(self.declaration.stream, ends, spans)
@@ -233,11 +166,7 @@ class IcebergFormat:
                 }
             )
         if not old:
-            if paths:
-                writing.add_files(paths, snapshot_properties=said, check_duplicate_files=False)
-            else:
-                # Without a snapshot nothing would keep two writers apart.
-                writing.update_snapshot(snapshot_properties=said).fast_append().commit()
+            append(writing, paths, said)
         else:
             with writing.update_snapshot(snapshot_properties=said).overwrite() as replacing:
                 for file in old:
@@ -248,7 +177,7 @@ class IcebergFormat:
 
     def _is_there(self, files: Sequence[DataFile]) -> bool:
         paths = {file.path for file in files}
-        return bool(paths) and paths <= {file.path for file in self._files(self._load())}
+        return bool(paths) and paths <= {file.path for file in self._files(self._entry.load())}
 
     def _files(self, table: IcebergTable) -> Iterator[DataFile]:
         schema = table.schema()
@@ -271,12 +200,12 @@ class IcebergFormat:
     def scan(self, spans: Sequence[Span] | None = None) -> list[DataFile]:
         """See the port."""
         with storage_errors(self.place.uri):
-            return chosen(self._files(self._load()), spans)
+            return chosen(self._files(self._entry.load()), spans)
 
     def statistics(self) -> Statistics:
         """See the port."""
         with storage_errors(self.place.uri):
-            table = self._load()
+            table = self._entry.load()
             committed = table.properties.get(_COMMITTED_MS)
             found = counted(list(self._files(table)))
         return found._replace(last_commit_ms=None if committed is None else int(committed))
@@ -289,11 +218,11 @@ class IcebergFormat:
     def expire(self, *, older_than_ms: int) -> Cleaned:
         """See the port. The files go with `vacuum`."""
         with storage_errors(self.place.uri):
-            table = self._load()
+            table = self._entry.load()
             before = len(table.snapshots())
             moment = datetime.fromtimestamp(older_than_ms / 1000, UTC)
             table.maintenance.expire_snapshots().older_than(moment).commit()
-            return Cleaned(removed=before - len(self._load().snapshots()))
+            return Cleaned(removed=before - len(self._entry.load().snapshots()))
 
     def vacuum(self, *, older_than_ms: int) -> Cleaned:
         """See the port."""
@@ -301,7 +230,7 @@ class IcebergFormat:
         with storage_errors(self.place.uri):
             old = [found.path for found in self.place.list() if found.modified_ms < older_than_ms]
             # What is committed from here on is in files that are younger.
-            kept = {self.place.relative(path) for path in _referenced(self._load())}
+            kept = {self.place.relative(path) for path in _referenced(self._entry.load())}
             for path in old:
                 if path not in kept:
                     self.place.remove(path)
@@ -319,23 +248,6 @@ def _numbers(table: IcebergTable, name: str) -> dict[int, int]:
 
 def _as_json(numbers: Mapping[int, int]) -> str:
     return json.dumps({str(partition): number for partition, number in numbers.items()})
-
-
-def _arrow_schema(table: IcebergTable) -> pa.Schema:
-    """The columns without Iceberg's numbers of them, and with the types that files are written with."""
-    return pa.schema([pa.field(field.name, _plain(field.type)) for field in table.schema().as_arrow()])
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(pa.field("element", _plain(kind.value_type)))
-    if pa.types.is_map(kind):
-        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    return pa.binary() if pa.types.is_large_binary(kind) else kind
 
 
 def _planned(table: IcebergTable) -> list[IcebergFile]:

@@ -9,14 +9,22 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-__all__ = ["Cleaned", "DataFile", "Declaration", "Span", "Statistics", "Storage", "Table"]
+__all__ = [
+    "Cleaned",
+    "DataFile",
+    "Declaration",
+    "Span",
+    "Statistics",
+    "Storage",
+    "Table",
+]
 
 
 class Storage(NamedTuple):
     """Where a table is: a path or an s3:// URI, and how to get there.
 
-    `options`: `s3.endpoint`, `s3.region`, `s3.access-key-id`, `s3.secret-access-key`, `s3.session-token`; where they
-    are not given, both libraries look into the environment (AWS_…). `catalog.…` are properties of an Iceberg catalog.
+    `options` are those of `catalogue_tables.STORAGE_OPTIONS`: where those of S3 are not given, both libraries look
+    into the environment (AWS_…); `catalog.…` are properties of an Iceberg catalog.
     """
 
     location: str

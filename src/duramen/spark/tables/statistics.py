@@ -51,7 +51,8 @@ def _text(value: object, *, up: bool) -> object:
     """A least or largest value in JSON; None where it is of no use."""
     if isinstance(value, datetime):
         rounded = value + timedelta(microseconds=999) if up else value
-        return rounded.strftime("%Y-%m-%dT%H:%M:%S.") + f"{rounded.microsecond // 1000:03d}Z"
+        zone = "" if value.tzinfo is None else "Z"
+        return rounded.strftime("%Y-%m-%dT%H:%M:%S.") + f"{rounded.microsecond // 1000:03d}{zone}"
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, bool | int):

@@ -1,0 +1,158 @@
+"""Each micro-batch of a query once in its table, whatever is repeated, interrupted or raced.
+
+The table says itself which batches it has: with its rows every commit takes the query, the batch's number, and a digest
+of the offsets at which it ends. A table belongs to one query, which the commit that makes it names.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+import pyarrow as pa
+
+from duramen.base.errors import CheckpointInvalid, TableConflict, TableForeign
+from duramen.spark.pipelines.checkpoints import Checkpoint
+from duramen.spark.tables.storage import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["NOTHING_YET", "BatchWriter", "Next", "SinkTable", "State", "decision", "require_columns", "require_owner"]
+
+NOTHING_YET: Final = -1
+"""The number of the last batch of a table that has none."""
+
+_ATTEMPTS: Final = 20
+
+
+class Next(NamedTuple):
+    """A micro-batch that comes; `digest` is empty where it is not known."""
+
+    query_id: str
+    batch_id: int
+    digest: str
+
+
+class State(Protocol):
+    """One version of a sink's table. Its methods raise TableStorageFailed."""
+
+    def require(self, schema: pa.Schema) -> None:
+        """Raises TableForeign where the table has other columns than the rows, TableUnsupported for types."""
+
+    def last(self, query_id: str) -> int | None:
+        """The number of the query's last batch; None where the table is not the query's."""
+
+    def digest(self, query_id: str, batch_id: int) -> str:
+        """What the commit of that batch said; empty where the table does not go back so far."""
+
+
+_S = TypeVar("_S", bound=State)
+Change = Callable[[_S, Next], bool]
+"""Makes a batch the table's next version; False where another came first, or may have."""
+
+
+class SinkTable(Protocol[_S]):
+    """Where a sink's rows go. Its methods raise TableForeign, TableUnsupported, TableStorageFailed."""
+
+    place: Place
+
+    def find(self) -> _S | None:
+        """The newest version; None where there is nothing yet."""
+
+    def create(self, schema: pa.Schema, query_id: str) -> _S:
+        """Make the table, unless another makes it first."""
+
+    def prepare(self, batch: "DataFrame", schema: pa.Schema, state: _S) -> Change[_S]:
+        """Do all of a batch's work but its commit, which may be tried more than once."""
+        ...
+
+
+def decision(where: str, last: int, batch_id: int, known: str, digest: str) -> Literal["write", "done"]:
+    """What to do with a batch of a query of whose batches the table has all up to `last`.
+
+    `known` and `digest` tell the last batch of the table and this one apart, as far as they are not empty. Raises
+    CheckpointInvalid where checkpoint and table do not belong together.
+    """
+    if batch_id == last + 1:
+        return "write"
+    if batch_id > last + 1:
+        has = "none" if last == NOTHING_YET else f"the last is {last}"
+        raise CheckpointInvalid(
+            f"the table {where} is older than the checkpoint: it should have the query's micro-batches up to"
+            f" {batch_id - 1}, and {has}"
+        )
+    if batch_id < last:
+        raise CheckpointInvalid(
+            f"the checkpoint is older than the table {where}: it is at micro-batch {batch_id}, which the table has,"
+            f" and those up to {last}"
+        )
+    if known and digest and known != digest:
+        raise CheckpointInvalid(
+            f"micro-batch {batch_id} ends at other offsets than the one of this number that the table {where} has:"
+            " the checkpoint has lost what it knew"
+        )
+    return "done"
+
+
+def require_columns(where: str, has: Mapping[str, str], wants: Mapping[str, str]) -> None:
+    """Raises TableForeign where a table's columns, types by name, are not those of the rows."""
+    for name in sorted(has.keys() | wants.keys()):
+        if has.get(name) != wants.get(name):
+            raise TableForeign(
+                f"the table {where} has other columns: {name} is {has.get(name, 'not there')}, and the rows' is"
+                f" {wants.get(name, 'not there')}; choose another location"
+            )
+
+
+def require_owner(where: str, found: str | None, owner: str) -> None:
+    """Raises TableForeign unless a table is the one of the sink `owner`; `found` is whose it says that it is."""
+    if found is None:
+        raise TableForeign(f"the table {where} was not made by a pipeline; choose another location")
+    if found != owner:
+        raise TableForeign(f"the table {where} belongs to the pipeline {found}; choose another location")
+
+
+class BatchWriter(Generic[_S]):
+    """What `foreachBatch` calls, on the driver, for each micro-batch of one query."""
+
+    def __init__(self, table: SinkTable[_S], checkpoint: Checkpoint) -> None:
+        self._table = table
+        self._checkpoint = checkpoint
+
+    def __call__(self, batch: "DataFrame", batch_id: int) -> None:
+        """Raises CheckpointInvalid, TableForeign, TableUnsupported, TableConflict, TableStorageFailed."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        coming = Next(self._checkpoint.query_id, batch_id, self._checkpoint.digest_of(batch_id))
+        schema = to_arrow_schema(batch.schema, timezone="UTC")
+        state = self._due(coming, schema)
+        if state is None:
+            return
+        change = self._table.prepare(batch, schema, state)
+        for _ in range(_ATTEMPTS):
+            # What came between may have been this very batch.
+            state = self._due(coming, schema)
+            if state is None or change(state, coming):
+                return
+        raise TableConflict(f"others changed the table {self._where} {_ATTEMPTS} times while a micro-batch came")
+
+    @property
+    def _where(self) -> str:
+        return self._table.place.uri
+
+    def _due(self, coming: Next, schema: pa.Schema) -> _S | None:
+        """The table as it is now, made where there is none; None where it has the batch already."""
+        state = self._table.find()
+        if state is None:
+            if coming.batch_id > 0:
+                decision(self._where, NOTHING_YET, coming.batch_id, "", "")
+            state = self._table.create(schema, coming.query_id)
+        state.require(schema)
+        last = state.last(coming.query_id)
+        if last is None:
+            raise CheckpointInvalid(
+                f"the table {self._where} was begun with another checkpoint; give the query that one, or begin"
+                " anew with another location"
+            )
+        known = state.digest(coming.query_id, last) if last == coming.batch_id else ""
+        decided = decision(self._where, last, coming.batch_id, known, coming.digest)
+        return state if decided == "write" else None

@@ -1,0 +1,123 @@
+"""A sink's table in Iceberg's format: appended to, never upserted.
+
+Query, number and digest of the last batch are properties of the table, which change in the same commit as its snapshot.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, pyarrow_to_schema
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as IcebergTable
+
+from duramen.base.errors import TableForeign, TableUnsupported
+from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, require_columns, require_owner
+from duramen.spark.pipelines.files import written
+from duramen.spark.tables.catalog import IcebergEntry, append, arrow_schema, has_single_attempts
+from duramen.spark.tables.parquet import Written
+from duramen.spark.tables.port import Storage
+from duramen.spark.tables.storage import Place, one_line, storage_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["IcebergSink", "IcebergState"]
+
+_OWNER: Final = "duramen.pipeline"
+_QUERY: Final = "duramen.query"
+_BATCH: Final = "duramen.batch"
+_DIGEST: Final = "duramen.offsets"
+
+
+class IcebergState:
+    """One state of the table; see `batches.State`."""
+
+    def __init__(self, place: Place, table: IcebergTable) -> None:
+        self._place = place
+        self._table = table
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as files are written."""
+        return arrow_schema(self._table)
+
+    def require(self, schema: pa.Schema) -> None:
+        """See the port."""
+        there = self._table.schema()
+        where = self._place.uri
+        require_columns(
+            where, dict.fromkeys((one.name for one in there.fields), "there"), dict.fromkeys(schema.names, "there")
+        )
+        try:
+            coming = pyarrow_to_schema(schema, there.name_mapping)
+        except ValueError as error:  # it names a field inside of a column
+            raise TableForeign(f"the table {where} has other columns: {one_line(error)}") from None
+        except (UnsupportedPyArrowTypeException, TypeError) as error:
+            raise TableUnsupported(f"an Iceberg table has no type for the rows: {one_line(error)}") from None
+        require_columns(where, _types(there), _types(coming))
+
+    def last(self, query_id: str) -> int | None:
+        """See the port."""
+        said = self._table.properties
+        return int(said.get(_BATCH, NOTHING_YET)) if said.get(_QUERY) == query_id else None
+
+    def digest(self, query_id: str, batch_id: int) -> str:
+        """See the port."""
+        return str(self._table.properties.get(_DIGEST, "")) if self.last(query_id) == batch_id else ""
+
+    def add(self, files: Sequence[Written], coming: Next) -> bool:
+        """Whether the next state has these files more."""
+        with storage_errors(self._place.uri):
+            try:
+                if not has_single_attempts(self._table):
+                    return False
+                writing = self._table.transaction()
+                said = {_QUERY: coming.query_id, _BATCH: str(coming.batch_id), _DIGEST: coming.digest}
+                writing.set_properties(said)
+                append(writing, [self._place.uri_of(file.path) for file in files], said)
+                writing.commit_transaction()
+            except CommitFailedException:
+                return False
+        return True
+
+
+class IcebergSink:
+    """The table of a sink; see `batches.SinkTable`."""
+
+    def __init__(self, storage: Storage, owner: str) -> None:
+        """Raises TableUnsupported where there is no way to the location, or no catalog is known for it."""
+        self.place = Place(storage)
+        self._storage = storage
+        self._owner = owner
+        self._entry = IcebergEntry(storage, self.place)
+
+    def find(self) -> IcebergState | None:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            found = self._entry.find()
+            return None if found is None else self._state(found)
+
+    def create(self, schema: pa.Schema, query_id: str) -> IcebergState:
+        """See the port."""
+        own = {_OWNER: self._owner, _QUERY: query_id, _BATCH: str(NOTHING_YET)}
+        with storage_errors(self.place.uri):
+            try:
+                return self._state(self._entry.create(schema, own))
+            except (UnsupportedPyArrowTypeException, TypeError) as error:
+                raise TableUnsupported(f"an Iceberg table has no type for the rows: {one_line(error)}") from None
+
+    def _state(self, table: IcebergTable) -> IcebergState:
+        require_owner(self.place.uri, table.properties.get(_OWNER), self._owner)
+        return IcebergState(self.place, table)
+
+    def prepare(self, batch: "DataFrame", schema: pa.Schema, state: IcebergState) -> Change[IcebergState]:
+        """See the port: files have the table's own types, as Iceberg has no small numbers."""
+        del schema
+        files = written(batch, self._storage, state.schema)
+        return lambda now, coming: now.add(files, coming)
+
+
+def _types(schema: Schema) -> dict[str, str]:
+    return {field.name: str(field.field_type) for field in schema.fields}

@@ -1,0 +1,150 @@
+"""An Iceberg table in its catalog, as everything here that writes one finds, makes and appends to it.
+
+The library must not repeat a commit on top of another's by itself, so that its retries are off in the table: a commit
+is made for the state that was loaded, or fails.
+Source: the Iceberg table specification, "Optimistic Concurrency".
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table import Transaction
+from pyiceberg.transforms import IdentityTransform
+
+from duramen.base.errors import TableForeign, TableUnsupported
+from duramen.spark.tables.port import Storage
+from duramen.spark.tables.storage import Place
+
+__all__ = ["ATTEMPTS", "IcebergEntry", "append", "arrow_schema", "has_single_attempts"]
+
+ATTEMPTS: Final = 20
+"""How often a change gives way to others before that is an error."""
+
+_RETRIES: Final = "commit.retry.num-retries"
+_PROPERTIES: Final = {
+    _RETRIES: "0",
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+
+class IcebergEntry:
+    """What a catalog has of the table at a location. Its methods raise what the library says of catalog and storage."""
+
+    def __init__(self, storage: Storage, place: Place) -> None:
+        """Raises TableUnsupported where no catalog is known for the location."""
+        self._options = storage.options
+        self._place = place
+        self._catalog_of: Catalog | None = None
+        name = place.uri.rstrip("/").rsplit("/", 1)[-1].replace(".", "_")
+        self._name = (storage.options.get("catalog.namespace", "duramen"), name)
+        if not place.is_local and "catalog.uri" not in storage.options:
+            raise TableUnsupported(f"an Iceberg table at {place.uri} needs a catalog: give catalog.uri")
+
+    @property
+    def name(self) -> str:
+        """The table's name in its catalog."""
+        return ".".join(self._name)
+
+    def find(self) -> IcebergTable | None:
+        """The table, if it is there. Raises TableForeign where other files are."""
+        try:
+            return self._checked(self._catalog().load_table(self._name))
+        except NoSuchTableError:
+            for found in self._place.list():
+                raise TableForeign(
+                    f"{self._place.uri} has files and is no table in its catalog: {found.path}"
+                ) from None
+            return None
+
+    def load(self) -> IcebergTable:
+        """The newest state. Raises TableForeign where there is none any more."""
+        try:
+            return self._checked(self._catalog().load_table(self._name))
+        except NoSuchTableError as error:
+            raise TableForeign(f"the table at {self._place.uri} is gone from its catalog") from error
+
+    def create(
+        self, schema: pa.Schema, properties: Mapping[str, str], partition_by: Sequence[str] = ()
+    ) -> IcebergTable:
+        """Make the table, unless another makes it first; returns the one that is there then, whoever made it."""
+        catalog = self._catalog()
+        with suppress(NamespaceAlreadyExistsError):
+            catalog.create_namespace(self._name[0])
+        with (
+            suppress(TableAlreadyExistsError, CommitFailedException),
+            catalog.create_table_transaction(
+                self._name, schema, location=self._place.uri, properties={**_PROPERTIES, **properties}
+            ) as creating,
+            creating.update_spec() as spec,
+        ):
+            for name in partition_by:
+                spec.add_field(name, IdentityTransform(), name)
+        return self.load()
+
+    def _checked(self, table: IcebergTable) -> IcebergTable:
+        where = self._place.uri
+        if table.location().removeprefix("file://").rstrip("/") != where.rstrip("/"):
+            raise TableForeign(f"the catalog's table {self.name} is at {table.location()}, not at {where}")
+        return table
+
+    def _catalog(self) -> Catalog:
+        if self._catalog_of is None:
+            properties = {name.removeprefix("catalog."): value for name, value in self._options.items()}
+            properties.pop("namespace", None)
+            if "uri" not in properties:
+                warehouse = self._place.uri.rsplit("/", 1)[0]
+                self._place.make_parent()
+                properties |= {
+                    "type": "sql",
+                    "uri": f"sqlite:///{warehouse}/duramen-catalog.db",
+                    "warehouse": warehouse,
+                }
+            properties.setdefault("py-io-impl", "pyiceberg.io.pyarrow.PyArrowFileIO")
+            self._catalog_of = load_catalog("duramen", **properties)
+        return self._catalog_of
+
+
+def has_single_attempts(table: IcebergTable) -> bool:
+    """Whether commits to the table are never repeated by the library; where not, that is set now."""
+    if table.properties.get(_RETRIES) == "0":
+        return True
+    table.transaction().set_properties({_RETRIES: "0"}).commit_transaction()
+    return False
+
+
+def append(writing: Transaction, uris: Sequence[str], said: Mapping[str, str]) -> None:
+    """A snapshot with these files more, in a transaction that is still to be committed."""
+    if uris:
+        writing.add_files(list(uris), snapshot_properties=dict(said), check_duplicate_files=False)
+    else:
+        # Without a snapshot nothing would keep two writers apart.
+        writing.update_snapshot(snapshot_properties=dict(said)).fast_append().commit()
+
+
+def arrow_schema(table: IcebergTable) -> pa.Schema:
+    """The columns without Iceberg's numbers of them, and with the types that files are written with."""
+    return pa.schema([pa.field(field.name, _plain(field.type)) for field in table.schema().as_arrow()])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(pa.field("element", _plain(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(kind) else kind

@@ -1,0 +1,142 @@
+"""Delta's log, as everything here that writes a Delta table writes it: one change is one version, or none.
+
+A change is made for exactly one version of the table and never tried again underneath: where another came first, who
+made it looks at what that one did. What a commit is known by are *application transactions*, numbers by name that it
+carries with its files and that checkpoints keep.
+Source: the Delta transaction log protocol, "Transaction Identifiers".
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from duramen.base.errors import TableForeign
+from duramen.spark.tables.storage import Place
+
+__all__ = ["ATTEMPTS", "DeltaLog", "fields_of"]
+
+ATTEMPTS: Final = 20
+"""How often a change gives way to others before that is an error."""
+
+_OPTIONS: Final = {
+    "s3.endpoint": "AWS_ENDPOINT_URL",
+    "s3.region": "AWS_REGION",
+    "s3.access-key-id": "AWS_ACCESS_KEY_ID",
+    "s3.secret-access-key": "AWS_SECRET_ACCESS_KEY",
+    "s3.session-token": "AWS_SESSION_TOKEN",
+}
+
+
+class DeltaLog:
+    """The log of the table at a place. Its methods raise what the library says of the storage."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._options = _storage_options(place)
+
+    def is_there(self) -> bool:
+        """Whether a table is there. Raises TableForeign where other files are."""
+        if DeltaTable.is_deltatable(self._place.uri, self._options):
+            return True
+        for found in self._place.list():
+            if not found.path.startswith("_delta_log/"):
+                raise TableForeign(f"{self._place.uri} has files and is no Delta table: {found.path}")
+        return False
+
+    def load(self) -> DeltaTable:
+        """The newest version. Raises TableForeign where there is none any more."""
+        try:
+            return DeltaTable(self._place.uri, storage_options=self._options)
+        except TableNotFoundError as error:
+            raise TableForeign(f"the table at {self._place.uri} is gone") from error
+
+    def create(
+        self,
+        schema: pa.Schema,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        partition_by: Sequence[str] = (),
+        configuration: Mapping[str, str] | None = None,
+        transactions: Sequence[Transaction] = (),
+    ) -> DeltaTable:
+        """Make the table, unless another makes it first; returns the one that is there then, whoever made it."""
+        try:
+            DeltaTable.create(
+                self._place.uri,
+                Schema.from_arrow(schema),
+                partition_by=list(partition_by),
+                name=name,
+                description=description,
+                configuration=configuration,
+                storage_options=self._options,
+                commit_properties=CommitProperties(app_transactions=list(transactions) or None),
+                raise_if_key_not_exists=False,
+            )
+        except Exception:
+            if not DeltaTable.is_deltatable(self._place.uri, self._options):
+                raise
+        return self.load()
+
+    def change(self, table: DeltaTable, make: Callable[[], object]) -> bool:
+        """Whether `make` made the version that follows `table`'s; False where another came first, or may have.
+
+        An answer of the storage can be lost: after False, whether it was this one is for the table to say.
+        """
+        before = table.version()
+        try:
+            make()
+        except Exception:
+            if self.load().version() == before:
+                raise
+            return False
+        self._place.sync(f"_delta_log/{before + 1:020d}.json")
+        return True
+
+    def write(
+        self,
+        table: DeltaTable,
+        actions: Sequence[AddAction | RemoveAction],
+        *,
+        transactions: Sequence[Transaction] = (),
+        metadata: Mapping[str, str] | None = None,
+        partition_by: Sequence[str] = (),
+    ) -> bool:
+        """The change that adds and removes files; returns as `change`."""
+        properties = self.properties(transactions, metadata)
+        return self.change(
+            table,
+            lambda: table.create_write_transaction(
+                list(actions), "append", table.schema(), partition_by=list(partition_by), commit_properties=properties
+            ),
+        )
+
+    def properties(
+        self, transactions: Sequence[Transaction], metadata: Mapping[str, str] | None = None
+    ) -> CommitProperties:
+        """What a commit carries, for one version only."""
+        return CommitProperties(
+            custom_metadata=None if metadata is None else dict(metadata),
+            app_transactions=list(transactions) or None,
+            max_commit_retries=0,
+        )
+
+
+def fields_of(schema: Schema) -> pa.Schema:
+    """A table's columns as pyarrow has them."""
+    found: pa.Schema = pa.schema(schema.to_arrow())
+    return found
+
+
+def _storage_options(place: Place) -> dict[str, str]:
+    if place.is_local:
+        return {}
+    options = {_OPTIONS[name]: value for name, value in place.options.items() if name in _OPTIONS}
+    if options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+        options["AWS_ALLOW_HTTP"] = "true"
+    # Of two writers of one version the storage lets one through.
+    return {"AWS_REGION": "us-east-1", **options, "aws_conditional_put": "etag"}

@@ -1,0 +1,55 @@
+"""`duramen pipeline run` into S3, in both formats; what is there is there once."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from tests.cli.command import run
+from tests.spark.tables.s3 import s3_with_a_lake
+
+from duramen.client import Admin, Cluster, Producer
+from duramen.node.process import NodeProcess
+from duramen.spark.tables.catalog import IcebergEntry
+from duramen.spark.tables.port import Storage
+from duramen.spark.tables.storage import Place
+
+PIPELINE = """\
+pipeline: lake
+brokers: {brokers}
+sources:
+  numbers: {{stream: {stream}, options: {{startingOffsets: earliest}}, json: "n BIGINT"}}
+steps:
+  newest: {{sql: "SELECT n % 10 AS digit, max(n) AS n, count(*) AS count FROM numbers GROUP BY 1"}}
+sinks:
+  delta: {{from: numbers, delta: "s3://lake/{stream}/delta", options: &s3 {{{options}}}}}
+  newest: {{from: newest, delta: "s3://lake/{stream}/newest", keys: digit, options: *s3}}
+  iceberg: {{from: numbers, iceberg: "s3://lake/{stream}/iceberg", options: {{{options}, {catalog}}}}}
+"""
+
+
+@pytest.mark.long
+def test_a_pipeline_writes_tables_on_s3(node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path) -> None:
+    Admin(cluster).create_stream(stream_name, 2)
+    file = tmp_path / "lake.yaml"
+    catalog = {"catalog.type": "sql", "catalog.uri": f"sqlite:///{tmp_path}/catalog.db"}
+    with s3_with_a_lake() as options:
+        said, more = (", ".join(f'{name}: "{value}"' for name, value in one.items()) for one in (options, catalog))
+        file.write_text(PIPELINE.format(brokers=node.kafka, stream=stream_name, options=said, catalog=more))
+        for turn in range(3):
+            if turn < 2:  # the third run finds nothing new
+                with Producer(cluster) as producer:
+                    for number in range(50 * turn, 50 * (turn + 1)):
+                        producer.produce(stream_name, b'{"n": %d}' % number, partition=number % 2)
+            ended = run("pipeline", "run", "--once", "--master", "local[2]", str(file), timeout_s=500)
+            assert ended.code == 0, ended.err + ended.out
+        to_s3 = {
+            "AWS_ENDPOINT_URL": options["s3.endpoint"], "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true",
+        }  # fmt: skip
+        rows = DeltaTable(f"s3://lake/{stream_name}/delta", storage_options=to_s3).to_pyarrow_table().to_pylist()
+        assert sorted(row["n"] for row in rows) == list(range(100))
+        newest = DeltaTable(f"s3://lake/{stream_name}/newest", storage_options=to_s3).to_pyarrow_table().to_pylist()
+        assert sorted((row["digit"], row["n"], row["count"]) for row in newest) == [(n, 90 + n, 10) for n in range(10)]
+        iced = Storage(f"s3://lake/{stream_name}/iceberg", options | catalog)
+        found = IcebergEntry(iced, Place(iced)).load().scan().to_arrow().to_pylist()
+        assert sorted(row["n"] for row in found) == list(range(100))
