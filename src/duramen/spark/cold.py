@@ -6,6 +6,7 @@ the log only the last record of each key is read, none where that is a tombstone
 
 from collections.abc import Iterator, Sequence
 from copy import copy
+from itertools import chain
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -60,7 +61,7 @@ class NewestPartition(InputPartition):
 def read_part(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The records of one share, whichever it is; Spark makes one without any where there is nothing to read."""
     if isinstance(partition, SpanPartition):
-        return reading.read(partition.span)
+        return chain.from_iterable(map(reading.read, partition.spans))
     if isinstance(partition, NewestPartition):
         return _newest_records(reading, partition.span, partition.shown)
     return _cold_records(reading, partition.piece) if isinstance(partition, ColdPartition) else iter(())
