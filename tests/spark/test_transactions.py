@@ -271,7 +271,8 @@ def test_without_transactions_a_micro_batch_takes_one_small_request_more(
     for count in (25, 27):
         asked.clear()
         end = reader.latestOffset(start, reader.getDefaultReadLimit())
-        spans = [one.span for one in reader.partitions(start, end) if isinstance(one, SpanPartition)]
+        parts = [one for one in reader.partitions(start, end) if isinstance(one, SpanPartition)]
+        spans = [span for one in parts for span in one.spans]
         assert [(one.share, one.committed, one.end) for one in spans] == [(None, False, count)] * PARTITIONS
         assert len(asked) == 1
         assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end

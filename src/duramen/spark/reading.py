@@ -108,13 +108,18 @@ class Span:
         self.share = share
         self.committed = committed
 
+    @property
+    def records(self) -> int:
+        """How many records are looked at, at most."""
+        return self.end - (self.first if self.share is None else self.share.base)
+
 
 class SpanPartition(InputPartition):
-    """One task's share, as Spark wants it."""
+    """One task's share, as Spark wants it: spans that are read one after another."""
 
-    def __init__(self, span: Span) -> None:
-        super().__init__(span)
-        self.span = span
+    def __init__(self, *spans: Span) -> None:
+        super().__init__(spans)
+        self.spans = spans
 
 
 def tasks(
@@ -126,7 +131,7 @@ def tasks(
     *,
     committed: bool,
     unfiltered: Sequence[tuple[TopicPartition, int, int]] | None = None,
-) -> list[InputPartition]:
+) -> list[SpanPartition]:
     """The shares of partitions (each with its first offset and the one behind its last) for tasks of their own.
 
     `unfiltered` is what it was before filters left only that.

@@ -3,9 +3,11 @@
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 from duramen.base.errors import DependencyMissing
+from duramen.spark.home import lean_home_set
 from duramen.spark.java import find_java
 from duramen.spark.requirements import pyspark_problem
 
@@ -28,6 +30,9 @@ LOCAL_TUNING: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
 }
 """What is right where driver and executors are one process and checkpoints lie on its disk."""
+
+_OTHER_PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
+"""Settings of the interpreter that workers run."""
 
 
 def make_session(
@@ -54,9 +59,12 @@ def make_session(
         # Spark's default is whatever `python3` is on the PATH, which need not have Duramen.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).master(master)
-    for name, value in {**(_tuning(master) if tuned else {}), **(config or {})}.items():
+    settings = {**(_tuning(master) if tuned else {}), **(config or {})}
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    made = builder.getOrCreate()
+    lean = tuned and master.startswith("local") and not settings.keys() & _OTHER_PYTHONS
+    with lean_home_set() if lean else nullcontext():
+        made = builder.getOrCreate()
     report_lag(made)
     return made
 

@@ -34,8 +34,10 @@ from duramen.spark.options import Options
 from duramen.spark.places import Places, Tiers
 from duramen.spark.plainly import said_plainly
 from duramen.spark.planning import limited
+from duramen.spark.prefetching import HandingOver, Prefetching
 from duramen.spark.reading import (
     Reading,
+    SpanPartition,
     cluster_of,
     consumer_of,
     reads_committed,
@@ -55,7 +57,7 @@ _T = TypeVar("_T")
 _NO_OFFSETS: Final = Offsets({}, {})
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(HandingOver, SupportsTriggerAvailableNow):
     """Plans micro-batches and reads their parts."""
 
     def __init__(self, options: Options) -> None:
@@ -64,6 +66,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._selection = Selection(options)
         self._starting = starting(options, streaming=True)
         self._reading = Reading(options)
+        most = options.number("maxRecordsPerPartition")
+        self._ahead = None if options.given("minPartitions") else Prefetching(self._reading, most)
         self._tiers = Tiers(options)
         self._marks = Marks(wanted=reads_committed(options))
         self._most = options.number("maxOffsetsPerTrigger")
@@ -231,7 +235,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         floors = _floors(before, after, first)
         floors = floors._replace(named={**floors.named, **parts.joined})
         log = tasks(self._options, parts.hot, after.ids, marked, floors, committed=committed)
-        return [*places.tasks(parts, {}, EVERYTHING), *log]
+        cold = places.tasks(parts, {}, EVERYTHING)
+        spans = [span for one in log for span in one.spans]
+        self._handed = None if cold or self._ahead is None else self._ahead.read(spans)
+        return [*cold, *log] if self._handed is None else [SpanPartition(*spans)]
 
     def _places(self, offsets: Offsets) -> Places:
         return self._tiers.look(consumer_of(self._options), offsets.ids, fail=self._reading.fail)

@@ -21,6 +21,7 @@ from duramen.bench.ours import Ours
 from duramen.bench.peers.kafka import ApacheKafka
 from duramen.bench.peers.spark_kafka import Connector, fetch_connector
 from duramen.bench.spark import query
+from duramen.spark.home import lean_home
 from duramen.spark.java import find_java
 from duramen.spark.sessions import LOCAL_TUNING, TUNING
 
@@ -107,7 +108,9 @@ def fill(side: Side, records: int) -> None:
 
 def environment(side: Side) -> dict[str, str]:
     """The variables of its process."""
-    return {**os.environ, "JAVA_HOME": find_java().home, "PYSPARK_PYTHON": side.python}
+    made = {**os.environ, "JAVA_HOME": find_java().home, "PYSPARK_PYTHON": side.python}
+    home = None if side.connector is not None else lean_home(made)
+    return made if home is None else made | {"SPARK_HOME": str(home)}
 
 
 def process(side: Side, work: str, *, cores: int, runs: int, places: Path, tuned: bool = False) -> list[str]:
