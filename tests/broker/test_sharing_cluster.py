@@ -86,10 +86,13 @@ class Shares:
         self.several.advance(1000)
         return answer.value
 
-    def write(self, *values: bytes) -> None:
-        answer: Answer[int] = Answer()
+    def append(self, answer: Answer[int], *values: bytes) -> None:
         batch = encode(NewRecord(0, None, value) for value in values)
         self.leader.streams.get("a").partition(0).append(batch, answer)
+
+    def write(self, *values: bytes) -> None:
+        answer: Answer[int] = Answer()
+        self.append(answer, *values)
         self.several.advance(1000)
         assert answer.value >= 0
 
@@ -198,11 +201,14 @@ def test_who_led_before_changes_nothing_any_more(shares: Shares) -> None:
     before = shares.leader
     shares.several.cut.add(1)
     shares.several.elect(shares.owners[0], 2)
-    shares.several.advance(1000)
+    shares.several.advance(40_000, 1000)
+    assert shares.take("n") == []  # what is read has to be on all replicas in sync first, of which one is silent
+    shares.several.advance(40_000, 1000)
     assert offsets(shares.take("n")) == list(range(10))
     shares.say("n", (0, 9, ACCEPT))
     # It has not heard that another leads, and can ask again before it does.
     shares.several.cut.discard(1)
+    assert offsets(shares.take("m", before)) == list(range(10))
     said = shares.saying("m", (0, 9, RELEASE), node=before)
     shares.several.advance(2000)
     with pytest.raises(NotLeader):

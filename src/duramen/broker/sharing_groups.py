@@ -73,6 +73,7 @@ class ShareGroups:
     def heartbeat(self, group_id: str, heartbeat: ShareHeartbeat, done: HeartbeatDone) -> None:
         """A member joins, is alive or leaves; what it is assigned is the group's, durably, when it is told."""
         try:
+            self._inventory.check(group_id)
             self._kinds.check(group_id, self.kind)
             if group_id in self._leaving:
                 raise CoordinatorLoading(f"share group {group_id} is being deleted")

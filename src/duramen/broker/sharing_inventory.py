@@ -55,6 +55,10 @@ class ShareInventory:
         """The names of all groups of which something is stored."""
         return (group for group in self._offsets.each_other() if self.has(group)) if self._offsets.ready else iter(())
 
+    def check(self, group: str) -> None:
+        """Raise NotCoordinator, CoordinatorLoading or StorageFailed unless the group is coordinated here."""
+        self._offsets.check(group)
+
     def get(self, group: str) -> GroupPlaces:
         """The partitions of a group. Raises BatchCorrupt."""
         newest = self._newest.get(group)
