@@ -15,7 +15,6 @@ from duramen.base.errors import (
     NotEnoughReplicasAfterAppend,
     NotLeader,
     UnknownMember,
-    UnsupportedFeature,
 )
 from duramen.broker.coordinated import Coordinated
 from duramen.broker.coordinator import CommitMember
@@ -388,12 +387,6 @@ def test_a_view_of_another_layout_is_derived_anew() -> None:
 )
 def test_clients_are_told_to_look_again_or_to_wait(error: type[DuramenError], code: ErrorCode) -> None:
     assert group_error_code(error("")) == code
-
-
-def test_share_groups_are_refused_clearly(several: Several) -> None:
-    with pytest.raises(UnsupportedFeature, match="a node that is alone"):
-        several.broker(1).sharing.check_served()
-    assert group_error_code(UnsupportedFeature("")) == ErrorCode.UNSUPPORTED_VERSION
 
 
 # -- whatever happens ---------------------------------------------------------------------------------

@@ -47,10 +47,24 @@ def test_an_error_is_for_all_who_wait_and_who_comes_later_asks_again() -> None:
     creating = Creating()
     errors: list[DuramenError | None] = []
     for _ in range(2):
-        creating.streams.ensure_shares(errors.append)
+        creating.streams.ensure_transactions(errors.append)
     full = StorageFull("no room")
     creating.asked[0](full)
     assert errors == [full, full]
-    creating.streams.ensure_shares(errors.append)
+    creating.streams.ensure_transactions(errors.append)
     creating.asked[1](None)
     assert errors[2] is None
+
+
+def test_share_groups_need_the_stream_of_groups_first() -> None:
+    creating = Creating()
+    errors: list[DuramenError | None] = []
+    creating.streams.ensure_shares(errors.append)
+    creating.asked[0](None)
+    assert errors == []
+    creating.asked[1](None)
+    assert errors == [None]
+    creating.streams.ensure_shares(errors.append)
+    full = StorageFull("no room")
+    creating.asked[2](full)
+    assert errors[1] is full

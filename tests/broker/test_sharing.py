@@ -70,6 +70,12 @@ class Shares:
     def key(self, partition: int = 0, group: str = "g") -> ShareKey:
         return self.hand.broker.sharing.key(group, self.hand.broker.streams.get("a").partitions[partition])
 
+    def offset(self) -> ShareOffset | None:
+        answer: Answer[ShareOffset | None] = Answer()
+        self.hand.broker.sharing.offset(self.key(), answer)
+        self.hand.settle()
+        return answer.value
+
     def begin(
         self, owner: str, limits: ShareLimits = LIMITS, keys: Sequence[ShareKey] = ()
     ) -> tuple[Answer[list[ShareFetched]], ShareFetcher]:
@@ -170,7 +176,7 @@ def test_a_poisoned_record_is_given_up_at_the_limit() -> None:
     assert shares.take("m") == []
     shares.hand.crash()
     assert shares.take("m") == []
-    assert shares.hand.broker.sharing.offset(shares.key()) == ShareOffset(2, 1, 0)
+    assert shares.offset() == ShareOffset(2, 1, 0)
 
 
 def test_rejected_records_are_not_delivered_again() -> None:
@@ -309,7 +315,7 @@ def test_records_that_are_deleted_are_nobodys() -> None:
     shares.hand.settle()
     assert shares.take("n") == []
     shares.say("m", (0, 1, ACCEPT))
-    assert shares.hand.broker.sharing.offset(shares.key()) == ShareOffset(2, 1, 0)
+    assert shares.offset() == ShareOffset(2, 1, 0)
 
 
 def test_a_group_without_a_share_of_a_partition_gets_nothing() -> None:
@@ -325,7 +331,7 @@ def test_a_deleted_stream_takes_its_shares_along() -> None:
     waiting, _ = shares.begin("m", LIMITS._replace(max_wait_ms=500))
     shares.hand.delete("a")
     assert isinstance(waiting.value[0].error, StreamNotFound)
-    assert list(shares.hand.broker.sharing.states.each()) == []
+    assert list(shares.hand.broker.share_nodes.states.each()) == []
 
 
 def test_a_new_partition_of_a_stream_that_is_read_is_read_from_its_beginning() -> None:
@@ -353,7 +359,7 @@ def test_the_state_is_stored_as_a_whole_from_time_to_time_and_the_log_is_cut_bel
         shares.take("m")
         shares.hand.broker.sharing.release("m", [shares.key()], lambda: None)
         shares.hand.settle()
-    before = shares.hand.broker.sharing.states.get(shares.key())
+    before = shares.hand.broker.share_nodes.states.get(shares.key())
     assert before is not None
     assert before.snapshot_epoch > 3
     stream = shares.hand.broker.streams.get("__share_group_state")
@@ -362,7 +368,7 @@ def test_the_state_is_stored_as_a_whole_from_time_to_time_and_the_log_is_cut_bel
     shares.hand.crash()
     shares.hand.views.clear()
     shares.hand.restart()
-    after = shares.hand.broker.sharing.states.get(shares.key())
+    after = shares.hand.broker.share_nodes.states.get(shares.key())
     assert after is not None
     assert after.states == before.states
     assert after.start_offset == before.start_offset
@@ -374,11 +380,11 @@ def test_a_group_that_was_deleted_does_not_come_back_when_the_view_falls_back() 
     shares.take("m")
     shares.say("m", (0, 0, ACCEPT))
     hand = shares.hand
-    hand.broker.sharing.states.flush()
+    hand.broker.share_nodes.states.flush()
     hand.settle()
     shares.beat("m", -1)
     shares.do(hand.broker.groups.delete, "g")
-    hand.broker.sharing.tidy()
+    hand.broker.share_nodes.tidy()
     hand.settle()
     for seed in range(5):
         hand.crash(seed)
@@ -489,20 +495,20 @@ def test_an_operator_moves_a_group_that_has_no_members() -> None:
     assert groups.offsets("new") == {"a": [0]}
     shares.beat("m", -1)
     shares.do(groups.alter_offsets, "g", [(first, 1)])
-    assert shares.hand.broker.sharing.offset(shares.key()) == ShareOffset(1, 1, 2)
+    assert shares.offset() == ShareOffset(1, 1, 2)
     shares.hand.crash()
     assert shares.take("m") == [Acquired(1, 2, 1)]
     shares.do(shares.hand.broker.share_groups.delete_offsets, "g", shares.hand.broker.streams.get("a"))
-    assert shares.hand.broker.sharing.offset(shares.key()) is None
+    assert shares.offset() is None
 
 
 def test_lag_counts_what_is_not_done_with() -> None:
     shares = Shares()
-    assert shares.hand.broker.sharing.offset(shares.key()) == ShareOffset(-1, 1, -1)
+    assert shares.offset() == ShareOffset(-1, 1, -1)
     shares.write(b"a", b"b", b"c", b"d")
     shares.take("m")
     shares.say("m", (1, 2, ACCEPT))
-    assert shares.hand.broker.sharing.offset(shares.key()) == ShareOffset(0, 1, 2)
+    assert shares.offset() == ShareOffset(0, 1, 2)
 
 
 def test_what_a_group_reads_is_prepared_by_the_next_heartbeat_of_any_member() -> None:

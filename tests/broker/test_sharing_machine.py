@@ -154,12 +154,12 @@ class SharingMachine(RuleBasedStateMachine):
     @rule()
     def the_log_is_cut(self) -> None:
         self.time_goes_by(0)
-        self.shares.hand.broker.sharing.tidy()
+        self.shares.hand.broker.share_nodes.tidy()
         self.shares.hand.settle()
 
     @invariant()
     def nothing_is_over_that_nobody_is_done_with(self) -> None:
-        found = self.shares.hand.broker.sharing.offset(self.shares.key())
+        found = self.shares.offset()
         assert found is not None
         if found.start_offset >= 0:
             assert set(range(found.start_offset)) <= self.over | self.maybe_over

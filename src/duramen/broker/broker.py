@@ -34,8 +34,9 @@ from duramen.broker.producer_ids import ProducerIds
 from duramen.broker.quotas import Quotas
 from duramen.broker.reaching import wait_replicated
 from duramen.broker.resets import Resets
-from duramen.broker.sharing import Sharing
 from duramen.broker.sharing_groups import ShareGroups
+from duramen.broker.sharing_nodes import ShareKit, ShareNodes
+from duramen.broker.sharing_requests import is_about_shares
 from duramen.broker.sharing_state import SHARE_STATE_STREAM, ShareStates
 from duramen.broker.standing import Standing
 from duramen.broker.streams import Streams
@@ -128,7 +129,7 @@ class Broker:
         )  # fmt: skip
         self._transaction_log = TransactionLog(store, ports.clock)
         shares = View(ViewPart(ports.views, _SHARES_PREFIX), ports.worker)
-        self._shares = ShareStates(store, shares, ports.clock, alone=alone)
+        self._shares = ShareStates(store, shares, ports.clock, report, alone=alone)
         self.internal_streams = InternalStreams(
             self.create_stream, settings, self._offsets, self._transaction_log, self._shares
         )
@@ -145,11 +146,17 @@ class Broker:
         self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
         store.when_failed(lambda error: report(str(error)))
         self.node_configs = NodeConfigs(settings, self.standing, self.node_id)
-        self.sharing = Sharing(
-            self._shares, self.streams, store, ports.clock, deadlines, settings, self.group_configs.get, metrics
+        self.share_nodes = ShareNodes(
+            ShareKit(
+                self.node_id, self.standing, self.streams, self._offsets, store, ports.clock, deadlines, settings,
+                self.group_configs.get, metrics,
+            ),
+            self._shares,
         )  # fmt: skip
+        self.sharing = self.share_nodes.sharing
         self.share_groups = ShareGroups(
-            self.sharing, self.streams, ports.clock, deadlines, settings, self.groups.room, self.groups.kinds
+            self.sharing, self.share_nodes.inventory, self.streams, ports.clock, deadlines, settings, self.groups.room,
+            self.groups.kinds,
         )  # fmt: skip
         self.groups.kinds.add(self.share_groups)
         self.gaps = Gaps(self.node_id, self.standing, self.streams, ports.clock, deadlines, metrics)
@@ -190,14 +197,19 @@ class Broker:
         if error is not None:
             done(_storage_error("the stream of consumer offsets cannot be read", error))
             return
-        self._shares.recover(self._report, lambda failure: self._shares_ready(failure, done))
+        self._shares.recover(lambda failure: self._shares_ready(failure, done))
 
     def _shares_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
         if error is not None:
             done(_storage_error("the stream of share groups cannot be read", error))
             return
-        self.sharing.forget_deleted()
-        self.transactions.restore(lambda failure: self._transactions_ready(failure, done))
+        self.share_nodes.started(
+            lambda refused: (
+                done(refused)
+                if refused is not None
+                else self.transactions.restore(lambda failure: self._transactions_ready(failure, done))
+            )
+        )
 
     def _transactions_ready(self, error: DuramenError | OSError | None, done: Done) -> None:
         if error is not None:
@@ -207,12 +219,13 @@ class Broker:
         self.groups.restore()
         if self.standing.first_role is not None:
             self._repeat(_FOLLOW_MS, self._offsets.follow)
+            self._repeat(_FOLLOW_MS, self._shares.follow)
         self._every("log.retention.check.interval.ms", self._enforce_retention)
         self._every("log.cleaner.backoff.ms", self.store.compact)
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.transactions.abort_timed_out)
         self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.expire)
         self._every("offsets.retention.check.interval.ms", self.groups.expire)
-        self._every("share.coordinator.state.topic.prune.interval.ms", self.sharing.tidy)
+        self._every("share.coordinator.state.topic.prune.interval.ms", self._tidy_shares)
         self.store.scrubber.start(
             self.settings.integer("scrub.bytes.per.second"), self.settings.integer("scrub.interval.ms")
         )
@@ -222,6 +235,10 @@ class Broker:
         if error is None:
             self._remove_orphans()
         done(error)
+
+    def _tidy_shares(self) -> None:
+        self.share_nodes.tidy()
+        self.share_groups.tidy(self.share_nodes.is_gone)
 
     def _every(self, setting: str, action: Callable[[], None]) -> None:
         self._repeat(self.settings.integer(setting), action)
@@ -321,6 +338,7 @@ class Broker:
             return
         partition = stream.partition(place.partition)
         self._offsets.led(partition, leads=leader_epoch is not None)
+        self.share_nodes.led(partition, leads=leader_epoch is not None)
         if stream.name == TRANSACTIONS_STREAM:
             self.transactions.led(partition, leader_epoch)
         for listener in self.when_led:
@@ -330,6 +348,8 @@ class Broker:
         """The broker of another node asks. Raises RequestInvalid where that cannot be read."""
         if is_about_groups(body):
             self.listing.asked(body, answer)
+        elif is_about_shares(body):
+            self.share_nodes.asked(body, answer)
         else:
             self.transactions.asked(body, answer)
 

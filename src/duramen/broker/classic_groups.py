@@ -275,6 +275,11 @@ class ClassicGroups:
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Nothing keeps anybody from reading the offsets of a classic group."""
 
+    def discard_state(self, group_id: str, done: Done) -> None:
+        """All that is kept of a group are its records."""
+        del group_id
+        done(None)
+
     def remove(self, group_id: str) -> Sequence[bytes]:
         """Forget a group; the keys of its records. Raises GroupNotEmpty."""
         group = self._get(group_id)

@@ -389,6 +389,11 @@ class ConsumerGroups:
         """Raise what keeps a member from reading the group's offsets."""
         self.get(group_id).check_fetch(member_id, epoch)
 
+    def discard_state(self, group_id: str, done: Done) -> None:
+        """All that is kept of a group are its records."""
+        del group_id
+        done(None)
+
     def remove(self, group_id: str) -> Sequence[bytes]:
         """Forget a group; the keys of its records. Raises GroupNotEmpty."""
         held = self._find(group_id)

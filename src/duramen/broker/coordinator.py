@@ -6,6 +6,7 @@ operation ends in one call of its `done`. Times come through the clock and the d
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from duramen.base.deadlines import Deadlines
@@ -26,7 +27,7 @@ from duramen.base.ports import Clock, Randomness
 from duramen.base.settings import Settings
 from duramen.broker.classic_groups import ClassicGroups, JoinDone, Leaving
 from duramen.broker.consumer_groups import ConsumerGroups, HeartbeatDone
-from duramen.broker.kinds import CommitMember, GroupDescription, GroupKind, GroupListing, Registry
+from duramen.broker.kinds import CommitMember, GroupDescription, GroupKind, GroupListing, GroupsOfKind, Registry
 from duramen.broker.offsets import Offsets
 from duramen.broker.room import GroupRoom
 from duramen.broker.streams import Streams
@@ -331,12 +332,24 @@ class Coordinator:
             keys: list[Key] = [key for key, _ in self._offsets.of_group(group_id)]
             if found is None and not keys:
                 raise GroupNotFound(f"there is no group {group_id}")
-            if found is not None:
-                keys += _keys(found.remove(group_id))
         except DuramenError as error:
             done(error)
             return
-        self._offsets.remove(group_id, keys, done)
+        if found is None:
+            self._offsets.remove(group_id, keys, done)
+        else:
+            found.discard_state(group_id, partial(self._discarded, found, group_id, done))
+
+    def _discarded(self, kind: GroupsOfKind, group_id: str, done: Done, error: DuramenError | None) -> None:
+        try:
+            if error is not None:
+                raise error
+            keys: list[Key] = [key for key, _ in self._offsets.of_group(group_id)]
+            keys += _keys(kind.remove(group_id))
+        except DuramenError as refused:
+            done(refused)
+        else:
+            self._offsets.remove(group_id, keys, done)
 
     def forget_topic(self, topic: str) -> None:
         """A topic is deleted: what groups have committed of it goes."""

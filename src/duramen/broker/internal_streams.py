@@ -57,7 +57,17 @@ class InternalStreams:
         self._ensure(self._transactions, TRANSACTIONS_STREAM, partitions, config, done)
 
     def ensure_shares(self, done: Done) -> None:
-        """See to it that share groups have somewhere to be stored."""
+        """See to it that share groups have somewhere to be stored: which there are, and what each was delivered."""
+
+        def ready(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self._ensure_states(done)
+
+        self.ensure_offsets(ready)
+
+    def _ensure_states(self, done: Done) -> None:
         partitions = "share.coordinator.state.topic.num.partitions"
         self._ensure(self._shares, SHARE_STATE_STREAM, partitions, SHARE_STATE_CONFIG, done)
 

@@ -94,6 +94,9 @@ class GroupsOfKind(Protocol):
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Raise what keeps a member from reading the group's offsets; one without id and epoch may always."""
 
+    def discard_state(self, group_id: str, done: Callable[[DuramenError | None], None]) -> None:
+        """What is kept of a group without members beside its records goes, before it is removed; or GroupNotEmpty."""
+
     def remove(self, group_id: str) -> Sequence[bytes]:
         """Forget a group; the keys of its records, for the caller to remove. Raises GroupNotEmpty, and keeps it."""
 

@@ -1,11 +1,11 @@
-"""What share groups have of the streams: share partitions that are in use, and what an operator does with them."""
+"""What share groups have of the streams: the share partitions that are in use, each at the leader of its partition."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError, ShareGroupUnknown, StreamNotFound, UnsupportedFeature
+from duramen.base.errors import DuramenError, NotLeader, ShareGroupUnknown, StreamNotFound
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
@@ -13,9 +13,11 @@ from duramen.broker.partition import Partition
 from duramen.broker.sharing_configs import ShareConfig, share_config
 from duramen.broker.sharing_fetch import Answer, ShareFetcher, ShareLimits
 from duramen.broker.sharing_partition import Acknowledged, ShareCounts, SharePartition
-from duramen.broker.sharing_state import ShareStates
+from duramen.broker.sharing_persister import SharePersister
 from duramen.broker.streams import Stream, Streams
 from duramen.delivery.spans import Phase
+from duramen.groups.share_assignor import Place
+from duramen.groups.share_fencing import ANYBODY
 from duramen.groups.share_records import UNKNOWN_START, ShareKey, ShareState
 from duramen.storage.store import Store
 
@@ -23,9 +25,10 @@ __all__ = ["ShareOffset", "Sharing"]
 
 _IDLE_MS: Final = 600_000
 _MOST_CONFIGS: Final = 10_000
-_MOST_STATE_RECORDS: Final = 100_000
 
 Done = Callable[[DuramenError | None], None]
+OffsetDone = Callable[["ShareOffset | DuramenError | None"], None]
+"""Called with where a group is, None where it has no share of the partition, or why that is not known."""
 
 
 class ShareOffset(NamedTuple):
@@ -41,7 +44,7 @@ class Sharing:
 
     def __init__(
         self,
-        states: ShareStates,
+        persister: SharePersister,
         streams: Streams,
         store: Store,
         clock: Clock,
@@ -51,7 +54,7 @@ class Sharing:
         metrics: Metrics,
     ) -> None:
         """`configs` gives the configs that a group has of its own."""
-        self.states = states
+        self._persister = persister
         self._streams = streams
         self._store = store
         self._clock = clock
@@ -59,15 +62,10 @@ class Sharing:
         self._settings = settings
         self._configs = configs
         self._counts = ShareCounts(metrics)
-        self._updates_per_snapshot = settings.integer("share.coordinator.snapshot.update.records.per.snapshot")
         self._partitions: dict[ShareKey, SharePartition] = {}
+        self._groups: dict[Place, set[ShareKey]] = {}  # what is in use of a partition
         self._config: dict[str, ShareConfig] = {}
         streams.listeners.append(self._stream_changed)
-
-    def check_served(self) -> None:
-        """Raise UnsupportedFeature where share groups cannot be served: their state would lie with another leader."""
-        if not self.states.alone:
-            raise UnsupportedFeature("share groups are served by a node that is alone, not by a cluster")
 
     # -- consumers ----------------------------------------------------------------------------------
 
@@ -86,20 +84,34 @@ class Sharing:
 
     def find(self, key: ShareKey) -> SharePartition | DuramenError:
         """A share partition, taken into use if need be; or why there is none."""
-        found = self._partitions.get(key)
-        if found is not None:
-            return found
         stream = self._streams.find_id(key.topic_id)
         if stream is None or not 0 <= key.partition < len(stream.partitions):
             return StreamNotFound("no such topic")
-        if self.states.get(key) is None:
-            return ShareGroupUnknown(f"group {key.group} has no share of partition {key.partition} of {stream.name}")
+        found = self._partitions.get(key)
+        if found is not None:
+            return found
+        partition = stream.partitions[key.partition]
+        try:
+            partition.check_leads()
+        except DuramenError as error:
+            return error
         found = SharePartition(
-            key, stream.partitions[key.partition], self.states, self._clock, self._deadlines,
-            partial(self.config, key.group), self._updates_per_snapshot, self._counts,
+            key, partition, self._persister, self._clock, self._deadlines, partial(self.config, key.group),
+            self._counts, self._gone,
         )  # fmt: skip
         self._partitions[key] = found
+        self._groups.setdefault((key.topic_id, key.partition), set()).add(key)
         return found
+
+    def _gone(self, one: SharePartition) -> None:
+        """Whoever asks for it from here on gets another, which reads what is kept."""
+        key = one.key
+        if self._partitions.get(key) is one:
+            del self._partitions[key]
+            place = key.topic_id, key.partition
+            self._groups[place].discard(key)
+            if not self._groups[place]:
+                del self._groups[place]
 
     def fetch(self, keys: Sequence[ShareKey], owner: str, limits: ShareLimits, done: Answer) -> ShareFetcher:
         """Have `owner` acquire records of share partitions of one group, looked at in their order."""
@@ -143,107 +155,78 @@ class Sharing:
                 found.release(owner, released)
         released(None)
 
-    # -- groups -------------------------------------------------------------------------------------
-
-    def prepare(self, group: str, wanted: Iterable[Partition], done: Done) -> None:
-        """See to it that a group has a share of these partitions, durably.
-
-        As in Apache Kafka it begins with the first record of a partition that is new in a stream which it reads
-        already: what was written there before the group came to it is not left out.
-        """
-        read = {key.topic_id for key in self.states.of_group(group)}
-        new = []
-        for partition in wanted:
-            key = self.key(group, partition)
-            if not self.states.knows(key):
-                start = 0 if key.topic_id in read else UNKNOWN_START
-                new.append((key, ShareState(start, leader_epoch=partition.leader_epoch)))
-        self.states.write_all(new, done)
+    # -- what coordinators ask -----------------------------------------------------------------------
 
     def key(self, group: str, partition: Partition) -> ShareKey:
         """The share partition of a group and a partition."""
         return ShareKey(group, partition.log.key.stream_id, partition.index)
 
-    def remove(self, keys: Sequence[ShareKey], done: Done) -> None:
-        """Forget share partitions."""
+    def drop(self, keys: Iterable[ShareKey]) -> None:
+        """What is kept of these has changed: nobody delivers by what was read before."""
         for key in keys:
             self._drop(key)
-        self.states.write_all([(key, None) for key in keys], done)
 
     def _drop(self, key: ShareKey) -> None:
-        found = self._partitions.pop(key, None)
+        found = self._partitions.get(key)
         if found is not None:
             found.close()
 
-    def reset(self, group: str, starts: Sequence[tuple[Partition, int]], done: Done) -> None:
-        """Have a group without members begin anew at these offsets; what was acknowledged is forgotten."""
-        states = []
-        for partition, start in starts:
-            key = self.key(group, partition)
-            self._drop(key)
-            known = self.states.get(key) or ShareState()
-            states.append(
-                (
-                    key,
-                    ShareState(
-                        start, (), known.snapshot_epoch + 1, known.state_epoch + 1, partition.leader_epoch,
-                        known.created_ms,
-                    ),
-                )
-            )  # fmt: skip
-        self.states.write_all(states, done)
-
-    def offset(self, key: ShareKey) -> ShareOffset | None:
-        """Where a group is in a partition; None where it has no share of it. Raises BatchCorrupt."""
-        found = self._partitions.get(key)
-        state = found.state() if found is not None and found.loaded else self.states.get(key)
+    def offset(self, key: ShareKey, done: OffsetDone) -> None:
+        """Where a group is in a partition that this node leads."""
         stream = self._streams.find_id(key.topic_id)
-        if state is None or stream is None or not key.partition < len(stream.partitions):
-            return None
-        if state.start_offset == UNKNOWN_START:
-            return ShareOffset(UNKNOWN_START, state.leader_epoch, -1)
-        log = stream.partitions[key.partition].log
-        start = max(state.start_offset, log.start_offset)
-        over = 0
-        for first, last, phase, _ in state.states:
-            if phase is Phase.AVAILABLE or last < start:
-                continue
-            if first <= start:
-                start = last + 1
+        if stream is None or not key.partition < len(stream.partitions):
+            done(None)
+            return
+        partition = stream.partitions[key.partition]
+        try:
+            partition.check_leads()
+        except DuramenError as error:
+            done(error)
+            return
+
+        def read(state: ShareState | DuramenError) -> None:
+            if isinstance(state, ShareGroupUnknown):
+                done(None)
             else:
-                over += last - first + 1
-        return ShareOffset(start, state.leader_epoch, max(0, log.high_watermark - start - over))
+                done(state if isinstance(state, DuramenError) else _offset(state, partition))
+
+        found = self._partitions.get(key)
+        if found is not None and found.loaded:
+            done(_offset(found.state(), partition))
+        else:
+            self._persister.read(key, ANYBODY, read)
 
     # -- the node -----------------------------------------------------------------------------------
 
-    def _stream_changed(self, stream: Stream) -> None:
-        if not stream.deleted:
-            return
-        gone = [key for key in self.states.each() if key.topic_id == stream.id] if self.states.ready else []
-        for key in [key for key in self._partitions if key.topic_id == stream.id]:
-            self._drop(key)
-        self.states.write_all([(key, None) for key in gone], lambda _: None)
+    def led(self, partition: Partition) -> None:
+        """Who leads a partition, or in which epoch, is another: what was read in another epoch counts no more."""
+        for key in list(self._groups.get((partition.log.key.stream_id, partition.index), ())):
+            self._partitions[key].close(NotLeader("this node led the partition in another epoch"))
 
-    def forget_deleted(self) -> None:
-        """After a start: a crash may have come between a stream's deletion and this."""
-        gone = [key for key in self.states.each() if self._streams.find_id(key.topic_id) is None]
-        if self.states.ready and self.states.alone:
-            self.states.write_all([(key, None) for key in gone], lambda _: None)
+    def _stream_changed(self, stream: Stream) -> None:
+        if stream.deleted:
+            for key in [key for key in self._partitions if key.topic_id == stream.id]:
+                self._drop(key)
 
     def tidy(self) -> None:
-        """Forget share partitions that nobody has used for a while, and cut the log of their states."""
+        """Forget share partitions that nobody has used for a while."""
         before_ms = self._clock.monotonic_ms() - _IDLE_MS
         for key, found in list(self._partitions.items()):
             if found.used_ms < before_ms and found.idle:
                 self._drop(key)
-        if self.states.alone:
-            self.states.prune(_MOST_STATE_RECORDS, self._rewrite)
 
-    def _rewrite(self, key: ShareKey) -> None:
-        found = self._partitions.get(key)
-        if found is not None and found.loaded:
-            found.rewrite()
-            return
-        state = self.states.get(key)
-        if state is not None and found is None:
-            self.states.write_all([(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1))], lambda _: None)
+
+def _offset(state: ShareState, partition: Partition) -> ShareOffset:
+    if state.start_offset == UNKNOWN_START:
+        return ShareOffset(UNKNOWN_START, state.leader_epoch, -1)
+    log = partition.log
+    start = max(state.start_offset, log.start_offset)
+    over = 0
+    for first, last, phase, _ in state.states:
+        if phase is Phase.AVAILABLE or last < start:
+            continue
+        if first <= start:
+            start = last + 1
+        else:
+            over += last - first + 1
+    return ShareOffset(start, state.leader_epoch, max(0, log.high_watermark - start - over))

@@ -9,10 +9,11 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadline, Deadlines
-from duramen.base.errors import DuramenError, StorageFailed
+from duramen.base.errors import DuramenError, OffsetNotAvailable, StorageFailed
 from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.broker.sharing_partition import SharePartition, Taken
+from duramen.broker.sharing_persister import AGAIN
 from duramen.codec.batch import TRANSACTIONAL, Header
 from duramen.storage.reader import Blocked, Slice
 from duramen.storage.scanning import read_slice
@@ -22,6 +23,8 @@ from duramen.storage.transactions import AbortedTransaction
 __all__ = ["LARGEST_ANSWER_BYTES", "ShareFetched", "ShareFetcher", "ShareLimits"]
 
 LARGEST_ANSWER_BYTES: Final = 1 << 20
+_LATER: Final = (*AGAIN, OffsetNotAvailable)
+_LOADING_MS: Final = 1_000  # so long an answer waits for what is kept elsewhere
 
 
 class ShareLimits(NamedTuple):
@@ -76,32 +79,50 @@ class ShareFetcher:
         self._bytes = 0
         self._left = limits.max_records
         self._urgent = any(found.error for found in self._found)
+        self._loading: set[int] = set()  # there is nothing of these until the next fetch
         self._busy = True
         self._poked = False
         self._registered = False
         self._deadline: Deadline | None = None
+        self._patience: Deadline | None = None  # while share partitions are loaded
 
     def start(self) -> None:
         """Load what is not loaded, look, answer or wait."""
-        left = 1
-
-        def loaded(index: int, error: DuramenError | None) -> None:
-            nonlocal left
-            left -= 1
-            if error is not None:
-                self._fail(index, error)
-            if not left:
-                self._look()
-
+        now_ms = self._clock.monotonic_ms()
         if self._limits.max_wait_ms > 0:
-            self._deadline = self._deadlines.at(self._clock.monotonic_ms() + self._limits.max_wait_ms, self._time_is_up)
+            self._deadline = self._deadlines.at(now_ms + self._limits.max_wait_ms, self._time_is_up)
         else:
             self._urgent = True
-        for index, one in enumerate(self._wanted):
+        self._loading = {index for index, one in enumerate(self._wanted) if isinstance(one, SharePartition)}
+        waiting = {*self._loading, -1}
+
+        def loaded(index: int, error: DuramenError | None) -> None:
+            if error is not None and isinstance(error, _LATER):
+                over(index)
+                return
+            self._loading.discard(index)
+            if error is not None:
+                self._fail(index, error)
+            over(index)
+
+        def over(index: int) -> None:
+            waiting.discard(index)
+            if not waiting and self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
+                self._look()
+
+        def impatient() -> None:
+            if waiting:
+                waiting.clear()
+                over(-1)
+
+        self._patience = self._deadlines.at(now_ms + max(self._limits.max_wait_ms, _LOADING_MS), impatient)
+        for index in sorted(self._loading):
+            one = self._wanted[index]
             if isinstance(one, SharePartition):
-                left += 1
                 one.load(partial(loaded, index))
-        loaded(-1, None)
+        over(-1)
 
     def cancel(self) -> None:
         """Nobody waits for the answer any more: nothing is acquired from here on."""
@@ -151,6 +172,8 @@ class ShareFetcher:
 
     def _plan(self, index: int, one: SharePartition) -> Blocked | None:
         room = self._max_bytes - self._bytes
+        if index in self._loading:
+            return None
         if one.gone or one.partition.stream.deleted:
             self._fail(index, one.why_gone())
             return None
@@ -251,6 +274,9 @@ class ShareFetcher:
             self._store.soon(self._look_again)
 
     def _leave(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

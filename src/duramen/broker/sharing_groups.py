@@ -1,7 +1,7 @@
 """The share groups of this node: their members, and what is done for a group as a whole.
 
-Members are not stored: after a restart they are told that they are unknown, and join again by themselves. A group is
-there as long as something is kept of what it was delivered, or it has members.
+Members are not stored: after a restart, or with another coordinator, they are told that they are unknown, and join
+again by themselves. A group is there as long as something is kept of what it was delivered, or it has members.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,13 +9,14 @@ from functools import partial
 from uuid import UUID
 
 from duramen.base.deadlines import Alarm, Deadlines
-from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, RequestInvalid
+from duramen.base.errors import CoordinatorLoading, DuramenError, GroupNotEmpty, GroupNotFound, RequestInvalid
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
 from duramen.broker.kinds import CommitMember, GroupDescription, GroupKind, GroupListing, Registry
 from duramen.broker.partition import Partition
 from duramen.broker.room import GroupRoom
 from duramen.broker.sharing import Sharing
+from duramen.broker.sharing_inventory import ShareInventory
 from duramen.broker.streams import Stream, Streams
 from duramen.codec.kafka.membership import encode_assignment, encode_subscription
 from duramen.groups.consumer_classic import CONSUMERS
@@ -45,6 +46,7 @@ class ShareGroups:
     def __init__(
         self,
         sharing: Sharing,
+        inventory: ShareInventory,
         streams: Streams,
         clock: Clock,
         deadlines: Deadlines,
@@ -53,6 +55,9 @@ class ShareGroups:
         kinds: Registry,
     ) -> None:
         self._sharing = sharing
+        self._inventory = inventory
+        self._leaving: set[str] = set()  # groups that are being deleted
+        self._missed: set[str] = set()  # groups with streams that were not there when that was last looked at
         self._streams = streams
         self._clock = clock
         self._deadlines = deadlines
@@ -68,7 +73,10 @@ class ShareGroups:
     def heartbeat(self, group_id: str, heartbeat: ShareHeartbeat, done: HeartbeatDone) -> None:
         """A member joins, is alive or leaves; what it is assigned is the group's, durably, when it is told."""
         try:
+            self._inventory.check(group_id)
             self._kinds.check(group_id, self.kind)
+            if group_id in self._leaving:
+                raise CoordinatorLoading(f"share group {group_id} is being deleted")
             result = self._leave(group_id, heartbeat) if heartbeat.epoch == LEAVING else self._beat(group_id, heartbeat)
         except DuramenError as error:
             done(error)
@@ -76,8 +84,8 @@ class ShareGroups:
         group = self._groups.get(group_id)
         # As in Apache Kafka, every member prepares what the group reads, not only its own part.
         places = sorted(group.places) if group is not None and result.assignment is not None else ()
-        partitions = [partition for place in places if (partition := self._partition(*place)) is not None]
-        self._sharing.prepare(group_id, partitions, lambda error: done(result if error is None else error))
+        there = [place for place in places if self._is_there(*place)]
+        self._inventory.prepare(group_id, there, lambda error: done(result if error is None else error))
 
     def _beat(self, group_id: str, heartbeat: ShareHeartbeat) -> HeartbeatResult:
         group = self._groups.get(group_id)
@@ -111,9 +119,9 @@ class ShareGroups:
         stream = self._streams.find(name)
         return None if stream is None or stream.internal else (stream.id, len(stream.partitions))
 
-    def _partition(self, topic_id: UUID, index: int) -> Partition | None:
+    def _is_there(self, topic_id: UUID, index: int) -> bool:
         stream = self._streams.find_id(topic_id)
-        return stream.partitions[index] if stream is not None and index < len(stream.partitions) else None
+        return stream is not None and index < len(stream.partitions)
 
     def _settle(self, group: ShareGroup) -> None:
         self._room.account(group.id, group.held_bytes)
@@ -129,6 +137,8 @@ class ShareGroups:
         self._settle(group)
 
     def _stream_changed(self, stream: Stream) -> None:
+        if stream.deleted:
+            self._inventory.forget_stream(stream.id)
         for group in self._groups.values():
             if group.subscribes(stream.name):
                 group.topics_changed(self._topic)
@@ -137,7 +147,7 @@ class ShareGroups:
 
     def has(self, group_id: str) -> bool:
         """Whether there is a share group with that id."""
-        return group_id in self._groups or (bool(group_id) and self._sharing.states.has(group_id))
+        return group_id in self._groups or (bool(group_id) and self._inventory.has(group_id))
 
     def find(self, group_id: str) -> ShareGroup:
         """A share group as it is now. Raises GroupNotFound."""
@@ -148,7 +158,7 @@ class ShareGroups:
 
     def listing(self) -> Iterator[GroupListing]:
         """Every share group."""
-        for group_id in dict.fromkeys([*self._groups, *self._sharing.states.each_group()]):
+        for group_id in dict.fromkeys([*self._groups, *self._inventory.each()]):
             group = self._groups.get(group_id)
             state = ShareGroupState.EMPTY if group is None else group.state
             yield GroupListing(group_id, _PROTOCOL, state, self.kind)
@@ -192,11 +202,26 @@ class ShareGroups:
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Share groups have no committed offsets: nobody is kept from reading none."""
 
+    def discard_state(self, group_id: str, done: Done) -> None:
+        """Forget what is kept of a group without members: who keeps it is asked, one after the other."""
+        try:
+            self.check_empty(group_id)
+            places = self._inventory.get(group_id).every
+        except DuramenError as error:
+            done(error)
+            return
+        self._leaving.add(group_id)
+
+        def forgotten(error: DuramenError | None) -> None:
+            self._leaving.discard(group_id)
+            done(error)
+
+        self._inventory.forget(group_id, places, forgotten)
+
     def remove(self, group_id: str) -> Sequence[bytes]:
-        """Forget a group; none of its records are among the offsets. Raises GroupNotEmpty."""
-        self.check_empty(group_id)
-        self._groups.pop(group_id, None)
-        self._sharing.remove(list(self._sharing.states.of_group(group_id)), lambda _: None)
+        """Forget a group of which nothing is kept any more."""
+        if group_id in self._groups:
+            self.check_empty(group_id)
         return ()
 
     def restore(self, index: int | None) -> Iterator[None]:
@@ -206,7 +231,8 @@ class ShareGroups:
 
     def let_go(self, those: Callable[[str], bool], error: DuramenError) -> None:
         """Such groups are coordinated here no more: their members join another coordinator."""
-        del error  # nobody waits
+        del error  # who waits is told by what could not be stored
+        self._inventory.let_go(those)
         for group in [group for group in self._groups.values() if those(group.id)]:
             del self._groups[group.id]
             self._room.account(group.id, 0)
@@ -224,7 +250,7 @@ class ShareGroups:
         """The partitions that a group has a share of, by topic. Raises GroupNotFound."""
         self.find(group_id)
         found: dict[str, list[int]] = {}
-        for key in self._sharing.states.of_group(group_id):
+        for key in self._inventory.keys(group_id):
             stream = self._streams.find_id(key.topic_id)
             if stream is not None:
                 found.setdefault(stream.name, []).append(key.partition)
@@ -242,7 +268,8 @@ class ShareGroups:
         except DuramenError as error:
             done(error)
         else:
-            self._sharing.reset(group_id, starts, done)
+            places = [((partition.log.key.stream_id, partition.index), start) for partition, start in starts]
+            self._inventory.begin_anew(group_id, places, done)
 
     def delete_offsets(self, group_id: str, stream: Stream, done: Done) -> None:
         """Forget what a group without members has of a stream."""
@@ -251,5 +278,21 @@ class ShareGroups:
         except DuramenError as error:
             done(error)
         else:
-            keys = [key for key in self._sharing.states.of_group(group_id) if key.topic_id == stream.id]
-            self._sharing.remove(keys, done)
+            places = [place for place in self._inventory.get(group_id).every if place[0] == stream.id]
+            self._inventory.forget(group_id, places, done)
+
+    # -- the node -----------------------------------------------------------------------------------
+
+    def tidy(self, is_gone: Callable[[UUID], bool]) -> None:
+        """Forget streams that are deleted, where nobody could when they were: a coordinator was missing.
+
+        One that has begun may not have heard of a new stream yet: what is not there twice is gone.
+        """
+        missed = {
+            group
+            for group in self._inventory.each()
+            if any(is_gone(topic_id) for topic_id, _ in self._inventory.get(group).every)
+        }
+        for group in sorted(missed & self._missed):
+            self._inventory.forget_streams(group, is_gone)
+        self._missed = missed - self._missed

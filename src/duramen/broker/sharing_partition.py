@@ -1,6 +1,7 @@
 """A share partition: what one group has of one partition, its locks, and how its state is kept.
 
-What consumers decide is appended to `__share_group_state` first and takes effect once it is durable.
+It is in use at the leader of the partition, and for as long as that leads. What consumers decide is stored first, by
+who leads the partition of `__share_group_state`, and takes effect once it is durable there.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,15 +9,22 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Deadline, Deadlines
-from duramen.base.errors import DuramenError, RequestInvalid, ShareGroupUnknown, StreamNotFound
+from duramen.base.errors import (
+    DuramenError,
+    FencedLeaderEpoch,
+    NotLeader,
+    RequestInvalid,
+    ShareGroupUnknown,
+    StreamNotFound,
+)
 from duramen.base.metrics import Counter, Metrics
 from duramen.base.ports import Clock
 from duramen.broker.partition import EARLIEST, LATEST, Partition
 from duramen.broker.sharing_configs import ShareConfig
-from duramen.broker.sharing_state import ShareStates
+from duramen.broker.sharing_persister import SharePersister, StateWriter
 from duramen.codec.batch import CONTROL, Header, batches
-from duramen.delivery.window import Acquired, Decision, Outcome, Window
-from duramen.groups.share_records import UNKNOWN_START, ShareKey, ShareState, ShareUpdate
+from duramen.delivery.window import Acquired, Decision, Outcome, State, Window
+from duramen.groups.share_records import UNKNOWN_START, ShareKey, ShareState
 
 __all__ = ["ACCEPT", "GAP", "REJECT", "RELEASE", "RENEW", "Acknowledged", "ShareCounts", "SharePartition", "Taken"]
 
@@ -73,49 +81,57 @@ class SharePartition:
         self,
         key: ShareKey,
         partition: Partition,
-        states: ShareStates,
+        persister: SharePersister,
         clock: Clock,
         deadlines: Deadlines,
         config: Callable[[], ShareConfig],
-        updates_per_snapshot: int,
         counts: ShareCounts,
+        ended: Callable[["SharePartition"], None],
     ) -> None:
+        """`ended` is told when it is not to be used any more."""
         self.key = key
         self.partition = partition
         self.waiting: dict[Callable[[], None], None] = {}
         self.used_ms = clock.monotonic_ms()
-        self._states = states
+        self._persister = persister
         self._clock = clock
         self._deadlines = deadlines
         self._config = config
-        self._updates_per_snapshot = updates_per_snapshot
         self._counts = counts
+        self._ended = ended
         self._window: Window | None = None
         self._kept = ShareState()
-        self._updates = 0  # since the snapshot
+        self._writer: StateWriter | None = None
         self._open = 0  # changes on their way to the disk
         self._loading: list[Done] = []
         self._timer: Deadline | None = None
         self.gone = False
+        self._why: DuramenError | None = None
 
     # -- loading ------------------------------------------------------------------------------------
 
     def load(self, done: Done) -> None:
         """Take in what is kept, or decide where to begin; `done` once the window is there and durable."""
         self.used_ms = self._clock.monotonic_ms()
-        if self._window is not None:
-            done(None)
+        if self._window is not None or self.gone:
+            done(self.why_gone() if self.gone else None)
             return
         self._loading.append(done)
         if len(self._loading) > 1:
             return
-        kept = self._states.get(self.key)
-        if kept is None:
-            self._loaded(ShareGroupUnknown(f"group {self.key.group} has no share of this partition"))
-        elif kept.start_offset != UNKNOWN_START:
-            self._begin(kept)
-        else:
-            self._find_start(kept)
+        leader_epoch = self.partition.leader_epoch
+
+        def read(kept: ShareState | DuramenError) -> None:
+            if self.gone or isinstance(kept, DuramenError):
+                self._loaded(kept if isinstance(kept, DuramenError) else self.why_gone())
+                return
+            self._writer = self._persister.writer(self.key, kept, leader_epoch)
+            if kept.start_offset != UNKNOWN_START:
+                self._begin(kept)
+            else:
+                self._find_start(kept)
+
+        self._persister.read(self.key, leader_epoch, read)
 
     def _find_start(self, kept: ShareState) -> None:
         def found(offset: int, _: int, error: DuramenError | OSError | None) -> None:
@@ -124,11 +140,14 @@ class SharePartition:
                 self._loaded(error if isinstance(error, DuramenError) else DuramenError(str(error)))
                 return
             start = max(offset, log.start_offset) if offset >= 0 else log.high_watermark
-            leader_epoch = self.partition.leader_epoch
-            state = kept._replace(start_offset=start, snapshot_epoch=kept.snapshot_epoch + 1, leader_epoch=leader_epoch)
-            self._states.write_all(
-                [(self.key, state)], lambda failed: self._begin(state) if failed is None else self._loaded(failed)
-            )
+
+            def stored(failed: DuramenError | None) -> None:
+                if failed is None and not self.gone:
+                    self._begin(kept._replace(start_offset=start))
+                else:
+                    self._loaded(failed or self.why_gone())
+
+            self._store(start, (), stored)
 
         reset = self._config().reset
         if reset.since_ms is not None:
@@ -147,6 +166,10 @@ class SharePartition:
 
     def _loaded(self, error: DuramenError | None) -> None:
         loading, self._loading = self._loading, []
+        if isinstance(error, FencedLeaderEpoch):
+            error = NotLeader(str(error))
+        if error is not None:
+            self.close(error)
         for done in loading:
             done(error)
 
@@ -273,37 +296,26 @@ class SharePartition:
             done(None)
 
     def _write(self, decision: Decision, done: Done) -> None:
-        def written(error: DuramenError | None) -> None:
+        start = self.window.start
+        states = [state._replace(first=max(state.first, start)) for state in decision if state.last >= start]
+        self._store(start, states, done)
+
+    def _store(self, start: int, states: Sequence[State], done: Done) -> None:
+        if self.gone or self._writer is None:
+            done(self.why_gone())
+            return
+
+        def stored(error: DuramenError | None) -> None:
             self._open -= 1
+            if isinstance(error, FencedLeaderEpoch | ShareGroupUnknown):
+                # Another leads, or the state was begun anew: what is here is not what is kept.
+                error = NotLeader(str(error))
+                self.close(error)
             done(error)
 
-        self._updates += 1
         self._open += 1
-        if self._updates > self._updates_per_snapshot and self._open == 1:
-            # With others on their way, of which one may fail, nobody knows yet what the whole state is.
-            self._write_snapshot(written)
-            return
-        start = self.window.start
-        states = tuple(state._replace(first=max(state.first, start)) for state in decision if state.last >= start)
-        self._states.update(
-            self.key, ShareUpdate(start, states, self._kept.snapshot_epoch, self.partition.leader_epoch), written
-        )
-
-    def _write_snapshot(self, done: Done) -> None:
-        self._updates = 0
-        epoch = self._kept.snapshot_epoch + 1
-        self._kept = self.state()._replace(snapshot_epoch=epoch, leader_epoch=self.partition.leader_epoch)
-        self._states.write_all([(self.key, self._kept)], done)
-
-    def rewrite(self) -> None:
-        """Store a snapshot now, unless something else is being stored."""
-        if self._window is not None and not self._open and not self.gone:
-            self._open += 1
-
-            def written(_: DuramenError | None) -> None:
-                self._open -= 1
-
-            self._write_snapshot(written)
+        spoken = tuple((state.first, state.last, int(state.phase), state.deliveries) for state in states)
+        self._writer.store((start, spoken), stored)
 
     # -- locks --------------------------------------------------------------------------------------
 
@@ -320,7 +332,7 @@ class SharePartition:
         decision = self.window.expire(self._clock.monotonic_ms())
         if decision and not self.gone:
             self._counts.expired.value += sum(state.last - state.first + 1 for state in decision)
-            # Whether that is durable matters to nobody: a restart makes them available too.
+            # Whether that is durable matters to nobody: a restart or another leader makes them available too.
             self.window.settle(decision)
             self._write(decision, lambda _: None)
             self._wake()
@@ -332,13 +344,23 @@ class SharePartition:
         """What those are told who still want something of it."""
         if self.partition.stream.deleted:
             return StreamNotFound("no such partition")
-        return ShareGroupUnknown(f"group {self.key.group} has no share of this partition any more")
+        try:
+            self.partition.check_leads()
+        except DuramenError as error:
+            return error
+        return self._why or ShareGroupUnknown(f"group {self.key.group} has no share of this partition any more")
 
-    def close(self) -> None:
-        """The group has no share of this partition any more, or there is no such partition."""
-        self.gone = True
+    def close(self, why: DuramenError | None = None) -> None:
+        """What is here is not what is kept, or there is no such partition: nothing is delivered any more.
+
+        `why` is told to those who still want something; None: the group may have no share of the partition any more.
+        """
+        if self.gone:
+            return
+        self.gone, self._why = True, why
         if self._timer is not None:
             self._timer.cancel()
+        self._ended(self)
         self._wake()
 
     def _wake(self) -> None:

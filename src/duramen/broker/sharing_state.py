@@ -1,20 +1,31 @@
 """What share groups have been delivered, as it is kept: records in `__share_group_state`, rows in a view.
 
-Rows of the view: byte 1, share partition, 0 -> offset and value of its snapshot; byte 1, share partition, 1, offset
--> the value of an update since. So an update costs a row, however much is in flight, and a share partition that
-nobody uses costs no memory. The log is cut below the oldest snapshot that counts.
+Rows of the view: byte 2, partition of the stream, share partition, 0 -> offset and value of its snapshot; the same
+with 1 and an offset -> the value of an update since. So an update costs a row, however much is in flight, and a share
+partition that nobody uses costs no memory. The log is cut below the oldest snapshot that counts.
 """
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 from uuid import UUID
 
-from duramen.base.errors import BatchCorrupt, CoordinatorLoading, DuramenError
+from duramen.base.errors import (
+    BatchCorrupt,
+    CoordinatorLoading,
+    DuramenError,
+    NotCoordinator,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
+)
 from duramen.base.ports import Clock
 from duramen.broker.catching_up import CatchingUp
+from duramen.broker.coordinated import Coordinated
+from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import Header, NewRecord, Record, check, encode, records
+from duramen.controller.partitions import PartitionId
 from duramen.groups.share_records import (
     ShareKey,
     ShareState,
@@ -24,7 +35,6 @@ from duramen.groups.share_records import (
     decode_update,
     encode_key,
     encode_snapshot,
-    encode_update,
     merged,
     state_partition_for,
 )
@@ -33,7 +43,7 @@ from duramen.storage.scanning import OnDamage
 from duramen.storage.store import Store
 from duramen.storage.view import Change, View
 
-__all__ = ["SHARE_STATE_CONFIG", "SHARE_STATE_STREAM", "ShareStates"]
+__all__ = ["SHARE_STATE_CONFIG", "SHARE_STATE_STREAM", "Coordinator", "Row", "ShareStates"]
 
 SHARE_STATE_STREAM: Final = "__share_group_state"
 SHARE_STATE_CONFIG: Final = {
@@ -41,52 +51,69 @@ SHARE_STATE_CONFIG: Final = {
     "segment.bytes": str(100 * 1024 * 1024),
 }  # fmt: skip
 
-_ROW: Final = b"\x01"
-_AFTER_ROWS: Final = b"\x02"
+_FOREIGN_ROW: Final = b"\x01"  # rows before the first of the next are of a layout that is not read
+_ROW: Final = b"\x02"
 _SNAPSHOT: Final = b"\x00"
 _UPDATE: Final = b"\x01"
 _END: Final = b"\x02"
+_INDEX = struct.Struct(">i")
 _LENGTH = struct.Struct(">H")
 _PLACE = struct.Struct(">16si")
 _OFFSET = struct.Struct(">q")
+_NAMED: Final = 1 + 4  # where a row names its group
 
 Done = Callable[[DuramenError | None], None]
+Row = tuple[bytes, bytes | None]
+"""A record's key, and its value; None ends what it is about."""
 
 
-def _group_prefix(group: str) -> bytes:
-    encoded = group.encode()
-    return _ROW + _LENGTH.pack(len(encoded)) + encoded
+def _span(index: int) -> tuple[bytes, bytes]:
+    """Where the rows of a partition of the stream lie."""
+    return _ROW + _INDEX.pack(index), _ROW + _INDEX.pack(index + 1)
 
 
-def _prefix(key: ShareKey) -> bytes:
-    return _group_prefix(key.group) + _PLACE.pack(key.topic_id.bytes, key.partition)
+def _prefix(index: int, key: ShareKey) -> bytes:
+    encoded = key.group.encode()
+    return (
+        _ROW
+        + _INDEX.pack(index)
+        + _LENGTH.pack(len(encoded))
+        + encoded
+        + _PLACE.pack(key.topic_id.bytes, key.partition)
+    )
 
 
 def _key_of(row: bytes) -> ShareKey:
-    (length,) = _LENGTH.unpack_from(row, 1)
-    topic, partition = _PLACE.unpack_from(row, 3 + length)
-    return ShareKey(row[3 : 3 + length].decode(), UUID(bytes=topic), partition)
+    (length,) = _LENGTH.unpack_from(row, _NAMED)
+    begin = _NAMED + _LENGTH.size
+    topic, partition = _PLACE.unpack_from(row, begin + length)
+    return ShareKey(row[begin : begin + length].decode(), UUID(bytes=topic), partition)
 
 
-def _end_of(prefix: bytes) -> bytes:
-    kept = prefix.rstrip(b"\xff")
-    return kept[:-1] + bytes((kept[-1] + 1,))
+class Coordinator(Protocol):
+    """Who answers for what is stored here."""
+
+    def let_go(self, index: int) -> None:
+        """What is in a partition is coordinated elsewhere, or has to be taken in again."""
 
 
 class ShareStates:
-    """Stores and reads the state of share partitions. What is read is durable."""
+    """Stores and reads the state of share partitions. What is read is committed, and of partitions led by this node."""
 
-    def __init__(self, store: Store, view: View, clock: Clock, *, alone: bool) -> None:
+    def __init__(self, store: Store, view: View, clock: Clock, report: Callable[[str], None], *, alone: bool) -> None:
         """`alone`: whether no other node may lead any of the partitions."""
         self.alone = alone
+        self.coordinator: Coordinator | None = None
         self._store = store
         self._view = view
         self._clock = clock
+        self._report = report
         self._stream: Stream | None = None
         self._catching_up = CatchingUp(
             store, view, self._take, of="share groups", stream=SHARE_STATE_STREAM,
             cost="so what a share group acknowledged there may be delivered again",
         )  # fmt: skip
+        self._coordinated = Coordinated(store, view, self._catching_up, self, report)
 
     def use(self, stream: Stream) -> None:
         """The stream `__share_group_state`."""
@@ -97,17 +124,83 @@ class ShareStates:
         """Whether there is somewhere to store."""
         return self._stream is not None
 
-    def recover(self, report: Callable[[str], None], done: Callable[[DuramenError | OSError | None], None]) -> None:
+    def recover(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
         """Bring the view to the end of the log, from the position it holds or, where that does not fit, anew.
 
         Where the node is not alone nothing is read yet.
         """
+        if next(self._view.scan(_FOREIGN_ROW, _ROW), None) is not None:
+            self._view.discard()
         if not self.alone:
             done(None)
             return
-        partitions = self._stream.partitions if self._stream is not None else []
-        self._catching_up.fit(partitions, report)
-        self._catching_up.go_on(partitions, report, done)
+        partitions = self._partitions
+        self._catching_up.fit(partitions, self._report)
+        self._catching_up.go_on(partitions, self._report, done)
+
+    @property
+    def _partitions(self) -> Sequence[Partition]:
+        return () if self._stream is None else self._stream.partitions
+
+    # -- who coordinates ----------------------------------------------------------------------------
+
+    def led(self, partition: Partition, *, leads: bool) -> None:
+        """Whether this node leads a partition from here on; those of other streams do not matter."""
+        if self._stream is None or partition.stream is not self._stream:
+            return
+        if leads:
+            self._coordinated.begin(partition)
+        else:
+            self._coordinated.end(partition)
+
+    def follow(self) -> None:
+        """Take in what others have stored: there is less to do where this node takes their place."""
+        for partition in () if self.alone else self._partitions:
+            self._coordinated.follow(partition)
+
+    def place_of(self, key: ShareKey) -> PartitionId:
+        """The partition that keeps a share partition. Raises CoordinatorLoading."""
+        stream = self._there()
+        return PartitionId(stream.id, state_partition_for(key, len(stream.partitions)))
+
+    def _there(self) -> Stream:
+        if self._stream is None:
+            raise CoordinatorLoading("the stream of share groups is not there yet")
+        return self._stream
+
+    def _partition_of(self, key: ShareKey) -> Partition:
+        return self._there().partitions[self.place_of(key).partition]
+
+    def check(self, key: ShareKey) -> None:
+        """Raise NotCoordinator, CoordinatorLoading or StorageFailed unless a share partition is kept here."""
+        self._coordinated.check(self._partition_of(key), f"share group {key.group}")
+
+    def _coordinates(self, index: int) -> bool:
+        return self._coordinated.coordinates(self._there().partitions[index])
+
+    def forget(self, partition: Partition) -> None:
+        """Take back all that the view has of a partition."""
+        rows = [row for row, _ in self._view.scan(*_span(partition.index))]
+        self._view.forget(partition.log, rows)
+
+    def open(self, partition: Partition) -> None:
+        """Records of a partition are about to be taken in: nothing of it is in memory."""
+
+    def close(self, partition: Partition) -> None:
+        """None are any more."""
+
+    def restore(self, partition: Partition) -> Iterator[None]:
+        """A partition is taken in: states are looked up when they are asked for."""
+        del partition
+        return iter(())
+
+    def let_go(self, partition: Partition, error: DuramenError) -> None:
+        """What is in a partition is coordinated elsewhere, or has to be taken in again."""
+        del error  # who waits is told by the append that has failed
+        if self.coordinator is not None:
+            self.coordinator.let_go(partition.index)
+
+    # -- taking in ----------------------------------------------------------------------------------
 
     def _take(self, log: Log, lost: OnDamage, found: Header, batch: bytes) -> None:
         changes: list[Change] = []
@@ -116,20 +209,20 @@ class ShareStates:
             for record in records(batch, verify=False):
                 offset = record.offset
                 try:
-                    changes += self._changes(record, changes)
+                    changes += self._changes(log.key.partition, record, changes)
                 except BatchCorrupt as error:
                     lost(offset, offset, error)
         except BatchCorrupt as error:
             lost(offset, found.next_offset - 1, error)
         self._view.apply(log, found.next_offset, changes)
 
-    def _changes(self, record: Record, before: Sequence[Change]) -> list[Change]:
+    def _changes(self, index: int, record: Record, before: Sequence[Change]) -> list[Change]:
         """The rows that a record changes, behind those that the same batch has changed `before`."""
         decoded = None if record.key is None else decode_key(record.key)
         if decoded is None:
             return []
         key, update = decoded
-        prefix = _prefix(key)
+        prefix = _prefix(index, key)
         if update:
             if record.value is not None:
                 decode_update(record.value)
@@ -148,126 +241,71 @@ class ShareStates:
 
     # -- writing ------------------------------------------------------------------------------------
 
-    def _append(self, at: int, rows: Sequence[tuple[bytes, bytes | None]], done: Done) -> None:
-        """Append records to a partition of the stream; `done` once they are durable and in the view."""
-        if self._stream is None:
-            done(CoordinatorLoading("the stream of share groups is not there yet"))
-            return
-        partition = self._stream.partitions[at]
+    def append(self, index: int, rows: Sequence[Row], done: Done) -> None:
+        """Append records to a partition of the stream; `done` once they are committed and in the view.
+
+        NotCoordinator where this node leads it no more.
+        """
+        partition = self._there().partitions[index]
         log = partition.log
         now_ms = self._clock.wall_ms()
         batch = encode(NewRecord(now_ms, key, value) for key, value in rows)
 
+        def apply(base_offset: int) -> None:
+            changes: list[Change] = []
+            for at, (key, value) in enumerate(rows):
+                changes += self._changes(index, Record(base_offset + at, now_ms, key, value, ()), changes)
+            self._view.apply(log, base_offset + len(rows), changes)
+
         def appended(base_offset: int, error: DuramenError | None) -> None:
             if error is None:
-                changes: list[Change] = []
-                for index, (key, value) in enumerate(rows):
-                    changes += self._changes(Record(base_offset + index, now_ms, key, value, ()), changes)
-                self._view.apply(log, base_offset + len(rows), changes)
-            done(error)
+                settled = base_offset + len(rows)
+                self._coordinated.settle(partition, base_offset, settled, partial(apply, base_offset), done)
+                return
+            if isinstance(error, NotEnoughReplicasAfterAppend | NotLeader):
+                self._coordinated.again(partition)
+            done(NotCoordinator(str(error)) if isinstance(error, NotLeader) else error)
 
         partition.store(batch, check(batch), appended)
 
-    def _partition_for(self, key: ShareKey) -> int:
-        return state_partition_for(key, len(self._stream.partitions)) if self._stream is not None else 0
-
-    def write_all(self, states: Sequence[tuple[ShareKey, ShareState | None]], done: Done) -> None:
-        """Store snapshots of share partitions, None: forget what there is; `done` once all of it is durable."""
-        by_partition: dict[int, list[tuple[bytes, bytes | None]]] = {}
-        for key, state in states:
-            value = None if state is None else encode_snapshot(self._stamped(state))
-            by_partition.setdefault(self._partition_for(key), []).append((encode_key(key), value))
-        left = len(by_partition)
-        failed: list[DuramenError] = []
-
-        def stored(error: DuramenError | None) -> None:
-            nonlocal left
-            left -= 1
-            if error is not None:
-                failed.append(error)
-            if not left:
-                done(failed[0] if failed else None)
-
-        if not by_partition:
-            done(None)
-        for at, rows in by_partition.items():
-            self._append(at, rows, stored)
-
-    def _stamped(self, state: ShareState) -> ShareState:
+    def snapshot(self, key: ShareKey, state: ShareState) -> Row:
+        """The record that stores a state as a whole."""
         now_ms = self._clock.wall_ms()
-        return state._replace(created_ms=state.created_ms or now_ms, written_ms=now_ms)
-
-    def update(self, key: ShareKey, update: ShareUpdate, done: Done) -> None:
-        """Store a change of a share partition; `done` once it is durable."""
-        self._append(self._partition_for(key), [(encode_key(key, update=True), encode_update(update))], done)
+        stamped = state._replace(created_ms=state.created_ms or now_ms, written_ms=now_ms)
+        return encode_key(key), encode_snapshot(stamped)
 
     # -- reading ------------------------------------------------------------------------------------
 
     def get(self, key: ShareKey) -> ShareState | None:
         """All that is kept of a share partition."""
-        prefix = _prefix(key)
-        snapshot = self._view.get(prefix + _SNAPSHOT)
-        if snapshot is None:
-            return None
-        updates = [decode_update(value) for _, value in self._view.scan(prefix + _UPDATE, prefix + _END)]
-        return merged(decode_snapshot(snapshot[_OFFSET.size :]), updates)
+        snapshot = self._view.get(self._prefix(key) + _SNAPSHOT)
+        return None if snapshot is None else merged(decode_snapshot(snapshot[_OFFSET.size :]), self.updates(key))
 
-    def knows(self, key: ShareKey) -> bool:
-        """Whether anything is kept of a share partition."""
-        return self._view.get(_prefix(key) + _SNAPSHOT) is not None
+    def _prefix(self, key: ShareKey) -> bytes:
+        return _prefix(0 if self._stream is None else self.place_of(key).partition, key)
 
-    def has(self, group: str) -> bool:
-        """Whether anything is kept of a group."""
-        return self.ready and next(self.of_group(group), None) is not None
+    def updates(self, key: ShareKey) -> list[ShareUpdate]:
+        """The updates since the snapshot."""
+        prefix = self._prefix(key)
+        return [decode_update(value) for _, value in self._view.scan(prefix + _UPDATE, prefix + _END)]
 
-    def of_group(self, group: str) -> Iterator[ShareKey]:
-        """The share partitions of a group, by topic id and partition."""
-        prefix = _group_prefix(group)
-        yield from self._keys(prefix, _end_of(prefix))
-
-    def each(self) -> Iterator[ShareKey]:
-        """Every share partition there is."""
-        yield from self._keys(_ROW, _AFTER_ROWS)
-
-    def each_group(self) -> Iterator[str]:
-        """The names of all groups of which something is kept."""
-        first = _ROW
-        while (found := next(self._view.scan(first, _AFTER_ROWS), None)) is not None:
-            group = _key_of(found[0]).group
-            yield group
-            first = _end_of(_group_prefix(group))
-
-    def _keys(self, first: bytes, end: bytes) -> Iterator[ShareKey]:
-        for row, _ in self._view.scan(first, end):
-            key = _key_of(row)
-            if row == _prefix(key) + _SNAPSHOT:
-                yield key
+    def each(self, index: int | None = None) -> Iterator[ShareKey]:
+        """Every share partition that is kept here, or those of a partition of the stream."""
+        for one in range(len(self._partitions)) if index is None else (index,):
+            if index is not None or self._coordinates(one):
+                for row, _ in self._view.scan(*_span(one)):
+                    key = _key_of(row)
+                    if row == _prefix(one, key) + _SNAPSHOT:
+                        yield key
 
     # -- letting go ---------------------------------------------------------------------------------
 
     def prune(self, most_records: int, rewrite: Callable[[ShareKey], None]) -> None:
-        """Cut each partition of the log below the oldest snapshot that counts.
+        """Cut each partition of the log that is led here below the oldest snapshot that counts.
 
         Where that leaves more than `most_records`, `rewrite` is asked to store those of the older half anew.
         """
-        if self._stream is None:
-            return
-        oldest: dict[int, int] = {}
-        for row, value in self._view.scan(_ROW, _AFTER_ROWS):
-            key = _key_of(row)
-            if row != _prefix(key) + _SNAPSHOT:
-                continue
-            at, (offset,) = self._partition_for(key), _OFFSET.unpack_from(value)
-            oldest[at] = min(offset, oldest.get(at, offset))
-            log = self._stream.partitions[at].log
-            if log.high_watermark - offset > most_records // 2 and log.high_watermark - log.start_offset > most_records:
-                rewrite(key)
-        cuts = []
-        for at, partition in enumerate(self._stream.partitions):
-            applied = self._view.position(partition.log)
-            until = oldest.get(at, applied)
-            if partition.log.start_offset < until <= applied:
-                cuts.append((partition.log, until))
+        cuts = [cut for index in range(len(self._partitions)) for cut in self._cut(index, most_records, rewrite)]
 
         def flushed(error: BaseException | None) -> None:
             # A view that falls back behind the cut would never hear of what was forgotten there.
@@ -276,3 +314,20 @@ class ShareStates:
 
         if cuts:
             self._view.flush(flushed)
+
+    def _cut(self, index: int, most_records: int, rewrite: Callable[[ShareKey], None]) -> Iterator[tuple[Log, int]]:
+        """Where a partition's log may be cut."""
+        if not self._coordinates(index):
+            return
+        log = self._partitions[index].log
+        applied = oldest = self._view.position(log)
+        for row, value in self._view.scan(*_span(index)):
+            key = _key_of(row)
+            if row != _prefix(index, key) + _SNAPSHOT:
+                continue
+            (offset,) = _OFFSET.unpack_from(value)
+            oldest = min(offset, oldest)
+            if log.high_watermark - offset > most_records // 2 and log.high_watermark - log.start_offset > most_records:
+                rewrite(key)
+        if log.start_offset < oldest <= applied:
+            yield log, oldest

@@ -222,9 +222,11 @@ def merged(snapshot: ShareState, updates: Sequence[ShareUpdate]) -> ShareState:
     """The state after `updates` in their order; those of another snapshot do not count."""
     mine = [update for update in updates if update.snapshot_epoch == snapshot.snapshot_epoch]
     start = max([snapshot.start_offset, *(update.start_offset for update in mine)])
+    leader_epoch = max([snapshot.leader_epoch, *(update.leader_epoch for update in mine)])
     states = overlaid([*snapshot.states, *(state for update in mine for state in update.states)])
     return snapshot._replace(
         start_offset=start,
+        leader_epoch=leader_epoch,
         states=tuple(
             state._replace(first=max(state.first, start)) for state in states if state.last >= start
         ),

@@ -101,8 +101,24 @@ def test_who_takes_a_group_in_says_so(api: ApiKey, version: int) -> None:
     assert error_codes(ask(several, 3, api, version, ASKED[api])) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
-@pytest.mark.parametrize("api", [ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE])
-def test_share_groups_are_not_served(several: Several, api: ApiKey) -> None:
-    for version in range(APIS[api].low, APIS[api].high + 1):
-        asked = {"group_id": GROUP, "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["a"]}
-        assert error_codes(ask(several, HOME, api, version, asked)) == {ErrorCode.UNSUPPORTED_VERSION}
+def test_share_groups_are_coordinated_as_others_are(several: Several) -> None:
+    group = next(name for name in ("s", "t", "u") if partition_for(name, 2) == partition_for(GROUP, 2))
+    asked = {"group_id": group, "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["a"]}
+    version = APIS[ApiKey.SHARE_GROUP_HEARTBEAT].high
+    for node in several.hands:
+        codes = set() if node == HOME else {ErrorCode.NOT_COORDINATOR}
+        assert error_codes(ask(several, node, ApiKey.SHARE_GROUP_HEARTBEAT, version, asked)) == codes
+
+
+def test_who_does_not_lead_says_who_does(several: Several) -> None:
+    place = several.place("a")
+    version = APIS[ApiKey.SHARE_FETCH].high
+    leader = several.partitions[place].leader
+    for node in several.hands:
+        wanted = [{"topic_id": place.stream_id, "partitions": [{"partition_index": 0}]}]
+        asked = {"group_id": GROUP, "member_id": "m", "max_bytes": 1000, "max_records": 10, "topics": wanted}
+        (topic,) = ask(several, node, ApiKey.SHARE_FETCH, version, asked)["responses"]
+        (found,) = topic["partitions"]
+        if node != leader:
+            assert found["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert found["current_leader"] == {"leader_id": leader, "leader_epoch": 1}

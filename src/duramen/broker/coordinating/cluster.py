@@ -10,9 +10,9 @@ from duramen.base.ports import Buffer, Clock
 from duramen.broker.coordinating.finishing import Finishing
 from duramen.broker.coordinating.joining import Joining
 from duramen.broker.coordinating.ledger import SharedLedger
-from duramen.broker.coordinating.nodes import AnswerDone, Nodes
+from duramen.broker.coordinating.nodes import Nodes
 from duramen.broker.coordinating.participant import Participant
-from duramen.broker.coordinating.requests import Join, Joined, Request, WriteMarkers
+from duramen.broker.coordinating.requests import WORDS, AnswerDone, Join, Joined, Request, WriteMarkers
 from duramen.broker.coordinating.shards import Shard, Shards
 from duramen.broker.ending import Places
 from duramen.broker.known import KnownTransactions
@@ -60,7 +60,7 @@ class ClusterTransactions:
         self._known = known
         self._streams = places.streams
         self._decides = decides
-        self._nodes = Nodes(kit.node_id, places.standing, kit.clock, kit.deadlines, self._serve)
+        self._nodes = Nodes(kit.node_id, places.standing, kit.clock, kit.deadlines, WORDS, self._serve)
         self._participant = Participant(places, kit.clock, self._ends)
         self.joining = Joining(places, self._participant, self._nodes, soon)
         self._shards = Shards(log, known, soon, kit.report, self._began)

@@ -9,7 +9,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.coordinating.nodes import Nodes
-from duramen.broker.coordinating.requests import Answer, WriteMarkers, Written
+from duramen.broker.coordinating.requests import Answer, Request, WriteMarkers, Written
 from duramen.broker.coordinating.shards import Shard, Shards
 from duramen.broker.ending import Places
 from duramen.controller.partitions import PartitionId
@@ -42,7 +42,7 @@ class Finishing:
         self,
         places: Places,
         shards: Shards,
-        nodes: Nodes,
+        nodes: Nodes[Request, Answer],
         clock: Clock,
         deadlines: Deadlines,
         metrics: Metrics,

@@ -18,7 +18,7 @@ from duramen.base.errors import (
 )
 from duramen.broker.coordinating.nodes import Nodes
 from duramen.broker.coordinating.participant import Participant
-from duramen.broker.coordinating.requests import Answer, Join, Joined
+from duramen.broker.coordinating.requests import Answer, Join, Joined, Request
 from duramen.broker.ending import Places
 from duramen.broker.partition import Partition
 from duramen.storage.log import LogKey
@@ -55,7 +55,11 @@ class Joining:
     """Asks coordinators for the partitions that this node leads."""
 
     def __init__(
-        self, places: Places, participant: Participant, nodes: Nodes, soon: Callable[[Callable[[], None]], None]
+        self,
+        places: Places,
+        participant: Participant,
+        nodes: Nodes[Request, Answer],
+        soon: Callable[[Callable[[], None]], None],
     ) -> None:
         self._places = places
         self._participant = participant

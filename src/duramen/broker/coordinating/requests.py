@@ -1,15 +1,29 @@
 """What nodes ask each other about transactions, and the answers, as values and as bytes (MessagePack)."""
 
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import msgspec
 
-from duramen.base.errors import OutcomeUnknown, RequestInvalid
+from duramen.base.errors import DuramenError, OutcomeUnknown, RequestInvalid
 from duramen.base.ports import Buffer
+from duramen.broker.coordinating.nodes import Words
 from duramen.broker.refusals import Refused
 from duramen.transactions.values import NO_SEQUENCE
 
-__all__ = ["Answer", "Join", "Joined", "Request", "WriteMarkers", "Written", "decode", "decode_answer", "encode"]
+__all__ = [
+    "WORDS",
+    "Answer",
+    "AnswerDone",
+    "Join",
+    "Joined",
+    "Request",
+    "WriteMarkers",
+    "Written",
+    "decode",
+    "decode_answer",
+    "encode",
+]
 
 _StreamKey = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -68,6 +82,7 @@ class _Refusal(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
 
 Request = Join | WriteMarkers
 Answer = Joined | Written
+AnswerDone = Callable[[Answer | DuramenError], None]
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _requests: Final = msgspec.msgpack.Decoder(Request)
@@ -97,3 +112,6 @@ def decode_answer(body: Buffer) -> Answer:
     if isinstance(answer, _Refusal):
         raise answer.why.error()
     return answer
+
+
+WORDS: Final = Words[Request, Answer](encode, decode, decode_answer)

@@ -5,9 +5,10 @@ from typing import Final
 
 from duramen.base import errors
 from duramen.base.errors import DuramenError
+from duramen.broker.sharing_persister import AGAIN
 from duramen.codec.kafka.errors import ErrorCode
 
-__all__ = ["error_code", "group_error_code"]
+__all__ = ["error_code", "group_error_code", "share_error_code"]
 
 _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.AssignorUnknown: ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -116,5 +117,12 @@ def group_error_code(error: Exception | None) -> ErrorCode:
     if isinstance(error, errors.UnsupportedFeature):
         return ErrorCode.UNSUPPORTED_VERSION  # as Apache Kafka says of a kind of group that is turned off
     if isinstance(error, _UNAVAILABLE):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error_code(error)
+
+
+def share_error_code(error: Exception | None) -> ErrorCode:
+    """The number for `error` as a leader says it of a share partition, whose state another node may keep."""
+    if isinstance(error, AGAIN):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error_code(error)

@@ -1,6 +1,6 @@
 """Share groups as a whole (KIP-932): heartbeats, descriptions, and where a group is in its partitions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -10,10 +10,11 @@ from duramen.broker.sharing import ShareOffset
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
-from duramen.doors.kafka.errors import error_code, group_error_code
+from duramen.doors.kafka.errors import error_code, group_error_code, share_error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.groups.share_assignor import Place
 from duramen.groups.share_group import JOINING, LEAVING, HeartbeatResult, ShareGroup, ShareHeartbeat
+from duramen.groups.share_records import ShareKey
 
 __all__ = [
     "handle_alter_share_group_offsets",
@@ -25,6 +26,8 @@ __all__ = [
 
 _ASSIGNOR = "simple"
 _NULL_ID = UUID(int=0)
+
+Places = Mapping[ShareKey, ShareOffset | DuramenError | None]
 
 
 def _failure(error: DuramenError) -> Message:
@@ -66,7 +69,6 @@ def handle_share_group_heartbeat(context: Context, exchange: Exchange) -> None:
             broker.share_groups.heartbeat(group_id, heartbeat, done)
 
     try:
-        broker.sharing.check_served()
         _check_heartbeat(request)
         broker.groups.check(group_id)
     except DuramenError as error:
@@ -142,34 +144,68 @@ def _described(context: Context, group: ShareGroup) -> Message:
 
 def handle_describe_share_group_offsets(context: Context, exchange: Exchange) -> None:
     """Where groups are in their partitions (KIP-932), and how far behind (KIP-1226)."""
-    groups: list[Message] = []
-    room = context.answer_room()
+    wanted: dict[str, dict[str, Sequence[int]] | DuramenError] = {}
+    known: list[ShareKey] = []
     for asked in exchange.message()["groups"]:
         group_id, topics = asked["group_id"], asked["topics"]
         try:
-            room.check()
             context.broker.groups.check(group_id)
-            known = context.broker.share_groups.offsets(group_id)
-            wanted = known if topics is None else {topic["topic_name"]: topic["partitions"] for topic in topics}
-            described = [_offsets(context, group_id, *topic) for topic in wanted.items()]
+            found = context.broker.share_groups.offsets(group_id)
+        except DuramenError as error:
+            wanted[group_id] = error
+        else:
+            named: dict[str, Sequence[int]] = {**found}
+            if topics is not None:
+                named = {topic["topic_name"]: topic["partitions"] for topic in topics}
+            wanted[group_id] = named
+            known += _keys(context, group_id, found, named)
+    context.broker.share_nodes.locate(
+        known, lambda places: exchange.reply({"groups": _groups(context, wanted, places)})
+    )
+
+
+def _keys(
+    context: Context, group_id: str, known: Mapping[str, Sequence[int]], wanted: Mapping[str, Sequence[int]]
+) -> Iterator[ShareKey]:
+    """The share partitions that a group has among those that are wanted."""
+    for topic, indexes in wanted.items():
+        stream = context.broker.streams.find(topic)
+        for index in sorted({*indexes} & {*known.get(topic, ())}):
+            if stream is not None and 0 <= index < len(stream.partitions):
+                yield context.broker.sharing.key(group_id, stream.partitions[index])
+
+
+def _groups(
+    context: Context, wanted: Mapping[str, Mapping[str, Sequence[int]] | DuramenError], places: Places
+) -> list[Message]:
+    groups: list[Message] = []
+    room = context.answer_room()
+    for group_id, topics in wanted.items():
+        try:
+            if isinstance(topics, DuramenError):
+                raise topics
+            room.check()
+            described = [_offsets(context, group_id, *topic, places) for topic in topics.items()]
             room.take(described)
             groups.append({"group_id": group_id, "topics": described})
         except DuramenError as error:
             groups.append({"group_id": group_id, **_failure(error)})
-    exchange.reply({"groups": groups})
+    return groups
 
 
-def _offsets(context: Context, group_id: str, topic: str, indexes: Sequence[int]) -> Message:
+def _offsets(context: Context, group_id: str, topic: str, indexes: Sequence[int], places: Places) -> Message:
     stream = context.broker.streams.find(topic)
     partitions = []
     for index in indexes:
         answer: dict[str, Any] = {"partition_index": index, "start_offset": -1, "leader_epoch": 0}
         # As in Apache Kafka, a group has no offset in a partition that is not there: no error.
         if stream is not None and 0 <= index < len(stream.partitions):
-            sharing = context.broker.sharing
-            key = sharing.key(group_id, stream.partitions[index])
-            found = sharing.offset(key) or ShareOffset(-1, 0, -1)
-            answer |= {"start_offset": found.start_offset, "leader_epoch": found.leader_epoch, "lag": found.lag}
+            found = places.get(context.broker.sharing.key(group_id, stream.partitions[index]))
+            if isinstance(found, DuramenError):
+                answer |= {"error_code": share_error_code(found), "error_message": str(found)}
+            else:
+                found = found or ShareOffset(-1, 0, -1)
+                answer |= {"start_offset": found.start_offset, "leader_epoch": found.leader_epoch, "lag": found.lag}
         partitions.append(answer)
     return {"topic_name": topic, "topic_id": _NULL_ID if stream is None else stream.id, "partitions": partitions}
 
@@ -210,7 +246,6 @@ def handle_alter_share_group_offsets(context: Context, exchange: Exchange) -> No
             context.broker.share_groups.alter_offsets(request["group_id"], starts, done)
 
     try:
-        context.broker.sharing.check_served()
         context.broker.groups.check(request["group_id"])
     except DuramenError as error:
         done(error)

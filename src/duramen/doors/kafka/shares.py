@@ -5,14 +5,16 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, RequestInvalid, ShareSessionEpochInvalid, UnsupportedFeature
+from duramen.base.errors import DuramenError, RequestInvalid, ShareSessionEpochInvalid
 from duramen.broker.sharing_fetch import ShareFetched, ShareLimits
 from duramen.broker.sharing_partition import Acknowledged
 from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.leaders import Leader
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
-from duramen.doors.kafka.errors import error_code, group_error_code
+from duramen.doors.kafka.errors import error_code, share_error_code
 from duramen.doors.kafka.exchange import Exchange
+from duramen.doors.kafka.places import SAYS_LEADER, endpoints_of, leader_of
 from duramen.doors.kafka.share_sessions import CLOSING, OPENING, ShareSession
 from duramen.groups.share_records import ShareKey
 
@@ -20,6 +22,7 @@ __all__ = ["handle_share_acknowledge", "handle_share_fetch"]
 
 _RENEW: Final = 4
 _STRICT: Final = 1
+_NOBODY: Final = Leader(-1, -1)
 
 Spoken = Mapping[ShareKey, Sequence[Acknowledged]]
 Results = Mapping[ShareKey, DuramenError | None]
@@ -29,7 +32,7 @@ def handle_share_fetch(context: Context, exchange: Exchange) -> None:
     """Take in what the consumer says of records that it holds, and give it more, at once or once there are some."""
     request = exchange.message()
     try:
-        _check(context, request)
+        _check(request)
         spoken, invalid = _spoken(context, request)
         if (spoken or invalid) and request["share_session_epoch"] == OPENING:
             raise RequestInvalid("a share session does not begin with acknowledgements")
@@ -44,7 +47,7 @@ def handle_share_acknowledge(context: Context, exchange: Exchange) -> None:
     """Take in what the consumer says of records that it holds; answered once it is durable."""
     request = exchange.message()
     try:
-        _check(context, request)
+        _check(request)
         if request["share_session_epoch"] == OPENING:
             raise ShareSessionEpochInvalid("a share session begins with a fetch")
         spoken, invalid = _spoken(context, request)
@@ -60,24 +63,28 @@ def handle_share_acknowledge(context: Context, exchange: Exchange) -> None:
         _after_closing(context, request, session, lambda: exchange.reply(answer(results)))
 
     def answer(results: Results) -> Message:
+        leaders = _leaders(context, {key: [error] for key, error in results.items()})
         return {
             "acquisition_lock_timeout_ms": context.broker.sharing.config(session.group).lock_ms,
             "responses": _by_topic(
                 results,
-                lambda key: {"error_code": _code(context, key, results[key]), "error_message": _text(results[key])},
+                lambda key: {
+                    "error_code": _code(context, key, results[key]),
+                    "error_message": _text(results[key]),
+                    **_led(leaders, key),
+                },
             ),
+            "node_endpoints": _endpoints(context, leaders),
         }
 
     _acknowledge(context, session, spoken, acknowledged)
 
 
 def _refuse(exchange: Exchange, error: DuramenError) -> None:
-    code = group_error_code(error) if isinstance(error, UnsupportedFeature) else error_code(error)
-    exchange.reply({"error_code": code, "error_message": str(error)})
+    exchange.reply({"error_code": error_code(error), "error_message": str(error)})
 
 
-def _check(context: Context, request: Message) -> None:
-    context.broker.sharing.check_served()
+def _check(request: Message) -> None:
     if not request["group_id"] or not request["member_id"]:
         raise RequestInvalid("a share session is that of a member of a group: both need an id")
 
@@ -229,13 +236,19 @@ class _ShareFetch:
         exchange.throttle_ms = self._context.broker.given(exchange.client_id, size) if size else 0
         whole = self._request["share_session_epoch"] == OPENING
         told = [key for key, found in self._fetched.items() if whole or found.taken is not None or found.error]
+        keys = list(dict.fromkeys([*self._results, *told]))
+        leaders = _leaders(self._context, {key: self._errors(key) for key in keys})
         exchange.reply(
             {
                 "throttle_time_ms": exchange.throttle_ms,
                 "acquisition_lock_timeout_ms": self._context.broker.sharing.config(self._session.group).lock_ms,
-                "responses": _by_topic(dict.fromkeys([*self._results, *told]), self._partition),
+                "responses": _by_topic(keys, lambda key: self._partition(key) | _led(leaders, key)),
+                "node_endpoints": _endpoints(self._context, leaders),
             }
         )
+
+    def _errors(self, key: ShareKey) -> list[DuramenError | None]:
+        return [self._fetched.get(key, ShareFetched()).error, self._results.get(key)]
 
     def _partition(self, key: ShareKey) -> Message:
         found, said = self._fetched.get(key, ShareFetched()), self._results.get(key)
@@ -258,7 +271,27 @@ class _ShareFetch:
 def _code(context: Context, key: ShareKey, error: DuramenError | None) -> ErrorCode:
     if error is not None and context.broker.streams.find_id(key.topic_id) is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    return error_code(error)
+    return share_error_code(error)
+
+
+def _leaders(context: Context, errors: Mapping[ShareKey, Sequence[DuramenError | None]]) -> dict[ShareKey, Leader]:
+    """Who leads the partitions of which this node is not the leader (as KIP-951 has it for other fetches)."""
+    leaders = {}
+    for key, told in errors.items():
+        stream = context.broker.streams.find_id(key.topic_id)
+        elsewhere = any(_code(context, key, error) in SAYS_LEADER for error in told)
+        if elsewhere and stream is not None and key.partition < len(stream.partitions):
+            leaders[key] = leader_of(context, stream.partitions[key.partition])
+    return leaders
+
+
+def _led(leaders: Mapping[ShareKey, Leader], key: ShareKey) -> Message:
+    node_id, leader_epoch = leaders.get(key, _NOBODY)
+    return {"current_leader": {"leader_id": node_id, "leader_epoch": leader_epoch}}
+
+
+def _endpoints(context: Context, leaders: Mapping[ShareKey, Leader]) -> list[Message]:
+    return [dict(endpoint._asdict()) for endpoint in endpoints_of(context, leaders.values())]
 
 
 def _text(error: DuramenError | None) -> str | None:

@@ -1,0 +1,212 @@
+"""What nodes ask each other about share groups, and the answers, as values and as bytes (MessagePack).
+
+A request begins with a byte that no other request between brokers begins with.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Final
+from uuid import UUID
+
+import msgspec
+
+from duramen.base.errors import DuramenError, OutcomeUnknown, RequestInvalid
+from duramen.base.ports import Buffer
+from duramen.broker.coordinating.nodes import Words
+from duramen.broker.refusals import Refused
+from duramen.delivery.spans import Phase
+from duramen.delivery.window import State
+from duramen.groups.share_records import ShareKey, ShareState
+
+__all__ = [
+    "WORDS",
+    "Answer",
+    "AnswerDone",
+    "Change",
+    "ChangeStates",
+    "Changed",
+    "Drop",
+    "Key",
+    "Locate",
+    "Located",
+    "Place",
+    "ReadState",
+    "Request",
+    "Update",
+    "Was",
+    "WriteState",
+    "decode",
+    "decode_answer",
+    "encode",
+    "is_about_shares",
+    "key_of",
+    "share_key",
+    "states_of",
+]
+
+_MARK: Final = b"\x01"  # a number to MessagePack, where others have arrays
+_KEPT: Final = (Phase.AVAILABLE, Phase.ACKNOWLEDGED, Phase.ARCHIVED)
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Offset = Annotated[int, msgspec.Meta(ge=-1)]
+_Id = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+
+Key = tuple[str, _Id, _Count]
+"""A share partition: group, stream id, partition."""
+
+_Spoken = tuple[_Count, _Count, _Count, _Count]
+Update = tuple[_Offset, tuple[_Spoken, ...]]
+"""A start (-1: the same), and positions from first to last with their phase and number of deliveries."""
+
+Place = tuple[int, int, int] | None
+"""Start offset, leader epoch and lag; None where the group has no share of the partition, or that is not known."""
+
+
+class Change(StrEnum):
+    """What becomes of states."""
+
+    BEGIN = "begin"
+    BEGIN_ANEW = "begin-anew"
+    FORGET = "forget"
+
+
+class ReadState(msgspec.Struct, frozen=True, array_like=True, tag="read"):
+    """A partition's leader of that epoch asks the leader of the state's partition; no older one writes from then on."""
+
+    key: Key
+    leader_epoch: int
+
+
+class WriteState(msgspec.Struct, frozen=True, array_like=True, tag="write"):
+    """A partition's leader changes a state it has read. `sequence` rises with each change, not with repetitions."""
+
+    key: Key
+    state_epoch: _Count
+    leader_epoch: int
+    sequence: _Count
+    updates: tuple[Update, ...]
+
+
+class ChangeStates(msgspec.Struct, frozen=True, array_like=True, tag="change"):
+    """A group's coordinator changes states of one partition: each with where it begins (-1: not yet) and leader epoch.
+
+    Those that are to begin and are there already stay as they are.
+    """
+
+    change: Change
+    states: tuple[tuple[Key, _Offset, int], ...]
+
+
+class Locate(msgspec.Struct, frozen=True, array_like=True, tag="locate"):
+    """The leader of partitions is asked where a group is in them."""
+
+    keys: tuple[Key, ...]
+
+
+class Drop(msgspec.Struct, frozen=True, array_like=True, tag="drop"):
+    """The leader of partitions is to forget what it has in memory of states that have changed."""
+
+    keys: tuple[Key, ...]
+
+
+class Was(msgspec.Struct, frozen=True, array_like=True, tag="was"):
+    """All that is kept of a share partition."""
+
+    start_offset: _Offset
+    states: tuple[_Spoken, ...]
+    state_epoch: _Count
+    leader_epoch: int
+
+    @classmethod
+    def of(cls, state: ShareState) -> "Was":
+        """A state as another node is told of it."""
+        return cls(
+            state.start_offset,
+            tuple((one.first, one.last, int(one.phase), one.deliveries) for one in state.states),
+            state.state_epoch,
+            state.leader_epoch,
+        )
+
+    def state(self) -> ShareState:
+        """The state, as far as it matters to who delivers by it. Raises RequestInvalid."""
+        return ShareState(self.start_offset, states_of(self.states), 0, self.state_epoch, self.leader_epoch)
+
+
+class Changed(msgspec.Struct, frozen=True, array_like=True, tag="changed"):
+    """It is so, durably."""
+
+
+class Located(msgspec.Struct, frozen=True, array_like=True, tag="located"):
+    """Where a group is in each partition that was asked for, and why that is not known where it is not."""
+
+    places: tuple[Place, ...]
+    refused: tuple[Refused | None, ...]
+
+
+class _Refusal(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
+    """Nothing was done."""
+
+    why: Refused
+
+
+Request = ReadState | WriteState | ChangeStates | Locate | Drop
+Answer = Was | Changed | Located
+AnswerDone = Callable[[Answer | DuramenError], None]
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_requests: Final = msgspec.msgpack.Decoder(Request)
+_answers: Final = msgspec.msgpack.Decoder(Was | Changed | Located | _Refusal)
+
+
+def key_of(key: ShareKey) -> Key:
+    """A share partition as nodes name it."""
+    return key.group, key.topic_id.bytes, key.partition
+
+
+def share_key(key: Key) -> ShareKey:
+    """The share partition that nodes name so."""
+    group, topic_id, partition = key
+    return ShareKey(group, UUID(bytes=topic_id), partition)
+
+
+def states_of(spoken: tuple[_Spoken, ...]) -> tuple[State, ...]:
+    """The states of positions. Raises RequestInvalid for one that is never kept."""
+    found = []
+    for first, last, phase, deliveries in spoken:
+        if phase not in _KEPT or first > last:
+            raise RequestInvalid(f"positions {first} to {last} cannot be in phase {phase}")
+        found.append(State(first, last, Phase(phase), deliveries))
+    return tuple(found)
+
+
+def is_about_shares(body: Buffer) -> bool:
+    """Whether a request of another node is about share groups."""
+    return bytes(body[:1]) == _MARK
+
+
+def encode(value: Request | Answer | Refused) -> bytes:
+    """A request or an answer in bytes."""
+    body = _encoder.encode(_Refusal(value) if isinstance(value, Refused) else value)
+    return _MARK + body if isinstance(value, Request) else body
+
+
+def decode(body: Buffer) -> Request:
+    """The request in these bytes. Raises RequestInvalid."""
+    try:
+        request: Request = _requests.decode(body[len(_MARK) :])
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise RequestInvalid(f"a request about share groups cannot be read: {error}") from None
+    return request
+
+
+def decode_answer(body: Buffer) -> Answer:
+    """The answer in these bytes. Raises what it says, or OutcomeUnknown where it cannot be read."""
+    try:
+        answer: Was | Changed | Located | _Refusal = _answers.decode(body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise OutcomeUnknown(f"an answer about share groups cannot be read: {error}") from None
+    if isinstance(answer, _Refusal):
+        raise answer.why.error()
+    return answer
+
+
+WORDS: Final = Words[Request, Answer](encode, decode, decode_answer)

@@ -1,0 +1,71 @@
+"""Which changes of a share partition's state are taken, and from whom: leader epoch and state epoch (KIP-932). Pure.
+
+The leader of a partition changes what a group has of it, and says in which epoch it leads and of which state it knows.
+Once a newer leader has read the state, or an operator has begun it anew, an older leader changes nothing any more.
+"""
+
+from typing import Final, NamedTuple
+
+from duramen.base.errors import FencedLeaderEpoch, ShareGroupUnknown
+
+__all__ = ["ANYBODY", "Fence", "begun_anew", "forgotten", "read_by", "written_by"]
+
+ANYBODY: Final = -1
+"""The leader epoch of who reads and does not lead."""
+
+_NONE: Final = -1
+
+
+class Fence(NamedTuple):
+    """What is known of the state that was appended last, durable or not. Of one that is not `there` only the epochs.
+
+    `sequence` is that of the last change in the leader epoch; `updates` have come since the snapshot.
+    """
+
+    there: bool = False
+    state_epoch: int = 0
+    leader_epoch: int = ANYBODY
+    sequence: int = _NONE
+    snapshot_epoch: int = 0
+    updates: int = 0
+
+
+def _check(fence: Fence, leader_epoch: int) -> None:
+    if not fence.there:
+        raise ShareGroupUnknown("nothing is kept of this group for this partition")
+    if leader_epoch < fence.leader_epoch:
+        raise FencedLeaderEpoch(f"the leader of epoch {fence.leader_epoch} has read the state, after {leader_epoch}")
+
+
+def read_by(fence: Fence, leader_epoch: int) -> Fence:
+    """The fence behind a leader of that epoch that reads the state. Raises ShareGroupUnknown, FencedLeaderEpoch."""
+    _check(fence, fence.leader_epoch if leader_epoch == ANYBODY else leader_epoch)
+    if leader_epoch <= fence.leader_epoch:
+        return fence
+    return fence._replace(leader_epoch=leader_epoch, sequence=_NONE)
+
+
+def written_by(fence: Fence, state_epoch: int, leader_epoch: int, sequence: int, updates: int) -> Fence:
+    """The fence behind `updates` of a leader. The change of a sequence may come again, until the next one has come.
+
+    Raises ShareGroupUnknown; FencedLeaderEpoch for an older leader, an older state and an older change.
+    """
+    _check(fence, leader_epoch)
+    if state_epoch != fence.state_epoch:
+        raise FencedLeaderEpoch(f"the state was begun anew: it is in epoch {fence.state_epoch}, not {state_epoch}")
+    if leader_epoch == fence.leader_epoch and sequence < fence.sequence:
+        raise FencedLeaderEpoch(f"change {sequence} comes after change {fence.sequence}")
+    return fence._replace(leader_epoch=leader_epoch, sequence=sequence, updates=fence.updates + updates)
+
+
+def begun_anew(fence: Fence, leader_epoch: int) -> Fence:
+    """The fence behind a new beginning: whoever has read the state changes it no more."""
+    return Fence(
+        True, fence.state_epoch + 1 if fence.there else 0, max(leader_epoch, fence.leader_epoch), _NONE,
+        fence.snapshot_epoch + 1 if fence.there else 0,
+    )  # fmt: skip
+
+
+def forgotten(fence: Fence) -> Fence:
+    """The fence behind the end of a state."""
+    return fence._replace(there=False)
