@@ -224,14 +224,14 @@ def test_a_leader_whom_nobody_keeps_waiting_does_nothing_when_nodes_come_and_go(
     for node in (2, 3):
         leader.receive(fetch(4)._replace(node_id=node, reaches=(Reach(node, 9, 5),)))
     leader.take()
-    assert not leader.awaits_others
+    waited_for = leader.awaits_others
     leader.unreachable(2, 0)
     leader.told_live((1, 3))
     leader.heard_by_controller(lately=False)
     assert leader.take() == []
     leader.tick(TIMEOUTS.gone_ms)
     leader.appended(1)
-    assert leader.awaits_others
+    assert (waited_for, leader.awaits_others) == (False, True)
     leader.tick(TIMEOUTS.gone_ms + 1)
     proposed = [effect for effect in leader.take() if isinstance(effect, Propose)]
     assert [member.node_id for member in proposed[0].proposal.in_sync] == [1, 3]
