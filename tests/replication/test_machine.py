@@ -4,7 +4,7 @@ import pytest
 
 from duramen.base.errors import LogDamaged
 from duramen.base.ids import Position
-from duramen.replication.effects import Effect, Propose, Release, Send
+from duramen.replication.effects import Effect, Propose, Release, Send, Serve
 from duramen.replication.machine import Machine
 from duramen.replication.messages import Fetch, FetchAnswer, Reach, Refusal
 from duramen.replication.partition import PartitionConfig, PartitionState, Topology
@@ -217,3 +217,55 @@ def test_who_is_back_in_time_stays_in_sync() -> None:
     leading.reachable(2)
     leading.tick(10 * TIMEOUTS.gone_ms)
     assert not [effect for effect in leading.take() if isinstance(effect, Propose)]
+
+
+def test_a_leader_whom_nobody_keeps_waiting_does_nothing_when_nodes_come_and_go() -> None:
+    leader = machine(state(1, 4, 1, {1, 2, 3}))
+    for node in (2, 3):
+        leader.receive(fetch(4)._replace(node_id=node, reaches=(Reach(node, 9, 5),)))
+    leader.take()
+    waited_for = leader.awaits_others
+    leader.unreachable(2, 0)
+    leader.told_live((1, 3))
+    leader.heard_by_controller(lately=False)
+    assert leader.take() == []
+    leader.tick(TIMEOUTS.gone_ms)
+    leader.appended(1)
+    assert (waited_for, leader.awaits_others) == (False, True)
+    leader.tick(TIMEOUTS.gone_ms + 1)
+    proposed = [effect for effect in leader.take() if isinstance(effect, Propose)]
+    assert [member.node_id for member in proposed[0].proposal.in_sync] == [1, 3]
+
+
+def test_only_in_a_line_it_matters_to_a_follower_who_is_live() -> None:
+    for topology, upstream in ((Topology.FANOUT, 2), (Topology.CHAIN, 2)):
+        told = state(2, 4, 1, {1, 2, 3})._replace(replicas=(2, 3, 1))
+        follower = Machine(1, 7, KEPT, config=PartitionConfig(topology=topology), now_ms=0)
+        follower.told(told, (1, 2, 3))
+        assert follower.follows(upstream)  # the leader first, whatever the topology
+        assert follower.minds_live is (topology is Topology.CHAIN)
+        assert not follower.awaits_others
+
+
+def test_what_could_not_be_sent_is_said_again_soon() -> None:
+    follower = Machine(1, 7, KEPT, config=PartitionConfig(), now_ms=0)
+    follower.told(state(2, 4, 1, {1, 2}), (1, 2, 3))
+    (sent,) = [effect for effect in follower.take() if isinstance(effect, Send)]
+    assert isinstance(sent.message, Fetch)
+    follower.lost(sent.message)
+    assert follower.deadline_ms == TIMEOUTS.retry_ms
+    follower.tick(TIMEOUTS.retry_ms)
+    assert [effect.message for effect in follower.take() if isinstance(effect, Send)] == [
+        sent.message._replace(number=2)
+    ]
+
+
+def test_an_answer_that_could_not_be_sent_is_given_again_soon() -> None:
+    leader = machine(state(1, 4, 1, {1, 2, 3}))
+    leader.receive(fetch(4)._replace(confirmed=False))
+    (served,) = [effect for effect in leader.take() if isinstance(effect, Serve)]
+    leader.lost(served.answer)
+    leader.lost(served.answer._replace(asked=fetch(3)))  # of an epoch that is over: who asked asks again
+    assert leader.take() == []
+    leader.tick(TIMEOUTS.retry_ms)
+    assert [effect.answer.asked for effect in leader.take() if isinstance(effect, Serve)] == [served.answer.asked]

@@ -12,6 +12,7 @@ A topic id has 128 bits, as Kafka's (KIP-516), laid out as a version 8 UUID (RFC
 """
 
 import uuid
+from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "new_directory_id",
     "new_stream_id",
     "shard_of",
+    "stream_id_of",
 ]
 
 LogId = NewType("LogId", int)
@@ -56,6 +58,12 @@ def new_stream_id(random_16: bytes, shard: int = 0) -> StreamId:
     low = int.from_bytes(random_16, "big") & ((1 << (128 - SHARD_BITS)) - 1)
     low &= ~(0xF << 76) & ~(0x3 << 62)
     return uuid.UUID(int=shard << (128 - SHARD_BITS) | low | 0x8 << 76 | 0x2 << 62)
+
+
+@lru_cache(maxsize=1024)
+def stream_id_of(text: str) -> StreamId:
+    """The id in its text form, as events have it: many in a row are about one stream. Raises ValueError."""
+    return uuid.UUID(text)
 
 
 def shard_of(stream_id: StreamId) -> int:

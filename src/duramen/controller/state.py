@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from duramen.base.ids import StreamId
+from duramen.base.ids import StreamId, stream_id_of
 from duramen.controller.events import (
     ClusterFormed,
     Event,
@@ -151,7 +151,7 @@ class ControllerState:
             case StreamCreated():
                 stream = StreamState(
                     event.name,
-                    uuid.UUID(event.id),
+                    stream_id_of(event.id),
                     event.partitions,
                     MappingProxyType(dict(event.config)),
                     event.subjects,
@@ -164,7 +164,7 @@ class ControllerState:
             case StreamConfigured():
                 self._change(event.id, config=MappingProxyType(dict(event.config)))
             case StreamDeleted():
-                gone = self._by_id.pop(uuid.UUID(event.id), None)
+                gone = self._by_id.pop(stream_id_of(event.id), None)
                 if gone is not None:
                     self.size -= gone.partitions + STREAM_SIZE
                     del self._by_name[gone.name]
@@ -177,7 +177,7 @@ class ControllerState:
                 self._add_gap(event)
             case NatsGapsSummed():
                 recent = tuple(Gap(*gap) for gap in event.recent)
-                self._gaps[uuid.UUID(event.id)] = StreamGaps(event.gaps, event.total_ms, recent)
+                self._gaps[stream_id_of(event.id)] = StreamGaps(event.gaps, event.total_ms, recent)
             case QuotasChanged():
                 _put(self._quotas, event.entity, event.values)
             case GroupConfigured() | NodeConfigured():
@@ -194,7 +194,7 @@ class ControllerState:
             case FeatureLevelChanged():
                 self.feature_level = event.level
             case PartitionChanged():
-                stream = self._by_id.get(uuid.UUID(event.id))
+                stream = self._by_id.get(stream_id_of(event.id))
                 if stream is not None and event.partition < stream.partitions:
                     self.partitions.apply(stream.id, event)
 

@@ -6,6 +6,8 @@ has. So a follower asks the leader first and then the one before it, and serves 
 what it says to be on its disk is true for the whole epoch, whoever passes it on.
 """
 
+from typing import Final
+
 from duramen.replication.effects import Serve, Show
 from duramen.replication.messages import Batch, Fetch, FetchAnswer, Permit, Reach, Refusal
 from duramen.replication.parked import Parked
@@ -14,6 +16,8 @@ from duramen.replication.replica import Replica
 from duramen.storage.takeovers import Takeover
 
 __all__ = ["Following"]
+
+_LONGER: Final = 4
 
 
 class Following:
@@ -54,6 +58,20 @@ class Following:
         if node_id == self._upstream:
             self._wait_ms = self._replica.timeouts.wait_ms
             self._fetch()
+
+    def lost(self, message: Fetch | FetchAnswer) -> None:
+        """What was to be said, or the answer to it, did not get there: soon it is said again."""
+        again_ms = self._replica.now_ms + self._replica.timeouts.retry_ms
+        if isinstance(message, Fetch):
+            self._wait_ms = self._replica.timeouts.wait_ms
+            self._retry_ms = min(self._retry_ms, again_ms)
+        elif message.asked.leader_epoch == self._replica.leader_epoch:
+            self._parked.park(message.asked, again_ms)
+
+    @property
+    def upstream(self) -> int:
+        """The node from which it fetches."""
+        return self._upstream
 
     @property
     def shown_offset(self) -> int:
@@ -105,7 +123,7 @@ class Following:
         if answer.batches or answer.high_watermark > self._replica.high_watermark:
             self._wait_ms = self._replica.timeouts.wait_ms
         elif latest:
-            self._wait_ms = min(2 * self._wait_ms, self._replica.timeouts.idle_wait_ms)
+            self._wait_ms = min(_LONGER * self._wait_ms, self._replica.timeouts.idle_wait_ms)
         if here:
             self._confirmed = self._confirmed or answer.node_id == self._leader_id
             self._take_batches(answer)

@@ -56,6 +56,11 @@ class Leading:
         self._review()
         self._wake()
 
+    def lost(self, message: Fetch | FetchAnswer) -> None:
+        """An answer did not get there: soon the fetch is answered again."""
+        if isinstance(message, FetchAnswer) and message.asked.leader_epoch == self._replica.leader_epoch:
+            self._parked.park(message.asked, self._replica.now_ms + self._replica.timeouts.retry_ms)
+
     def placed(self) -> None:
         """Others are live: one of them may be ready to join."""
         self._review()
@@ -71,6 +76,17 @@ class Leading:
     def covered(self, node_id: int) -> int:
         """Below this offset all is on that replica's disk, as far as it was heard."""
         return self._progress.covered(node_id)
+
+    @property
+    def awaits_others(self) -> bool:
+        """Whether somebody in sync lacks something, or is to be, or the set may be another: only then does it matter.
+
+        Who waits for a record waits for one that somebody lacks.
+        """
+        if len(self._in_sync.committed) < len(self._replica.state.replicas) or self._in_sync.in_flight is not None:
+            return True
+        end_offset = self._replica.history.end_offset
+        return any(self._progress.covered(node) < end_offset for node in self._in_sync.committed)
 
     @property
     def deadline_ms(self) -> int | None:

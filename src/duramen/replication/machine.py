@@ -11,7 +11,7 @@ from duramen.replication.following import Following
 from duramen.replication.history import History
 from duramen.replication.leading import Leading
 from duramen.replication.messages import AlterPartitionAnswer, Fetch, FetchAnswer, Message, Refusal
-from duramen.replication.partition import PartitionConfig, PartitionState
+from duramen.replication.partition import PartitionConfig, PartitionState, Topology
 from duramen.replication.reaching import Reaching
 from duramen.replication.replica import Kept, Replica
 from duramen.replication.timeouts import TIMEOUTS, Timeouts
@@ -81,6 +81,20 @@ class Machine:
         return self._part.covered(node_id) if isinstance(self._part, Leading) else -1
 
     @property
+    def awaits_others(self) -> bool:
+        """Whether it leads, and for somebody it matters who is connected; see `Leading.awaits_others`."""
+        return isinstance(self._part, Leading) and self._part.awaits_others
+
+    @property
+    def minds_live(self) -> bool:
+        """Whether it matters which nodes are live: who stands in a line may have another before it then."""
+        return self.awaits_others or self._replica.config.topology is not Topology.FANOUT
+
+    def follows(self, node_id: int) -> bool:
+        """Whether it fetches from that node."""
+        return isinstance(self._part, Following) and self._part.upstream == node_id
+
+    @property
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do, unless something else happens first."""
         part_ms = None if self._part is None else self._part.deadline_ms
@@ -124,6 +138,18 @@ class Machine:
         elif self._part is not None:
             self._part.placed()
 
+    def told_live(self, live: Collection[int]) -> None:
+        """These nodes are live. Behind a leader all stand in the same way, whoever is; in a line they do not."""
+        replica = self._replica
+        if replica.config.topology is not Topology.FANOUT:
+            replica.told(replica.state, live)
+            if self._part is not None:
+                self._part.placed()
+            return
+        replica.live = live
+        if isinstance(self._part, Leading):
+            self._part.placed()
+
     def configure(self, config: PartitionConfig) -> None:
         """The stream's configs say so from here on."""
         replica = self._replica
@@ -139,9 +165,9 @@ class Machine:
         if isinstance(self._part, Following):
             self._part.reachable(node_id)
 
-    def unreachable(self, node_id: int) -> None:
-        """There is no connection to a node any more: if none comes soon, a leader waits no longer for it."""
-        self._replica.gone.setdefault(node_id, self._replica.now_ms)
+    def unreachable(self, node_id: int, since_ms: int | None = None) -> None:
+        """There is no connection to a node since then: if none comes soon, a leader waits no longer for it."""
+        self._replica.gone.setdefault(node_id, self._replica.now_ms if since_ms is None else since_ms)
         if isinstance(self._part, Leading):
             self._part.cut_off()
 
@@ -190,6 +216,11 @@ class Machine:
         if start_offset > self._replica.high_watermark:
             raise ValueError(f"offset {start_offset} is not committed: no log may begin there")
         self.history.start_at(max(start_offset, self.history.start_offset))
+
+    def lost(self, message: Fetch | FetchAnswer) -> None:
+        """What this replica wanted to send was not sent, or the answer to its fetch could not be read."""
+        if self._part is not None:
+            self._part.lost(message)
 
     def receive(self, message: Message) -> None:
         """A message for this replica came. Raises LogDamaged where the leader lacks what is committed."""

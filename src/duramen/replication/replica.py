@@ -1,6 +1,6 @@
 """A replica whatever its part is: its log, its high watermark, what it was told, and what it wants done. Pure."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from duramen.base.errors import LogDamaged
@@ -42,7 +42,7 @@ class Replica:
         self.high_watermark = min(max(kept.high_watermark, kept.start_offset), kept.end_offset)
         self.state = PartitionState(None, -1, -1, (), frozenset())
         self.live: Collection[int] = ()
-        self.places: dict[int, Place] = {}
+        self.places: Mapping[int, Place] = {}
         self.gone: dict[int, int] = {}  # nodes to which there is no connection, and since when
         self.unheard = False
         self.effects: list[Effect] = []

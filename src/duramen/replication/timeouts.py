@@ -8,7 +8,8 @@ __all__ = ["TIMEOUTS", "Timeouts"]
 class Timeouts(NamedTuple):
     """`wait_ms`: how long a fetch that has nothing to get is kept (`replica.fetch.wait.max.ms`).
 
-    Twice as long each time that there was nothing, up to `idle_wait_ms`: partitions that nobody writes to cost little.
+    Four times as long each time that there was nothing, up to `idle_wait_ms`: partitions that nobody writes to cost
+    next to nothing.
     `retry_ms`: before what was not answered is sent again, and a proposal that was refused is looked at again;
     `backoff_ms`: before a fetch that was refused is sent again (`replica.fetch.backoff.ms`), short, because after an
     election most are refused for want of news, and twice as long each time up to `wait_ms`; `gone_ms`: how long there
@@ -16,7 +17,7 @@ class Timeouts(NamedTuple):
     """
 
     wait_ms: int = 500
-    idle_wait_ms: int = 10_000
+    idle_wait_ms: int = 60_000
     retry_ms: int = 300
     backoff_ms: int = 5
     gone_ms: int = 500

@@ -5,12 +5,15 @@ they have others behind them. So a chain mends itself when one goes, and one tha
 sync: nobody waits behind a replica that is catching up.
 """
 
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from duramen.replication.partition import PartitionState, Topology
 
 __all__ = ["Place", "places"]
+
+_KEPT: Final = 1024
 
 
 class Place(NamedTuple):
@@ -20,14 +23,21 @@ class Place(NamedTuple):
     downstreams: tuple[int, ...]
 
 
-def places(state: PartitionState, topology: Topology, live: Collection[int]) -> dict[int, Place]:
-    """The place of each replica and observer; of none where nobody leads.
+def places(state: PartitionState, topology: Topology, live: Collection[int]) -> Mapping[int, Place]:
+    """The place of each replica and observer; of none where nobody leads. Not to be changed: it is everybody's.
 
     `live` are the nodes that are not known to be gone. Who is gone is still given an upstream: it may know better.
     """
     if state.leader_id is None:
         return {}
-    upstreams = _upstreams(state, state.leader_id, topology, live)
+    return _places(state.leader_id, state.nodes, state.in_sync, topology, frozenset(live))
+
+
+@lru_cache(maxsize=_KEPT)  # tens of thousands of partitions stand in a few ways
+def _places(
+    leader: int, nodes: tuple[int, ...], in_sync: frozenset[int], topology: Topology, live: frozenset[int]
+) -> Mapping[int, Place]:
+    upstreams = _upstreams(leader, nodes, in_sync, topology, live)
     below: dict[int, list[int]] = {node: [] for node in upstreams}
     for node, upstream in upstreams.items():
         if upstream is not None:
@@ -35,9 +45,11 @@ def places(state: PartitionState, topology: Topology, live: Collection[int]) -> 
     return {node: Place(upstream, tuple(below[node])) for node, upstream in upstreams.items()}
 
 
-def _upstreams(state: PartitionState, leader: int, topology: Topology, live: Collection[int]) -> dict[int, int | None]:
-    order = [node for node in state.nodes if node != leader]
-    line = [leader, *(node for node in order if node in state.in_sync and node in live)]
+def _upstreams(
+    leader: int, nodes: tuple[int, ...], in_sync: frozenset[int], topology: Topology, live: frozenset[int]
+) -> dict[int, int | None]:
+    order = [node for node in nodes if node != leader]
+    line = [leader, *(node for node in order if node in in_sync and node in live)]
     rest = [node for node in order if node not in line]
     found: dict[int, int | None] = {}
     for at, node in enumerate([*line, *rest]):

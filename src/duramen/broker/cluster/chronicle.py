@@ -60,7 +60,7 @@ class Chronicle:
             self._moves[before.leader, after.leader] += 1
             if after.leader is None:
                 self._leaderless.append(name)
-        if set(before.isr) != set(after.isr):
+        if before.isr != after.isr and set(before.isr) != set(after.isr):
             self._isr_changes += 1
             self._left.update(without(before.isr, after.isr))
             self._joined.update(without(after.isr, before.isr))

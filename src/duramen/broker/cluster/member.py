@@ -5,9 +5,11 @@ from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from msgspec import UNSET
+
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, NotController, OutcomeUnknown, StreamNotFound
-from duramen.base.ids import StreamId
+from duramen.base.ids import StreamId, stream_id_of
 from duramen.base.ports import Buffer, Clock, Randomness, Worker
 from duramen.broker.changes import Done, ValueDone, settled
 from duramen.broker.cluster.chronicle import Chronicle
@@ -16,6 +18,7 @@ from duramen.broker.cluster.nearest import nearest
 from duramen.broker.cluster.network import Network
 from duramen.broker.cluster.replicating import Replicating
 from duramen.broker.cluster.tally import Tally
+from duramen.broker.cluster.telling import Telling
 from duramen.broker.control.answers import Answer, Outcome, When
 from duramen.broker.control.asking import Asker
 from duramen.broker.control.controller import Controller
@@ -60,7 +63,6 @@ __all__ = ["Member", "MemberKit"]
 
 _CHANGE_MS: Final = 30_000
 _NOBODY: Final = -1
-_TOLD_AT_ONCE: Final = 200  # partitions; a few milliseconds
 _NO_STREAM: Final = StreamId(int=0)
 
 
@@ -129,6 +131,7 @@ class Member:
             when_applied=self.controller.when_applied,
             led=self._led, report=kit.report, carried_out=kit.carried_out, throttled_rate=kit.throttled_rate,
         )  # fmt: skip
+        self._telling = Telling(kit.worker.soon, self._tell)
         self.tally = Tally(self.node_id)
         self._chronicle = None if kit.tell is None else Chronicle(kit.clock, kit.deadlines, kit.tell)
         self._listener: Listener | None = None
@@ -283,26 +286,18 @@ class Member:
     def _tell_all(self) -> None:
         self.tally.restart(self.state.partitions)
         self.replicating.told_live(self.state.registrations.live)
-        for place, state in list(self.state.partitions):
-            self._tell(place, state)
+        for place, _ in list(self.state.partitions):
+            self._telling.begin(place)
 
-    def _tell(self, place: PartitionId, state: PartitionState) -> None:
+    def _tell(self, place: PartitionId) -> None:
         """A partition that is still to be made is told of once its stream has all of them."""
-        if self._listener is not None and self._listener.has(place):
+        state = self.state.partitions.get(place)
+        if state is not None and self._listener is not None and self._listener.has(place):
             self.replicating.told(place, state)
 
     def _tell_stream(self, stream_id: StreamId) -> None:
-        for partition, state in list(self.state.partitions.of_stream(stream_id).items()):
-            self._tell(PartitionId(stream_id, partition), state)
-
-    def _tell_some(self, stream_id: StreamId, first: int = 0) -> None:
-        """A large stream is made: its replicas are opened a few at a time, so that nobody else waits for them."""
-        partitions = self.state.partitions.of_stream(stream_id)
-        for partition in range(first, min(first + _TOLD_AT_ONCE, len(partitions))):
-            if partition in partitions:
-                self._tell(PartitionId(stream_id, partition), partitions[partition])
-        if first + _TOLD_AT_ONCE < len(partitions):
-            self._kit.worker.soon(partial(self._tell_some, stream_id, first + _TOLD_AT_ONCE))
+        for partition in list(self.state.partitions.of_stream(stream_id)):
+            self._telling.begin(PartitionId(stream_id, partition))
 
     def _tell_read(self) -> None:
         """Other nodes are registered: they may be to follow what is read everywhere."""
@@ -323,22 +318,22 @@ class Member:
         """An event has taken effect in the view; the quorum ordered it in that epoch."""
         del epoch
         if isinstance(event, StreamDeleted):
-            self.replicating.removed(StreamId(event.id))
-            self.tally.removed(StreamId(event.id))
+            self.replicating.removed(stream_id_of(event.id))
+            self.tally.removed(stream_id_of(event.id))
         if self._listener is not None:
             self._listener.happened(event)
         if isinstance(event, StreamCreated | PartitionsAdded):
-            self._tell_when_made(PartitionId(StreamId(event.id), event.partitions - 1))
+            self._tell_when_made(PartitionId(stream_id_of(event.id), event.partitions - 1))
         elif isinstance(event, PartitionChanged):
-            place = PartitionId(StreamId(event.id), event.partition)
+            place = PartitionId(stream_id_of(event.id), event.partition)
             state = self.state.partitions.get(place)
             if state is not None:
                 self._count(place, state)
-                self._tell(place, state)
+                self._telling.begin(place, led=event.leader is not UNSET)
         elif isinstance(event, StreamConfigured | NodeConfigured):
             self.replicating.configured()
             if isinstance(event, StreamConfigured):
-                self._tell_stream(StreamId(event.id))
+                self._tell_stream(stream_id_of(event.id))
         elif isinstance(event, NodeEvent):
             self._leaving.told(self.state.registrations, self._kit.clock.monotonic_ms())
             self.replicating.told_live(self.state.registrations.live)
@@ -348,7 +343,7 @@ class Member:
 
     def _tell_when_made(self, last: PartitionId) -> None:
         if self._listener is not None and not self._listener.has(last):
-            self._listener.when_made(last.stream_id, partial(self._tell_some, last.stream_id))
+            self._listener.when_made(last.stream_id, partial(self._tell_stream, last.stream_id))
 
     def _count(self, place: PartitionId, state: PartitionState) -> None:
         before = self.tally.told(place, state)

@@ -25,5 +25,8 @@ class Network(Protocol):
         False where there is no way to it now: then nothing was sent, and `done` is never called.
         """
 
-    def say(self, node_id: int, pieces: Sequence[Buffer]) -> None:
-        """Send what replicas say to those of another node."""
+    def say(self, node_id: int, pieces: Sequence[Buffer]) -> bool:
+        """Send what replicas say to those of another node. False where too much waits to be sent to it: it is lost.
+
+        Where there is no connection it is lost too, and of the next one replicas are told.
+        """

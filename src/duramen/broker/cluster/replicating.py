@@ -248,12 +248,19 @@ class Replicating:
         said, self._said = self._said, {}
         for node_id, messages in said.items():
             for first in range(0, len(messages), _SAID_AT_ONCE):
-                self._network.say(node_id, encode(messages[first : first + _SAID_AT_ONCE]))
+                some_said = messages[first : first + _SAID_AT_ONCE]
+                if not self._network.say(node_id, encode(some_said)):
+                    self._lost(some_said)
         proposed, self._proposed = self._proposed, []
         for first in range(0, len(proposed), _PROPOSALS_AT_ONCE):
             some = proposed[first : first + _PROPOSALS_AT_ONCE]
             request = requests.AlterPartitions(tuple(_proposal(place, wish) for place, wish in some))
             self._asker.ask(request, partial(self._altered, some), within_ms=_WITHIN_MS)
+
+    def _lost(self, said: Sequence[Said]) -> None:
+        if self._replicas is not None:
+            for place, message, _ in said:
+                self._replicas.lost(place, message)
 
     def _altered(self, proposed: Sequence[tuple[PartitionId, AlterPartition]], outcome: Outcome) -> None:
         """The controller has answered; where it has not, who proposed does so again.

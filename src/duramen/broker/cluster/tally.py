@@ -59,8 +59,9 @@ class Tally:
         self._known.setdefault(place.stream_id, {})[place.partition] = state
         _mark(self.offline, place, is_so=state.leader is None)
         # Replicas that a reassignment brings are not missed before they are there.
-        lacks = bool(without(without(state.replicas, state.adding), state.isr))
-        _mark(self.under_replicated, place, is_so=lacks and state.leader == self._node_id)
+        leads = state.leader == self._node_id
+        lacks = leads and bool(without(without(state.replicas, state.adding), state.isr))
+        _mark(self.under_replicated, place, is_so=lacks)
 
 
 def _mark(places: dict[PartitionId, None], place: PartitionId, *, is_so: bool) -> None:

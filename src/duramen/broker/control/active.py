@@ -30,11 +30,13 @@ from duramen.broker.control.requests import (
     Request,
 )
 from duramen.broker.control.sessions import NodeSessions
+from duramen.broker.control.settling import Settling
 from duramen.broker.control.speaking import (
     allocate_ids,
     alter_partitions,
     beat,
     fence_silent,
+    leave_silent,
     register_node,
     report_leaders,
 )
@@ -44,6 +46,8 @@ from duramen.broker.quorum.applying import ControllerView
 from duramen.broker.quorum.runner import Runner
 from duramen.controller.cluster.beginning import form
 from duramen.controller.events import Event
+from duramen.controller.nodes import Node
+from duramen.controller.partitions import PartitionId
 from duramen.controller.quorum.roles import Role
 
 __all__ = ["ActiveController"]
@@ -89,6 +93,7 @@ class ActiveController:
             kit.sessions,
             report_window_ms=kit.report_window_ms,
         )
+        self._settling = Settling(kit.deadlines, kit.clock, self._leave_silent, self._fence_silent)
         self._over = False
         self._alarm = Alarm(kit.deadlines, self._fire)
         if not self._ahead.cluster_id:
@@ -139,6 +144,7 @@ class ActiveController:
         self._over = True
         self._alarm.move(None)
         self._voters.end()
+        self._settling.end()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             waiter.done(_not_active())
@@ -146,7 +152,7 @@ class ActiveController:
     def _fire(self) -> None:
         now_ms = self._now_ms
         for node_id in self._sessions.silent(self._ahead.registrations, now_ms):
-            self._decide(partial(fence_silent, node_id), partial(self._not_fenced, node_id))
+            self._settling.begin(self._ahead, node_id)
         late = [waiter for waiter in self._waiters if waiter.until_ms <= now_ms]
         self._waiters = [waiter for waiter in self._waiters if waiter.until_ms > now_ms]
         for waiter in late:
@@ -159,6 +165,12 @@ class ActiveController:
             times = [waiter.until_ms for waiter in self._waiters]
             due_ms = self._sessions.members.deadline_ms
             self._alarm.move(min([*times, *([] if due_ms is None else [due_ms])], default=None))
+
+    def _leave_silent(self, node: Node, places: Sequence[PartitionId]) -> None:
+        self._decide(partial(leave_silent, node, places), self._refused)
+
+    def _fence_silent(self, node_id: int) -> None:
+        self._decide(partial(fence_silent, node_id), partial(self._not_fenced, node_id))
 
     def _not_fenced(self, node_id: int, outcome: Outcome) -> None:
         """A silent node that could not be fenced gets another session: it is tried again, and said."""

@@ -1,18 +1,30 @@
 """What nodes ask for themselves, decided: from a request and a draft to the answer. Pure."""
 
+from collections.abc import Sequence
+
 from duramen.base.errors import NodeNotFound
 from duramen.broker.control.answers import Beaten, Block, Done, Isr, IsrAnswers, Registered
 from duramen.broker.control.draft import Draft
 from duramen.broker.control.requests import AlterPartitions, Beat, Register, ReportLeaders
 from duramen.broker.control.sessions import NodeSessions
 from duramen.controller.cluster.alter_partition import Proposal, Refusal, alter_partition
-from duramen.controller.cluster.fencing import fence
+from duramen.controller.cluster.fencing import fence, leave
 from duramen.controller.cluster.heartbeats import heartbeat, registered_node
 from duramen.controller.cluster.registering import register
 from duramen.controller.cluster.reporting import depose
 from duramen.controller.decisions import allocate_producer_ids
+from duramen.controller.nodes import Node
+from duramen.controller.partitions import PartitionId
 
-__all__ = ["allocate_ids", "alter_partitions", "beat", "fence_silent", "register_node", "report_leaders"]
+__all__ = [
+    "allocate_ids",
+    "alter_partitions",
+    "beat",
+    "fence_silent",
+    "leave_silent",
+    "register_node",
+    "report_leaders",
+]
 
 
 def register_node(request: Register, draft: Draft, sessions: NodeSessions, now_ms: int) -> Registered:
@@ -85,4 +97,12 @@ def fence_silent(node_id: int, draft: Draft) -> Done:
     node = draft.state.registrations.get(node_id)
     if node is not None:
         draft.add(fence(draft.state, node))
+    return Done()
+
+
+def leave_silent(node: Node, places: Sequence[PartitionId], draft: Draft) -> Done:
+    """Let some of its partitions leave a node whose session is over, unless it has registered again since."""
+    known = draft.state.registrations.get(node.id)
+    if known is not None and known.epoch == node.epoch and not known.fenced:
+        draft.add(leave(draft.state, node, places))
     return Done()

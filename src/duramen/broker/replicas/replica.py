@@ -44,7 +44,7 @@ from duramen.replication.effects import (
     StartAt,
 )
 from duramen.replication.machine import Machine
-from duramen.replication.messages import FetchAnswer, Message, Refusal
+from duramen.replication.messages import Fetch, FetchAnswer, Message, Refusal
 from duramen.replication.partition import PartitionConfig, PartitionState
 from duramen.replication.reaching import Outcome
 from duramen.replication.replica import Kept
@@ -204,6 +204,10 @@ class Replica:
             self._machine.told(state, live)
             self._go_on()
 
+    def told_live(self, live: Collection[int]) -> None:
+        """These nodes are live."""
+        self._meet(partial(self._machine.told_live, live), stirs=self._machine.minds_live)
+
     def configure(self, config: PartitionConfig) -> None:
         """The stream's configs have changed."""
         if self._over is None:
@@ -213,23 +217,24 @@ class Replica:
 
     def reachable(self, node_id: int) -> None:
         """There is a new connection to a node."""
-        if self._over is None:
-            self._tick()
-            self._machine.reachable(node_id)
-            self._go_on()
+        self._meet(partial(self._machine.reachable, node_id), stirs=self._machine.follows(node_id))
 
-    def unreachable(self, node_id: int) -> None:
-        """There is no connection to a node any more."""
-        if self._over is None:
-            self._tick()
-            self._machine.unreachable(node_id)
-            self._go_on()
+    def unreachable(self, node_id: int, since_ms: int) -> None:
+        """There is no connection to a node since then."""
+        self._meet(partial(self._machine.unreachable, node_id, since_ms), stirs=self._machine.awaits_others)
 
     def heard_by_controller(self, *, lately: bool) -> None:
         """See `Machine.heard_by_controller`."""
-        if self._over is None:
+        self._meet(partial(self._machine.heard_by_controller, lately=lately), stirs=self._machine.awaits_others)
+
+    def _meet(self, happens: Callable[[], None], *, stirs: bool) -> None:
+        """It happens to all replicas of the node; most only note it, which has to be cheap: it does not stir them."""
+        if self._over is not None:
+            return
+        if stirs:
             self._tick()
-            self._machine.heard_by_controller(lately=lately)
+        happens()
+        if stirs:
             self._go_on()
 
     def receive(self, message: Message, records: Buffer = b"") -> None:
@@ -242,12 +247,20 @@ class Replica:
                 message = message._replace(batches=follow_up(message.asked.end, message.takeovers, records))
             except BatchCorrupt as error:
                 self._kit.outside.report(f"node {message.node_id} sent a damaged batch: {error}")
+                self.lost(message.asked)
                 return
         try:
             self._machine.receive(message)
         except LogDamaged as error:
             self._fail(error)
         self._go_on()
+
+    def lost(self, message: Fetch | FetchAnswer) -> None:
+        """See `Machine.lost`."""
+        if self._over is None:
+            self._tick()
+            self._machine.lost(message)
+            self._go_on()
 
     def stop(self) -> None:
         """Do nothing any more; who waits is told. What is being written may still reach the disk."""

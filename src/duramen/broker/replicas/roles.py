@@ -1,6 +1,8 @@
 """The replicas of a node, as the controller gives them to it: opened, told what has changed, and let go."""
 
 from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache
+from typing import Final
 
 from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
@@ -13,11 +15,13 @@ from duramen.broker.replicas.replica import Replica
 from duramen.broker.replicas.sweeps import Sweeps
 from duramen.controller import partitions as controller
 from duramen.controller.partitions import PartitionId
-from duramen.replication.messages import Message
+from duramen.replication.messages import Fetch, FetchAnswer, Message
 from duramen.replication.partition import PartitionConfig, PartitionState
 from duramen.replication.replica import Kept
 
 __all__ = ["Replicas", "state_of"]
+
+_SETS_KEPT: Final = 1024
 
 PartitionOf = Callable[[PartitionId], tuple[Partition, PartitionConfig]]
 """Its partition, with a log that is there, and what the configs of its stream say now."""
@@ -25,10 +29,14 @@ PartitionOf = Callable[[PartitionId], tuple[Partition, PartitionConfig]]
 
 def state_of(state: controller.PartitionState, observers: tuple[int, ...] = ()) -> PartitionState:
     """A partition of the controller's as its replicas know it, and those that only follow."""
-    in_sync = frozenset(state.isr)
     return PartitionState(
-        state.leader, state.leader_epoch, state.partition_epoch, state.replicas, in_sync, observers
+        state.leader, state.leader_epoch, state.partition_epoch, state.replicas, _set_of(state.isr), observers
     )  # fmt: skip
+
+
+@lru_cache(maxsize=_SETS_KEPT)  # tens of thousands of partitions have a few
+def _set_of(members: tuple[int, ...]) -> frozenset[int]:
+    return frozenset(members)
 
 
 class Replicas:
@@ -44,7 +52,7 @@ class Replicas:
         self._opening: dict[PartitionId, PartitionState] = {}  # the newest that was told of those
         self._live: Collection[int] = ()
         self._heard_lately = True
-        self._gone: set[int] = set()  # nodes to which there is no connection any more
+        self._gone: dict[int, int] = {}  # nodes to which there is no connection any more, and since when
         self._config_changes = 0
         self._sweeps: Sweeps[PartitionId] = Sweeps(kit.store.soon)
         self._over = False
@@ -75,7 +83,7 @@ class Replicas:
     def told_live(self, live: Collection[int]) -> None:
         """These nodes are not known to be gone."""
         self._live = live
-        self._sweep(lambda replica: replica.told(replica.machine.state, self._live))
+        self._sweep(lambda replica: replica.told_live(self._live))
 
     def configured(self) -> None:
         """Configs of streams have changed."""
@@ -90,13 +98,13 @@ class Replicas:
 
     def reachable(self, node_id: int) -> None:
         """There is a new connection to a node."""
-        self._gone.discard(node_id)
+        self._gone.pop(node_id, None)
         self._sweep(lambda replica: replica.reachable(node_id))
 
     def unreachable(self, node_id: int) -> None:
         """There is no connection to a node any more."""
-        self._gone.add(node_id)
-        self._sweep(lambda replica: replica.unreachable(node_id))
+        since_ms = self._gone.setdefault(node_id, self._kit.clock.monotonic_ms())
+        self._sweep(lambda replica: replica.unreachable(node_id, since_ms))
 
     def heard_by_controller(self, *, lately: bool) -> None:
         """Whether this node's session with the controller goes on, as far as it can know."""
@@ -120,6 +128,12 @@ class Replicas:
         replica = self._replicas.get(place)
         if replica is not None:
             replica.receive(message, records)
+
+    def lost(self, place: PartitionId, message: Fetch | FetchAnswer) -> None:
+        """What a replica wanted to say could not be sent."""
+        replica = self._replicas.get(place)
+        if replica is not None:
+            replica.lost(message)
 
     def stop(self) -> None:
         """All replicas end."""
@@ -152,8 +166,8 @@ class Replicas:
                 return
             now = config if changes == self._config_changes else self._partition_of(place)[1]
             replica = self._replicas[place] = Replica(self._kit, place, partition, kept, now)
-            for node_id in sorted(self._gone):
-                replica.unreachable(node_id)
+            for node_id, since_ms in self._gone.items():
+                replica.unreachable(node_id, since_ms)
             replica.heard_by_controller(lately=self._heard_lately)
             replica.told(state, self._live)
 

@@ -1,5 +1,7 @@
 """A node is gone, is back, or is about to stop: what that means for the partitions that it holds. Pure."""
 
+from collections.abc import Iterable
+
 from duramen.controller.cluster.rules import Loss, RulesOf
 from duramen.controller.cluster.settling import change
 from duramen.controller.events import (
@@ -11,14 +13,26 @@ from duramen.controller.events import (
     PartitionChanged,
 )
 from duramen.controller.nodes import Node, Nodes
+from duramen.controller.partitions import PartitionId
 from duramen.controller.state import ControllerState
 
-__all__ = ["drain", "fence", "is_drained", "resettle", "unfence"]
+__all__ = ["drain", "fence", "is_drained", "leave", "resettle", "unfence"]
 
 
 def fence(state: ControllerState, node: Node) -> list[Event]:
     """The node is silent: it leaves every in-sync set, and others lead what it led."""
     return [] if node.fenced else _with(state, NodeFenced(node.id, node.epoch))
+
+
+def leave(state: ControllerState, node: Node, places: Iterable[PartitionId]) -> list[PartitionChanged]:
+    """What becomes of some partitions of a node that is about to be fenced, as if it were."""
+    nodes, rules_of = state.registrations.after(NodeFenced(node.id, node.epoch)), RulesOf(state)
+    events: list[PartitionChanged] = []
+    for place in places:
+        partition = state.partitions.get(place)
+        if partition is not None:
+            events += change(place, partition, partition, nodes, rules_of[place.stream_id])
+    return events
 
 
 def unfence(state: ControllerState, node: Node) -> list[Event]:

@@ -213,11 +213,10 @@ class ClusterSide:
         link = self._door.peers.link(node_id, Channel.CONTROL)
         return link is not None and link.request(subject, done, body)
 
-    def say(self, node_id: int, pieces: Sequence[Buffer]) -> None:
-        """Send what replicas say; it is lost where there is no connection, or too much waits on it."""
+    def say(self, node_id: int, pieces: Sequence[Buffer]) -> bool:
+        """Send what replicas say: see `Network`."""
         link = self._door.peers.link(node_id, Channel.DATA)
-        if link is not None:
-            link.send(Subject.REPLICAS, *pieces)
+        return link is None or link.send(Subject.REPLICAS, *pieces) or not link.open
 
     def _happened(self, event: Event, epoch: int) -> None:
         if self.member is not None:

@@ -306,11 +306,12 @@ class Node:
         if done is not None:
             done(body)
 
-    def say(self, node_id: int, pieces: Sequence[Buffer]) -> None:
+    def say(self, node_id: int, pieces: Sequence[Buffer]) -> bool:
         link = self.network.link(self.node_id, node_id, Channel.DATA)
         if link is not None:
             body = b"".join(pieces)
             self.network.say(link, self.node_id, partial(self.peers[node_id].heard, self.node_id, body))
+        return True
 
     def heard(self, node_id: int, body: bytes) -> None:
         """Replicas of another node say something."""
