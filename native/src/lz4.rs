@@ -1,10 +1,14 @@
 //! LZ4 frames, as Kafka has them: read into one buffer with a bound, written in independent blocks.
 //!
+//! A block that needs nothing of those before it is read by the reference implementation, which is quickest; one that
+//! does by a crate that takes a window.
+//!
 //! Format: the LZ4 frame format 1.6.4. Several frames and skippable ones may follow each other; each is whole.
 
 use std::io::Write;
 
-use lz4_flex::block::{decompress_into, decompress_into_with_dict};
+use lz4::block::decompress_to_buffer;
+use lz4_flex::block::decompress_into_with_dict;
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
 use twox_hash::XxHash32;
 
@@ -49,9 +53,12 @@ struct Frame {
     block_bytes: usize,
 }
 
-/// Appends what the frames in `data` hold to `out`, at most `limit` bytes.
-pub fn decompress(data: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), Refused> {
+/// Makes the first bytes of `out` what the frames in `data` hold, of at most `limit` bytes, and says how many these are.
+///
+/// What lies behind them is room that was made before, so that zeros are written once and not batch after batch.
+pub fn decompress(data: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<usize, Refused> {
     let mut reader = Reader { rest: data };
+    let mut held = 0;
     while !reader.rest.is_empty() {
         let magic = reader.u32()?;
         if magic & !0xF == SKIPPABLE {
@@ -59,14 +66,19 @@ pub fn decompress(data: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), Re
             reader.take(size as usize)?;
         } else if magic == MAGIC {
             let frame = frame(&mut reader)?;
-            let start = out.len();
-            while block(&mut reader, &frame, start, limit, out)? {}
-            end(&mut reader, &frame, &out[start..])?;
+            let start = held;
+            while let Some(written) = block(&mut reader, &frame, start, held, out)? {
+                held += written;
+                if held > limit {
+                    return corrupt(format!("compressed records hold more than {limit} bytes"));
+                }
+            }
+            end(&mut reader, &frame, &out[start..held])?;
         } else {
             return damaged("not a frame");
         }
     }
-    Ok(())
+    Ok(held)
 }
 
 fn frame(reader: &mut Reader) -> Result<Frame, Refused> {
@@ -100,11 +112,17 @@ fn frame(reader: &mut Reader) -> Result<Frame, Refused> {
     })
 }
 
-/// One block behind what `out` holds of the frame from `start` on; false where it was the end mark.
-fn block(reader: &mut Reader, frame: &Frame, start: usize, limit: usize, out: &mut Vec<u8>) -> Result<bool, Refused> {
+/// One block, to `at` in `out`, and its bytes; None where it was the end mark. The frame's first one went to `start`.
+fn block(
+    reader: &mut Reader,
+    frame: &Frame,
+    start: usize,
+    at: usize,
+    out: &mut Vec<u8>,
+) -> Result<Option<usize>, Refused> {
     let head = reader.u32()?;
     if head == 0 {
-        return Ok(false);
+        return Ok(None);
     }
     let size = (head & !STORED) as usize;
     if size > frame.block_bytes {
@@ -114,29 +132,22 @@ fn block(reader: &mut Reader, frame: &Frame, start: usize, limit: usize, out: &m
     if frame.block_checksums && reader.u32()? != XxHash32::oneshot(0, content) {
         return damaged("a block does not match its checksum");
     }
-    let at = out.len();
+    let needed = (at + frame.block_bytes).saturating_sub(out.len());
+    out.try_reserve(needed)?;
+    out.resize(out.len() + needed, 0);
+    let (before, room) = out.split_at_mut(at);
+    let room = &mut room[..frame.block_bytes];
     if head & STORED != 0 {
-        out.try_reserve(size)?;
-        out.extend_from_slice(content);
+        room[..size].copy_from_slice(content);
+        return Ok(Some(size));
+    }
+    let written = if frame.independent || at == start {
+        decompress_to_buffer(content, Some(frame.block_bytes as i32), room).map_err(|error| error.to_string())
     } else {
-        out.try_reserve(frame.block_bytes)?;
-        out.resize(at + frame.block_bytes, 0);
-        let (before, room) = out.split_at_mut(at);
-        let written = if frame.independent {
-            decompress_into(content, room)
-        } else {
-            let window = &before[start.max(at.saturating_sub(WINDOW_BYTES))..];
-            decompress_into_with_dict(content, room, window)
-        };
-        match written {
-            Ok(written) => out.truncate(at + written),
-            Err(error) => return damaged(&error.to_string()),
-        }
-    }
-    if out.len() > limit {
-        return corrupt(format!("compressed records hold more than {limit} bytes"));
-    }
-    Ok(true)
+        let window = &before[start.max(at.saturating_sub(WINDOW_BYTES))..];
+        decompress_into_with_dict(content, room, window).map_err(|error| error.to_string())
+    };
+    written.map(Some).or_else(|error| damaged(&error))
 }
 
 fn end(reader: &mut Reader, frame: &Frame, content: &[u8]) -> Result<(), Refused> {
@@ -155,4 +166,24 @@ pub fn compress(data: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
     encoder.write_all(data)?;
     Ok(encoder.finish()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linked_blocks_and_a_buffer_that_is_used_again() {
+        let sample: Vec<u8> = (0..300_000u32).map(|number| (number.wrapping_mul(number) >> 7) as u8 & 0x1F).collect();
+        let info = FrameInfo::new().block_mode(BlockMode::Linked).block_size(BlockSize::Max64KB);
+        let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+        encoder.write_all(&sample).unwrap();
+        let linked = encoder.finish().unwrap();
+        let short = compress(&sample[7..1000]).unwrap();
+        let mut room = Vec::new();
+        for (data, wanted) in [(&linked, &sample[..]), (&short, &sample[7..1000]), (&linked, &sample[..])] {
+            let held = decompress(data, sample.len(), &mut room).unwrap();
+            assert_eq!(&room[..held], wanted);
+        }
+    }
 }

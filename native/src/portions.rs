@@ -57,8 +57,7 @@ impl<'a> Portion<'a> {
             let body = if codec == 0 {
                 &batch[HEADER_BYTES..]
             } else {
-                decompress(codec, &batch[HEADER_BYTES..], LARGEST_BODY_BYTES, &mut self.scratch)?;
-                &self.scratch[..]
+                decompress(codec, &batch[HEADER_BYTES..], LARGEST_BODY_BYTES, &mut self.scratch)?
             };
             self.position = next;
             if head.attributes & CONTROL != 0 || head.records == 0 {
