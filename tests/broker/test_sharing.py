@@ -23,6 +23,8 @@ from duramen.broker.sharing import ShareOffset
 from duramen.broker.sharing_configs import parse_reset
 from duramen.broker.sharing_fetch import ShareFetched, ShareFetcher, ShareLimits
 from duramen.broker.sharing_partition import ACCEPT, REJECT, RELEASE, RENEW, Acknowledged
+from duramen.broker.sharing_persister import Begin
+from duramen.broker.sharing_requests import Change
 from duramen.delivery.window import Acquired
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.share_group import HeartbeatResult, ShareHeartbeat
@@ -546,3 +548,13 @@ def test_durations(text: str, since_ms: int) -> None:
     assert parse_reset(f"by_duration:{text}").since_ms == since_ms
     with pytest.raises(ConfigInvalid):
         parse_reset(text)
+
+
+def test_states_of_which_no_group_is_stored_make_the_group_at_a_start() -> None:
+    shares = Shares()
+    begins = [Begin(shares.key(group="older"), 0, 1)]
+    shares.do(shares.hand.broker.share_nodes._persister.change, Change.BEGIN, begins)
+    assert [line.group_id for line in shares.hand.broker.groups.listing()] == ["g"]
+    shares.hand.restart()
+    assert sorted(line.group_id for line in shares.hand.broker.groups.listing()) == ["g", "older"]
+    assert shares.hand.broker.share_groups.offsets("older") == {"a": [0]}

@@ -87,7 +87,7 @@ class Shares:
         return answer.value
 
     def append(self, answer: Answer[int], *values: bytes) -> None:
-        batch = encode(NewRecord(0, None, value) for value in values)
+        batch = encode(NewRecord(self.leader.now_ms(), None, value) for value in values)
         self.leader.streams.get("a").partition(0).append(batch, answer)
 
     def write(self, *values: bytes) -> None:
@@ -229,6 +229,16 @@ def test_a_new_leader_reads_what_an_older_one_was_told_is_stored(shares: Shares)
     delivered = [] if taken is None else offsets(taken.acquired)
     assert said.there
     assert delivered == [] or said.calls[0][0] is not None
+
+
+def test_who_leads_again_reads_again(shares: Shares) -> None:
+    shares.take("m")
+    for leader, owner in ((2, "n"), (1, "z")):
+        shares.several.elect(shares.owners[0], leader)
+        shares.several.advance(1000)
+        assert offsets(shares.take(owner)) == ([] if owner == "z" else list(range(10)))
+        if owner == "n":
+            shares.say("n", (0, 9, ACCEPT))
 
 
 def test_every_node_tells_where_a_group_is(shares: Shares) -> None:

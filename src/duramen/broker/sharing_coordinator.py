@@ -1,7 +1,7 @@
 """Who leads a partition of `__share_group_state` answers for the states in it: one change after the other, fenced.
 
 What is decided about a state is decided on what was appended last of it, committed or not; what is told of it is what
-is committed (docs/adr/coordinators.md).
+is committed (docs/adr/share-state.md).
 """
 
 from collections.abc import Callable, Sequence

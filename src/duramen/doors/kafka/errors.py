@@ -114,8 +114,6 @@ def group_error_code(error: Exception | None) -> ErrorCode:
     """The number for `error` as a coordinator says it: a client asks for the coordinator again where it must wait."""
     if isinstance(error, errors.NotLeader):
         return ErrorCode.NOT_COORDINATOR
-    if isinstance(error, errors.UnsupportedFeature):
-        return ErrorCode.UNSUPPORTED_VERSION  # as Apache Kafka says of a kind of group that is turned off
     if isinstance(error, _UNAVAILABLE):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error_code(error)
