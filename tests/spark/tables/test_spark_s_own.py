@@ -44,9 +44,11 @@ def filled(lake: Path) -> Iterator[tuple[str, Job]]:
         for suffix in ("", "_compacted"):
             storage = Storage(str(lake / f"{name}{suffix}"))
             job = Job.of(Declaration(table_format, storage, "flights", "id", decode="json")._replace(**changes))
-            job.fill(LOG, 2)
+            while job.plan(LOG)[1]:
+                job.fill(LOG, 1)
             if suffix:
-                assert job.table.compact().written
+                # With values of their own few of these rows have files to be put together with.
+                assert job.table.compact().written or changes
             yield f"{table}{suffix}", job
 
 
