@@ -18,7 +18,7 @@ from duramen.spark.tables.port import Declaration, Storage
 
 pytestmark = pytest.mark.long
 
-_RUN_S = 400.0
+_RUN_S = 1200.0
 
 LOG: dict[int, list[Keyed]] = {
     0: [
