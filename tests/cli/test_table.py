@@ -66,6 +66,12 @@ def test_enable_takes_a_location_relative_to_where_it_is_typed(duramen_alone: Ru
         ),
         (("--format", "parquet"), 2, "'parquet' is not one of"),
         (("--format", "delta", "--storage", "x"), 2, "'x' is not NAME=VALUE"),
+        (
+            ("--format", "delta", "--storage", "s3.endpont=x"),
+            2,
+            "no option s3.endpont of a table's storage; did you mean",
+        ),
+        (("--format", "detla"), 2, "'detla' is not one of"),
     ],
 )
 def test_enable_refuses_what_cannot_be_before_anything_is_asked(
@@ -169,3 +175,13 @@ def test_run_refuses_options_that_do_not_fit(words: tuple[str, ...], message: st
         assert node.asked == []
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err
+
+
+@pytest.mark.long
+def test_run_names_brokers_that_do_not_answer_before_it_starts_spark(tmp_path: Path) -> None:
+    there = table(table_format="delta", table_location=str(tmp_path / "t"))
+    with FakeNode({f"GET {PATH}": (200, there)}) as node:
+        ended = run("table", "run", "--bootstrap-servers", "127.0.0.1:1", "flights", server=node.address)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert "no broker answered within 30 s: 127.0.0.1:1 cannot be reached" in ended.err
+    assert ended.err.endswith("[server-unreachable]\n")

@@ -62,6 +62,8 @@ ROWS: Final = [
     ("tier", "warm", "tier: 'warm' does not fit", "tier: 'warm' does not fit"),
     ("tableStorage", '{"s3.endpoint": "http://a:1"}', TAKEN, TAKEN),
     ("tableStorage", "s3", "tableStorage: it must be JSON such as", "tableStorage: it must be JSON such as"),
+    ("tableStorage", '{"s3.endpont": "x"}', "s3.endpont of a table's storage; did you mean s3.endpoint?",
+     "s3.endpont of a table's storage; did you mean s3.endpoint?"),
     ("includeHeaders", "true", TAKEN, TAKEN),
     ("includeHeaders", "1", FLAG, FLAG),
     ("columns", "offset, VALUE", TAKEN, TAKEN),

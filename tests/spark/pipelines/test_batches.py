@@ -236,7 +236,7 @@ def test_a_type_that_a_format_does_not_have_is_refused(query: Query) -> None:
 
 
 def test_types_of_spark_s_stay_what_they_are(query: Query) -> None:
-    inner = ArrayType(StructType().add("a", IntegerType()).add("b", StringType()))
+    inner = ArrayType(StructType().add("a", IntegerType(), nullable=False).add("b", StringType()))
     kinds: dict[str, DataType] = {
         "b": ByteType(), "s": ShortType(), "i": IntegerType(), "f": FloatType(), "d": DecimalType(9, 2),
         "t": TimestampType(), "n": TimestampNTZType(), "day": DateType(), "x": BinaryType(), "l": inner,

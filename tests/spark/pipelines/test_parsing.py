@@ -125,6 +125,7 @@ def test_exactly_one_of_some() -> None:
         "source flights has format, which is for tables"
     ]
     assert edited("json: true, key: a", "json: true, @keys: a") == ["sink log has keys, which is for delta"]
+    assert edited("delta: tables/out", "delta: tables/out, @rows: 3") == ["sink out has rows, which is for console"]
     assert edited("keys: [a, b], sequence_by: at, delete_when: op = 'd'", "@sequence_by: at") == [
         "sink out has sequence_by, which needs keys"
     ]

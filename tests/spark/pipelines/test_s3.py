@@ -40,7 +40,9 @@ def test_a_pipeline_writes_tables_on_s3(node: NodeProcess, cluster: Cluster, str
                 with Producer(cluster) as producer:
                     for number in range(50 * turn, 50 * (turn + 1)):
                         producer.produce(stream_name, b'{"n": %d}' % number, partition=number % 2)
-            ended = run("pipeline", "run", "--once", "--master", "local[2]", str(file), timeout_s=500)
+            ended = run(
+                "pipeline", "run", "--once", "--restarts", "50", "--master", "local[2]", str(file), timeout_s=500
+            )
             assert ended.code == 0, ended.err + ended.out
         to_s3 = {
             "AWS_ENDPOINT_URL": options["s3.endpoint"], "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",

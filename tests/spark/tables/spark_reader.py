@@ -19,6 +19,9 @@ settings = {
     "spark.sql.warehouse.dir": directory,
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
 }
 builder = SparkSession.builder.master("local[1]").appName("duramen")

@@ -18,7 +18,7 @@ from duramen.spark.tables.port import Declaration, Storage
 
 pytestmark = pytest.mark.long
 
-_RUN_S = 400.0
+_RUN_S = 1200.0
 
 LOG: dict[int, list[Keyed]] = {
     0: [
@@ -44,9 +44,11 @@ def filled(lake: Path) -> Iterator[tuple[str, Job]]:
         for suffix in ("", "_compacted"):
             storage = Storage(str(lake / f"{name}{suffix}"))
             job = Job.of(Declaration(table_format, storage, "flights", "id", decode="json")._replace(**changes))
-            job.fill(LOG, 2)
+            while job.plan(LOG)[1]:
+                job.fill(LOG, 1)
             if suffix:
-                assert job.table.compact().written
+                # With values of their own few of these rows have files to be put together with.
+                assert job.table.compact().written or changes
             yield f"{table}{suffix}", job
 
 
@@ -68,6 +70,6 @@ def test_spark_s_own_delta_and_iceberg_read_what_we_wrote(tmp_path: Path) -> Non
         ours = [{name: plain(value) for name, value in row.items()} for row in rows(job.table)]
         assert found[table] == json.loads(json.dumps(ours)), table
         if "upserted" in table:
-            assert [row["a"] for row in found[table]] == [2.5, 8, 9]
+            assert [row["_offset"] for row in found[table]] == [2, 1, 2]
         else:
             assert len(found[table]) == 8

@@ -70,6 +70,7 @@ def test_a_directory_that_may_not_be_written(declare: Declare, tmp_path: Path) -
 
 def test_errors_of_libraries_become_one_line() -> None:
     assert one_line(OSError(28, "No space left on device")) == "no space left on the device"
+    assert one_line(ValueError("Generic error: No space left (os error 28)")) == "no space left on the device"
     assert one_line(ValueError("\x1b[31m↳\x1b[0m first\n\n  second\n")) == "first second"
     assert one_line(ValueError("... <Error><Code>NoSuchBucket</Code><Message>…")) == "S3 answers NoSuchBucket"
     assert one_line(KeyError()) == "KeyError"

@@ -4,6 +4,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -14,6 +15,7 @@ from duramen.cli.output import JSON, format_option, print_json_line
 from duramen.cli.server import Server, server_option
 from duramen.cli.table.needed import need_tables
 from duramen.cli.table.storage import storage_option
+from duramen.client import Cluster
 
 if TYPE_CHECKING:
     from duramen.spark.translation.accounts import Account
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _LEAST_KEPT_MS: Final = 600_000
+_TIMEOUT_S: Final = 30.0
 _SPARK: Final = {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
@@ -63,6 +66,8 @@ def _time(_: click.Context, __: click.Parameter, value: str) -> int:
 @click.option("--keep", default="1d", show_default=True, metavar="TIME", callback=_time,
               help="How long earlier states of tables and their files stay.")  # fmt: skip
 @click.option("--metrics", "metrics_address", metavar="HOST:PORT", help="Serve the job's metrics to Prometheus there.")
+@click.option("--spark-log", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Append Spark's own log to this file. [default: it is not kept]")  # fmt: skip
 @storage_option
 @format_option
 @server_option
@@ -76,6 +81,7 @@ def command(
     skip_lost: bool,
     keep: int,
     metrics_address: str | None,
+    spark_log: Path | None,
     storage: Mapping[str, str],
     format_: str,
     server: Server,
@@ -89,19 +95,16 @@ def command(
     from duramen.spark.translation.streams import declared_streams
 
     declared_streams(server, streams, storage)  # what cannot be is said before Spark is started
-    options = JobOptions(
-        tuple(streams), bootstrap_servers or server.kafka(), storage, parallel, skip_lost=skip_lost, keep_ms=keep
-    )
-    from duramen.spark import session
+    brokers = bootstrap_servers or server.kafka()
+    with Cluster(brokers, client_id="duramen-table", timeout_s=_TIMEOUT_S) as cluster:
+        cluster.topics([])
+    options = JobOptions(tuple(streams), brokers, storage, parallel, skip_lost=skip_lost, keep_ms=keep)
+    from duramen.spark.applications import application
 
-    spark = session("duramen table run", master, config={**_SPARK, **conf})
-    spark.sparkContext.setLogLevel("ERROR")
-    try:
+    with application("duramen table run", master, {**_SPARK, **conf}, spark_log) as spark:
         job = make_job(server, spark, options, _teller(format_))
         with _stopped_by_signals(job), _served(job, metrics_address):
             well = job.run(once=once)
-    finally:
-        spark.stop()
     return 0 if well else 1
 
 

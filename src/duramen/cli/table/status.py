@@ -53,11 +53,10 @@ def command(stream: str | None, storage: Mapping[str, str], format_: str, as_jso
 
 
 _HEADER = ("STREAM", "LAG TIME", "LAG RECORDS", "LAG BYTES", "FILES", "ROWS", "SIZE", "DEAD LETTERS", "LAST COMMIT",
-           "LOCATION")  # fmt: skip
+           "JOB SEEN", "LOCATION")  # fmt: skip
 
 
 def _row(one: "Status") -> tuple[str, ...]:
-    ago_ms = None if one.last_commit_ms is None else max(0, time.time_ns() // 1_000_000 - one.last_commit_ms)
     return (
         one.stream,
         "-" if one.lag_seconds is None else format_ms(1000 * one.lag_seconds),
@@ -67,9 +66,14 @@ def _row(one: "Status") -> tuple[str, ...]:
         _number(one.rows),
         "-" if one.size_bytes is None else format_bytes(one.size_bytes),
         _number(one.dead_letters),
-        "-" if ago_ms is None else f"{format_ms(ago_ms)} ago",
+        _ago(one.last_commit_ms, "-"),
+        _ago(one.looked_ms, "never"),
         one.location,
     )
+
+
+def _ago(then_ms: int | None, otherwise: str) -> str:
+    return otherwise if then_ms is None else f"{format_ms(max(0, time.time_ns() // 1_000_000 - then_ms))} ago"
 
 
 def _number(value: int | None) -> str:

@@ -15,7 +15,7 @@ from pyiceberg.table import Table as IcebergTable
 from duramen.base.errors import TableForeign, TableUnsupported
 from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, require_columns, require_owner
 from duramen.spark.pipelines.files import written
-from duramen.spark.tables.catalog import IcebergEntry, append, arrow_schema, has_single_attempts
+from duramen.spark.tables.catalog import IcebergEntry, append, arrow_schema, has_single_attempts, optional
 from duramen.spark.tables.parquet import Written
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.storage import Place, one_line, storage_errors
@@ -51,7 +51,7 @@ class IcebergState:
             where, dict.fromkeys((one.name for one in there.fields), "there"), dict.fromkeys(schema.names, "there")
         )
         try:
-            coming = pyarrow_to_schema(schema, there.name_mapping)
+            coming = pyarrow_to_schema(optional(schema), there.name_mapping)
         except ValueError as error:  # it names a field inside of a column
             raise TableForeign(f"the table {where} has other columns: {one_line(error)}") from None
         except (UnsupportedPyArrowTypeException, TypeError) as error:
@@ -104,7 +104,7 @@ class IcebergSink:
         own = {_OWNER: self._owner, _QUERY: query_id, _BATCH: str(NOTHING_YET)}
         with storage_errors(self.place.uri):
             try:
-                return self._state(self._entry.create(schema, own))
+                return self._state(self._entry.create(optional(schema), own))
             except (UnsupportedPyArrowTypeException, TypeError) as error:
                 raise TableUnsupported(f"an Iceberg table has no type for the rows: {one_line(error)}") from None
 

@@ -1,15 +1,12 @@
-"""Spark for the time of a block: what it and its Java say goes to a file, and both are gone in the end."""
+"""Spark for a pipeline, for the time of a block."""
 
 import contextlib
-import logging
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from duramen.spark.jvm import end_java, interrupted_later, quiet
+from duramen.spark.applications import application
 from duramen.spark.pipelines.model import Declared
-from duramen.spark.sessions import make_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,10 +30,5 @@ def open_spark(
     Raises DependencyMissing, OSError.
     """
     own = {option.name.value: option.value.value for option in pipeline.spark}
-    logging.getLogger("SQLQueryContextLogger").disabled = True  # prints every error with Java's traceback
-    try:
-        with interrupted_later(), quiet(log or Path(os.devnull)):
-            session = make_session(f"duramen-{pipeline.name.value}", master, config={**_CONFIG, **own, **config})
+    with application(f"duramen-{pipeline.name.value}", master, {**_CONFIG, **own, **config}, log) as session:
         yield session
-    finally:
-        end_java()

@@ -25,7 +25,7 @@ from duramen.base.errors import TableForeign, TableUnsupported
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.storage import Place
 
-__all__ = ["ATTEMPTS", "IcebergEntry", "append", "arrow_schema", "has_single_attempts"]
+__all__ = ["ATTEMPTS", "IcebergEntry", "append", "arrow_schema", "has_single_attempts", "optional"]
 
 ATTEMPTS: Final = 20
 """How often a change gives way to others before that is an error."""
@@ -135,7 +135,12 @@ def append(writing: Transaction, uris: Sequence[str], said: Mapping[str, str]) -
 
 def arrow_schema(table: IcebergTable) -> pa.Schema:
     """The columns without Iceberg's numbers of them, and with the types that files are written with."""
-    return pa.schema([pa.field(field.name, _plain(field.type)) for field in table.schema().as_arrow()])
+    return optional(table.schema().as_arrow())
+
+
+def optional(schema: pa.Schema) -> pa.Schema:
+    """The columns, all of which may be null, inside of others too."""
+    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

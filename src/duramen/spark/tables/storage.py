@@ -40,9 +40,10 @@ class Found(NamedTuple):
 
 def one_line(error: BaseException) -> str:
     """What an error of a library says, as one short line."""
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return "no space left on the device"
     text = " ".join(_MARKS.sub(" ", str(error)).split()) or type(error).__name__
+    # What libraries of Rust's raise has the number in its text alone.
+    if f"(os error {errno.ENOSPC})" in text or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+        return "no space left on the device"
     refused = _S3_CODE.search(text)
     if refused is not None:
         text = f"S3 answers {refused.group(1)}"

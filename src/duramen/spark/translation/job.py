@@ -130,7 +130,6 @@ class Job:
             error = BugFound(f"{type(error).__name__}: {error}")
             self._keepers[name][1].account.fail(error)
         self._turns.failed(name, now_s)
-        _log.warning("table of %s: %s [%s]", name, error, error.id)
         if once and self._turns.failures(name) >= _ATTEMPTS_ONCE:
             self._finish(name)
 
