@@ -2,13 +2,14 @@
 
 How far each partition is in the table is said by *application transactions* of Delta's log, which every commit carries
 with its files and which checkpoints keep: `duramen:<stream id>:<partition>`, whose version is the end offset, and
-`duramen:<stream id>:partitions`, how many of them to ask for. A commit is written for exactly one version of the table
+`duramen:<stream id>:partitions`, how many of them to ask for. Ends that it had before are in the information of each
+commit, so that they go with Delta's old logs. A commit is written for exactly one version of the table
 and never tried again underneath: where another came first, what it did is looked at.
 Source: the Delta transaction log protocol, "Transaction Identifiers".
 """
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -17,10 +18,11 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from duramen.base.errors import TableConflict, TableForeign
-from duramen.spark.tables.columns import OFFSET, PARTITION
+from duramen.spark.tables.columns import COMMIT, OFFSET, PARTITION
 from duramen.spark.tables.compacting import compacted
 from duramen.spark.tables.files import Layout
-from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, Statistics
+from duramen.spark.tables.history import Ends, from_text, to_text, with_ends
+from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, State, Statistics
 from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
 from duramen.spark.tables.storage import Place, storage_errors
 
@@ -30,9 +32,13 @@ _MARK: Final = "duramen.table"
 _STREAM: Final = "duramen.stream"
 _STREAM_ID: Final = "duramen.stream.id"
 _UPSERT: Final = "duramen.upsert"
+_HISTORY: Final = "duramen.history"
 _RETENTION: Final = "delta.logRetentionDuration"
 _ATTEMPTS: Final = 20
 """How often a commit gives way to others that did not move the ends: compactions, added columns."""
+
+_LOOK_BACK: Final = 20
+"""Commits that may have come since one that says the history: those that only change the table's metadata."""
 
 _HOUR_MS: Final = 3_600_000
 
@@ -120,12 +126,30 @@ class DeltaFormat:
         found = {partition: table.transaction_version(f"{self._id}:{partition}") for partition in range(count)}
         return {partition: end for partition, end in found.items() if end is not None}
 
-    def begins(self) -> Mapping[int, int]:
+    def state(self) -> State:
         """See the port."""
         with storage_errors(self.place.uri):
             table = self._load()
-            found = {at: table.transaction_version(f"{self._id}:begin:{at}") for at in self._ends(table)}
-            return {partition: begin for partition, begin in found.items() if begin is not None}
+            ends = self._ends(table)
+            history = self._history(table)
+            rounds = history if ends in history else [*history, ends]
+            files = chosen(self._files(table), None)
+            return State(self._numbers(table, "begin", ends), ends, self._floors(table, ends), rounds, files)
+
+    def _numbers(self, table: DeltaTable, kind: str, partitions: Iterable[int]) -> dict[int, int]:
+        found = {at: table.transaction_version(f"{self._id}:{kind}:{at}") for at in partitions}
+        return {partition: number for partition, number in found.items() if number is not None}
+
+    def _floors(self, table: DeltaTable, ends: Ends) -> Ends:
+        knows = table.transaction_version(f"{self._id}:counted") is not None
+        return self._numbers(table, "floor", ends) if knows else ends
+
+    def _history(self, table: DeltaTable) -> list[Ends]:
+        for count in (1, _LOOK_BACK):
+            for commit in table.history(count):
+                if _HISTORY in commit:
+                    return from_text(commit[_HISTORY])
+        return []
 
     def schema(self) -> pa.Schema:
         """See the port."""
@@ -154,13 +178,20 @@ class DeltaFormat:
                 table = self._load()
                 ends = self._ends(table)
                 check_spans(self.declaration.stream, ends, spans)
-                if self._written(table, files, removed, self._moved(ends, spans), last=attempt == _ATTEMPTS - 1):
+                moved = self._moved(table, ends, spans) if spans else []
+                history = self._history(table)
+                if spans:
+                    history = with_ends(history, {**ends, **{span.partition: span.end for span in spans}})
+                if self._written(table, files, removed, moved, history, last=attempt == _ATTEMPTS - 1):
                     return
 
-    def _moved(self, ends: Mapping[int, int], spans: Sequence[Span]) -> list[Transaction]:
+    def _moved(self, table: DeltaTable, ends: Ends, spans: Sequence[Span]) -> list[Transaction]:
         after = dict(ends) | {span.partition: span.end for span in spans}
         moved = [Transaction(f"{self._id}:{span.partition}", span.end) for span in spans]
         moved += [Transaction(f"{self._id}:begin:{at}", begin) for at, begin in new_begins(ends, spans).items()]
+        if table.transaction_version(f"{self._id}:counted") is None:
+            moved += [Transaction(f"{self._id}:floor:{at}", end) for at, end in ends.items()]
+            moved.append(Transaction(f"{self._id}:counted", 1))
         count = max(after, default=-1) + 1
         return [*moved, Transaction(f"{self._id}:partitions", count)] if count > max(ends, default=-1) + 1 else moved
 
@@ -170,6 +201,7 @@ class DeltaFormat:
         files: Sequence[DataFile],
         removed: Collection[str],
         moved: list[Transaction],
+        history: Sequence[Ends],
         *,
         last: bool,
     ) -> bool:
@@ -193,7 +225,9 @@ class DeltaFormat:
                 "append",
                 table.schema(),
                 partition_by=list(self.declaration.partition_by),
-                commit_properties=CommitProperties(max_commit_retries=0, app_transactions=moved or None),
+                commit_properties=CommitProperties(
+                    {_HISTORY: to_text(history)}, max_commit_retries=0, app_transactions=moved or None
+                ),
             )
         except Exception:
             # It may have been written all the same: an answer of the storage can be lost.
@@ -219,7 +253,8 @@ class DeltaFormat:
             found.append(
                 DataFile(
                     row["path"], row["size_bytes"], row["num_records"] or 0, partition, row[f"min.{OFFSET}"],
-                    row[f"max.{OFFSET}"], values, modified_ms=row["modification_time"],
+                    row[f"max.{OFFSET}"], max(row[f"max.{OFFSET}"], row.get(f"max.{COMMIT}") or 0), values,
+                    modified_ms=row["modification_time"],
                 )
             )  # fmt: skip
         return found

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from duramen.spark.tables.columns import HEADERS, OFFSET, VALUE
 from duramen.spark.tables.port import DataFile
+from duramen.spark.tables.reading import counted_at
 from duramen.spark.tables.statistics import delta_statistics
 from duramen.spark.tables.storage import Place, storage_errors
 
@@ -150,6 +151,7 @@ class _File:
         self._rows = 0
         self._first = 0
         self._last = -1
+        self._last_counted = -1
 
     @property
     def size_bytes(self) -> int:
@@ -162,6 +164,7 @@ class _File:
         found = pc.min_max(rows.column(OFFSET)).as_py()
         self._first = min(self._first, found["min"]) if self._rows else found["min"]
         self._last = max(self._last, found["max"])
+        self._last_counted = max(self._last_counted, pc.max(counted_at(rows)).as_py())
         self._rows += rows.num_rows
         self._waiting.append(rows)
         self._waiting_bytes += rows.nbytes
@@ -180,7 +183,8 @@ class _File:
         self._stream.close()
         self._place.sync(self._path)
         return DataFile(
-            self._path, size_bytes, self._rows, self._partition, self._first, self._last, self._values,
+            self._path, size_bytes, self._rows, self._partition, self._first, self._last,
+            self._last_counted, self._values,
             delta_statistics(self._footers[0]), self.schema.serialize().to_pybytes(), time.time_ns() // 1_000_000,
         )  # fmt: skip
 
