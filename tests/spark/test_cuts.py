@@ -142,22 +142,25 @@ class World:
         for _ in range(0 if self.still else self.random.randrange(4)):
             self.step()
 
+    def record(self, at: TopicPartition, offset: int) -> NewRecord:
+        return NewRecord(0, None, b"%d %d" % (at.partition, offset))
+
     def bytes_of(self, at: TopicPartition, first: int, end: int) -> Iterator[memoryview]:
         """The log's batches in pieces of any length."""
         piece = bytearray()
         for offset, one in enumerate(self.logs[at][:end]):
             if offset < first:
                 continue
-            value = b"%d %d" % (at.partition, offset)
+            record = self.record(at, offset)
             if one.commit is not None:
                 batch = encode_marker(one.producer, 0, commit=one.commit, coordinator_epoch=0, now_ms=0)
             elif one.transaction:
                 batch = encode(
-                    [NewRecord(0, None, value)], attributes=TRANSACTIONAL, producer_id=one.producer, producer_epoch=0,
+                    [record], attributes=TRANSACTIONAL, producer_id=one.producer, producer_epoch=0,
                     base_sequence=0,
                 )  # fmt: skip
             else:
-                batch = encode([NewRecord(0, None, value)])
+                batch = encode([record])
             batch[:8] = offset.to_bytes(8, "big")
             piece += batch
             if self.random.random() < 0.3:

@@ -27,9 +27,10 @@ _RAW: Final = dict(
 
 
 class Piece(NamedTuple):
-    """Files with rows of one partition, and which of them count: those with offsets in `[first, end)`.
+    """Files with rows of one partition, and which of them are shown: those that count in `[first, end)`.
 
-    Keys that `newer` has, a span of the log behind the table's end, are left out; it is None unless rows are upserted.
+    None below the `floor` is, and none of the transactions that the markers `skipped` end. Keys that `newer` has, a
+    span of the log that goes on behind the table, are left out; it is None unless rows are upserted.
     """
 
     storage: Storage
@@ -38,6 +39,8 @@ class Piece(NamedTuple):
     files: Sequence[DataFile]
     first: int
     end: int
+    floor: int = 0
+    skipped: tuple[int, ...] = ()
     newer: Span | None = None
 
 
@@ -70,21 +73,26 @@ def read_part(reading: Reading, partition: InputPartition) -> Iterator[pa.Record
 def _cold_records(reading: Reading, piece: Piece) -> Iterator[pa.RecordBatch]:
     import pyarrow.compute as pc
 
-    from duramen.spark.tables.columns import RAW_FIELDS
+    from duramen.spark.tables.columns import COMMIT, KEY, OFFSET, ROW_FIELDS
     from duramen.spark.tables.reading import read_file
     from duramen.spark.tables.storage import Place
 
     part = Part(piece.topic, piece.partition, reading.columns)
     newer = None if piece.newer is None else _newest(reading, piece.newer).column("key").combine_chunks()
+    skipped = pa.array(piece.skipped, pa.int64())
     spans = [TableSpan(piece.partition, piece.first, piece.end)]
     raw = [_RAW[name] for name in part.columns]
     with said_plainly():
         place = Place(piece.storage)
         for file in piece.files:
-            for rows in read_file(place, file, pa.schema(RAW_FIELDS), columns={*raw, _RAW["key"]}, spans=spans):
-                old = rows if newer is None else rows.filter(pc.invert(pc.is_in(rows.column("_key"), value_set=newer)))
-                if old.num_rows:
-                    arrays = [old.column(name) for name in raw]
+            for rows in read_file(place, file, pa.schema(ROW_FIELDS), columns={*raw, KEY, OFFSET, COMMIT}, spans=spans):
+                shown = rows.filter(pc.greater_equal(rows.column(OFFSET), piece.floor)) if piece.floor else rows
+                if piece.skipped:
+                    shown = shown.filter(pc.invert(pc.is_in(shown.column(COMMIT), value_set=skipped)))
+                if newer is not None:
+                    shown = shown.filter(pc.invert(pc.is_in(shown.column(KEY), value_set=newer)))
+                if shown.num_rows:
+                    arrays = [shown.column(name) for name in raw]
                     yield part.batch(pa.RecordBatch.from_arrays(arrays, names=list(part.columns)))
 
 

@@ -4,7 +4,7 @@ Batches are not taken apart: what is held is the bytes of the transactions that 
 again. So it costs by the batch, and nothing for a record.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from duramen.base.ports import Buffer
@@ -12,14 +12,23 @@ from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header, batches
 from duramen.codec.markers import decode_marker
 from duramen.spark.shares import Share
 
-__all__ = ["Committed", "Shown"]
+__all__ = ["Committed", "Held", "Shown"]
+
+
+class Held(NamedTuple):
+    """A batch with the offsets `[first, end)` that was held back until the commit marker at offset `marker`."""
+
+    first: int
+    end: int
+    marker: int
 
 
 class Shown(NamedTuple):
-    """Whole batches, of which the records from `first` on are shown."""
+    """Whole batches, of which the records from `first` on are shown; those of transactions are `held`."""
 
     data: Buffer
     first: int
+    held: Sequence[Held] = ()
 
 
 class Committed:
@@ -30,11 +39,12 @@ class Committed:
         self._end = end
         self._floor = share.floor
         self._skipped = frozenset(share.skipped)
-        self._open: dict[int, list[bytes]] = {}
+        self._open: dict[int, list[tuple[int, int, bytes]]] = {}
 
     def pass_on(self, piece: memoryview) -> Iterator[Shown]:
         """What of these batches, and of those held back, is shown now. Raises BatchCorrupt."""
         parts: list[Buffer] = []
+        held: list[Held] = []
         start = stop = 0  # of what lies side by side in the piece
 
         for position, head in batches(piece):
@@ -42,10 +52,12 @@ class Committed:
             if head.attributes & CONTROL:
                 ended = self._end_of(head, piece[position:behind])
                 if ended:
-                    parts += [piece[start:stop], *ended]
+                    parts += [piece[start:stop], *(data for _, _, data in ended)]
+                    held += [Held(first, end, head.base_offset) for first, end, _ in ended]
                     start = stop = behind
             elif head.attributes & TRANSACTIONAL:
-                self._open.setdefault(head.producer_id, []).append(bytes(piece[position:behind]))
+                batch = head.base_offset, head.next_offset, bytes(piece[position:behind])
+                self._open.setdefault(head.producer_id, []).append(batch)
             elif head.next_offset <= self._first or head.base_offset >= self._end:
                 continue
             elif head.base_offset < self._first:
@@ -58,9 +70,9 @@ class Committed:
         parts = [part for part in (*parts, piece[start:stop]) if len(part)]
         if parts:
             data = parts[0] if len(parts) == 1 else b"".join(parts)
-            yield Shown(memoryview(data).toreadonly(), self._floor)
+            yield Shown(memoryview(data).toreadonly(), self._floor, held)
 
-    def _end_of(self, head: Header, batch: memoryview) -> list[bytes]:
+    def _end_of(self, head: Header, batch: memoryview) -> list[tuple[int, int, bytes]]:
         """The batches that a marker lets go."""
         marker = decode_marker(batch)
         if marker is None:

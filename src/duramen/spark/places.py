@@ -1,7 +1,7 @@
 """Where records of streams lie, in the log and in tables: offsets and tasks for `tier=hot`, `cold` and `all`."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -16,18 +16,22 @@ from duramen.spark.columns import TIMESTAMP_TYPE
 from duramen.spark.filters import Narrowing
 from duramen.spark.options import Options
 from duramen.spark.planning import Span as Range
-from duramen.spark.reading import Span, report_lost
-from duramen.spark.tables.port import DataFile
-from duramen.spark.tables.port import Span as TableSpan
+from duramen.spark.reading import Span, reads_committed, report_lost
+from duramen.spark.shares import Floors
+from duramen.spark.tables.history import next_ends
+from duramen.spark.tables.port import DataFile, State
 from duramen.spark.tiers import TIERS, Extent, Tier
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from duramen.spark.tables.port import Table
     from duramen.spark.translation.declared import Declared
 
 __all__ = ["Offsets", "Parts", "Places", "Tiers"]
 
-_NO_END: Final = 1 << 62
+_NO_STATE: Final = State({}, {}, {}, (), ())
+_NO_REACH: Final[Mapping[TopicPartition, int]] = {}
 _TASK_BYTES: Final = 128 * 1024 * 1024
 _KEYS: Final = [setting.name for setting in STREAM_SETTINGS]
 
@@ -55,6 +59,7 @@ class Tiers:
         for problem in filter(None, map(storage_problem, storage)):
             raise OptionInvalid(f"tableStorage: {problem}")
         self._storage = storage
+        self._committed = reads_committed(options)
         self._declared: dict[tuple[str, str], Declared | None] = {}
 
     def look(self, consumer: Consumer, ids: Mapping[str, str], *, fail: bool) -> "Places":
@@ -78,7 +83,13 @@ class Tiers:
                 f"tier={self._tier}: stream {bare[0]} is no table; leave the option out, or say tier=hot"
             )
         tables = {name: _ColdTable(one) for name, one in found.items() if one is not None}
-        return Places(consumer, tables, self._tier or "all", ids, fail=fail)
+        tier = self._tier or "all"
+        if tables and tier == "all" and not self._committed:
+            raise OptionInvalid(
+                f"kafka.isolation.level: stream {min(tables)} is a table, which has committed records only; leave the"
+                " option out, or say tier=hot to read what is in the log alone"
+            )
+        return Places(consumer, tables, tier, ids, fail=fail)
 
 
 class _ColdTable:
@@ -86,51 +97,81 @@ class _ColdTable:
 
     def __init__(self, declared: "Declared") -> None:
         self.declaration = declared.declaration
-        self._state: tuple[Mapping[int, int], Mapping[int, int], Sequence[DataFile]] | None = None
+        self._state: State | None = None
 
-    def _opened(self) -> tuple[Mapping[int, int], Mapping[int, int], Sequence[DataFile]]:
+    def _opened(self) -> State:
         if self._state is None:
             from duramen.spark.tables.opening import find_table
 
             try:
                 table: Table | None = find_table(self.declaration)
-                # Files are listed behind the ends: they may have more than these say, never less.
-                self._state = ({}, {}, ()) if table is None else (table.begins(), table.ends(), table.scan())
+                self._state = _NO_STATE if table is None else table.state()
             except DuramenError as error:
                 raise type(error)(f"{error}; tier=hot reads what is in the log alone") from None
         return self._state
 
     def extent(self, partition: int) -> tuple[int, int] | None:
         """Its offsets of a partition, `[first, end)`; None where there is nothing of it."""
-        begins, ends, _ = self._opened()
-        return None if partition not in ends else (begins.get(partition, 0), ends[partition])
+        state = self._opened()
+        return None if partition not in state.ends else (state.begins.get(partition, 0), state.ends[partition])
+
+    def floor(self, partition: int) -> int:
+        """Below it rows are where their own offsets are; 0 where all of them know where they count."""
+        return self._opened().floors.get(partition, 0)
+
+    def next_ends(self, begin: Mapping[int, int], most: int | None, upto: Mapping[int, int]) -> Mapping[int, int]:
+        """How far to read on from `begin`, for about `most` offsets: to where the table was whole. Empty where it ends.
+
+        An upserted table is what it is now only.
+        """
+        state = self._opened()
+        rounds = [state.ends] if self.declaration.upsert else state.rounds
+        return next_ends(rounds, begin, most, upto) or {}
 
     def files(self, partition: int, first: int, end: int) -> list[DataFile]:
-        """Those with rows of a partition that may have such offsets."""
+        """Those with rows of a partition that may count there."""
         return [
-            file for file in self._opened()[2]
-            if file.partition == partition and file.first_offset < end and file.last_offset >= first
+            file for file in self._opened().files
+            if file.partition == partition and file.first_offset < end and file.last_counted >= first
         ]  # fmt: skip
+
+    def begun_below(self, partition: int, floor: int, first: int, end: int) -> set[int]:
+        """The commit markers in `[first, end)` of transactions that have rows below a floor."""
+        import pyarrow.compute as pc
+
+        from duramen.spark.tables.columns import COMMIT, OFFSET
+
+        found: set[int] = set()
+        for rows in self._rows([file for file in self.files(partition, first, end) if file.first_offset < floor]):
+            early = rows.filter(pc.less(rows.column(OFFSET), floor)).column(COMMIT)
+            found.update(at for at in pc.unique(early).to_pylist() if at is not None and first <= at < end)
+        return found
+
+    def _rows(self, files: Iterable[DataFile]) -> Iterator["pa.RecordBatch"]:
+        """Where the rows of files lie, where they count, and their times."""
+        import pyarrow as pa
+
+        from duramen.spark.tables.columns import COMMIT, OFFSET, ROW_FIELDS, TIMESTAMP
+        from duramen.spark.tables.reading import read_file
+        from duramen.spark.tables.storage import Place
+
+        place = Place(self.declaration.storage)
+        for file in files:
+            yield from read_file(place, file, pa.schema(ROW_FIELDS), columns=(OFFSET, COMMIT, TIMESTAMP))
 
     def first_at(self, partition: int, time_ms: int, end: int) -> int | None:
         """The first offset below `end` of a record at or after a time."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from duramen.spark.tables.columns import RAW_FIELDS
-        from duramen.spark.tables.reading import read_file
-        from duramen.spark.tables.storage import Place
-
-        place = Place(self.declaration.storage)
-        spans = [TableSpan(partition, 0, end)]
         moment = pa.array([time_ms * 1000], pa.int64()).cast(TIMESTAMP_TYPE)[0]
         found: list[int] = []
         for file in self.files(partition, 0, end):
             if (found and min(found) < file.first_offset) or _ends_before(file, time_ms):
                 continue
-            rows = read_file(place, file, pa.schema(RAW_FIELDS), columns=("_offset", "_timestamp"), spans=spans)
-            for batch in rows:
-                late = batch.filter(pc.greater_equal(batch.column("_timestamp"), moment))
+            for rows in self._rows([file]):
+                is_late = pc.greater_equal(rows.column("_timestamp"), moment)
+                late = rows.filter(pc.and_(is_late, pc.less(rows.column("_offset"), end)))
                 if late.num_rows:
                     found.append(pc.min_max(late.column("_offset")).as_py()["min"])
         return min(found, default=None)
@@ -148,8 +189,8 @@ def _ends_before(file: DataFile, time_ms: int) -> bool:
 class Parts(NamedTuple):
     """What is read, by where it lies.
 
-    `joined` has where the log is gone on with behind a table, `upserted` the spans of partitions of which each key
-    comes once: what of them is in the log is among `hot`.
+    `joined` has, of partitions that are gone on with in the log, below which offset all is read from the table.
+    `upserted` has the spans of partitions of which each key comes once: what of them is in the log is among `hot`.
     """
 
     hot: list[Range]
@@ -205,15 +246,41 @@ class Places:
         begins = self._consumer.offsets(tabled) if tabled else {}
         return {at: max(offset, begins.get(at, offset)) for at, offset in offsets.items()}
 
-    def cold_ends(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """How far those partitions are read from their tables that are not read from the log at first."""
-        there = self.in_log(begin)
-        tabled = [at for at in begin if at.topic in self._tables and (self._tier == "cold" or there[at] > begin[at])]
-        cold = {at: self._tables[at.topic].extent(at.partition) for at in tabled}
-        return {at: one[1] for at, one in cold.items() if one is not None and one[0] <= begin[at] < one[1]}
+    def cold_ends(
+        self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int | None
+    ) -> dict[TopicPartition, int]:
+        """Where to go to in streams whose tables have what the log has not, or that are read from there alone.
 
-    def cut(self, spans: Iterable[Range], *, streaming: bool) -> Parts:
-        """Spans by where they are read. Raises RecordsLost, OptionInvalid."""
+        All partitions of a stream go on together, to where its table was whole: about `most` offsets, and not beyond
+        `end` where that can be.
+        """
+        there = self.in_log(begin)
+        needed = {
+            at.topic for at in begin if at.topic in self._tables and (self._tier == "cold" or there[at] > begin[at])
+        }
+        found: dict[TopicPartition, int] = {}
+        for topic in sorted(needed):
+            from_ = {at.partition: offset for at, offset in begin.items() if at.topic == topic}
+            upto = {at.partition: offset for at, offset in end.items() if at.topic == topic}
+            share = None if most is None else max(1, most // len(needed))
+            ends = self._tables[topic].next_ends(from_, share, upto)
+            if ends or self._tier == "cold":
+                found |= {
+                    TopicPartition(topic, partition): max(offset, ends.get(partition, 0))
+                    for partition, offset in from_.items()
+                }
+        return found
+
+    def floors(self, ats: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Below which offsets tables have all records that are committed, wherever their markers are."""
+        found = {at: self._tables[at.topic].floor(at.partition) for at in ats if at.topic in self._tables}
+        return {at: floor for at, floor in found.items() if floor}
+
+    def cut(self, spans: Iterable[Range], *, streaming: bool, reach: Mapping[TopicPartition, int] = _NO_REACH) -> Parts:
+        """Spans by where they are read; of the log a span needs what is behind its `reach`, if that is before it.
+
+        Raises RecordsLost, OptionInvalid.
+        """
         spans = list(spans)
         tabled = self._extents({at for at, first, end in spans if at.topic in self._tables and first < end})
         parts = Parts([], [], {}, {})
@@ -222,15 +289,14 @@ class Places:
             if extent is None:
                 parts.hot.append((at, first, end))
                 continue
-            cut = extent.cut(first, end, prefer_hot=streaming)
+            cut = extent.cut(first, end, prefer_hot=streaming and reach.get(at, first) >= extent.hot[0])
             self._report(at, cut.lost, extent.tier)
             if self._tables[at.topic].declaration.upsert:
                 self._require_whole(at, extent, first, end, streaming=streaming, cold=cut.cold[0] < cut.cold[1])
                 if not streaming:
-                    # Rows may be newer than the ends that were read before them; without a log they are the only ones.
-                    parts.upserted[at] = (first, end if extent.tier == "all" else _NO_END)
+                    parts.upserted[at] = (first, end)
             if cut.cold[0] < cut.cold[1]:
-                parts.joined[at] = cut.hot[0]
+                parts.joined[at] = self._tables[at.topic].floor(at.partition)
                 if at not in parts.upserted:
                     parts.cold.append((at, *cut.cold))
             if cut.hot[0] < cut.hot[1]:
@@ -253,7 +319,9 @@ class Places:
                 " begin and to end, or say tier=hot to read the log's own records"
             )
 
-    def tasks(self, parts: Parts, newer: Mapping[TopicPartition, Span], narrowing: Narrowing) -> list[InputPartition]:
+    def tasks(
+        self, parts: Parts, newer: Mapping[TopicPartition, Span], narrowing: Narrowing, floors: Floors
+    ) -> list[InputPartition]:
         """The shares of tables for tasks of their own, as far as filters leave any.
 
         `newer` is what is to be read of the log for upserted partitions.
@@ -261,27 +329,34 @@ class Places:
         made: list[InputPartition] = []
         for at, first, end in parts.cold:
             if narrowing.takes(at):
-                made += self._cold(at, narrowing.cut(first, end), None)
+                made += self._cold(at, first, end, narrowing, floors, None)
         for at, span in parts.upserted.items():
             if narrowing.takes(at):
-                shown = narrowing.cut(*span)
-                made += self._cold(at, shown, newer.get(at))
+                made += self._cold(at, *span, narrowing, Floors(), newer.get(at))
                 if at in newer:
-                    made.append(NewestPartition(newer[at], shown))
+                    made.append(NewestPartition(newer[at], narrowing.cut(*span)))
         return made
 
-    def _cold(self, at: TopicPartition, span: tuple[int, int], newer: Span | None) -> list[InputPartition]:
+    def _cold(
+        self, at: TopicPartition, first: int, end: int, narrowing: Narrowing, floors: Floors, newer: Span | None
+    ) -> list[InputPartition]:
         """Files of about a task's worth together."""
-        if span[0] >= span[1]:
-            return []
         table = self._tables[at.topic]
+        whole = floors.whole.get(at, 0)
+        skipped = table.begun_below(at.partition, whole, first, end) if whole else set()
+        # Where a record counts is not before its own offset, but it may be behind all that a filter lets through.
+        first = max(first, narrowing.offsets.low)
         groups: list[list[DataFile]] = []
         room = 0
-        for file in table.files(at.partition, *span):
+        for file in table.files(at.partition, first, end):
+            if file.first_offset > narrowing.offsets.high:
+                continue
             if not groups or file.size_bytes > room:
                 groups.append([])
                 room = _TASK_BYTES
             groups[-1].append(file)
             room -= file.size_bytes
         storage = table.declaration.storage
-        return [ColdPartition(Piece(storage, *at, group, *span, newer)) for group in groups]
+        floor = floors.named.get(at, 0)
+        pieces = [Piece(storage, *at, group, first, end, floor, tuple(sorted(skipped)), newer) for group in groups]
+        return [ColdPartition(piece) for piece in pieces]

@@ -113,6 +113,12 @@ class Span:
         """How many records are looked at, at most."""
         return self.end - (self.first if self.share is None else self.share.base)
 
+    def from_base(self) -> "Span":
+        """The same with all that counts before and is newer than the oldest that counts there."""
+        if self.share is None:
+            return self
+        return Span(self.at, self.topic_id, self.share.base, self.end, self.share, committed=self.committed)
+
 
 class SpanPartition(InputPartition):
     """One task's share, as Spark wants it: spans that are read one after another."""
@@ -190,7 +196,7 @@ class Reading:
                 for piece in pieces:
                     # An answer came whole: nobody writes to it any more.
                     whole = Shown(piece.toreadonly(), span.first)
-                    for data, low in [whole] if committed is None else committed.pass_on(piece):
+                    for data, low, _ in [whole] if committed is None else committed.pass_on(piece):
                         for records in decode(data, low, span.end, part.columns):
                             yield part.batch(records)
             except (StreamNotFound, RequestTimedOut) as error:

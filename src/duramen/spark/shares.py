@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from duramen.client import TopicPartition
 from duramen.client.marked import Ended, Marked
 
-__all__ = ["Floors", "Share", "floors_left", "passed_over", "share"]
+__all__ = ["Floors", "Share", "behind_tables", "floors_left", "passed_over", "reached", "share"]
 
 
 class Floors(NamedTuple):
@@ -30,6 +30,20 @@ class Share(NamedTuple):
 
 
 _NO_MARKERS: Final[Collection[int]] = frozenset()
+
+
+def behind_tables(
+    floors: Floors, tables: Mapping[TopicPartition, int], upserted: Mapping[TopicPartition, int]
+) -> Floors:
+    """The floors for what is read from the log behind tables, which have all of it below theirs.
+
+    An `upserted` table has what is left of transactions that began before it did.
+    """
+    named = dict(floors.named)
+    for at, floor in (*tables.items(), *upserted.items()):
+        named[at] = max(floor, named.get(at, 0))
+    whole = {at: floor for at, floor in floors.whole.items() if at not in upserted}
+    return Floors(named, whole)
 
 
 def floors_left(floors: Floors, ends: Mapping[TopicPartition, int], marked: Mapping[TopicPartition, Marked]) -> Floors:
@@ -75,6 +89,14 @@ def share(first: int, end: int, marked: Marked, floor: int, skipped: Collection[
         return None
     base = min([first, *(one.first_offset for one in commits)])
     return Share(max(base, min(floor, first)), floor, tuple(sorted(one for one in skipped if first <= one < end)))
+
+
+def reached(
+    spans: Iterable[tuple[TopicPartition, int, int]], marked: Mapping[TopicPartition, Marked], floors: Floors
+) -> dict[TopicPartition, int]:
+    """Where the spans have to be read from that have transactions that began before them."""
+    shares = {at: (first, share(first, end, marked[at], floors.named.get(at, 0))) for at, first, end in spans}
+    return {at: one.base for at, (first, one) in shares.items() if one is not None and one.base < first}
 
 
 def _commits(ended: list[Ended], first: int, end: int) -> Iterable[Ended]:

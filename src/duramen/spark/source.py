@@ -43,7 +43,7 @@ from duramen.spark.reading import (
     tasks,
 )
 from duramen.spark.selection import Selection, ending, require_order, starting
-from duramen.spark.shares import Floors
+from duramen.spark.shares import Floors, behind_tables
 from duramen.spark.sink import BatchWriter, StreamWriter
 from duramen.spark.streaming import RefusedStreamReader, StreamReader
 
@@ -154,19 +154,21 @@ class BatchReader(DataSourceReader):
                 report_lost(what, fail=self._reading.fail)
             first[at], end[at] = max(first[at], earliest), min(end[at], latest)
         parts = places.cut([(at, first[at], end[at]) for at in ats], streaming=False)
-        begin, upto = {at: low for at, low, _ in parts.hot}, {at: high for at, _, high in parts.hot}
+        # A transaction may have ended in partitions of which nothing is read from the log.
+        hot = {at: (end[at], end[at]) for at in ats if parts.hot} | {at: (low, high) for at, low, high in parts.hot}
+        begin, upto = {at: low for at, (low, _) in hot.items()}, {at: high for at, (_, high) in hot.items()}
         marked = marks.look(cluster, begin, ids)
         if marked is not None and self._ending.everywhere == LATEST:
             upto = cut(begin, upto, marked)
-        # What of a transaction lies below the end of a table was read from there.
-        whole = {} if self._starting.everywhere is None else {at: begin[at] for at in begin if at not in parts.joined}
-        floors = Floors(named={at: begin[at] for at in begin if at not in whole}, whole=whole)
+        named = self._starting.everywhere is None
+        kept = Floors(named=first) if named else Floors(whole=first)
+        floors = behind_tables(kept, parts.joined, {at: first[at] for at in parts.upserted})
         spans = [(at, begin[at], upto[at]) for at in begin]
         newest = [one for one in spans if one[0] in parts.upserted and one[1] < one[2]]
-        newer = {one.at: one for one in shared(newest, spans, ids, marked, floors, committed=committed)}
+        newer = {one.at: one.from_base() for one in shared(newest, spans, ids, marked, floors, committed=committed)}
         narrowed = self._narrowed(consumer, [one for one in spans if one[0] not in parts.upserted], marked or {})
         return [
-            *places.tasks(parts, newer, self._narrowing),
+            *places.tasks(parts, newer, self._narrowing, kept),
             *tasks(self._options, narrowed, ids, marked, floors, committed=committed, unfiltered=spans),
         ]
 

@@ -24,6 +24,7 @@ from duramen.base.errors import CheckpointInvalid, DuramenError, OptionInvalid
 from duramen.base.units import parse_ms
 from duramen.client import Consumer, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
+from duramen.client.marked import Marked
 from duramen.spark.cold import read_part
 from duramen.spark.cuts import cut
 from duramen.spark.filters import EVERYTHING
@@ -45,7 +46,7 @@ from duramen.spark.reading import (
     tasks,
 )
 from duramen.spark.selection import Selection, starting
-from duramen.spark.shares import Floors, floors_left
+from duramen.spark.shares import Floors, behind_tables, floors_left, reached
 
 __all__ = ["RefusedStreamReader", "StreamReader"]
 
@@ -101,7 +102,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
             # Who has ended in a partition before `begin` has begun in every other below what is the end there by now.
             latest = self._starting.everywhere == LATEST
             floors = Floors(whole={at: marked[at].high_watermark for at in ats} if latest else begin)
-        return Offsets(begin, ids, floors_left(floors, begin, marked)).to_json()
+        return Offsets(begin, ids, _floors_behind(places, floors, begin, begin, marked)).to_json()
 
     def _find(self, *, all_of_them: bool) -> tuple[Consumer, list[TopicPartition], dict[str, str]]:
         """What is read, and a consumer that sees of it what can be planned."""
@@ -139,22 +140,23 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         floors = before.floors
         marked = None
         places = self._places(end)
-        cold = {at: min(offset, end.at[at]) for at, offset in places.cold_ends(begin).items()}
+        cold = places.cold_ends(begin, end.at, most)
         if any(offset > begin[at] for at, offset in end.at.items()):
             marked = self._marks.look(cluster_of(self._options), places.in_log(begin), end.ids)
         if marked is not None:
             hot = [at for at in end.at if at not in cold]
-            upto = _limited(begin, cold, most)
+            upto = dict(cold)
             if hot:
                 upto |= cut(_of(begin, hot), _of(end.at, hot), _of(marked, hot), most)
             if upto != before.at:
-                left = _floors(before, end, begin)
-                # What of a transaction lies before the end of what the table is read to was read from there.
-                named = {**left.named, **{at: upto[at] for at in cold}}
-                whole = {at: floor for at, floor in left.whole.items() if at not in cold}
-                floors = floors_left(Floors(named, whole), upto, marked)
+                floors = _floors_behind(places, _floors(before, end, begin), cold, upto, marked)
         else:
-            upto = _limited(begin, {**end.at, **cold}, most)
+            upto = _limited(begin, end.at, most) | cold
+        if self._target is not None:
+            # A table's ends may lie behind the target: that is where it stops then.
+            self._target = self._target._replace(
+                at={at: max(offset, upto[at]) for at, offset in self._target.at.items()}
+            )
         return Offsets(upto, end.ids, floors).to_json()
 
     def _own(self, document: object) -> Offsets:
@@ -228,17 +230,21 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         places = self._places(after)
         first = places.offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         first |= {at: before.at[at] for at in same}
-        parts = places.cut([(at, first[at], after.at[at]) for at in sorted(after.at)], streaming=True)
+        spans = [(at, first[at], after.at[at]) for at in sorted(after.at)]
+        parts = places.cut(spans, streaming=True)
         cluster = cluster_of(self._options)
         committed = self._marks.left_to_brokers(cluster, after.at)
         marked = self._marks.look(cluster, {at: low for at, low, _ in parts.hot}, after.ids, after.at)
         floors = _floors(before, after, first)
-        floors = floors._replace(named={**floors.named, **parts.joined})
-        log = tasks(self._options, parts.hot, after.ids, marked, floors, committed=committed)
-        cold = places.tasks(parts, {}, EVERYTHING)
-        spans = [span for one in log for span in one.spans]
-        self._handed = None if cold or self._ahead is None else self._ahead.read(spans)
-        return [*cold, *log] if self._handed is None else [SpanPartition(*spans)]
+        reach = {} if marked is None else reached(parts.hot, marked, floors)
+        if reach:
+            parts = places.cut(spans, streaming=True, reach=reach)
+        behind = behind_tables(floors, parts.joined, {})
+        log = tasks(self._options, parts.hot, after.ids, marked, behind, committed=committed)
+        cold = places.tasks(parts, {}, EVERYTHING, floors)
+        looked = [span for one in log for span in one.spans]
+        self._handed = None if cold or self._ahead is None else self._ahead.read(looked)
+        return [*cold, *log] if self._handed is None else [SpanPartition(*looked)]
 
     def _places(self, offsets: Offsets) -> Places:
         return self._tiers.look(consumer_of(self._options), offsets.ids, fail=self._reading.fail)
@@ -290,6 +296,19 @@ def _floors(before: Offsets, after: Offsets, begin: Mapping[TopicPartition, int]
     same = _same(before, after)
     named, whole = ({at: floor for at, floor in one.items() if at in same} for one in before.floors)
     return Floors(named, {at: begin[at] for at in after.at if at not in same} | whole)
+
+
+def _floors_behind(
+    places: Places, floors: Floors, cold: _Places, upto: _Places, marked: Mapping[TopicPartition, Marked]
+) -> Floors:
+    """Those that matter behind a micro-batch, some of it from tables."""
+    tables = {at: floor for at, floor in places.floors(cold).items() if upto[at] >= floor}
+    behind = behind_tables(floors, tables, {})
+    left = floors_left(behind, upto, marked)
+    # Of markers that the log has no more nothing is known.
+    gone = {at for at, offset in places.in_log(_of(upto, cold)).items() if offset > upto[at]}
+    named, whole = ({at: floor for at, floor in one.items() if at in gone} for one in behind)
+    return Floors({**left.named, **named}, {**left.whole, **whole})
 
 
 class RefusedStreamReader(DataSourceStreamReader):

@@ -1,5 +1,6 @@
 """Tables as others see them, and answers that are lost on the way."""
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from io import BytesIO
@@ -124,3 +125,12 @@ def test_statistics_are_rounded_outwards_and_leave_out_what_has_no_order() -> No
         '"maxValues": {"whole": 3, "at": "2024-01-02T03:04:05.679Z", "short": "b"}, '
         '"nullCount": {"whole": 1, "at": 2, "short": 1, "long": 1, "real": 1, "nothing": 3}}'
     )
+
+
+def test_statistics_have_where_rows_count_however_many_columns_stand_before() -> None:
+    names = [*(f"c{number}" for number in range(40)), "_offset", "_commit_offset"]
+    out = BytesIO()
+    pq.write_table(pa.table({name: pa.array([1, None], pa.int64()) for name in names}), out)
+    out.seek(0)
+    found = json.loads(delta_statistics(pq.ParquetFile(out).metadata))
+    assert found["maxValues"].keys() == {*names[:32], "_offset", "_commit_offset"}

@@ -7,6 +7,7 @@ import pyarrow as pa
 from duramen.spark.columns import HEADERS_TYPE, TIMESTAMP_TYPE
 
 __all__ = [
+    "COMMIT",
     "DATE",
     "DEAD_LETTER_SCHEMA",
     "ERROR",
@@ -15,6 +16,7 @@ __all__ = [
     "PARTITION",
     "RAW_FIELDS",
     "RAW_NAMES",
+    "ROW_FIELDS",
     "TIMESTAMP",
     "VALUE",
 ]
@@ -27,6 +29,8 @@ OFFSET: Final = "_offset"
 TIMESTAMP: Final = "_timestamp"
 TIMESTAMP_KIND: Final = "_timestamp_type"
 HEADERS: Final = "_headers"
+COMMIT: Final = "_commit_offset"
+"""The offset of the commit marker of a record's transaction, at which it counts; null outside of transactions."""
 ERROR: Final = "_error"
 """Why a record's value could not be decoded; only in tables that decode."""
 DATE: Final = "_date"
@@ -44,6 +48,9 @@ RAW_FIELDS: Final = (
 """What every table has of a record, in this order, whatever else was decoded of it."""
 
 RAW_NAMES: Final = tuple(field.name for field in RAW_FIELDS)
+
+ROW_FIELDS: Final = (*RAW_FIELDS, pa.field(COMMIT, pa.int64()))
+"""The same, and where the record counts; tables made by earlier versions get that column with their next rows."""
 
 DEAD_LETTER_SCHEMA: Final = pa.schema(
     [

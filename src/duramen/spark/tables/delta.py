@@ -2,11 +2,12 @@
 
 How far each partition is in the table is said by *application transactions* of Delta's log, which every commit carries
 with its files and which checkpoints keep: `duramen:<stream id>:<partition>`, whose version is the end offset, and
-`duramen:<stream id>:partitions`, how many of them to ask for.
+`duramen:<stream id>:partitions`, how many of them to ask for. Ends that it had before are in the information of each
+commit, so that they go with Delta's old logs.
 """
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -15,11 +16,12 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from duramen.base.errors import TableConflict, TableForeign, TableStorageFailed
-from duramen.spark.tables.columns import OFFSET, PARTITION
+from duramen.spark.tables.columns import COMMIT, OFFSET, PARTITION
 from duramen.spark.tables.compacting import compacted
 from duramen.spark.tables.deltalog import ATTEMPTS, DeltaLog, fields_of
 from duramen.spark.tables.files import Layout
-from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, Statistics
+from duramen.spark.tables.history import Ends, from_text, to_text, with_ends
+from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, State, Statistics
 from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
 from duramen.spark.tables.storage import Place, storage_errors
 
@@ -29,7 +31,11 @@ _MARK: Final = "duramen.table"
 _STREAM: Final = "duramen.stream"
 _STREAM_ID: Final = "duramen.stream.id"
 _UPSERT: Final = "duramen.upsert"
+_HISTORY: Final = "duramen.history"
 _RETENTION: Final = "delta.logRetentionDuration"
+_LOOK_BACK: Final = 20
+"""Commits that may have come since one that says the history: those that only change the table's metadata."""
+
 _HOUR_MS: Final = 3_600_000
 
 
@@ -100,12 +106,30 @@ class DeltaFormat:
         found = {partition: table.transaction_version(f"{self._id}:{partition}") for partition in range(count)}
         return {partition: end for partition, end in found.items() if end is not None}
 
-    def begins(self) -> Mapping[int, int]:
+    def state(self) -> State:
         """See the port."""
         with storage_errors(self.place.uri):
             table = self._log.load()
-            found = {at: table.transaction_version(f"{self._id}:begin:{at}") for at in self._ends(table)}
-            return {partition: begin for partition, begin in found.items() if begin is not None}
+            ends = self._ends(table)
+            history = self._history(table)
+            rounds = history if ends in history else [*history, ends]
+            files = chosen(self._files(table), None)
+            return State(self._numbers(table, "begin", ends), ends, self._floors(table, ends), rounds, files)
+
+    def _numbers(self, table: DeltaTable, kind: str, partitions: Iterable[int]) -> dict[int, int]:
+        found = {at: table.transaction_version(f"{self._id}:{kind}:{at}") for at in partitions}
+        return {partition: number for partition, number in found.items() if number is not None}
+
+    def _floors(self, table: DeltaTable, ends: Ends) -> Ends:
+        knows = table.transaction_version(f"{self._id}:counted") is not None
+        return self._numbers(table, "floor", ends) if knows else ends
+
+    def _history(self, table: DeltaTable) -> list[Ends]:
+        for count in (1, _LOOK_BACK):
+            for commit in table.history(count):
+                if _HISTORY in commit:
+                    return from_text(commit[_HISTORY])
+        return []
 
     def schema(self) -> pa.Schema:
         """See the port."""
@@ -135,19 +159,31 @@ class DeltaFormat:
                 table = self._log.load()
                 ends = self._ends(table)
                 check_spans(self.declaration.stream, ends, spans)
-                if self._written(table, files, removed, self._moved(ends, spans)) or self._is_there(files):
+                moved = self._moved(table, ends, spans) if spans else []
+                history = self._history(table)
+                if spans:
+                    history = with_ends(history, {**ends, **{span.partition: span.end for span in spans}})
+                if self._written(table, files, removed, moved, history) or self._is_there(files):
                     return
             raise TableStorageFailed(f"{self.place.uri}: others commit all the time")
 
-    def _moved(self, ends: Mapping[int, int], spans: Sequence[Span]) -> list[Transaction]:
+    def _moved(self, table: DeltaTable, ends: Ends, spans: Sequence[Span]) -> list[Transaction]:
         after = dict(ends) | {span.partition: span.end for span in spans}
         moved = [Transaction(f"{self._id}:{span.partition}", span.end) for span in spans]
         moved += [Transaction(f"{self._id}:begin:{at}", begin) for at, begin in new_begins(ends, spans).items()]
+        if table.transaction_version(f"{self._id}:counted") is None:
+            moved += [Transaction(f"{self._id}:floor:{at}", end) for at, end in ends.items()]
+            moved.append(Transaction(f"{self._id}:counted", 1))
         count = max(after, default=-1) + 1
         return [*moved, Transaction(f"{self._id}:partitions", count)] if count > max(ends, default=-1) + 1 else moved
 
     def _written(
-        self, table: DeltaTable, files: Sequence[DataFile], removed: Collection[str], moved: list[Transaction]
+        self,
+        table: DeltaTable,
+        files: Sequence[DataFile],
+        removed: Collection[str],
+        moved: list[Transaction],
+        history: Sequence[Ends],
     ) -> bool:
         """Whether the next version of the table is surely this commit."""
         there = {file.path: file for file in self._files(table)} if removed else {}
@@ -163,7 +199,10 @@ class DeltaFormat:
         actions += [
             RemoveAction(path, is_new, now_ms, there[path].size_bytes, dict(there[path].values)) for path in removed
         ]
-        return self._log.write(table, actions, transactions=moved, partition_by=self.declaration.partition_by)
+        return self._log.write(
+            table, actions, transactions=moved, metadata={_HISTORY: to_text(history)},
+            partition_by=self.declaration.partition_by,
+        )  # fmt: skip
 
     def _is_there(self, files: Sequence[DataFile]) -> bool:
         paths = {file.path for file in files}
@@ -179,7 +218,8 @@ class DeltaFormat:
             found.append(
                 DataFile(
                     row["path"], row["size_bytes"], row["num_records"] or 0, partition, row[f"min.{OFFSET}"],
-                    row[f"max.{OFFSET}"], values, modified_ms=row["modification_time"],
+                    row[f"max.{OFFSET}"], max(row[f"max.{OFFSET}"], row.get(f"max.{COMMIT}") or 0), values,
+                    modified_ms=row["modification_time"],
                 )
             )  # fmt: skip
         return found

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from duramen.spark.tables.columns import HEADERS, OFFSET, VALUE
 from duramen.spark.tables.parquet import ParquetFile
 from duramen.spark.tables.port import DataFile
+from duramen.spark.tables.reading import counted_at
 from duramen.spark.tables.storage import Place, storage_errors
 
 __all__ = ["Layout", "Writer", "write_rows"]
@@ -133,6 +134,7 @@ class _File:
         self._rows = 0
         self._first = 0
         self._last = -1
+        self._last_counted = -1
 
     @property
     def size_bytes(self) -> int:
@@ -144,14 +146,16 @@ class _File:
         found = pc.min_max(rows.column(OFFSET)).as_py()
         self._first = min(self._first, found["min"]) if self._rows else found["min"]
         self._last = max(self._last, found["max"])
+        self._last_counted = max(self._last_counted, pc.max(counted_at(rows)).as_py())
         self._rows += rows.num_rows
         self._file.add(rows)
 
     def close(self) -> DataFile:
         written = self._file.close()
         return DataFile(
-            written.path, written.size_bytes, self._rows, self._partition, self._first, self._last, self._values,
-            written.statistics, self.schema.serialize().to_pybytes(), time.time_ns() // 1_000_000,
+            written.path, written.size_bytes, self._rows, self._partition, self._first, self._last,
+            self._last_counted, self._values, written.statistics, self.schema.serialize().to_pybytes(),
+            time.time_ns() // 1_000_000,
         )  # fmt: skip
 
     def abandon(self) -> None:

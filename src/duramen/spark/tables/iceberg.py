@@ -18,10 +18,11 @@ from pyiceberg.types import DateType, IcebergType
 
 from duramen.base.errors import TableConflict, TableForeign, TableStorageFailed, TableUnsupported
 from duramen.spark.tables.catalog import ATTEMPTS, IcebergEntry, append, arrow_schema, has_single_attempts
-from duramen.spark.tables.columns import OFFSET, PARTITION
+from duramen.spark.tables.columns import COMMIT, OFFSET, PARTITION
 from duramen.spark.tables.compacting import compacted
 from duramen.spark.tables.files import Layout
-from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, Statistics
+from duramen.spark.tables.history import from_text, to_text, with_ends
+from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, State, Statistics
 from duramen.spark.tables.schemas import merged
 from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
 from duramen.spark.tables.storage import Place, storage_errors
@@ -30,6 +31,8 @@ __all__ = ["IcebergFormat"]
 
 _ENDS: Final = "duramen.ends"
 _BEGINS: Final = "duramen.begins"
+_FLOORS: Final = "duramen.floors"
+_HISTORY: Final = "duramen.history"
 _SPANS: Final = "duramen.spans"
 _COMMITTED_MS: Final = "duramen.committed.ms"
 _STREAM: Final = "duramen.stream"
@@ -91,10 +94,14 @@ class IcebergFormat:
         with storage_errors(self.place.uri):
             return _ends(self._entry.load())
 
-    def begins(self) -> Mapping[int, int]:
+    def state(self) -> State:
         """See the port."""
         with storage_errors(self.place.uri):
-            return _numbers(self._entry.load(), _BEGINS)
+            table = self._entry.load()
+            ends = _ends(table)
+            history = from_text(table.properties.get(_HISTORY, "[]"))
+            rounds = history if ends in history else [*history, ends]
+            return State(_numbers(table, _BEGINS), ends, _floors(table), rounds, chosen(self._files(table), None))
 
     def schema(self) -> pa.Schema:
         """See the port."""
@@ -162,6 +169,8 @@ class IcebergFormat:
                 {
                     _ENDS: _as_json(ends),
                     _BEGINS: _as_json({**_numbers(table, _BEGINS), **new_begins(_ends(table), spans)}),
+                    _FLOORS: _as_json(_floors(table)),
+                    _HISTORY: to_text(with_ends(from_text(table.properties.get(_HISTORY, "[]")), ends)),
                     _COMMITTED_MS: str(time.time_ns() // 1_000_000),
                 }
             )
@@ -182,6 +191,7 @@ class IcebergFormat:
     def _files(self, table: IcebergTable) -> Iterator[DataFile]:
         schema = table.schema()
         partition_id, offset_id = schema.find_field(PARTITION).field_id, schema.find_field(OFFSET).field_id
+        commit_id = schema.find_field(COMMIT).field_id if COMMIT in schema.column_names else -1
         names = self.declaration.partition_by
         kinds = [schema.find_type(name) for name in names]
         for file in _planned(table):
@@ -194,6 +204,7 @@ class IcebergFormat:
                 _number(low[partition_id]),
                 _number(low[offset_id]),
                 _number(high[offset_id]),
+                max(_number(high[offset_id]), _number(high.get(commit_id, b""))),
                 values,
             )
 
@@ -240,6 +251,10 @@ class IcebergFormat:
 
 def _ends(table: IcebergTable) -> dict[int, int]:
     return _numbers(table, _ENDS)
+
+
+def _floors(table: IcebergTable) -> dict[int, int]:
+    return _numbers(table, _FLOORS) if _FLOORS in table.properties else _ends(table)
 
 
 def _numbers(table: IcebergTable, name: str) -> dict[int, int]:

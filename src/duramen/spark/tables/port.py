@@ -9,15 +9,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-__all__ = [
-    "Cleaned",
-    "DataFile",
-    "Declaration",
-    "Span",
-    "Statistics",
-    "Storage",
-    "Table",
-]
+__all__ = ["Cleaned", "DataFile", "Declaration", "Span", "State", "Statistics", "Storage", "Table"]
 
 
 class Storage(NamedTuple):
@@ -51,7 +43,10 @@ class Declaration(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Offsets `[begin, end)` of a partition."""
+    """Offsets `[begin, end)` of a partition: of the records that count there.
+
+    A record counts at its own offset, or at that of the commit marker of its transaction.
+    """
 
     partition: int
     begin: int
@@ -61,7 +56,8 @@ class Span(NamedTuple):
 class DataFile(NamedTuple):
     """A Parquet file with rows of one partition of the stream, in a table or ready for it.
 
-    `path` is relative to the table's location. `values` are its values of the table's partition columns, as text.
+    `path` is relative to the table's location. The offsets are those of its rows; `last_counted` is the last at which
+    one of them counts. `values` are its values of the table's partition columns, as text.
     `statistics` is JSON as Delta has it. `schema` is serialised Arrow; empty where the table says it.
     """
 
@@ -71,6 +67,7 @@ class DataFile(NamedTuple):
     partition: int
     first_offset: int
     last_offset: int
+    last_counted: int
     values: tuple[tuple[str, str | None], ...] = ()
     statistics: str = ""
     schema: bytes = b""
@@ -84,6 +81,21 @@ class Statistics(NamedTuple):
     rows: int
     size_bytes: int
     last_commit_ms: int | None
+
+
+class State(NamedTuple):
+    """A table at one moment, by partition.
+
+    `begins` and `ends` are as the table has them. `rounds` are ends that it had before, oldest first, and the present
+    ones: it was whole at each of them, no transaction in part. What a version wrote that did not know where records
+    count goes by their own offsets: it lies below `floors`, which tables made since then do not have.
+    """
+
+    begins: Mapping[int, int]
+    ends: Mapping[int, int]
+    floors: Mapping[int, int]
+    rounds: Sequence[Mapping[int, int]]
+    files: Sequence[DataFile]
 
 
 class Cleaned(NamedTuple):
@@ -107,8 +119,9 @@ class Table(Protocol):
     def ends(self) -> Mapping[int, int]:
         """The end offset of each partition that has one: what lies below is in the table. Reads the newest state."""
 
-    def begins(self) -> Mapping[int, int]:
-        """Where the first span of each partition began that was ever committed: nothing below was in the table."""
+    def state(self) -> State:
+        """All of the newest state, its files by partition and offset."""
+        ...
 
     def schema(self) -> pa.Schema:
         """All columns as of the newest state."""
@@ -119,12 +132,14 @@ class Table(Protocol):
     def commit(self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = ()) -> None:
         """Add `files`, remove those with the paths `removed`, and move the ends along `spans`: one atomic step.
 
+        All of `spans` together end where no transaction is in the table in part.
+
         Raises TableConflict, and changes nothing, where a span does not begin at its partition's end (0 where there is
         none yet, or any offset: a stream's first record may be at any), or a removed file is gone: another writer won.
         """
 
     def scan(self, spans: Sequence[Span] | None = None) -> list[DataFile]:
-        """The files of the newest state, of all partitions or with offsets of `spans`, by partition and offset."""
+        """The files of the newest state, all or those with rows that count in `spans`, by partition and offset."""
 
     def statistics(self) -> Statistics:
         """Counted from the newest state."""

@@ -1,18 +1,19 @@
 """Data files back to rows: with the columns of the table as it is now, whatever it had when they were written."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from duramen.spark.tables.columns import OFFSET
+from duramen.spark.tables.columns import COMMIT, OFFSET
 from duramen.spark.tables.port import DataFile, Span
 from duramen.spark.tables.storage import Place, storage_errors
 from duramen.spark.values.fields import fitted
 
-__all__ = ["aligned", "read_file"]
+__all__ = ["aligned", "counted_at", "read_file"]
 
 
 def read_file(
@@ -23,7 +24,7 @@ def read_file(
     columns: Collection[str] | None = None,
     spans: Sequence[Span] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, with `columns` of the table's `schema` (default all); of `spans`, or all.
+    """The rows of a file, with `columns` of the table's `schema` (default all); those that count in `spans`, or all.
 
     Raises TableStorageFailed.
     """
@@ -31,11 +32,17 @@ def read_file(
     wanted = pa.schema([schema.field(name) for name in names])
     values = dict(file.values)
     with storage_errors(place.uri_of(file.path)), pq.ParquetFile(place.open(file.path)) as opened:
-        there = [name for name in opened.schema_arrow.names if name in names or name == OFFSET]
+        there = [name for name in opened.schema_arrow.names if name in names or name in (OFFSET, COMMIT)]
         for batch in opened.iter_batches(columns=there):
-            kept = batch if spans is None else batch.filter(_within(batch.column(OFFSET), file.partition, spans))
+            kept = batch if spans is None else batch.filter(_within(counted_at(batch), file.partition, spans))
             if kept.num_rows:
                 yield aligned(kept, wanted, values)
+
+
+def counted_at(rows: pa.RecordBatch | pa.Table) -> Any:
+    """The offset at which each row counts."""
+    offsets = rows.column(OFFSET)
+    return pc.coalesce(rows.column(COMMIT), offsets) if COMMIT in rows.schema.names else offsets
 
 
 def _within(offsets: pa.Array, partition: int, spans: Sequence[Span]) -> pa.Array:

@@ -11,19 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duramen.base.errors import OptionInvalid
+from duramen.spark.columns import HEADERS_TYPE
 from duramen.spark.tables.columns import (
+    COMMIT,
     DATE,
     DEAD_LETTER_SCHEMA,
     ERROR,
     KEY,
-    OFFSET,
-    RAW_FIELDS,
     RAW_NAMES,
+    ROW_FIELDS,
     TIMESTAMP,
     VALUE,
 )  # fmt: skip
 from duramen.spark.tables.files import Layout, Writer
 from duramen.spark.tables.port import DataFile, Declaration, Span, Table
+from duramen.spark.tables.reading import counted_at
 from duramen.spark.tables.schemas import OWN_NAMES, decoded_fields, loaded, merged, saved
 from duramen.spark.tables.storage import Place
 from duramen.spark.tables.upserting import upsert
@@ -32,6 +34,7 @@ from duramen.spark.values.decoded import Decoder
 __all__ = ["Work", "Written", "commit_round", "plan_round", "translate"]
 
 _MOST_LETTERS: Final = 500
+_MAY_LACK: Final = (("headers", HEADERS_TYPE), ("commit", pa.int64()))
 _NO_KEY: Final = "no key: the table has one row for each key"
 
 
@@ -73,7 +76,10 @@ def plan_round(table: Table, dead: Table | None = None, *, target_bytes: int = 1
 
 
 def translate(work: Work, span: Span, batches: Iterable[pa.RecordBatch]) -> Written:
-    """Write the records of a span, as the source gives them: `batches` of its columns, by ascending offset.
+    """Write the records that count in a span, as the source gives them: `batches` of its columns.
+
+    Of a transaction they have in a column `commit` the offset of its marker, else null. In a table with a row for each
+    key there have to be with them all that counted before and are behind the first of them.
 
     Raises TableStorageFailed, ServerUnreachable where a schema registry is needed and cannot be reached, OptionInvalid.
     """
@@ -82,7 +88,7 @@ def translate(work: Work, span: Span, batches: Iterable[pa.RecordBatch]) -> Writ
     layout = Layout(declaration.partition_by, keep_columns=work.keeps_columns, target_bytes=work.target_bytes)
     rows = _Rows(work, span)
     if declaration.upsert:
-        files, removed = upsert(place, layout, span.partition, work.live, loaded(work.schema), rows.of(batches))
+        files, removed = upsert(place, layout, span, work.live, loaded(work.schema), rows.of(batches))
     else:
         removed = []
         with Writer(place, layout, span.partition) as writer:
@@ -98,10 +104,10 @@ class _Rows:
 
     def __init__(self, work: Work, span: Span) -> None:
         self._declaration = work.declaration
-        self._partition = span.partition
+        self._span = span
         self._fields = [field for field in loaded(work.schema) if field.name not in OWN_NAMES]
         self._decoder = _decoder(work.declaration, self._fields)
-        self._dead_end = dict(work.dead_ends).get(span.partition, 0)
+        self._dead_begin = max(span.begin, dict(work.dead_ends).get(span.partition, 0))
         self._dead: Writer | None = None
         if work.dead_location:
             storage = work.declaration.storage._replace(location=work.dead_location)
@@ -129,8 +135,8 @@ class _Rows:
         return [] if self._dead is None else self._dead.finish()
 
     def _row_batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        rows = _raw(records, self._partition)
-        self.count += rows.num_rows
+        rows = _raw(records, self._span.partition)
+        self.count += pc.sum(self._counts_from(rows, self._span.begin)).as_py()
         errors = pa.nulls(rows.num_rows, pa.string())
         if self._decoder is not None:
             decoded = self._decoder.decode(rows.column(VALUE))
@@ -150,21 +156,24 @@ class _Rows:
 
     def _bury(self, rows: pa.RecordBatch, errors: pa.Array) -> None:
         is_bad = pc.is_valid(errors)
-        self.bad += pc.sum(is_bad).as_py() or 0
+        self.bad += pc.sum(pc.and_(is_bad, self._counts_from(rows, self._span.begin))).as_py() or 0
         if self._dead is None:
             return
-        chosen = pc.and_(is_bad, pc.greater_equal(rows.column(OFFSET), self._dead_end))
+        chosen = pc.and_(is_bad, self._counts_from(rows, self._dead_begin))
         letters = rows.filter(chosen)
         if letters.num_rows:
             topic = pa.array([self._declaration.stream] * letters.num_rows, pa.string())
             columns = [errors.filter(chosen), topic, *(letters.column(name) for name in RAW_NAMES)]
             self._dead.add(pa.RecordBatch.from_arrays(columns, schema=DEAD_LETTER_SCHEMA))
 
+    @staticmethod
+    def _counts_from(rows: pa.RecordBatch, offset: int) -> pa.Array:
+        return pc.greater_equal(counted_at(rows), offset)
+
 
 def _raw(records: pa.RecordBatch, partition: int) -> pa.RecordBatch:
     count = records.num_rows
     found = {name: records.column(name) for name in records.schema.names}
-    headers = found.get("headers")
     arrays = [
         found["key"],
         found["value"],
@@ -172,9 +181,9 @@ def _raw(records: pa.RecordBatch, partition: int) -> pa.RecordBatch:
         found["offset"],
         found["timestamp"],
         found["timestampType"],
-        pa.nulls(count, RAW_FIELDS[-1].type) if headers is None else headers,
+        *(found.get(name, pa.nulls(count, kind)) for name, kind in _MAY_LACK),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(RAW_FIELDS)))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(ROW_FIELDS)))
 
 
 def _decoder(declaration: Declaration, fields: Sequence[pa.Field]) -> Decoder | None:
@@ -203,8 +212,8 @@ def commit_round(
     """
     known = table.schema()
     schema, agreed = merged(known, [loaded(one.schema) for one in written])
-    if decoded_fields(schema) != decoded_fields(known):
-        table.evolve(schema)
+    if decoded_fields(schema) != decoded_fields(known) or COMMIT not in known.names:
+        table.evolve(merged(schema, [pa.schema([ROW_FIELDS[-1]])])[0])
     if not agreed:
         return False
     if dead is not None:

@@ -25,13 +25,13 @@ def new_begins(ends: Mapping[int, int], spans: Sequence[Span]) -> dict[int, int]
 
 
 def chosen(files: Iterable[DataFile], spans: Sequence[Span] | None) -> list[DataFile]:
-    """The files with offsets of `spans`, or all, by partition and offset."""
+    """The files that may have rows that count in `spans`, or all, by partition and offset."""
     kept = [
         file
         for file in files
         if spans is None
         or any(
-            s.partition == file.partition and s.begin <= file.last_offset and file.first_offset < s.end for s in spans
+            s.partition == file.partition and s.begin <= file.last_counted and file.first_offset < s.end for s in spans
         )
     ]
     return sorted(kept, key=lambda file: (file.partition, file.first_offset, file.path))

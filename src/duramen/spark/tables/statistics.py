@@ -10,14 +10,17 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
+from duramen.spark.tables.columns import COMMIT, OFFSET
+
 __all__ = ["delta_statistics"]
 
 _MOST_LETTERS: Final = 32
 _MOST_COLUMNS: Final = 32
+_ALWAYS: Final = (OFFSET, COMMIT)
 
 
 def delta_statistics(footer: pq.FileMetaData) -> str:
-    """Rows, least and largest values and nulls of the first columns.
+    """Rows, least and largest values and nulls of the first columns, and of those that offsets are looked for in.
 
     The notation is "Per-file Statistics" of the Delta protocol; times are in ms, rounded outwards.
     """
@@ -41,9 +44,13 @@ def _columns(footer: pq.FileMetaData) -> Iterator[tuple[str, list[pq.ColumnChunk
     if not footer.num_row_groups:
         return
     groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
-    for index in range(min(_MOST_COLUMNS, footer.num_columns)):
+    for index in range(footer.num_columns):
         name = footer.schema.column(index).path
-        if footer.schema.column(index).max_repetition_level == 0 and "." not in name:
+        if (
+            (index < _MOST_COLUMNS or name in _ALWAYS)
+            and footer.schema.column(index).max_repetition_level == 0
+            and "." not in name
+        ):
             yield name, [group.column(index) for group in groups]
 
 

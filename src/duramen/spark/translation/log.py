@@ -1,21 +1,25 @@
 """The log that a table is made of, as tasks and their driver see it: where it begins and ends, and its records.
 
-Transactions: a table's records are those of committed transactions, and its end never goes beyond the first open one.
+A record of a transaction counts at the commit marker, so the end of a table goes on past transactions that are open:
+their records come with the span that their marker is in (`duramen.spark.cuts`).
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 
 from duramen.base.errors import BatchCorrupt, RecordsLost
-from duramen.client import Cluster, Consumer, Isolation, TopicPartition
+from duramen.client import Cluster, Consumer, TopicPartition
 from duramen.spark.columns import RECORD_COLUMNS
+from duramen.spark.committed import Committed, Held, Shown
 from duramen.spark.decoding import decode
 from duramen.spark.options import Options
 from duramen.spark.reading import consumer_of
-from duramen.spark.tables.port import Span
+from duramen.spark.translation.planning import Piece
 
 __all__ = ["Log", "bounds", "newest_wait_ms", "read"]
 
@@ -34,42 +38,57 @@ class Log(NamedTuple):
 def _options(log: Log) -> Options:
     given = {
         "kafka.bootstrap.servers": log.servers,
-        "kafka.isolation.level": "read_committed",
         "kafka.client.id": "duramen-table",
         "subscribe": log.stream,
     }
     return Options(given, "batch")
 
 
-def read(log: Log, span: Span) -> Iterator[pa.RecordBatch]:
-    """The records of a span with every column that records have. Runs in tasks.
+def read(log: Log, piece: Piece) -> Iterator[pa.RecordBatch]:
+    """The records of a piece with every column that records have, and for those of transactions `commit`: its marker.
 
-    Raises RecordsLost where some are gone, StreamNotFound where the stream is another one now, ServerUnreachable …
+    Runs in tasks. Raises RecordsLost where some are gone, StreamNotFound where the stream is another one now,
+    ServerUnreachable …
     """
+    span, share = piece.span, piece.share
     at = TopicPartition(log.stream, span.partition)
+    first = span.begin if share is None else share.base
+    committed = None if share is None else Committed(piece.since, span.end, share)
 
     def on_gap(wanted: int, there: int) -> int:
         upto = min(max(there, wanted), span.end)
         if not log.skip_lost:
-            raise RecordsLost(f"{at}: the records {wanted} to {upto - 1} went while they were read (retention)")
+            raise RecordsLost(f"{at}: the records {wanted} to {upto - 1} are gone from the log (retention)")
         return upto
 
-    pieces = consumer_of(_options(log), committed=True).read(
-        at, span.begin, span.end, topic_id=UUID(log.stream_id) if log.stream_id else None, on_gap=on_gap
+    answers = consumer_of(_options(log)).read(
+        at, first, span.end, topic_id=UUID(log.stream_id) if log.stream_id else None, on_gap=on_gap
     )
     try:
-        for piece in pieces:
-            yield from decode(piece.toreadonly(), span.begin, span.end, RECORD_COLUMNS)
+        for answer in answers:
+            whole = Shown(answer.toreadonly(), span.begin)
+            for data, low, held in [whole] if committed is None else committed.pass_on(answer):
+                for batch in decode(data, low, span.end, RECORD_COLUMNS):
+                    yield batch.append_column("commit", _markers(batch, held)) if held else batch
     except BatchCorrupt as error:
         raise BatchCorrupt(f"{at}: {error}") from None
 
 
+def _markers(batch: pa.RecordBatch, held: Sequence[Held]) -> pa.Array:
+    """The marker of the transaction of each record; null for those of none."""
+    ranges = np.fromiter(chain.from_iterable(sorted(held)), np.int64, 3 * len(held)).reshape(-1, 3)
+    offsets = batch.column("offset").to_numpy()
+    near = np.maximum(0, np.searchsorted(ranges[:, 0], offsets, side="right") - 1)
+    outside = (offsets < ranges[near, 0]) | (offsets >= ranges[near, 1])
+    return pa.array(ranges[near, 2], mask=outside)
+
+
 def _consumer(cluster: Cluster) -> Consumer:
-    return Consumer(cluster, isolation=Isolation.READ_COMMITTED, partition_max_bytes=64 * 1024)
+    return Consumer(cluster, partition_max_bytes=64 * 1024)
 
 
 def bounds(cluster: Cluster, log: Log) -> dict[int, tuple[int, int]]:
-    """The first offset of each partition, and the one before which all transactions are decided.
+    """The first offset of each partition, and the one after the last.
 
     Raises StreamNotFound where the stream is not there, or another one has its name; ServerUnreachable.
     """

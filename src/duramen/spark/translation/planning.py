@@ -1,13 +1,21 @@
-"""What of a stream goes into its table next: spans of offsets, in bounded pieces, shared out to tasks. Pure."""
+"""What of a stream goes into its table next: spans of offsets, in bounded pieces, shared out to tasks. Pure.
+
+A round ends where no transaction is in the table in part (`duramen.spark.cuts`), and has the records that count in it:
+those outside transactions, and all of the transactions whose commit marker lies there.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from duramen.base.errors import RecordsLost
+from duramen.client import TopicPartition
+from duramen.client.marked import Marked
+from duramen.spark.cuts import cut
+from duramen.spark.shares import Floors, Share, passed_over, share
 from duramen.spark.tables.port import Span
 
-__all__ = ["PIECE_BYTES", "Plan", "piece_records", "plan"]
+__all__ = ["PIECE_BYTES", "Filled", "Piece", "Plan", "piece_records", "plan"]
 
 PIECE_BYTES: Final = 128 * 1024 * 1024
 """About so many bytes of records, not compressed, make a piece: what one task writes into one file, or a few."""
@@ -15,6 +23,28 @@ PIECE_BYTES: Final = 128 * 1024 * 1024
 _GUESSED_RECORD_BYTES: Final = 1024
 _LEAST_RECORDS: Final = 1000
 _MOST_RECORDS: Final = 16_000_000
+
+_T = TypeVar("_T")
+Offsets = Mapping[int, int]
+
+
+class Filled(NamedTuple):
+    """Where a table stands, by partition: its ends, where it began, and below which offset it goes by offsets alone."""
+
+    ends: Offsets
+    begins: Offsets
+    floors: Offsets
+
+
+class Piece(NamedTuple):
+    """A span to translate, read as the `share` says where a transaction has something there.
+
+    Records are given that count from `since` on: for an upserted table also those that counted before the span.
+    """
+
+    span: Span
+    share: Share | None
+    since: int
 
 
 class Plan(NamedTuple):
@@ -24,7 +54,7 @@ class Plan(NamedTuple):
     """
 
     spans: Sequence[Span]
-    tasks: Sequence[Sequence[Span]]
+    tasks: Sequence[Sequence[Piece]]
     behind: bool
     lost: Sequence[Span] = ()
 
@@ -40,55 +70,105 @@ def piece_records(record_bytes: float | None) -> int:
 
 
 def plan(
-    ends: Mapping[int, int],
+    filled: Filled,
     bounds: Mapping[int, tuple[int, int]],
+    marked: Mapping[int, Marked],
     *,
     piece: int,
     slots: int,
     whole: bool = False,
     skip_lost: bool = False,
 ) -> Plan:
-    """The next round of a table with these `ends` and a log with these `bounds` (first offset, end) by partition.
+    """The next round of a `filled` table and a log with these `bounds` (first offset, end) by partition.
 
-    Tasks have at most `piece` records, and there are about `slots` of them at most, unless there are more partitions
-    than that in an upserted table, for which partitions must stay `whole`. Raises RecordsLost where the log has no
-    records that the table should have next, unless they are to be skipped, or ends before the table does.
+    `marked` is what was then found in the log from where the table ends. Tasks have at most `piece` records, and there
+    are about `slots` of them at most, unless a transaction needs more, or there are more partitions than that in an
+    upserted table, for which partitions must stay `whole`. Raises RecordsLost where the log has no records that the
+    table should have next, unless they are to be skipped, or ends before the table does.
     """
-    spans, starts, lost = [], {}, []
-    for partition, (first, end) in sorted(bounds.items()):
-        begin = ends.get(partition, first)
+    begins = {partition: filled.ends.get(partition, first) for partition, (first, _) in sorted(bounds.items())}
+    lost = _lost(begins, bounds, skip_lost=skip_lost)
+    starts = {partition: max(begin, bounds[partition][0]) for partition, begin in begins.items()}
+    farthest = _sound(starts, {partition: end for partition, (_, end) in bounds.items()}, marked)
+    ends = _next(starts, farthest, marked, _share(starts, farthest, piece, slots, whole=whole))
+    spans = [Span(partition, begins[partition], end) for partition, end in ends.items() if begins[partition] < end]
+    shares = _Shares(filled, starts, ends, marked, upserted=whole)
+    pieces = [
+        shares.piece(one)
+        for span in spans
+        for one in _pieces(
+            Span(span.partition, starts[span.partition], span.end), span.end - span.begin if whole else piece
+        )
+    ]
+    return Plan(spans, _packed(pieces, piece), any(ends[one] < farthest[one] for one in ends), lost)
+
+
+def _lost(begins: Offsets, bounds: Mapping[int, tuple[int, int]], *, skip_lost: bool) -> list[Span]:
+    lost = []
+    for partition, begin in begins.items():
+        first, end = bounds[partition]
         if begin > end:
             raise RecordsLost(
                 f"partition {partition} ends at {end}, and its table has records up to {begin}: the log lost records"
             )
-        if begin < first:
+        if begin < min(first, end):
             lost.append(Span(partition, begin, min(first, end)))
-        if begin < end:
-            spans.append(Span(partition, begin, end))
-            starts[partition] = max(begin, first)
     if lost and not skip_lost:
         raise RecordsLost(
             ", ".join(f"partition {one.partition}: the records {one.begin} to {one.end - 1}" for one in lost[:5])
             + " are gone from the log (retention) before they were in the table; `duramen table run --skip-lost` goes"
             " on with what is left"
         )
-    most = _share(spans, piece, slots, whole=whole)
-    cut = [span._replace(end=min(span.end, starts[span.partition] + most)) for span in spans]
-    pieces = [
-        one
-        for span in cut
-        for one in _pieces(Span(span.partition, starts[span.partition], span.end), most if whole else piece)
-    ]
-    return Plan(
-        cut, _packed(pieces, piece), any(one.end < all_.end for one, all_ in zip(cut, spans, strict=True)), lost
-    )
+    return lost
 
 
-def _share(spans: Sequence[Span], piece: int, slots: int, *, whole: bool) -> int:
+def _sound(begin: Offsets, end: Offsets, marked: Mapping[int, Marked], most: int | None = None) -> dict[int, int]:
+    """As `cuts.cut`: the partitions are those of one stream."""
+    found = cut(_of_stream(begin), _of_stream(end), _of_stream(marked), most)
+    return {at.partition: found[at] for at in sorted(found)}
+
+
+def _of_stream(values: Mapping[int, _T]) -> dict[TopicPartition, _T]:
+    return {TopicPartition("", partition): value for partition, value in values.items()}
+
+
+def _next(starts: Offsets, farthest: Offsets, marked: Mapping[int, Marked], most: int) -> dict[int, int]:
+    """A sound end with about `most` records of each partition, or a few more where a transaction is in the way."""
+    wish = {partition: min(end, starts[partition] + most) for partition, end in farthest.items()}
+    near = _sound(starts, wish, marked)
+    goes_on = any(near[one] > start for one, start in starts.items())
+    return near if goes_on else _sound(starts, farthest, marked, most=1)
+
+
+def _share(starts: Offsets, farthest: Offsets, piece: int, slots: int, *, whole: bool) -> int:
     """How many records of each partition a round takes: `slots` pieces in all."""
-    if whole or not spans:
+    there = sum(end > starts[partition] for partition, end in farthest.items())
+    if whole or not there:
         return piece
-    return max(piece // 8, piece * slots // len(spans), 1)
+    return max(piece // 8, piece * slots // there, 1)
+
+
+class _Shares:
+    """What tasks have to know of the transactions of a round.
+
+    A transaction that began before the table did is left out, for a part of it was gone already; in an upserted table
+    what is left of it counts, for a key's row is the newest that there is.
+    """
+
+    def __init__(
+        self, filled: Filled, starts: Offsets, ends: Offsets, marked: Mapping[int, Marked], *, upserted: bool
+    ) -> None:
+        self._upserted = upserted
+        self._marked = marked
+        begins = {**starts, **dict.fromkeys(filled.ends, 0), **filled.begins}
+        self._floors = {one: max(filled.floors.get(one, 0), begins[one] if upserted else 0) for one in starts}
+        floors = Floors(whole={} if upserted else _of_stream(begins))
+        self._over = passed_over(floors, _of_stream(starts), _of_stream(ends), _of_stream(marked))
+
+    def piece(self, span: Span) -> Piece:
+        over = self._over.get(TopicPartition("", span.partition), ())
+        found = share(span.begin, span.end, self._marked[span.partition], self._floors[span.partition], over)
+        return Piece(span, found, span.begin if found is None or not self._upserted else found.base)
 
 
 def _pieces(span: Span, most: int) -> list[Span]:
@@ -99,12 +179,12 @@ def _pieces(span: Span, most: int) -> list[Span]:
     return [Span(span.partition, edges[index], edges[index + 1]) for index in range(count)]
 
 
-def _packed(pieces: Sequence[Span], most: int) -> list[list[Span]]:
+def _packed(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
     """Small pieces together, in their order, so that a task is worth its while."""
-    tasks: list[list[Span]] = []
+    tasks: list[list[Piece]] = []
     room = 0
     for piece in pieces:
-        size = piece.end - piece.begin
+        size = piece.span.end - piece.span.begin
         if not tasks or size > room:
             tasks.append([])
             room = most

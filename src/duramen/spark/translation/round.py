@@ -7,12 +7,14 @@ that no table knows; one that ends behind it is done. So whoever runs the next r
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from duramen.base.errors import TableConflict
-from duramen.client import Cluster
+from duramen.base.errors import TableConflict, UnsupportedFeature
+from duramen.client import Cluster, TopicPartition
+from duramen.client.marked import Marked
+from duramen.spark.marks import Marks
 from duramen.spark.tables.port import Declaration, Table
 from duramen.spark.tables.rounds import commit_round, plan_round
 from duramen.spark.translation.log import Log, bounds
-from duramen.spark.translation.planning import Plan, piece_records, plan
+from duramen.spark.translation.planning import Filled, Plan, piece_records, plan
 from duramen.spark.translation.task import Done, Task
 
 __all__ = ["Outcome", "Round", "Runner"]
@@ -55,6 +57,7 @@ class Round:
         self._runner = runner
         self._slots = slots
         self._record_bytes: float | None = None
+        self._marks = Marks(wanted=True)
 
     def run(self, cluster: Cluster, upto: Mapping[int, int] | None = None) -> Outcome:
         """Do one; no partition goes beyond `upto`, where that is given.
@@ -87,31 +90,43 @@ class Round:
         written = [one for each in done for one in each.written]
         if not commit_round(table, dead, work, written, next_.spans):
             return None
-        records, read_bytes = sum(one.records for one in done), sum(one.read_bytes for one in done)
-        if records:
-            self._record_bytes = read_bytes / records
+        read, read_bytes = sum(one.records for one in done), sum(one.read_bytes for one in done)
+        if read:
+            self._record_bytes = read_bytes / read
         return Outcome(
             committed=True,
             behind=next_.behind,
-            records=records,
+            records=sum(one.rows for one in written),
             bad=sum(one.bad for one in written),
             read_bytes=read_bytes,
             lost=sum(one.end - one.begin for one in next_.lost),
         )
 
     def _plan(self, cluster: Cluster, table: Table, upto: Mapping[int, int] | None) -> Plan:
-        ends, there = table.ends(), bounds(cluster, self._log)
+        state, there = table.state(), bounds(cluster, self._log)
         if upto is not None:
-            there = {
-                at: (first, min(end, upto[at]))
-                for at, (first, end) in there.items()
-                if at in upto and ends.get(at, first) < upto[at]
-            }
+            # Partitions that are where they should be stay in: a transaction may be in them, too.
+            begins = {at: state.ends.get(at, first) for at, (first, _) in there.items()}
+            there = {at: (first, min(end, max(upto.get(at, 0), begins[at]))) for at, (first, end) in there.items()}
+        starts = {at: min(max(state.ends.get(at, 0), first), end) for at, (first, end) in there.items()}
         return plan(
-            ends,
+            Filled(state.ends, state.begins, state.floors),
             there,
+            self._marked(cluster, starts),
             piece=piece_records(self._record_bytes),
             slots=self._slots,
             whole=self._declaration.upsert,
             skip_lost=self._log.skip_lost,
         )
+
+    def _marked(self, cluster: Cluster, starts: Mapping[int, int]) -> dict[int, Marked]:
+        """What is there of transactions; asked for behind the bounds, as `cuts` wants it."""
+        stream = self._log.stream
+        begin = {TopicPartition(stream, partition): offset for partition, offset in starts.items()}
+        marked = self._marks.look(cluster, begin, {stream: self._log.stream_id})
+        if marked is None:
+            self._marks = Marks(wanted=True)
+            raise UnsupportedFeature(
+                f"a broker of {stream} does not say which transactions ended where: it is outdated"
+            )
+        return {at.partition: found for at, found in marked.items()}

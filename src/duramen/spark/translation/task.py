@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from duramen.base import errors
 from duramen.base.errors import DuramenError
-from duramen.spark.tables.port import Span
 from duramen.spark.tables.rounds import Work, Written, translate
 from duramen.spark.translation.log import Log, read
+from duramen.spark.translation.planning import Piece
 
 __all__ = ["Done", "Task", "run"]
 
@@ -23,7 +23,7 @@ class Task(NamedTuple):
 
     log: Log
     work: Work
-    pieces: Sequence[Span]
+    pieces: Sequence[Piece]
 
 
 class Done(NamedTuple):
@@ -64,7 +64,7 @@ def run(task: Task) -> Done:
     try:
         for piece in task.pieces:
             counted = _Counted(read(task.log, piece))
-            written.append(translate(task.work, piece, counted))
+            written.append(translate(task.work, piece.span, counted))
             records += counted.records
             read_bytes += counted.read_bytes
     except DuramenError as error:

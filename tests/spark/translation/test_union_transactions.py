@@ -1,0 +1,304 @@
+"""Reading a stream with transactions that is a table: no batch and no micro-batch has a part of one, from any tier."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from tests.spark.translation.test_union import Lake
+from tests.spark.translation.world import World, transactional, write
+
+from duramen.base.errors import OptionInvalid, RecordsLost
+from duramen.client import Producer
+from duramen.node.process import NodeProcess
+from duramen.spark.options import Options
+from duramen.spark.source import BatchReader
+from duramen.spark.streaming import StreamReader
+from duramen.spark.tables.columns import COMMIT, RAW_FIELDS
+from duramen.spark.tables.delta import DeltaFormat
+from duramen.spark.tables.files import Layout, write_rows
+from duramen.spark.tables.opening import open_table
+
+Row = tuple[int, int, str]
+FOREVER = 10_000
+
+
+def rows(reader: BatchReader | StreamReader, parts: Any) -> list[Row]:
+    """Partition, offset and value; each once."""
+    found = [
+        (row["partition"], row["offset"], (row["value"] or b"").decode())
+        for part in parts
+        for batch in reader.read(part)
+        for row in batch.to_pylist()
+    ]
+    assert len(found) == len({row[:2] for row in found})
+    return sorted(found)
+
+
+def options(world: World, **more: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": world.kafka, "subscribe": world.stream, **more}
+
+
+def batch(world: World, **more: str) -> list[Row]:
+    reader = BatchReader(Options(options(world, **more), "batch"))
+    return rows(reader, reader.partitions())
+
+
+class Writers:
+    """Transactions that interleave over both partitions; a value names its transaction, or is `p`."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.producers = [transactional(world, name) for name in "abc"]
+        self.names = ["a1", "b1", "c1"]
+        self.written: Counter[str] = Counter()
+        self.committed: Counter[str] = Counter()
+
+    def write(self, index: int, *partitions: int) -> None:
+        for partition in partitions:
+            self.producers[index].produce(self.world.stream, self.names[index].encode(), b"k", partition)
+            assert self.producers[index].flush(30) == 0
+            self.written[self.names[index]] += 1
+
+    def end(self, index: int, *, commit: bool = True) -> None:
+        name, producer = self.names[index], self.producers[index]
+        if commit:
+            producer.commit_transaction(30)
+            self.committed[name] = self.written[name]
+        else:
+            producer.abort_transaction(30)
+        self.names[index] = f"{name[0]}{int(name[1:]) + 1}"
+        producer.begin_transaction()
+
+    def plain(self, count: int) -> None:
+        with Producer(self.world.cluster) as producer:
+            for number in range(count):
+                producer.produce(self.world.stream, b"p", partition=number % 2)
+        self.committed["p"] += count
+
+    def work(self) -> None:
+        """Some of everything; `c` has one open all the time until it is told to end it."""
+        self.write(0, 0, 1, 0)
+        self.write(1, 1)
+        self.plain(4)
+        self.write(1, 0, 0)
+        self.end(0)
+        self.write(0, 1, 1, 0)
+        self.end(1)
+        self.end(0, commit=False)
+        self.plain(2)
+        self.write(0, 0, 1)
+        self.end(0)
+
+    def judge(self, found: list[Row]) -> Counter[str]:
+        """Raise where a transaction is there in part."""
+        counts = Counter(value for _, _, value in found)
+        for name, count in counts.items():
+            assert name == "p" or count == self.committed[name], f"{name}: {count} of {self.written[name]}"
+        return counts
+
+
+class Query:
+    """A streaming query, without Spark around it."""
+
+    def __init__(self, world: World, **more: str) -> None:
+        self.world = world
+        self.reader = StreamReader(Options(options(world, **more), "stream"))
+        self.at = self.reader.initialOffset()
+        self.batches: list[tuple[dict[str, Any], dict[str, Any], list[Row]]] = []
+
+    def run(self, most: int = FOREVER) -> Iterator[list[Row]]:
+        """Micro-batches until there is nothing new."""
+        while True:
+            end = self.reader.latestOffset(self.at, ReadMaxRows(most))
+            if end == self.at:
+                return
+            found = rows(self.reader, self.reader.partitions(self.at, end))
+            self.batches.append((self.at, end, found))
+            self.at = end
+            yield found
+
+    def replay(self) -> None:
+        """A batch that is planned again after a restart is the same, wherever its records lie now."""
+        other = StreamReader(Options(options(self.world), "stream"))
+        for start, end, found in self.batches:
+            assert rows(other, other.partitions(start, end)) == found
+
+
+@pytest.fixture
+def lake(node: NodeProcess, world: World) -> Lake:
+    return Lake(node, world)
+
+
+def test_micro_batches_out_of_a_table_have_whole_transactions(lake: Lake, world: World) -> None:
+    writers = Writers(world)
+    for _ in range(3):
+        writers.work()
+        world.round()
+    lake.delete_before(20)
+    writers.write(2, 0, 1)
+    writers.work()
+    world.round()
+    query = Query(world, startingOffsets="earliest")
+    seen: Counter[str] = Counter()
+    for found in query.run(5):
+        seen += writers.judge(found)
+    assert len(query.batches) > 4, "the limit is kept as far as the table remembers its ends"
+    writers.write(2, 0)
+    writers.end(2)
+    writers.work()
+    for found in query.run(5):
+        seen += writers.judge(found)
+    assert seen == writers.committed
+    query.replay()
+    world.to_the_end()
+    lake.delete_before(40)
+    query.replay()
+    writers.work()
+    for found in query.run():
+        seen += writers.judge(found)
+    assert seen == writers.committed
+
+
+@pytest.mark.usefixtures("lake")
+def test_batches_have_whole_transactions_from_any_tier(world: World) -> None:
+    writers = Writers(world)
+    for turn in range(3):
+        writers.write(2, 0, 1)
+        writers.work()
+        assert writers.judge(batch(world)) == writers.committed
+        world.round()
+        cold = batch(world, tier="cold")
+        writers.judge(cold)
+        assert Counter(value for _, _, value in cold) == writers.committed
+        if turn == 1:
+            writers.end(2)
+            assert writers.judge(batch(world)) == writers.committed
+    writers.end(2)
+    assert batch(world) == batch(world, tier="hot")
+    world.to_the_end()
+    assert batch(world) == batch(world, tier="hot") == batch(world, tier="cold")
+    assert Counter(value for _, _, value in batch(world)) == writers.committed
+
+
+@pytest.mark.usefixtures("lake")
+def test_named_offsets_are_taken_as_they_are_in_the_table_too(world: World) -> None:
+    writers = Writers(world)
+    writers.write(2, 0, 1)
+    writers.work()
+    writers.end(2)
+    writers.plain(2)
+    for first in (1, 4, 9):
+        named = json.dumps({world.stream: {"0": first, "1": 2}})
+        hot = batch(world, tier="hot", startingOffsets=named)
+        assert min(offset for partition, offset, _ in hot if partition == 0) >= first
+        world.to_the_end()
+        assert batch(world, startingOffsets=named) == batch(world, tier="cold", startingOffsets=named) == hot
+        query = Query(world, startingOffsets=named, tier="cold")
+        assert sorted(row for found in query.run() for row in found) == hot
+
+
+def test_a_query_from_the_latest_offset_shows_no_older_transaction_when_it_is_cold_either(
+    lake: Lake, world: World
+) -> None:
+    writers = Writers(world)
+    writers.write(2, 0, 1)
+    writers.plain(8)
+    query = Query(world, startingOffsets="latest")
+    writers.write(2, 0, 1)
+    writers.write(0, 0, 1)
+    writers.end(0)
+    writers.end(2)
+    world.to_the_end()
+    lake.delete_before(7)
+    assert Counter(value for found in query.run() for _, _, value in found) == {"a1": 2}
+
+
+def test_what_came_late_does_not_go_before_what_an_upserted_table_has(node: NodeProcess, world: World) -> None:
+    Lake(node, world, **{"table.upsert.by": "key"})
+    late = transactional(world, "late")
+    for key in (b"a", b"b", b"c"):
+        late.produce(world.stream, b'{"n": 1}', key, 0)
+    assert late.flush(30) == 0
+    newer: list[tuple[bytes, bytes | None]] = [(b"a", b'{"n": 2}'), (b"b", None)]
+    with Producer(world.cluster) as producer:
+        for key, value in newer:
+            producer.produce(world.stream, value, key=key, partition=0)
+    world.to_the_end(upsert=True)
+    assert [row["_key"] for row in world.rows(upsert=True)] == [b"a"]
+    late.commit_transaction(30)
+    expected = [(0, 2, '{"n": 1}'), (0, 3, '{"n": 2}')]
+    assert batch(world) == expected, "the log behind the table has what is late"
+    world.to_the_end(upsert=True)
+    assert batch(world) == batch(world, tier="cold") == expected
+
+
+def test_a_transaction_whose_beginning_retention_took_stops_the_table(lake: Lake, world: World) -> None:
+    writers = Writers(world)
+    writers.write(2, 0)
+    writers.plain(8)
+    world.to_the_end()
+    lake.delete_before(3)
+    writers.end(2)
+    with pytest.raises(RecordsLost, match="the records 0 to 2 are gone from the log"):
+        world.round()
+    world.to_the_end(skip_lost=True)
+    assert len(world.rows()) == 8
+
+
+@pytest.mark.usefixtures("lake")
+def test_what_is_not_committed_is_in_no_table(world: World) -> None:
+    write(world, transactional(world, "a"), b"1")
+    uncommitted = {"kafka.isolation.level": "read_uncommitted"}
+    with pytest.raises(OptionInvalid, match="is a table, which has committed records only; leave the option out, or"):
+        batch(world, **uncommitted)
+    assert batch(world, tier="hot", **uncommitted) == [(0, 0, "1")]
+    assert batch(world, tier="cold", **uncommitted) == []
+
+
+def test_a_table_of_an_earlier_version_goes_on_where_it_was(node: NodeProcess, world: World) -> None:
+    Lake(node, world, **{"table.decode": "none"})
+    writers = Writers(world)
+    writers.write(2, 0)
+    writers.plain(4)
+    writers.write(2, 0)
+    earlier_version(world)
+    assert [row[1] for row in batch(world, tier="cold")] == [0, 1]
+    writers.end(2)
+    assert [row[:2] for row in batch(world)] == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    world.to_the_end(decode="none")
+    writers.work()
+    world.to_the_end(decode="none")
+    found = [(row["_stream_partition"], row["_offset"]) for row in world.rows(decode="none")]
+    assert (
+        found
+        == sorted(set(found))
+        == [row[:2] for row in batch(world)]
+        == [row[:2] for row in batch(world, tier="hot")]
+    )
+    assert open_table(world.declaration(decode="none")).state().floors == {0: 2}
+
+
+def earlier_version(world: World) -> None:
+    """A table with the first two offsets of a partition, as a version made it that went by offsets."""
+    schema = pa.schema(list(RAW_FIELDS))
+    table = DeltaFormat(world.declaration(decode="none"))
+    table.create(schema)
+    values: list[list[Any]] = [[b"k", b"k"], [b"c1", b"p"], [0, 0], [0, 1], [0, 0], [0, 0], [None, None]]
+    made = pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(values, RAW_FIELDS, strict=True)], schema=schema
+    )
+    [file] = write_rows(table.place, Layout(), 0, [made])
+    id_ = f"duramen:{world.stream_id}"
+    moved = [Transaction(f"{id_}:0", 2), Transaction(f"{id_}:begin:0", 0), Transaction(f"{id_}:partitions", 1)]
+    delta = DeltaTable(str(world.location))
+    delta.create_write_transaction(
+        [AddAction(file.path, file.size_bytes, {}, file.modified_ms, True, file.statistics)], "append", delta.schema(),
+        commit_properties=CommitProperties(app_transactions=moved),
+    )  # fmt: skip
+    assert COMMIT not in table.schema().names
