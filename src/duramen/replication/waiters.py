@@ -1,6 +1,5 @@
 """Who waits with acks=all, in the order of what was appended. Pure."""
 
-from collections import deque
 from collections.abc import Iterator
 
 __all__ = ["Waiters"]
@@ -12,7 +11,7 @@ class Waiters:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[int, object]] = deque()
+        self._waiting: list[tuple[int, object]] = []  # few; an empty deque takes 760 bytes of each partition
 
     def add(self, end_offset: int, waiter: object) -> None:
         """Whoever waits for all below `end_offset`; where that is lower than that of the last one, with the last."""
@@ -22,7 +21,7 @@ class Waiters:
     def reached(self, high_watermark: int) -> Iterator[object]:
         """Let go of those that wait for no more than that."""
         while self._waiting and self._waiting[0][0] <= high_watermark:
-            yield self._waiting.popleft()[1]
+            yield self._waiting.pop(0)[1]
 
     def take(self) -> list[object]:
         """Let go of all of them."""

@@ -6,7 +6,6 @@ it was aborted.
 """
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
@@ -46,7 +45,8 @@ class TransactionTable:
     ) -> None:
         """`opened` are (producer id, first offset) in the order of the offsets."""
         self._open = dict(opened)
-        self._ending: deque[tuple[int, int, int]] = deque()  # (first offset, marker's, producer): may be unstable
+        # (First offset, marker's, producer): may be unstable. Few; an empty deque takes 760 bytes of each log.
+        self._ending: list[tuple[int, int, int]] = []
         self.marked_offset = marked_offset
         self.aborted = [AbortedTransaction(*row) for row in aborted]
 
@@ -70,7 +70,7 @@ class TransactionTable:
         if not ending and not self._open:
             return high_watermark
         while ending and ending[0][1] < high_watermark:
-            ending.popleft()
+            ending.pop(0)
         found = next(iter(self._open.values()), high_watermark)
         for first_offset, *_ in ending:
             found = min(found, first_offset)
