@@ -7,6 +7,10 @@ from tests.broker.coordinating.reading import committed, ends, undecided
 from tests.broker.coordinating.world import World
 from tests.broker.coordinating.writing import Writer
 
+from duramen.broker.transaction_log import transaction_partition
+from duramen.sim.broker import Answer
+from duramen.transactions.values import Identity
+
 VERSIONS = pytest.mark.parametrize("version", [0, 2])
 PLACES = [("a", 0), ("a", 1), ("a", 2)]
 
@@ -73,3 +77,39 @@ def survives(version: int, commit: bool, step: int, seed: int, victim: str) -> N
 @pytest.mark.parametrize("step", range(0, 100, 10))
 def test_what_is_decided_is_carried_out_whoever_ends_at_any_step(version: int, victim: str, step: int) -> None:
     survives(version, step % 20 == 0, step, 0, victim)
+
+
+@pytest.mark.parametrize("step", range(0, 60, 6))
+def test_a_node_that_takes_over_several_coordinators_at_once_ends_what_each_has_left(step: int) -> None:
+    world = World()
+    world.create("a", 3)
+    names = {transaction_partition(name, 2): name for name in ("t0", "t1", "t2", "t3")}
+    writers = [Writer(world, name, 2) for name in names.values()]
+    for writer in writers:
+        for place in PLACES:
+            writer.write(*place, writer.name.encode())
+
+    def kill() -> None:
+        for leader in {world.leader(*writer.coordinator) for writer in writers}:
+            if leader is not None:
+                world.kill(leader, None)
+
+    for writer in writers:
+        leader = world.leader(*writer.coordinator)
+        assert leader is not None
+        ended: Answer[Identity] = Answer()
+        transactions = world.node(leader).broker.transactions
+        transactions.end(writer.name, writer.identity, commit=True, version=2, done=ended)
+    world.at(step, kill)
+    world.settle()
+    world.advance(5_000)
+    world.calm()
+    world.advance(5_000)
+    for writer in writers:
+        writer.end(commit=True)
+    world.advance(5_000)
+    for place in PLACES:
+        found = committed(world, *place)
+        assert len(found) == len(names)
+        assert set(found) == {name.encode() for name in names.values()}
+        assert not undecided(world, *place)

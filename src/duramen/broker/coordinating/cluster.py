@@ -87,7 +87,7 @@ class ClusterTransactions:
     def _began(self, shard: Shard) -> None:
         """What an earlier coordinator left in the middle goes on."""
         for one in self._known.open():
-            if one.state in PREPARED and self._shards.get(one.id) is shard:
+            if one.state in PREPARED and self._shards.keeps(shard, one.id):
                 self._finishing.begin(shard, one)
         self._decides.took_in()
 

@@ -80,6 +80,10 @@ class Shards:
             raise CoordinatorLoading(f"the transactions among which {id_} is are still being read")
         return shard
 
+    def keeps(self, shard: Shard, id_: str) -> bool:
+        """Whether it is the partition of an id: others may be taken in at the same time."""
+        return self._log.partition_of(id_) == shard.index
+
     def is_led(self, shard: Shard) -> bool:
         """Whether this node still leads it, without a break."""
         return self._shards.get(shard.index) is shard
