@@ -31,6 +31,9 @@ FOUND_BY: Final = {
     "commit-earlier": 552,
     "vote-twice": 600,
     "send-anywhere": 400,
+    "always-commit": 1,
+    "show-open": 2,
+    "store-here": 5,
 }
 
 MADE_BY: Final = {
