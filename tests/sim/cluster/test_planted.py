@@ -25,7 +25,7 @@ FOUND_BY: Final = {
     "elect-anybody": 1,
     "show-all": 2,
     "on-committed": 1,
-    "vote-blank": 754,
+    "vote-blank": 164,
     "stale-in-sync": 1,
     "any-epoch": 458,
     "commit-earlier": 552,
