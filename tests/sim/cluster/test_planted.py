@@ -28,7 +28,7 @@ FOUND_BY: Final = {
     "vote-blank": 164,
     "stale-in-sync": 1,
     "any-epoch": 458,
-    "commit-earlier": 552,
+    "commit-earlier": 457,
     "vote-twice": 486,
     "send-anywhere": 400,
     "always-commit": 1,
