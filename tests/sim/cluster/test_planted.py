@@ -27,7 +27,7 @@ FOUND_BY: Final = {
     "on-committed": 1,
     "vote-blank": 164,
     "stale-in-sync": 1,
-    "any-epoch": 458,
+    "any-epoch": 823,
     "commit-earlier": 457,
     "vote-twice": 486,
     "send-anywhere": 400,
