@@ -106,6 +106,18 @@ def test_a_log_that_ends_before_its_new_start_never_ends_earlier(start_offset: i
     assert starts[-1] == start_offset
 
 
+@pytest.mark.parametrize("start_offset", [1, RECORDS - 4, RECORDS - 1])
+def test_a_log_that_ends_behind_its_new_start_keeps_nothing_of_its_own_from_there_on(start_offset: int) -> None:
+    found = []
+    for disk in crashed(start_offset):
+        log = Life(disk).log
+        found.append((log.start_offset, log.end_offset))
+        # What it has behind the new start is of another history: it is there with all before it, or gone.
+        assert found[-1] == (0, RECORDS) or log.end_offset <= start_offset
+    assert len(found) > 1
+    assert found[-1] == (start_offset, start_offset)
+
+
 def test_a_log_begun_anew_knows_nothing_of_earlier_epochs() -> None:
     disk = written()
     disk.end_process()

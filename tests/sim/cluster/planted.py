@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+import msgspec
 from tests.broker.control.planted import BUGS as OF_CONTROL
 from tests.broker.quorum.planted import BUGS as OF_QUORUM_ON_DISK
 from tests.broker.replicas.planted import BUGS as OF_REPLICAS
@@ -10,9 +11,15 @@ from tests.controller.quorum.planted import BUGS as OF_QUORUM
 from tests.replication.planted import BUGS as OF_REPLICATION
 from tests.sim.planted import Bug, Place
 
+from duramen.base.errors import DuramenError
 from duramen.broker.cluster.member import Member
+from duramen.broker.coordinating.participant import Participant
+from duramen.broker.coordinating.requests import WriteMarkers
 from duramen.broker.partition import Partition
+from duramen.codec.batch import Header
 from duramen.controller.cluster import settling
+from duramen.storage.store import AppendDone
+from duramen.storage.transactions import TransactionTable
 
 __all__ = ["BUGS"]
 
@@ -38,6 +45,37 @@ def _send_anywhere(right: Original) -> Original:
     return preferred_replica
 
 
+def _store_here(right: Original) -> Original:
+    def store(self: Partition, batch: bytearray, head: Header, done: AppendDone) -> None:
+        role = self.role
+        if role is None:
+            right(self, batch, head, done)
+            return
+        try:
+            stored = role.accept(done, all_replicas=False)
+        except DuramenError as error:
+            done(-1, error)
+        else:
+            self._store.append(self.log, batch, head, self.leader_epoch, stored)
+
+    return store
+
+
+def _always_commit(right: Original) -> Original:
+    def _end(self: Participant, partition: Partition, request: WriteMarkers, done: Any) -> None:
+        right(self, partition, msgspec.structs.replace(request, commit=True), done)
+
+    return _end
+
+
+def _show_open(right: Original) -> Original:
+    def stable_end(self: TransactionTable, high_watermark: int) -> int:
+        right(self, high_watermark)
+        return high_watermark
+
+    return stable_end
+
+
 BUGS: Final = (
     _of(OF_REPLICATION, "cut-to-high-watermark"),
     _of(OF_REPLICAS, "acknowledge-own"),
@@ -56,4 +94,14 @@ BUGS: Final = (
     _of(OF_REPLICAS, "show-all"),
     _of(OF_QUORUM_ON_DISK, "count-written"),
     _of(OF_CONTROL, "on-committed"),
+    Bug(
+        "store-here",
+        "",
+        (Place(Partition, "store", _store_here),),
+        "call offsets and transactions stored before others have them",
+    ),
+    Bug(
+        "always-commit", "", (Place(Participant, "_end", _always_commit),), "write the marker of a commit for an abort"
+    ),
+    Bug("show-open", "", (Place(TransactionTable, "stable_end", _show_open),), "show what is in open transactions"),
 )

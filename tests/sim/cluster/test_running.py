@@ -37,8 +37,8 @@ def test_clusters_keep_every_promise() -> None:
     assert counts["read"] > 1_000 * len(SEEDS)
     assert counts["elections"] > 5 * len(SEEDS)
     assert counts["quorum epochs"] > len(SEEDS)
-    assert min(counts["cuts"], counts["torn"], counts["restarts"]) > len(SEEDS) // 2
-    assert counts["partitions lost"] < len(SEEDS)
+    assert min(counts["cuts"], counts["torn"], counts["restarts"]) > len(SEEDS) // 5
+    assert counts["partitions lost"] < 2 * len(SEEDS)  # a disk that is lost takes several at once
     assert len(totals.faults) > 15
 
 

@@ -36,8 +36,7 @@ class Admin(Client):
         )  # fmt: skip
 
     def step(self) -> None:
-        streams = self.calls.witness.council.state.streams
-        if len(streams) < 2:
+        if len(self._streams()) < 2:
             self._create()
             return
         weights = [weight for weight, _ in self._wishes]
@@ -116,11 +115,11 @@ class Admin(Client):
     # -- places -------------------------------------------------------------------------------------
 
     def _of_some_place(self, wish: Callable[[PartitionId], requests.Request]) -> None:
-        place = self.some_place()
-        if place is None:
-            self.next()
+        places = self.calls.all_places()
+        if places:
+            self._ask(wish(self.chance.choice(places)))
         else:
-            self._ask(wish(place))
+            self.next()
 
     def _move_leader(self) -> None:
         self._of_some_place(lambda place: requests.MoveLeader(place, self.calls.any_node()))

@@ -1,31 +1,43 @@
 """What clients of a cluster sent, were told and have read, partition by partition: judged as it comes, and at the end.
 
 Nothing acknowledged with acks=all is lost, nothing is at two places, nothing is read that nobody sent, all who read an
-offset read the same, and what an idempotent producer sent is there once and in its order.
+offset read the same, what an idempotent producer sent is there once and in its order, and a transaction
+is committed wherever it has written, or nowhere.
 """
 
-from duramen.codec.batch import batches
+from collections.abc import Sequence
+from typing import Final
+
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, batches, header
+from duramen.codec.filtering import body, marker_type
 from duramen.controller.partitions import PartitionId
 from duramen.sim.trace import BrokenPromise
+from duramen.sim.transaction import Transaction, decided
 
 __all__ = ["Book", "Page", "Sent"]
+
+_COMMIT: Final = 1
 
 
 class Sent:
     """A batch that a producer has sent, once or again. `sequence` is -1 where it is not idempotent."""
 
-    __slots__ = ("acks_all", "crc", "data", "number", "offset", "producer_id", "records", "sendings", "sequence")
+    __slots__ = (
+        "acks_all", "crc", "data", "number", "offset", "producer", "records", "sendings", "sequence", "transaction",
+    )  # fmt: skip
 
     def __init__(
-        self, number: int, data: bytes, crc: int, records: int, *, acks_all: bool, producer_id: int, sequence: int
-    ) -> None:
+        self, number: int, data: bytes, crc: int, records: int, *, acks_all: bool, producer_id: int, sequence: int,
+        producer_epoch: int = 0, transaction: Transaction | None = None,
+    ) -> None:  # fmt: skip
         self.number = number
         self.data = data
         self.crc = crc
         self.records = records
         self.acks_all = acks_all
-        self.producer_id = producer_id
+        self.producer = producer_id, producer_epoch
         self.sequence = sequence
+        self.transaction = transaction
         self.sendings = 0
         self.offset: int | None = None  # where it is, if that is settled
 
@@ -76,6 +88,8 @@ class Page:
             ):
                 raise self._broken(f"a read of {offset} got {found.base_offset}, and {expected} was to come")
             expected = found.next_offset
+            if found.attributes & CONTROL:
+                continue
             batch = self._sent.get(found.crc)
             if batch is None:
                 raise self._broken(f"what is read at {found.base_offset} was never sent")
@@ -87,13 +101,36 @@ class Page:
             raise self._broken(f"a read of {offset} got {len(data)} bytes, {end} of them whole batches")
         return expected
 
+    def read_committed(self, data: bytes, aborted: Sequence[tuple[int, int]]) -> None:
+        """The same bytes were read by a consumer of what is committed, who was told what of it was `aborted`."""
+        for batch, committed in decided(data, aborted):
+            self._seen(header(batch).crc, committed=committed)
+
+    def _seen(self, crc: int, *, committed: bool) -> None:
+        transaction = self._sent[crc].transaction
+        if transaction is None:
+            raise self._broken(f"batch {self._sent[crc].number} is in a transaction, and was in none")
+        transaction.seen(self.name, committed=committed)
+
+    def _check_transactions(self, data: bytes) -> None:
+        """What the markers of the log say of each of its transactions is what all others say."""
+        opened: dict[int, list[int]] = {}  # CRCs, by producer id
+        for position, found in batches(data):
+            if found.attributes & CONTROL:
+                type_ = marker_type(body(data[position : position + found.size], found))
+                for crc in opened.pop(found.producer_id, ()):
+                    self._seen(crc, committed=type_ == _COMMIT)
+            elif found.attributes & TRANSACTIONAL:
+                opened.setdefault(found.producer_id, []).append(found.crc)
+
     def whole(self, start_offset: int, data: bytes) -> int:
         """All that there is, from the log's start on, at the end of the run: how many batches."""
         if start_offset > self.trimmed_offset:
             raise self._broken(f"it begins at {start_offset}; nobody wanted more deleted than {self.trimmed_offset}")
-        found = {head.base_offset: head.crc for _, head in batches(data)}
+        found = {head.base_offset: head.crc for _, head in batches(data) if not head.attributes & CONTROL}
         if data:
             self.read(start_offset, data)
+            self._check_transactions(data)
         for offset, batch in self._must.items():
             if offset >= start_offset and found.get(offset) != batch.crc:
                 raise self._broken(f"batch {batch.number} was acknowledged at {offset} and is lost")
@@ -101,13 +138,13 @@ class Page:
         return len(found)
 
     def _check_sequences(self, crcs: list[int]) -> None:
-        last: dict[int, int] = {}
+        last: dict[tuple[int, int], int] = {}
         for crc in crcs:
             batch = self._sent[crc]
             if batch.sequence >= 0:
-                if batch.sequence <= last.get(batch.producer_id, -1):
-                    raise self._broken(f"batch {batch.number} of producer {batch.producer_id} is there out of order")
-                last[batch.producer_id] = batch.sequence
+                if batch.sequence <= last.get(batch.producer, -1):
+                    raise self._broken(f"batch {batch.number} of producer {batch.producer} is there out of order")
+                last[batch.producer] = batch.sequence
 
 
 class Book:

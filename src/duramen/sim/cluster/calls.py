@@ -4,6 +4,7 @@ They come through the broker's functions, which is faster than the Kafka door; t
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -13,6 +14,7 @@ from duramen.broker.broker import Broker
 from duramen.broker.partition import Partition
 from duramen.controller.partitions import PartitionId
 from duramen.sim.cluster.book import Book
+from duramen.sim.cluster.bookmarks import Bookmarks
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.witness import Witness
 from duramen.sim.scheduler import VirtualClock
@@ -52,6 +54,8 @@ class Calls:
         self.witness = witness
         self.trace = trace
         self.book = Book()
+        self.bookmarks = Bookmarks()
+        self.ended: Counter[str] = Counter()  # transactions, by how
         self.answered = 0  # with whatever
         self.well = 0  # of them, without an error
         self.open = True  # whether clients go on
@@ -123,9 +127,18 @@ class Calls:
         return self.chance.choice(list(self.nodes))
 
     def places(self) -> list[PartitionId]:
-        """The partitions there are."""
+        """The partitions there are for clients to write to."""
+        return [place for place in self.all_places() if not self.is_internal(place)]
+
+    def all_places(self) -> list[PartitionId]:
+        """The partitions there are, the brokers' own included."""
         council = self.witness.council
         return [place for place, _ in council.state.partitions if place not in council.lost]
+
+    def is_internal(self, place: PartitionId) -> bool:
+        """Whether it is of a stream of the brokers' own."""
+        stream = self.witness.council.state.stream_by_id(place.stream_id)
+        return stream is not None and stream.internal
 
 
 def partition_at(broker: Broker, place: PartitionId) -> Partition:

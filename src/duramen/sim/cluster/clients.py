@@ -30,6 +30,11 @@ class Client:
         """Go on after a pause, unless clients are to stop."""
         self.calls.at(wait_us + 1 + self.chance.randrange(self.think_us), self._again)
 
+    @property
+    def finished(self) -> bool:
+        """Whether it may stop, once clients are to."""
+        return True
+
     def _again(self) -> None:
         if self.calls.open:
             self.step()

@@ -1,6 +1,8 @@
 """Consumers of a cluster, and clients who ask where a partition ends: of its leader, or of another that has it."""
 
-from typing import Any, Final
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from duramen.base.errors import DuramenError, OffsetNotAvailable, OffsetOutOfRange
 from duramen.broker.broker import Broker
@@ -21,6 +23,15 @@ _WAIT_MS: Final = 100
 _READS: Final = (3, 30)  # of one partition, before another
 
 
+class _Read(NamedTuple):
+    data: bytes
+    aborted: Sequence[tuple[int, int]]
+
+
+def _with_aborted(aborted: Sequence[tuple[int, int]], reply: Reply, data: bytes | DuramenError | OSError) -> None:
+    reply(_Read(data, aborted) if isinstance(data, bytes) and data else data)
+
+
 class Consumer(Client):
     """Reads a partition on, mostly from its leader, then another one."""
 
@@ -31,6 +42,7 @@ class Consumer(Client):
         self._reads = self.chance.choice(_READS)
         self._from_follower = False
         self._positions: dict[PartitionId, int] = {}
+        self._isolation = self.chance.choice((0, 1))
         self._rack = self.chance.choice(("", *(node.rack for node in calls.nodes.values())))
         self._sent_to: dict[PartitionId, int] = {}  # nodes that are to be read from, in the place of leaders
 
@@ -66,18 +78,23 @@ class Consumer(Client):
                 elif answer.slice is None:
                     reply(b"")
                 else:
-                    read_slice(broker.store, answer.slice, reply)
+                    read_slice(broker.store, answer.slice, partial(_with_aborted, answer.aborted, reply))
 
-            wanted = Wanted(partition_at(broker, place), offset, _MOST_BYTES, epoch, rack_id=self._rack)
+            wanted = Wanted(partition_at(broker, place), offset, _MOST_BYTES, epoch, None, self._isolation, self._rack)
             broker.fetches.fetch([wanted], min_bytes=1, max_bytes=_MOST_BYTES, max_wait_ms=_WAIT_MS, done=found)
 
         self.calls.ask(node_id, fetch, lambda value: self._read(node_id, epoch, place, offset, value))
 
     def _read(self, node_id: int, epoch: int, place: PartitionId, offset: int, value: Any) -> None:
-        if isinstance(value, bytes):
-            if value:
-                self._positions[place] = self.calls.book.page(place).read(offset, value)
-                self.saw(place, max(head.leader_epoch for _, head in batches(value)))
+        if isinstance(value, _Read):
+            page = self.calls.book.page(place)
+            self._positions[place] = page.read(offset, value.data)
+            if self._isolation:
+                page.read_committed(value.data, value.aborted)
+            self.saw(place, max(head.leader_epoch for _, head in batches(value.data)))
+            self.next()
+            return
+        if value == b"":
             self.next()
             return
         if isinstance(value, int):

@@ -6,47 +6,19 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final
 
 from duramen.broker.control import requests
 from duramen.codec.cluster.channels import Channel
-from duramen.sim.cluster.network import Network
 from duramen.sim.cluster.node import Node
-from duramen.sim.cluster.witness import Witness
-from duramen.sim.scheduler import VirtualClock
-from duramen.sim.trace import Trace
+from duramen.sim.cluster.victim import Cluster
 
-__all__ = ["Cluster", "Faults"]
+__all__ = ["Faults"]
 
 _HEALED_US: Final = (300_000, 1_500_000, 5_000_000)
 _OFTEN: Final = (1, 1, 1, 5)
 _MANY: Final = 150
 _FAILING: Final = (("sync",), ("sync_directory", "rename"), ("write", "create"), ("sync", "write"), ("read",))
-
-
-class Cluster(Protocol):
-    """What faults do it to."""
-
-    nodes: dict[int, Node]
-    network: Network
-    witness: Witness
-    trace: Trace
-    true: VirtualClock
-
-    def at(self, delay_us: int, act: Callable[[], None]) -> None:
-        """Do it later."""
-
-    def end(self, node: Node, *, power: bool, soon: bool = False) -> None:
-        """The process of a node ends, and begins again some time later, or soon."""
-
-    def stop(self, node: Node) -> None:
-        """The process of a node stops in good order, and begins again some time later."""
-
-    def wipe(self, node: Node) -> None:
-        """The disk of a node is lost with all that is on it."""
-
-    def roll_back(self, node: Node) -> None:
-        """The disk of a node is again what it was when an image was made of it."""
 
 
 class Faults:
@@ -385,16 +357,25 @@ class Faults:
             node.remember()
 
     def _roll_back(self) -> bool:
-        """A disk is again what it was some time ago, once in a run, where of every partition another disk has all.
+        """A disk is again what it was some time ago, once in a run, of a node without a vote that nobody counts on.
 
-        Not that of a voter: nothing says that it has forgotten what it promised.
+        Nothing says that a voter has forgotten what it promised, or a replica what it had when it was eligible.
         """
-        node = self._any()
-        if node.founders or not self._may_lose(node) or not node.has_image:
+        able = [
+            node
+            for node in self._cluster.nodes.values()
+            if node.process is None and node.has_image and not node.founders and not self._counts(node)
+        ]
+        if self._wiped or not able:
             return False
         self._wiped = True
-        self._cluster.roll_back(node)
+        self._cluster.roll_back(self._chance.choice(able))
         return True
+
+    def _counts(self, node: Node) -> bool:
+        """Whether any partition may be led by a node."""
+        partitions = self._cluster.witness.council.state.partitions
+        return any(node.node_id in {*one.isr, *one.elr} for _, one in partitions)
 
     def _may_lose(self, node: Node) -> bool:
         """Whether another disk has all of every partition, and none was lost in this run before."""

@@ -41,7 +41,20 @@ def ills(nodes: Mapping[int, Node], council: Council, *, whole: bool = False) ->
                 found.append(f"{place} is not in sync: {partition}")
             else:
                 found += _behind(nodes, place, partition.leader, partition.replicas)
+                found += [] if council.lost else _open_transactions(nodes[partition.leader], place)
     return found
+
+
+def _is_internal(council: Council, place: PartitionId) -> bool:
+    stream = council.state.stream_by_id(place.stream_id)
+    return stream is not None and stream.internal
+
+
+def _open_transactions(leader: Node, place: PartitionId) -> list[str]:
+    """Transactions that nobody has ended in a partition; who would may wait for one that is lost."""
+    log = None if leader.store is None else leader.store.log(LogKey(*place))
+    opened = [] if log is None else log.transactions.opened()
+    return [f"producer {producer_id} has a transaction open in {place}" for producer_id, _ in opened]
 
 
 def lacks_a_replica(node: Node, council: Council) -> bool:
@@ -80,11 +93,12 @@ def inspect(nodes: Mapping[int, Node], witness: Witness, book: Book) -> None:
     for place, partition in council.state.partitions:
         if place in council.lost:
             continue
-        ledger, page = witness.ledger(place), book.page(place)
+        ledger, page, internal = witness.ledger(place), book.page(place), _is_internal(council, place)
         ledger.holders_have_all()
         for node_id in partition.replicas:
             log, data = _read(nodes[node_id], place)
-            page.whole(log.start_offset, data)
+            if not internal:
+                page.whole(log.start_offset, data)
             committed = [
                 (one.first_offset, one.epoch, one.crc)
                 for one in ledger.committed

@@ -60,6 +60,7 @@ _QUORUMS: Final = (
     Limits(snapshot_bytes=4 << 10, chunk_bytes=1 << 10, kept_bytes=8 << 10),
     Limits(fetch_bytes=1, kept_bytes=8 << 10),
 )
+_OPTIONS: Final = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
 _PATIENCE: Final = (PATIENCE, PATIENCE, Patience(600), Patience(2_000, 100))
 
 
@@ -192,7 +193,7 @@ class Node:
             self.member.opened(other_id)
         ports = Ports(process, self.clock, self._randomness, self.views)
         broker = WatchedBroker(
-            ports, process.deadlines, store, Settings(BROKER, options={"node.id": self.node_id}), metrics,
+            ports, process.deadlines, store, Settings(BROKER, options=_OPTIONS | {"node.id": self.node_id}), metrics,
             directory_id=self.directory_id, report=self.report, standing=self.member,
         )  # fmt: skip
         broker.watcher = self._watcher

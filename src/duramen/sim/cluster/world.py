@@ -3,7 +3,7 @@
 import heapq
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
 from typing import Final, NamedTuple
@@ -13,12 +13,14 @@ from duramen.controller.quorum.voters import Voter, Voters
 from duramen.sim.cluster.admins import Admin
 from duramen.sim.cluster.calls import Calls
 from duramen.sim.cluster.clients import Client
+from duramen.sim.cluster.committers import Committer
 from duramen.sim.cluster.consumers import Consumer, Inquirer
 from duramen.sim.cluster.faults import Faults
 from duramen.sim.cluster.inspection import ills, inspect, lacks_a_replica
 from duramen.sim.cluster.network import Network
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.producers import Producer
+from duramen.sim.cluster.transactors import Transactor
 from duramen.sim.cluster.witness import Witness
 from duramen.sim.disk import Crashed
 from duramen.sim.scheduler import VirtualClock
@@ -105,6 +107,8 @@ class World:
         self.counts["quorum epochs"] = self.witness.council.epochs
         self.counts["committed"] = sum(len(ledger.committed) for ledger in self.witness.ledgers.values())
         self.counts["acknowledged"] = sum(page.acknowledged for page in self.calls.book.pages.values())
+        self.counts["transactions committed"] = self.calls.ended["committed"]
+        self.counts["transactions aborted"] = self.calls.ended["aborted"]
         self.counts["read"] = sum(page.read_records for page in self.calls.book.pages.values())
         return Outcome(
             self.seed, broken, stuck, self.trace.last(), self.calls.answered, self.calls.well, self.faults.counts,
@@ -120,7 +124,8 @@ class World:
         for node in self.nodes.values():
             if node.process is None:
                 self.at(self._chance.randrange(60 * self._think_us), partial(self._join, node))
-        for client in self._clients():
+        clients = self._clients()
+        for client in clients:
             client.next()
         self.faults.begin()
         self._until(self._has_seen_enough, "clients get nothing done", _LONGEST_US)
@@ -132,7 +137,7 @@ class World:
                 self.at(1, partial(self.start, node))
             elif lacks_a_replica(node, self.witness.council):
                 self.end(node, power=False, soon=True)
-        self._until(lambda: self.calls.idle and not self._ills(), "the cluster is not well again")
+        self._until(lambda: self._are_done(clients) and not self._ills(), "the cluster is not well again")
         inspect(self.nodes, self.witness, self.calls.book)
 
     def _join(self, node: Node) -> None:
@@ -154,12 +159,17 @@ class World:
             *producers,
             *(Consumer(self.calls, seed("consumer"), think_us) for _ in range(3)),
             Inquirer(self.calls, seed("inquirer"), think_us),
+            *(Transactor(self.calls, seed("transactor"), think_us, numbers, f"t{number}") for number in range(2)),
+            Committer(self.calls, seed("committer"), think_us, "g"),
             Admin(self.calls, seed("admin"), 15 * think_us),
         ]
 
     def _has_seen_enough(self) -> bool:
         done = self.calls.answered >= OPERATIONS and self.calls.well >= OPERATIONS // 2
         return done and self.faults.counts.total() >= FAULTS
+
+    def _are_done(self, clients: Iterable[Client]) -> bool:
+        return self.calls.idle and all(client.finished for client in clients)
 
     def _ills(self) -> list[str]:
         return ills(self.nodes, self.witness.council, whole=True)
@@ -286,8 +296,6 @@ class World:
         self._guarded(node, partial(node.stop, stopped))
 
     def roll_back(self, node: Node) -> None:
-        if node.process is not None:
-            self.end(node, power=True)
         self.trace("the disk of node %d is rolled back", node.node_id)
         node.roll_back()
         self.witness.rolled_back(node)

@@ -1,0 +1,37 @@
+"""A cluster, as those see it who make something go wrong in it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from duramen.sim.cluster.network import Network
+from duramen.sim.cluster.node import Node
+from duramen.sim.cluster.witness import Witness
+from duramen.sim.scheduler import VirtualClock
+from duramen.sim.trace import Trace
+
+__all__ = ["Cluster"]
+
+
+class Cluster(Protocol):
+    """What faults do it to."""
+
+    nodes: dict[int, Node]
+    network: Network
+    witness: Witness
+    trace: Trace
+    true: VirtualClock
+
+    def at(self, delay_us: int, act: Callable[[], None]) -> None:
+        """Do it later."""
+
+    def end(self, node: Node, *, power: bool, soon: bool = False) -> None:
+        """The process of a node ends, and begins again some time later, or soon."""
+
+    def stop(self, node: Node) -> None:
+        """The process of a node stops in good order, and begins again some time later."""
+
+    def wipe(self, node: Node) -> None:
+        """The disk of a node is lost with all that is on it."""
+
+    def roll_back(self, node: Node) -> None:
+        """The disk of a node that does not run is again what it was when an image was made of it."""
