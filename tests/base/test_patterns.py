@@ -1,4 +1,4 @@
-"""Regular expressions of subscriptions: whole names, RE2's syntax, linear time, and bad ones refused."""
+"""Regular expressions of subscriptions: RE2's syntax, whole names or parts, linear time, bad ones refused."""
 
 import pytest
 
@@ -23,6 +23,14 @@ NAMES = ["a", "aa", "b", "topic-1", "topic-2", "topic-10", "__consumer_offsets"]
 )
 def test_a_pattern_matches_whole_names(pattern: str, found: set[str]) -> None:
     assert matching(pattern, NAMES) == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"), [("-1", {"topic-1", "topic-10"}), ("^a", {"a", "aa"}), ("-1$", {"topic-1"}), ("", set(NAMES))]
+)
+def test_a_pattern_matches_parts_of_names(pattern: str, found: set[str]) -> None:
+    matches = pattern_of(pattern, whole=False)
+    assert {name for name in NAMES if matches(name)} == found
 
 
 @pytest.mark.parametrize("pattern", ["a(b", "[", "a{1001}", "(?P<x", "(?=a)", "\\1", "(" * 20000])

@@ -1,8 +1,14 @@
 """The sink writes every batch once, through everything that Spark repeats and everybody who is killed."""
 
+import contextlib
 import json
+import os
+import re
 import runpy
 import shutil
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +18,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from tests.clients import until
 from tests.spark.committed import committed, values
 
 from duramen.base.errors import AttemptLost, QueryFenced, UnsupportedFeature
@@ -25,6 +32,17 @@ from duramen.spark.attempts import Task, Written, digest_of, is_exactly_once
 from duramen.spark.writing import RowWriter
 
 DRIVER = Path(__file__).parent / "copying.py"
+OLDER = """
+import runpy, sys
+from pathlib import Path
+import duramen.spark
+driver, servers, directory, stream, target = sys.argv[1:]
+copying = runpy.run_path(driver)
+spark = duramen.spark.session("older", "local[4]", config=copying["CONFIG"])
+still = {"still_percent": 100, "still_s": 3_600}
+query = copying["begin"](spark, servers, Path(directory), stream, target, percent=0, once=False, **still)
+query.awaitTermination()
+"""
 PARTITIONS = 2
 
 
@@ -198,6 +216,29 @@ def test_a_batch_that_comes_again_with_another_range_is_refused(
     with pytest.raises(StreamingQueryException, match=r"batch 0 of query .* was written with another range"):
         copy(spark, node, tmp_path, stream, target)
     assert committed(cluster, target) == values(100)
+
+
+@pytest.mark.long
+def test_a_second_driver_takes_over_in_the_middle_of_a_batch(
+    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
+) -> None:
+    """Both write the same batch of the same checkpoint; the first goes on when the second is through."""
+    fill(cluster, stream, 0, 300)
+    arguments = [str(DRIVER), node.kafka, str(tmp_path), stream, target]
+    with (tmp_path / "driver.log").open("wb") as log:
+        older = subprocess.Popen([sys.executable, "-c", OLDER, *arguments], stderr=log, start_new_session=True)
+    try:
+        until(lambda: older.poll() is not None or transactions(cluster), 300)
+        copy(spark, node, tmp_path, stream, target)
+        assert committed(cluster, target) == values(300)
+        (tmp_path / "go").touch()
+        assert older.wait(300), "it ended as if it had written"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(older.pid, signal.SIGKILL)
+        older.wait()
+    assert re.search(r"run 1 \(.*\) is fenced: run 2", (tmp_path / "driver.log").read_text())
+    assert committed(cluster, target) == values(300)
 
 
 def test_an_older_driver_is_fenced(

@@ -1,4 +1,4 @@
-"""Drivers, executors and brokers are killed at random; what the sink writes is there once."""
+"""Drivers, their workers and brokers are killed at random; what the sink writes is there once."""
 
 import contextlib
 import os
@@ -183,9 +183,9 @@ class Killing:
 
 def survive(
     spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, directory: Path,
-    *, drivers: int, duration_s: float, seed: int,
+    *, drivers: int, seed: int,
 ) -> Killing:  # fmt: skip
-    """Kill at least so many drivers for so long while records come, catch up, and compare with what was written."""
+    """Kill so many drivers while records come, catch up, and compare with what was written."""
     consumer = Consumer(cluster, isolation=Isolation.READ_COMMITTED)
     ats = [TopicPartition(target, index) for index in range(PARTITIONS)]
 
@@ -194,8 +194,7 @@ def survive(
 
     killing = Killing(node, directory, stream, target, seed)
     written = 0
-    until = time.monotonic() + duration_s
-    while killing.drivers < drivers or time.monotonic() < until:
+    while killing.drivers < drivers:
         fill(cluster, stream, written, written + 10_000)
         written += 10_000
         killing.life(visible)
@@ -208,15 +207,5 @@ def survive(
 def test_killed_drivers_and_workers_write_every_record_once(
     spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
 ) -> None:
-    killing = survive(spark, node, cluster, stream, target, tmp_path, drivers=2, duration_s=0, seed=1)
+    killing = survive(spark, node, cluster, stream, target, tmp_path, drivers=2, seed=1)
     assert killing.drivers == 2
-
-
-@pytest.mark.long
-def test_ten_minutes_of_killing_write_every_record_once(
-    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
-) -> None:
-    killing = survive(
-        spark, node, cluster, stream, target, tmp_path, drivers=5, duration_s=600, seed=random.randrange(1 << 30)
-    )
-    assert killing.workers > 0

@@ -1,4 +1,4 @@
-"""Regular expressions of subscriptions: RE2's syntax, matched in linear time, over whole names (KIP-848).
+"""Regular expressions of subscriptions: RE2's syntax, matched in linear time; over whole names in KIP-848.
 
 https://github.com/google/re2/wiki/Syntax
 """
@@ -18,8 +18,8 @@ _MOST_PATTERNS: Final = 128
 
 
 @lru_cache(_MOST_PATTERNS)
-def pattern_of(text: str) -> Callable[[str], bool]:
-    """Whether a name, as a whole, matches the expression. Raises PatternInvalid."""
+def pattern_of(text: str, *, whole: bool = True) -> Callable[[str], bool]:
+    """Whether a name, as a whole or any part of it, matches the expression. Raises PatternInvalid."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MOST_BYTES
@@ -29,7 +29,8 @@ def pattern_of(text: str) -> Callable[[str], bool]:
         why = error.args[0] if error.args else "it cannot be read"
         said = why.decode(errors="replace") if isinstance(why, bytes) else why
         raise PatternInvalid(f"{text!r} is no regular expression as RE2 knows them: {said}") from None
-    return lambda name: compiled.fullmatch(name) is not None
+    match = compiled.fullmatch if whole else compiled.search
+    return lambda name: match(name) is not None
 
 
 def matching(text: str, names: Iterable[str]) -> frozenset[str]:

@@ -59,8 +59,8 @@ _OPTIONS: Final = (
     Option("subscribe", _SOURCE,
            "Streams to read, with commas between. Exactly one of subscribe, subscribePattern and assign is needed."),
     Option("subscribePattern", _SOURCE,
-           "Streams to read, as a regular expression (RE2's) that the whole name matches; new ones are found while it"
-           " runs."),
+           "Streams to read, as a regular expression (RE2's) that the name, or a part of it, matches (^flights$ is the"
+           " whole name); new ones are found while it runs."),
     Option("assign", _SOURCE,
            'Partitions to read, as JSON: {"flights": [0, 1]}.'),
     Option("startingOffsets", _SOURCE,

@@ -86,7 +86,7 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
     from duramen.base.patterns import pattern_of
 
     try:
-        return pattern_of(pattern)
+        return pattern_of(pattern, whole=False)
     except PatternInvalid as error:
         raise OptionInvalid(f"subscribePattern: {error}") from None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from tests.spark.pipelines.standalone import standalone
+from tests.spark.standalone import standalone
 
 from duramen.client import Admin, Cluster, Producer
 from duramen.node.process import NodeProcess

@@ -37,15 +37,16 @@ def measure_memory(directory: Path, worker: Worker, *, minutes: float) -> list[O
     quarter = len(samples) // 4
     outcomes = []
     for what, values in (("Python", [one[0] for one in samples]), ("JVM", [one[1] for one in samples])):
-        before, after = median(values[2 * quarter : 3 * quarter]), median(values[3 * quarter :])
+        medians = [median(values[at * quarter : (at + 1) * quarter]) for at in range(4)]
+        before, after = medians[2:]
         target = f"Spark, {what}'s memory over {minutes:g} minutes: last quarter over the one before"
-        absolute = f"{before / _MIB:.0f} to {after / _MIB:.0f} MiB"
+        absolute = f"its quarters: {', '.join(f'{one / _MIB:.0f}' for one in medians)} MiB"
         outcomes.append(at_most(target, 100 * (after / before - 1), _GROWTH_PERCENT, "%", absolute))
     return outcomes
 
 
 def _watched(side: Side, places: Path, seconds: float) -> Sequence[tuple[int, int]]:
-    command = process(side, "events", cores=2, runs=1, places=places)
+    command = process(side, "drained", cores=2, runs=1, places=places)
     with (
         (places / "memory.log").open("w") as errors,
         subprocess.Popen(

@@ -95,6 +95,24 @@ def _events(spark: SparkSession, asked: Asked) -> list[tuple[int, int]]:
     return found
 
 
+def _drained(spark: SparkSession, asked: Asked) -> list[int]:
+    """What comes is counted and forgotten: in a long run, whatever this process kept would look like a leak."""
+    total = [0, 0]
+
+    def sink(batch: DataFrame, _: int) -> None:
+        (row,) = batch.agg(sf.count("*").alias("n"), sf.sum(sf.length("value")).alias("size")).collect()
+        if not total[0]:
+            print("ready", flush=True)
+        total[0] += row["n"]
+        total[1] += row["size"] or 0
+
+    writer = _stream(spark, asked, "earliest").writeStream.foreachBatch(sink)
+    query = writer.option("checkpointLocation", asked["checkpoint"]).start()
+    sys.stdin.readline()  # the load is over
+    query.stop()
+    return total
+
+
 def _newest(spark: SparkSession, asked: Asked) -> list[int]:
     for _ in sys.stdin:
         (row,) = _batch(spark, asked).agg(sf.unix_millis(sf.max("timestamp")).alias("newest")).collect()
@@ -107,6 +125,7 @@ _WORKS: Final[Mapping[str, _Work]] = {
     "parquet": _parquet,
     "available": _available,
     "events": _events,
+    "drained": _drained,
     "newest": _newest,
 }
 

@@ -20,6 +20,8 @@ def _environment(directory: Path) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(directory / "local"),
         "SPARK_DAEMON_MEMORY": "256m",
+        # An application is not given up, however often its executors end.
+        "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
     }
 
 
@@ -64,14 +66,17 @@ def _daemon(words: Sequence[str], directory: Path, said: str) -> Iterator[str]:
 
 @contextmanager
 def standalone(directory: Path, workers: int) -> Iterator[str]:
-    """A cluster with so many workers of one core each; gives its master's URL."""
+    """A cluster with so many workers of one core each; gives its master's URL.
+
+    Each worker has an address of its own: Spark runs the copy of a slow task on another host only.
+    """
     with ExitStack() as stack:
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         url = stack.enter_context(_daemon(master, directory, r"spark://127\.0\.0\.1:\d+"))
         for number in range(workers):
             worker = [
-                "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g",
-                "--webui-port", "0", "--work-dir", str(directory / f"worker-{number}"), url,
+                "org.apache.spark.deploy.worker.Worker", "--host", f"127.0.0.{number + 1}", "--webui-port", "0",
+                "--cores", "1", "--memory", "1g", "--work-dir", str(directory / f"worker-{number}"), url,
             ]  # fmt: skip
             stack.enter_context(_daemon(worker, directory, "Successfully registered with master"))
         yield url
