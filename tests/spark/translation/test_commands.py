@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.cli.command import Ended, command_environment, run
 from tests.clients import until
-from tests.spark.pipelines.standalone import standalone
+from tests.spark.standalone import standalone
 from tests.spark.tables.filling import rows
 from tests.spark.tables.s3 import s3_with_a_lake
 from tests.spark.translation.world import World
