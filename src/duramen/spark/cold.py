@@ -29,8 +29,8 @@ _RAW: Final = dict(
 class Piece(NamedTuple):
     """Files with rows of one partition, and which of them are shown: those that count in `[first, end)`.
 
-    None below the `floor` is, and none of the transactions that the markers `skipped` end. Keys that `newer` has, a
-    span of the log that goes on behind the table, are left out; it is None unless rows are upserted.
+    None below the `floor` is, none from `below` on, and none of the transactions that the markers `skipped` end. Keys
+    that `newer` has, a span of the log that goes on behind the table, are left out: None unless rows are upserted.
     """
 
     storage: Storage
@@ -42,6 +42,7 @@ class Piece(NamedTuple):
     floor: int = 0
     skipped: tuple[int, ...] = ()
     newer: Span | None = None
+    below: int | None = None
 
 
 class ColdPartition(InputPartition):
@@ -87,6 +88,8 @@ def _cold_records(reading: Reading, piece: Piece) -> Iterator[pa.RecordBatch]:
         for file in piece.files:
             for rows in read_file(place, file, pa.schema(ROW_FIELDS), columns={*raw, KEY, OFFSET, COMMIT}, spans=spans):
                 shown = rows.filter(pc.greater_equal(rows.column(OFFSET), piece.floor)) if piece.floor else rows
+                if piece.below is not None:
+                    shown = shown.filter(pc.less(shown.column(OFFSET), piece.below))
                 if piece.skipped:
                     shown = shown.filter(pc.invert(pc.is_in(shown.column(COMMIT), value_set=skipped)))
                 if newer is not None:

@@ -32,13 +32,17 @@ class Shown(NamedTuple):
 
 
 class Committed:
-    """The records that count in `[first, end)`, as `cuts` says it. Batches come in order, from the share's base on."""
+    """The records that count in `[first, end)`, as `cuts` says it. Batches come in order, from the share's base on.
+
+    They go on to the last of the markers `behind`; of the records that these let go, those before the end are shown.
+    """
 
     def __init__(self, first: int, end: int, share: Share) -> None:
         self._first = first
         self._end = end
         self._floor = share.floor
         self._skipped = frozenset(share.skipped)
+        self._behind = frozenset(share.behind)
         self._open: dict[int, list[tuple[int, int, bytes]]] = {}
 
     def pass_on(self, piece: memoryview) -> Iterator[Shown]:
@@ -56,6 +60,8 @@ class Committed:
                     held += [Held(first, end, head.base_offset) for first, end, _ in ended]
                     start = stop = behind
             elif head.attributes & TRANSACTIONAL:
+                if head.base_offset >= self._end:
+                    continue
                 batch = head.base_offset, head.next_offset, bytes(piece[position:behind])
                 self._open.setdefault(head.producer_id, []).append(batch)
             elif head.next_offset <= self._first or head.base_offset >= self._end:
@@ -78,6 +84,5 @@ class Committed:
         if marker is None:
             return []
         held = self._open.pop(head.producer_id, [])
-        if held and marker.commit and self._first <= head.base_offset < self._end:
-            return [] if head.base_offset in self._skipped else held
-        return []
+        counts = self._first <= head.base_offset < self._end or head.base_offset in self._behind
+        return held if marker.commit and counts and head.base_offset not in self._skipped else []

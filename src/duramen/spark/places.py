@@ -211,6 +211,11 @@ class Places:
         self._ids = ids
         self._fail = fail
 
+    @property
+    def has_log(self) -> bool:
+        """Whether the log is read at all."""
+        return self._tier != "cold"
+
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """As `Consumer.offsets`: the earliest, the latest, or the first at a time, of the tiers together."""
         tabled = {at for at in wanted if at.topic in self._tables and (self._tier == "cold" or wanted[at] != LATEST)}
@@ -271,6 +276,11 @@ class Places:
                 }
         return found
 
+    def table_end(self, at: TopicPartition) -> int:
+        """Below it the table has what counts there, where it is read; 0 where there is none."""
+        extent = self._tables[at.topic].extent(at.partition) if at.topic in self._tables else None
+        return 0 if extent is None else extent[1]
+
     def floors(self, ats: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Below which offsets tables have all records that are committed, wherever their markers are."""
         found = {at: self._tables[at.topic].floor(at.partition) for at in ats if at.topic in self._tables}
@@ -320,16 +330,21 @@ class Places:
             )
 
     def tasks(
-        self, parts: Parts, newer: Mapping[TopicPartition, Span], narrowing: Narrowing, floors: Floors
+        self,
+        parts: Parts,
+        newer: Mapping[TopicPartition, Span],
+        narrowing: Narrowing,
+        floors: Floors,
+        ends: Mapping[TopicPartition, int] = _NO_REACH,
     ) -> list[InputPartition]:
         """The shares of tables for tasks of their own, as far as filters leave any.
 
-        `newer` is what is to be read of the log for upserted partitions.
+        `newer` is what is to be read of the log for upserted partitions, and `ends` are those that were named.
         """
         made: list[InputPartition] = []
         for at, first, end in parts.cold:
             if narrowing.takes(at):
-                made += self._cold(at, first, end, narrowing, floors, None)
+                made += self._cold(at, first, end, narrowing, floors, None, named=ends.get(at) == end)
         for at, span in parts.upserted.items():
             if narrowing.takes(at):
                 made += self._cold(at, *span, narrowing, Floors(), newer.get(at))
@@ -338,10 +353,20 @@ class Places:
         return made
 
     def _cold(
-        self, at: TopicPartition, first: int, end: int, narrowing: Narrowing, floors: Floors, newer: Span | None
+        self,
+        at: TopicPartition,
+        first: int,
+        end: int,
+        narrowing: Narrowing,
+        floors: Floors,
+        newer: Span | None,
+        *,
+        named: bool = False,
     ) -> list[InputPartition]:
-        """Files of about a task's worth together."""
+        """Files of about a task's worth together. Before an end that was `named` is also what counts behind it."""
         table = self._tables[at.topic]
+        below = end if named else None
+        end = max(end, self.table_end(at)) if named else end
         whole = floors.whole.get(at, 0)
         skipped = table.begun_below(at.partition, whole, first, end) if whole else set()
         # Where a record counts is not before its own offset, but it may be behind all that a filter lets through.
@@ -349,7 +374,7 @@ class Places:
         groups: list[list[DataFile]] = []
         room = 0
         for file in table.files(at.partition, first, end):
-            if file.first_offset > narrowing.offsets.high:
+            if file.first_offset > narrowing.offsets.high or (below is not None and file.first_offset >= below):
                 continue
             if not groups or file.size_bytes > room:
                 groups.append([])
@@ -358,5 +383,7 @@ class Places:
             room -= file.size_bytes
         storage = table.declaration.storage
         floor = floors.named.get(at, 0)
-        pieces = [Piece(storage, *at, group, first, end, floor, tuple(sorted(skipped)), newer) for group in groups]
+        pieces = [
+            Piece(storage, *at, group, first, end, floor, tuple(sorted(skipped)), newer, below) for group in groups
+        ]
         return [ColdPartition(piece) for piece in pieces]

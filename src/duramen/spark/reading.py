@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
 import pyarrow as pa
@@ -19,13 +20,15 @@ from duramen.spark.losses import cut_off, not_there
 from duramen.spark.options import OPTIONS, Options
 from duramen.spark.plainly import said_plainly
 from duramen.spark.planning import split
-from duramen.spark.shares import Floors, Share, passed_over, share
+from duramen.spark.shares import Ends, Floors, Share, passed_over, share
 
 __all__ = [
     "Reading", "Span", "SpanPartition", "cluster_of", "columns_of", "consumer_of", "reads_committed", "report_lost",
     "shared", "tasks",
 ]  # fmt: skip
 
+_NO_ENDS: Final[Ends] = {}
+_LAST: Final = (1 << 63) - 1
 _log = logging.getLogger("duramen.spark")
 
 _clusters: dict[tuple[object, ...], Cluster] = {}
@@ -109,9 +112,14 @@ class Span:
         self.committed = committed
 
     @property
+    def upto(self) -> int:
+        """Where reading ends: behind the last marker that lets something go."""
+        return self.end if self.share is None else max(self.end, *(marker + 1 for marker in self.share.behind), 0)
+
+    @property
     def records(self) -> int:
         """How many records are looked at, at most."""
-        return self.end - (self.first if self.share is None else self.share.base)
+        return self.upto - (self.first if self.share is None else self.share.base)
 
     def from_base(self) -> "Span":
         """The same with all that counts before and is newer than the oldest that counts there."""
@@ -137,14 +145,18 @@ def tasks(
     *,
     committed: bool,
     unfiltered: Sequence[tuple[TopicPartition, int, int]] | None = None,
+    ends: Ends = _NO_ENDS,
 ) -> list[SpanPartition]:
     """The shares of partitions (each with its first offset and the one behind its last) for tasks of their own.
 
-    `unfiltered` is what it was before filters left only that.
+    `unfiltered` is what it was before filters left only that, and `ends` are those that were named.
     """
     pieces = split(spans, options.number("minPartitions"), options.number("maxRecordsPerPartition"))
     whole = spans if unfiltered is None else unfiltered
-    return [SpanPartition(one) for one in shared(pieces, whole, ids, marked, floors, committed=committed)]
+    # Nothing may lie between the two of a partition, and transactions that began before them all the same.
+    pieces += [(at, first, end) for at, first, end in spans if first == end and at in ends]
+    made = shared(pieces, whole, ids, marked, floors, committed=committed, ends=ends)
+    return [SpanPartition(one) for one in made if one.first < one.upto]
 
 
 def shared(
@@ -155,15 +167,21 @@ def shared(
     floors: Floors,
     *,
     committed: bool,
+    ends: Ends = _NO_ENDS,
 ) -> list[Span]:
     """The pieces of what is read as a `whole`, each with what its task has to know of transactions."""
     if marked is None:
         return [Span(at, ids[at.topic], low, high, committed=committed) for at, low, high in pieces]
-    over = passed_over(floors, {at: first for at, first, _ in whole}, {at: end for at, _, end in whole}, marked)
-    return [
-        Span(at, ids[at.topic], low, high, share(low, high, marked[at], floors.named.get(at, 0), over.get(at, ())))
-        for at, low, high in pieces
-    ]
+    upto = {at: _LAST if at in ends else end for at, _, end in whole}
+    over = passed_over(floors, {at: first for at, first, _ in whole}, upto, marked)
+    found: list[Span] = []
+    for at, low, high in pieces:
+        end, late_from = ends.get(at, (_LAST, _LAST))
+        late_from = late_from if high == end else _LAST
+        floor = floors.named.get(at, 0)
+        one = share(low, high, marked[at], floor, over.get(at, ()), late_from=late_from)
+        found.append(Span(at, ids[at.topic], low, high, one))
+    return found
 
 
 class Reading:
@@ -181,7 +199,7 @@ class Reading:
         at = span.at
 
         def on_gap(wanted: int, there: int) -> int:
-            upto = min(there, span.end)
+            upto = min(there, span.upto)
             report_lost(cut_off(consumer, at, wanted, upto), fail=self.fail)
             return upto
 
@@ -191,7 +209,7 @@ class Reading:
         committed = None if span.share is None else Committed(span.first, span.end, span.share)
         with said_plainly():
             consumer = consumer_of(self._options, committed=span.committed)
-            pieces = consumer.read(at, first, span.end, topic_id=topic_id, on_gap=on_gap)
+            pieces = consumer.read(at, first, span.upto, topic_id=topic_id, on_gap=on_gap)
             try:
                 for piece in pieces:
                     # An answer came whole: nobody writes to it any more.

@@ -1,7 +1,8 @@
 """What a task has to know to read its offsets as `cuts` says: where to begin, and which transactions not to show. Pure.
 
 A *floor* is where a query began. At a floor that was named, nothing below it is shown; at the earliest or the latest
-offset, no transaction that began below it in any partition, so that none is shown in part.
+offset, no transaction that began below it in any partition, so that none is shown in part. An end that was named is
+taken as it is too: of a transaction that it cuts and that is committed, what lies before it is shown.
 """
 
 from bisect import bisect_left
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 from duramen.client import TopicPartition
 from duramen.client.marked import Ended, Marked
 
-__all__ = ["Floors", "Share", "behind_tables", "floors_left", "passed_over", "reached", "share"]
+__all__ = ["Ends", "Floors", "Share", "behind_tables", "floors_left", "passed_over", "reached", "share"]
 
 
 class Floors(NamedTuple):
@@ -21,15 +22,24 @@ class Floors(NamedTuple):
     whole: Mapping[TopicPartition, int] = {}
 
 
+Ends = Mapping[TopicPartition, tuple[int, int]]
+"""Ends that were named, with the offset from which on markers may let go in the log what is shown before them."""
+
+
 class Share(NamedTuple):
-    """How a task reads its offsets: from `base` on, nothing below `floor`, and not what the markers `skipped` end."""
+    """How a task reads its offsets: from `base` on, nothing below `floor`, and not what the markers `skipped` end.
+
+    What the markers `behind` end, at or behind the end of these offsets, is shown as far as it lies before that end.
+    """
 
     base: int
     floor: int = 0
     skipped: tuple[int, ...] = ()
+    behind: tuple[int, ...] = ()
 
 
 _NO_MARKERS: Final[Collection[int]] = frozenset()
+_LAST: Final = (1 << 63) - 1
 
 
 def behind_tables(
@@ -82,13 +92,22 @@ def passed_over(
     return found
 
 
-def share(first: int, end: int, marked: Marked, floor: int, skipped: Collection[int] = _NO_MARKERS) -> Share | None:
-    """How to read `[first, end)` of a partition; None where there is nothing of a transaction in it."""
+def share(
+    first: int, end: int, marked: Marked, floor: int, skipped: Collection[int] = _NO_MARKERS, *, late_from: int = _LAST
+) -> Share | None:
+    """How to read `[first, end)` of a partition; None where there is nothing of a transaction in it.
+
+    Where the end was named, markers from `late_from` on let go what lies before it.
+    """
     commits = [one for one in _commits(marked.ended, first, end) if one.offset not in skipped]
-    if not commits and not _touched(first, end, marked):
+    cut = [
+        one for one in _commits(marked.ended, late_from, _LAST) if one.first_offset < end and one.offset not in skipped
+    ]
+    if not commits and not cut and not _touched(first, end, marked):
         return None
-    base = min([first, *(one.first_offset for one in commits)])
-    return Share(max(base, min(floor, first)), floor, tuple(sorted(one for one in skipped if first <= one < end)))
+    base = min([first, *(one.first_offset for one in (*commits, *cut))])
+    over = tuple(sorted(one for one in skipped if first <= one < end))
+    return Share(max(base, min(floor, first)), floor, over, tuple(one.offset for one in cut))
 
 
 def reached(

@@ -154,8 +154,11 @@ class BatchReader(DataSourceReader):
                 report_lost(what, fail=self._reading.fail)
             first[at], end[at] = max(first[at], earliest), min(end[at], latest)
         parts = places.cut([(at, first[at], end[at]) for at in ats], streaming=False)
+        ends = {} if self._ending.everywhere == LATEST else end
+        late = {at: (upto, max(upto, places.table_end(at))) for at, upto in ends.items()} if places.has_log else {}
         # A transaction may have ended in partitions of which nothing is read from the log.
-        hot = {at: (end[at], end[at]) for at in ats if parts.hot} | {at: (low, high) for at, low, high in parts.hot}
+        hot = {at: (end[at], end[at]) for at in ats if parts.hot or late}
+        hot |= {at: (low, high) for at, low, high in parts.hot}
         begin, upto = {at: low for at, (low, _) in hot.items()}, {at: high for at, (_, high) in hot.items()}
         marked = marks.look(cluster, begin, ids)
         if marked is not None and self._ending.everywhere == LATEST:
@@ -168,8 +171,8 @@ class BatchReader(DataSourceReader):
         newer = {one.at: one.from_base() for one in shared(newest, spans, ids, marked, floors, committed=committed)}
         narrowed = self._narrowed(consumer, [one for one in spans if one[0] not in parts.upserted], marked or {})
         return [
-            *places.tasks(parts, newer, self._narrowing, kept),
-            *tasks(self._options, narrowed, ids, marked, floors, committed=committed, unfiltered=spans),
+            *places.tasks(parts, newer, self._narrowing, kept, ends),
+            *tasks(self._options, narrowed, ids, marked, floors, committed=committed, unfiltered=spans, ends=late),
         ]
 
     def _narrowed(self, consumer: Consumer, spans: list[Span], marked: Mapping[TopicPartition, Marked]) -> list[Span]:

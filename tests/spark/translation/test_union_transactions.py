@@ -203,6 +203,36 @@ def test_named_offsets_are_taken_as_they_are_in_the_table_too(world: World) -> N
         assert sorted(row for found in query.run() for row in found) == hot
 
 
+@pytest.mark.usefixtures("lake")
+def test_an_end_that_is_named_cuts_what_is_committed_at_that_offset_in_every_tier(world: World) -> None:
+    writers = Writers(world)
+    writers.write(2, 0, 1)
+    writers.work()
+    world.round()
+    writers.write(2, 0, 1)
+    writers.plain(2)
+    for turn in range(3):
+        if turn == 1:
+            writers.end(2)
+            writers.write(2, 0)
+        elif turn == 2:
+            world.to_the_end()
+        everything = batch(world)
+        ends = {partition: 1 + max(offset for at, offset, _ in everything if at == partition) for partition in (0, 1)}
+        assert Counter(value for _, _, value in everything) == writers.committed
+        for end in range(ends[0] + 1):
+            named = json.dumps({world.stream: {"0": end, "1": min(end + 2, ends[1])}})
+            expected = [row for row in everything if row[1] < (end if row[0] == 0 else end + 2)]
+            assert batch(world, endingOffsets=named) == expected
+            assert batch(world, tier="hot", endingOffsets=named) == expected
+            assert batch(world, tier="hot", endingOffsets=named, maxRecordsPerPartition="3") == expected
+            first = json.dumps({world.stream: {"0": end // 2, "1": 1}})
+            later = [row for row in expected if row[1] >= (end // 2 if row[0] == 0 else 1)]
+            assert batch(world, startingOffsets=first, endingOffsets=named) == later
+        if turn == 2:
+            assert batch(world, tier="cold", endingOffsets=json.dumps({world.stream: ends})) == everything
+
+
 def test_a_query_from_the_latest_offset_shows_no_older_transaction_when_it_is_cold_either(
     lake: Lake, world: World
 ) -> None:
