@@ -7,7 +7,7 @@ import sys
 
 from pyspark.sql import functions
 
-from duramen.spark.sessions import make_session
+from duramen.spark.launching.sessions import make_session
 
 spark = make_session("orders")
 orders = (

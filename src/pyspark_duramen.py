@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from duramen.spark.requirements import pyspark_problem
+from duramen.spark.launching.requirements import pyspark_problem
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
@@ -12,10 +12,10 @@ __all__ = ["DefaultSource"]
 
 def _source() -> "type[DataSource]":
     if pyspark_problem() is None:
-        from duramen.spark.source import DuramenDataSource
+        from duramen.spark.read.source import DuramenDataSource
 
         return DuramenDataSource
-    from duramen.spark.outdated import OutdatedDataSource
+    from duramen.spark.launching.outdated import OutdatedDataSource
 
     return OutdatedDataSource
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from duramen.spark import native
+from duramen.spark.batches import native
 
 
 def _bench(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

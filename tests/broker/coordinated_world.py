@@ -13,8 +13,8 @@ from tests.broker.several import Several
 
 from duramen.base.errors import DuramenError
 from duramen.broker.broker import Broker
-from duramen.broker.coordinator import CommitMember
-from duramen.broker.offsets import OFFSETS_STREAM
+from duramen.broker.groups.coordinator import CommitMember
+from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.codec.batch import header
 from duramen.codec.markers import encode_marker
 from duramen.controller.decisions import Definition

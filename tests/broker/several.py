@@ -18,7 +18,7 @@ from duramen.broker.changes import Done as DecisionDone
 from duramen.broker.changes import ValueDone
 from duramen.broker.control.answers import Created, Done
 from duramen.broker.control.requests import CreateStream, DeleteStream, Request
-from duramen.broker.operating import ClusterOffice
+from duramen.broker.operating.office import ClusterOffice
 from duramen.broker.partition import Partition, Role
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.configs import config_of

@@ -1,7 +1,7 @@
 """Streams of the broker that are compacted: the settings reach storage, groups are found again from what is left."""
 
-from duramen.broker.coordinator import CommitMember
-from duramen.broker.offsets import OFFSETS_STREAM
+from duramen.broker.groups.coordinator import CommitMember
+from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.codec.batch import NewRecord, check, encode
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.sim.broker import Answer, ManualBroker

@@ -17,10 +17,10 @@ from duramen.base.errors import (
     UnknownMember,
 )
 from duramen.broker.coordinated import Coordinated
-from duramen.broker.coordinator import CommitMember
-from duramen.broker.offsets import OFFSETS_STREAM
+from duramen.broker.groups.coordinator import CommitMember
+from duramen.broker.groups.offsets import OFFSETS_STREAM
+from duramen.broker.groups.pending import PendingOffsets
 from duramen.broker.partition import Partition
-from duramen.broker.pending import PendingOffsets
 from duramen.broker.replicas.replica import Replica
 from duramen.codec.batch import header
 from duramen.codec.kafka.errors import ErrorCode

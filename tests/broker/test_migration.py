@@ -13,8 +13,8 @@ from duramen.base.errors import (
     StorageFailed,
     UnknownMember,
 )
-from duramen.broker.coordinator import CommitMember, Leaving
-from duramen.broker.kinds import GroupKind
+from duramen.broker.groups.coordinator import CommitMember, Leaving
+from duramen.broker.groups.kinds import GroupKind
 from duramen.codec.kafka.membership import decode_assignment, encode_assignment, encode_subscription
 from duramen.groups.consumer_values import HeartbeatRequest, HeartbeatResult
 from duramen.groups.records import CommittedOffset, OffsetKey

@@ -14,8 +14,8 @@ from tests.doors.kafka.sharing import ACCEPT, RELEASE, Given, RawShareConsumer
 from tests.raw import connect, stream_id
 from tests.untyped import untyped
 
-from duramen.broker.offsets import OFFSETS_STREAM
-from duramen.broker.sharing_state import SHARE_STATE_STREAM
+from duramen.broker.groups.offsets import OFFSETS_STREAM
+from duramen.broker.sharing.state import SHARE_STATE_STREAM
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey

@@ -15,7 +15,7 @@ from tests.untyped import untyped
 from duramen.base.errors import DependencyMissing
 from duramen.bench.peers.spark_kafka import CONNECTOR_VERSION, Connector, fetch_connector
 from duramen.node.process import NodeProcess
-from duramen.spark.java import find_java
+from duramen.spark.launching.java import find_java
 
 pytestmark = pytest.mark.long
 

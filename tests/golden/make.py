@@ -13,7 +13,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from duramen.broker.coordinator import CommitMember
+from duramen.broker.groups.coordinator import CommitMember
 from duramen.codec.batch import NewRecord, Record, encode
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.sim.broker import Answer, ManualBroker

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from duramen.client import Cluster, Consumer, Isolation, TopicPartition
-from duramen.spark.decoding import decode
+from duramen.spark.batches.decoding import decode
 
 __all__ = ["committed", "values"]
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from duramen.client import Cluster, Producer
 from duramen.client.producer import OpenTransaction
-from duramen.spark import attempts
-from duramen.spark.attempts import Task, Written
-from duramen.spark.writing import RowWriter
+from duramen.spark.write import attempts
+from duramen.spark.write.attempts import Task, Written
+from duramen.spark.write.writing import RowWriter
 
 TASKS = 3
 TIMEOUT_MS = 600_000

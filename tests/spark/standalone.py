@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from duramen.spark.java import find_java
+from duramen.spark.launching.java import find_java
 
 _WAIT_S = 300
 

@@ -27,9 +27,9 @@ from duramen.client.batches import Batches
 from duramen.client.producer import OpenTransaction
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
-from duramen.spark import attempts
-from duramen.spark.attempts import Task, Written, digest_of, is_exactly_once
-from duramen.spark.writing import RowWriter
+from duramen.spark.write import attempts
+from duramen.spark.write.attempts import Task, Written, digest_of, is_exactly_once
+from duramen.spark.write.writing import RowWriter
 
 DRIVER = Path(__file__).parent / "copying.py"
 OLDER = """

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from duramen.client import Cluster, Producer
 from duramen.node.process import NodeProcess
-from duramen.spark import native
+from duramen.spark.batches import native
 
 SAID = pa.schema([pa.field("said", pa.string())])
 BLOCKED = Path(__file__).parent / "blocked"
@@ -20,7 +20,7 @@ READ = """
 import sys
 from duramen.client import Cluster, TopicPartition
 from duramen.spark.options import Options
-from duramen.spark.reading import Reading, Span
+from duramen.spark.read.reading import Reading, Span
 
 servers, stream = sys.argv[1:]
 reading = Reading(Options({"kafka.bootstrap.servers": servers, "includeHeaders": "true"}, "batch"))

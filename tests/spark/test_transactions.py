@@ -21,9 +21,9 @@ from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 from duramen.spark.options import Options
-from duramen.spark.reading import SpanPartition
-from duramen.spark.source import BatchReader, FilteringReader
-from duramen.spark.streaming import StreamReader
+from duramen.spark.read.reading import SpanPartition
+from duramen.spark.read.source import BatchReader, FilteringReader
+from duramen.spark.read.streaming import StreamReader
 
 _S = 60.0
 PARTITIONS = 4

@@ -21,7 +21,7 @@ from duramen.bench.commands import console_for, show
 from duramen.bench.documents import write_document
 from duramen.codec.batch import Headers, NewRecord, encode
 from duramen.codec.crc import crc32c
-from duramen.spark import arrow, encoding, keyscan, native
+from duramen.spark.batches import arrow, encoding, keyscan, native
 from duramen.spark.columns import RECORD_COLUMNS
 
 __all__ = ["measure_native"]

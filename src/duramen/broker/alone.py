@@ -21,7 +21,7 @@ from duramen.broker.changes import ValueDone
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Block, Created, Done, Value
 from duramen.broker.metadata import LogQuorum, Metadata
-from duramen.broker.operating_alone import alone_office
+from duramen.broker.operating.alone import alone_office
 from duramen.broker.partition import Partition, Role
 from duramen.broker.standing import Listener
 from duramen.controller.decisions import (

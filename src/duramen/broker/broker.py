@@ -18,30 +18,30 @@ from duramen.base.settings import Settings
 from duramen.broker.alone import Alone
 from duramen.broker.changes import settled
 from duramen.broker.control.requests import AlterQuotas, ConfigureStream, CreateStream, DeleteStream, GrowStream
-from duramen.broker.coordinator import Coordinator
-from duramen.broker.ending import Places
 from duramen.broker.fetching import Fetches
 from duramen.broker.gaps import Gaps
-from duramen.broker.group_configs import GroupConfigs
+from duramen.broker.groups.configs import GroupConfigs
+from duramen.broker.groups.coordinator import Coordinator
+from duramen.broker.groups.lag import Lags
+from duramen.broker.groups.listing import Listing, is_about_groups
+from duramen.broker.groups.offsets import OFFSETS_STREAM, Offsets
+from duramen.broker.groups.resets import Resets
 from duramen.broker.internal_streams import InternalStreams
-from duramen.broker.lag import Lags
-from duramen.broker.listing import Listing, is_about_groups
 from duramen.broker.measures import Measures
 from duramen.broker.node_configs import NodeConfigs
-from duramen.broker.offsets import OFFSETS_STREAM, Offsets
 from duramen.broker.partition import Partition
-from duramen.broker.producer_ids import ProducerIds
 from duramen.broker.quotas import Quotas
 from duramen.broker.reaching import wait_replicated
-from duramen.broker.resets import Resets
-from duramen.broker.sharing_groups import ShareGroups
-from duramen.broker.sharing_nodes import ShareKit, ShareNodes
-from duramen.broker.sharing_requests import is_about_shares
-from duramen.broker.sharing_state import SHARE_STATE_STREAM, ShareStates
+from duramen.broker.sharing.groups import ShareGroups
+from duramen.broker.sharing.nodes import ShareKit, ShareNodes
+from duramen.broker.sharing.requests import is_about_shares
+from duramen.broker.sharing.state import SHARE_STATE_STREAM, ShareStates
 from duramen.broker.standing import Standing
 from duramen.broker.streams import Streams
-from duramen.broker.transacting import Transactions
-from duramen.broker.transaction_log import TRANSACTIONS_STREAM, TransactionLog
+from duramen.broker.transactions.coordinator import Transactions
+from duramen.broker.transactions.ending import Places
+from duramen.broker.transactions.log import TRANSACTIONS_STREAM, TransactionLog
+from duramen.broker.transactions.producer_ids import ProducerIds
 from duramen.controller.decisions import Definition
 from duramen.controller.events import (
     Event,

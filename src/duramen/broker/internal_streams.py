@@ -7,9 +7,9 @@ from typing import Protocol
 
 from duramen.base.errors import DuramenError
 from duramen.base.settings import Settings
-from duramen.broker.offsets import OFFSETS_CONFIG, OFFSETS_STREAM
-from duramen.broker.sharing_state import SHARE_STATE_CONFIG, SHARE_STATE_STREAM
-from duramen.broker.transaction_log import TRANSACTIONS_STREAM
+from duramen.broker.groups.offsets import OFFSETS_CONFIG, OFFSETS_STREAM
+from duramen.broker.sharing.state import SHARE_STATE_CONFIG, SHARE_STATE_STREAM
+from duramen.broker.transactions.log import TRANSACTIONS_STREAM
 from duramen.controller.decisions import Definition
 
 __all__ = ["InternalStreams"]

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 from duramen.base.metrics import Metrics, Sample
 from duramen.base.ports import Clock
-from duramen.broker.coordinator import Coordinator
-from duramen.broker.lag import Lags
+from duramen.broker.groups.coordinator import Coordinator
+from duramen.broker.groups.lag import Lags
 from duramen.broker.streams import Stream, Streams
-from duramen.broker.transacting import Transactions
+from duramen.broker.transactions.coordinator import Transactions
 from duramen.storage.log import Log
 
 __all__ = ["Measures"]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from duramen.base.ids import StreamId
-from duramen.broker.offsets import OFFSETS_CONFIG, OFFSETS_STREAM
+from duramen.broker.groups.offsets import OFFSETS_CONFIG, OFFSETS_STREAM
 from duramen.controller.decisions import PRODUCER_ID_BLOCK
 from duramen.controller.events import Event, PartitionsAdded, ProducerIdsAllocated, StreamCreated
 from duramen.controller.state import ControllerState

@@ -8,7 +8,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.broker.changes import Changes, Done
-from duramen.broker.operating import ClusterOffice
+from duramen.broker.operating.office import ClusterOffice
 from duramen.broker.partition import Partition, Role
 from duramen.controller.events import Event
 from duramen.controller.nodes import Node

@@ -25,8 +25,8 @@ from duramen.cli.neighbours import door_ports
 from duramen.cli.output import JSON, format_option, print_json
 from duramen.cli.progress import Bar
 from duramen.doors.cluster.secret import read_secret
-from duramen.spark.java import find_java
-from duramen.spark.requirements import pyspark_problem
+from duramen.spark.launching.java import find_java
+from duramen.spark.launching.requirements import pyspark_problem
 
 __all__ = ["command"]
 

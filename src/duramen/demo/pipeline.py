@@ -15,8 +15,8 @@ from duramen.demo.delays import Delay
 from duramen.demo.directory import DemoDirectory
 from duramen.demo.flights import COLUMNS, NUMBERS
 from duramen.demo.node import STREAM
-from duramen.spark.jvm import end_java, interrupted_later, quiet
-from duramen.spark.sessions import make_session
+from duramen.spark.launching.jvm import end_java, interrupted_later, quiet
+from duramen.spark.launching.sessions import make_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 
 from duramen.base.errors import DuramenError
 from duramen.broker.broker import Broker
-from duramen.broker.coordinator import CommitMember
 from duramen.broker.fetching import Fetched, Wanted
+from duramen.broker.groups.coordinator import CommitMember
 from duramen.broker.partition import Partition
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.storage.scanning import read_slice

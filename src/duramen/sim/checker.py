@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 from duramen.broker.broker import Broker
-from duramen.broker.offsets import OFFSETS_STREAM
+from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.broker.streams import Stream
 from duramen.groups.records import OffsetKey
 from duramen.sim.compacted import CompactedHistory

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from duramen.base.errors import DuramenError
-from duramen.broker.coordinator import CommitMember
+from duramen.broker.groups.coordinator import CommitMember
 from duramen.groups.records import OffsetKey
 from duramen.sim.checker import CommittedModel
 from duramen.sim.clients import Clients

@@ -10,7 +10,7 @@ from duramen.base import errors
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Clock
 from duramen.broker.broker import Broker
-from duramen.broker.coordinator import CommitMember
+from duramen.broker.groups.coordinator import CommitMember
 from duramen.broker.partition import Partition
 from duramen.codec.kafka import fetch, produce
 from duramen.codec.kafka.errors import ErrorCode

@@ -17,7 +17,7 @@ def report_lag(session: "SparkSession") -> None:
 
     The group is the source's `kafka.group.id`, else the query's name; a query that has neither is not shown.
     """
-    from duramen.spark.lag import report_lag
+    from duramen.spark.read.lag import report_lag
 
     report_lag(session)
 
@@ -35,6 +35,6 @@ def session(
 
     Returns the session that there is, if there is one. Raises DependencyMissing where PySpark or Java is missing.
     """
-    from duramen.spark.sessions import make_session
+    from duramen.spark.launching.sessions import make_session
 
     return make_session(app_name, master, tuned=tuned, config=config)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from duramen.base.errors import CheckpointInvalid, OptionInvalid
 from duramen.client import TopicPartition
-from duramen.spark.shares import Floors
+from duramen.spark.read.shares import Floors
 
 __all__ = ["Offsets", "listed", "parse_assignment", "parse_offsets"]
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from duramen.base.errors import DuramenError
 from duramen.broker.control.answers import Answer, Value, When
 from duramen.broker.control.requests import Request
-from duramen.broker.operating import ClusterOffice
+from duramen.broker.operating.office import ClusterOffice
 from duramen.broker.quorum.describe import Described, ReplicaProgress
 from duramen.controller.events import (
     ClusterFormed,

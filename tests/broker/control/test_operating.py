@@ -29,8 +29,8 @@ from duramen.base.errors import (
 )
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Answer, Done, Observed
-from duramen.broker.operating import ClusterOffice, Look
-from duramen.broker.overview import Faults, faults, moving, nodes
+from duramen.broker.operating.office import ClusterOffice, Look
+from duramen.broker.operating.overview import Faults, faults, moving, nodes
 from duramen.controller.events import Endpoint, NodeRegistered
 from duramen.controller.partitions import PartitionId
 from duramen.controller.quorum.voters import ReplicaId, Voter

@@ -1,7 +1,7 @@
 """What a consumer of committed records sees at the leader of a partition of the scripted nodes."""
 
 from tests.broker.coordinating.world import World
-from tests.broker.transacting import committed_values
+from tests.broker.transactions.transacting import committed_values
 
 from duramen.codec.batch import CONTROL, header
 from duramen.codec.markers import Marker, decode_marker

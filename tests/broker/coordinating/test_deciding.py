@@ -10,9 +10,9 @@ from tests.broker.coordinating.world import Node, World
 from tests.broker.coordinating.writing import Asking, Writer
 
 from duramen.base.errors import AttemptLost, BatchDiffers, DuramenError, ProducerFenced, ProducerIdUnknown, QueryFenced
-from duramen.broker.deciding import Wish, Won
 from duramen.broker.partition import Partition
-from duramen.broker.transaction_log import TRANSACTIONS_STREAM, transaction_partition
+from duramen.broker.transactions.deciding import Wish, Won
+from duramen.broker.transactions.log import TRANSACTIONS_STREAM, transaction_partition
 from duramen.codec.attempts import Attempt, query_name
 from duramen.sim.broker import Answer
 from duramen.transactions.deciding import Winner

@@ -7,7 +7,7 @@ from tests.broker.coordinating.reading import committed, ends, undecided
 from tests.broker.coordinating.world import World
 from tests.broker.coordinating.writing import Writer
 
-from duramen.broker.transaction_log import transaction_partition
+from duramen.broker.transactions.log import transaction_partition
 from duramen.sim.broker import Answer
 from duramen.transactions.values import Identity
 

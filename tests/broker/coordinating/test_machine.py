@@ -9,8 +9,8 @@ from tests.broker.coordinating.reading import committed
 from tests.broker.coordinating.world import World
 from tests.broker.coordinating.writing import Writer
 
-from duramen.broker.offsets import OFFSETS_STREAM
-from duramen.broker.transaction_log import TRANSACTIONS_STREAM
+from duramen.broker.groups.offsets import OFFSETS_STREAM
+from duramen.broker.transactions.log import TRANSACTIONS_STREAM
 from duramen.groups.records import OffsetKey
 
 PLACES = [("a", 0), ("a", 1), ("b", 0)]

@@ -11,7 +11,7 @@ from duramen.base.errors import NotEnoughReplicas, RequestInvalid, TransactionAb
 from duramen.broker.coordinating.cluster import ClusterTransactions
 from duramen.broker.coordinating.requests import Join, Joined, WriteMarkers, Written, decode, decode_answer, encode
 from duramen.broker.refusals import Refused
-from duramen.broker.transaction_log import TRANSACTIONS_STREAM
+from duramen.broker.transactions.log import TRANSACTIONS_STREAM
 from duramen.codec.batch import TRANSACTIONAL, NewRecord
 from duramen.codec.batch import encode as encode_batch
 from duramen.controller.partitions import PartitionId

@@ -22,7 +22,7 @@ from duramen.broker.broker import Broker, Ports
 from duramen.broker.changes import ValueDone
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Block, Created, Done
-from duramen.broker.operating import ClusterOffice
+from duramen.broker.operating.office import ClusterOffice
 from duramen.broker.partition import Partition, Role
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.configs import config_of

@@ -18,10 +18,10 @@ from duramen.base.errors import (
     OutcomeUnknown,
     StreamNotFound,
 )
-from duramen.broker.coordinator import CommitMember
-from duramen.broker.offsets import OFFSETS_STREAM
+from duramen.broker.groups.coordinator import CommitMember
+from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.broker.partition import Partition
-from duramen.broker.transaction_log import TRANSACTIONS_STREAM, transaction_partition
+from duramen.broker.transactions.log import TRANSACTIONS_STREAM, transaction_partition
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.sim.broker import Answer

@@ -7,7 +7,7 @@ import pytest
 from tests.broker.several import Several
 from tests.doors.kafka.by_hand import ByHand, ManualConnection
 
-from duramen.broker.offsets import OFFSETS_STREAM
+from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.versions import APIS, ApiKey

@@ -5,7 +5,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.clients import CONFLUENT, Record
 from tests.raw import batch_of, produce_bytes
 
-from duramen.broker.offsets import OFFSETS_STREAM
+from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.client.connection import Connection
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.node.process import NodeProcess

@@ -88,7 +88,7 @@ def test_late_flights_in_python(spark: SparkSession, streams: Cluster, directory
 
 def written(cluster: Cluster, stream: str) -> list[tuple[bytes | None, bytes]]:
     """Keys and values of a stream of one partition."""
-    from duramen.spark.decoding import decode
+    from duramen.spark.batches.decoding import decode
 
     place = TopicPartition(stream, 0)
     consumer = Consumer(cluster)

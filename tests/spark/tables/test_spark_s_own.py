@@ -13,7 +13,7 @@ from tests.spark.tables.plainly import plain
 
 from duramen.base.errors import DependencyMissing
 from duramen.bench.peers.spark_kafka import fetch_formats
-from duramen.spark.java import find_java
+from duramen.spark.launching.java import find_java
 from duramen.spark.tables.port import Declaration, Storage
 
 pytestmark = pytest.mark.long

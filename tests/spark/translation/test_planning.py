@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import RecordsLost
 from duramen.client.marked import Ended, Marked
-from duramen.spark.shares import Share
+from duramen.spark.read.shares import Share
 from duramen.spark.tables.port import Span
 from duramen.spark.translation.planning import PIECE_BYTES, Filled, Piece, Plan, piece_records
 from duramen.spark.translation.planning import plan as plan_round

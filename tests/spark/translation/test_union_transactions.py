@@ -17,8 +17,8 @@ from duramen.base.errors import OptionInvalid, RecordsLost
 from duramen.client import Producer
 from duramen.node.process import NodeProcess
 from duramen.spark.options import Options
-from duramen.spark.source import BatchReader
-from duramen.spark.streaming import StreamReader
+from duramen.spark.read.source import BatchReader
+from duramen.spark.read.streaming import StreamReader
 from duramen.spark.tables.columns import COMMIT, RAW_FIELDS
 from duramen.spark.tables.delta import DeltaFormat
 from duramen.spark.tables.files import Layout, write_rows

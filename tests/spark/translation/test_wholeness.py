@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.spark.test_cuts import ATS, Entry, Places, batch_of
-from tests.spark.test_cuts import World as Logs
+from tests.spark.read.test_cuts import ATS, Entry, Places, batch_of
+from tests.spark.read.test_cuts import World as Logs
 from tests.spark.translation.world import Killed, Points, WatchedTable
 
 from duramen.client import TopicPartition
 from duramen.codec.batch import NewRecord
-from duramen.spark.cuts import cut
-from duramen.spark.shares import Floors
+from duramen.spark.read.cuts import cut
+from duramen.spark.read.shares import Floors
 from duramen.spark.tables.columns import COMMIT
 from duramen.spark.tables.opening import open_dead_letters, open_table
 from duramen.spark.tables.port import Declaration, Span, State, Storage, Table

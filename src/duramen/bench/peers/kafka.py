@@ -18,7 +18,7 @@ from duramen.bench.peers import servers
 from duramen.bench.peers.ports import free_ports
 from duramen.client import Admin, Cluster
 from duramen.spark.cache import cache_directory
-from duramen.spark.java import find_java
+from duramen.spark.launching.java import find_java
 
 __all__ = ["KAFKA_VERSION", "ApacheKafka", "Flush", "fetch_jars"]
 

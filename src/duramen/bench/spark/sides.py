@@ -21,9 +21,9 @@ from duramen.bench.ours import Ours
 from duramen.bench.peers.kafka import ApacheKafka
 from duramen.bench.peers.spark_kafka import Connector, fetch_connector
 from duramen.bench.spark import query
-from duramen.spark.home import lean_home
-from duramen.spark.java import find_java
-from duramen.spark.sessions import LOCAL_TUNING, TUNING
+from duramen.spark.launching.home import lean_home
+from duramen.spark.launching.java import find_java
+from duramen.spark.launching.sessions import LOCAL_TUNING, TUNING
 
 __all__ = ["KEY_BYTES", "PARTITIONS", "VALUE_BYTES", "Side", "both", "environment", "fill", "process", "run"]
 

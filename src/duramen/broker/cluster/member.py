@@ -28,7 +28,7 @@ from duramen.broker.control.lifecycle import Lifecycle, Phase
 from duramen.broker.control.requests import Adopt, CreateStream, Request
 from duramen.broker.control.wire import decode_outcome, decode_request, encode_outcome, encode_request
 from duramen.broker.control.wishing import create_stream, grant
-from duramen.broker.operating import ClusterOffice
+from duramen.broker.operating.office import ClusterOffice
 from duramen.broker.partition import Partition, Role
 from duramen.broker.quorum.applying import ControllerView
 from duramen.broker.quorum.runner import Runner

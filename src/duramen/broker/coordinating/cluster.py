@@ -14,9 +14,9 @@ from duramen.broker.coordinating.nodes import Nodes
 from duramen.broker.coordinating.participant import Participant
 from duramen.broker.coordinating.requests import WORDS, AnswerDone, Join, Joined, Request, WriteMarkers
 from duramen.broker.coordinating.shards import Shard, Shards
-from duramen.broker.ending import Places
-from duramen.broker.known import KnownTransactions
 from duramen.broker.partition import Partition
+from duramen.broker.transactions.ending import Places
+from duramen.broker.transactions.known import KnownTransactions
 from duramen.transactions.values import PREPARED, Identity, TopicPartition, Transaction
 
 __all__ = ["ClusterKit", "ClusterTransactions", "Decides", "JoinDone"]

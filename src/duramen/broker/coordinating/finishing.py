@@ -11,7 +11,7 @@ from duramen.base.ports import Clock
 from duramen.broker.coordinating.nodes import Nodes
 from duramen.broker.coordinating.requests import Answer, Request, WriteMarkers, Written
 from duramen.broker.coordinating.shards import Shard, Shards
-from duramen.broker.ending import Places
+from duramen.broker.transactions.ending import Places
 from duramen.controller.partitions import PartitionId
 from duramen.transactions.values import TopicPartition, Transaction, TransactionState
 

@@ -19,8 +19,8 @@ from duramen.base.errors import (
 from duramen.broker.coordinating.nodes import Nodes
 from duramen.broker.coordinating.participant import Participant
 from duramen.broker.coordinating.requests import Answer, Join, Joined, Request
-from duramen.broker.ending import Places
 from duramen.broker.partition import Partition
+from duramen.broker.transactions.ending import Places
 from duramen.storage.log import LogKey
 from duramen.transactions.values import Identity
 

@@ -13,9 +13,9 @@ from duramen.base.errors import DuramenError, NotCoordinator, NotLeader
 from duramen.base.ports import Clock
 from duramen.broker.coordinating.shards import Shard, Shards
 from duramen.broker.coordinating.turns import Turns
-from duramen.broker.known import KnownTransactions
-from duramen.broker.ledger import Changed, Decide, Stored
-from duramen.broker.transaction_log import TransactionLog
+from duramen.broker.transactions.known import KnownTransactions
+from duramen.broker.transactions.ledger import Changed, Decide, Stored
+from duramen.broker.transactions.log import TransactionLog
 from duramen.transactions import machine
 from duramen.transactions.values import PREPARED, Transaction
 

@@ -13,9 +13,9 @@ from duramen.base.errors import DuramenError, NotCoordinator, StreamNotFound
 from duramen.base.ids import StreamId
 from duramen.base.ports import Clock
 from duramen.broker.coordinating.requests import WriteMarkers, Written
-from duramen.broker.ending import Places
 from duramen.broker.partition import Partition
 from duramen.broker.refusals import Refused
+from duramen.broker.transactions.ending import Places
 from duramen.codec.batch import header
 from duramen.codec.markers import encode_marker
 from duramen.controller.partitions import PartitionId

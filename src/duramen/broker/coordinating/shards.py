@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 
 from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator
-from duramen.broker.known import KnownTransactions
 from duramen.broker.partition import Partition
-from duramen.broker.transaction_log import TransactionLog
+from duramen.broker.transactions.known import KnownTransactions
+from duramen.broker.transactions.log import TransactionLog
 from duramen.codec.attempts import query_name
 from duramen.transactions.deciding import Query
 from duramen.transactions.values import Transaction

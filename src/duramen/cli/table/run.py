@@ -99,7 +99,7 @@ def command(
     with Cluster(brokers, client_id="duramen-table", timeout_s=_TIMEOUT_S) as cluster:
         cluster.topics([])
     options = JobOptions(tuple(streams), brokers, storage, parallel, skip_lost=skip_lost, keep_ms=keep)
-    from duramen.spark.applications import application
+    from duramen.spark.launching.applications import application
 
     with application("duramen table run", master, {**_SPARK, **conf}, spark_log) as spark:
         job = make_job(server, spark, options, _teller(format_))

@@ -9,8 +9,8 @@ from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.hosts import host_port
 from duramen.base.units import MIB
-from duramen.broker.operating import ClusterOffice, Elected, Look
-from duramen.broker.overview import faults, moving, nodes
+from duramen.broker.operating.office import ClusterOffice, Elected, Look
+from duramen.broker.operating.overview import faults, moving, nodes
 from duramen.broker.quorum.describe import UNKNOWN, ReplicaProgress
 from duramen.controller.cluster.rebalancing import Move, Progress
 from duramen.controller.nodes import Node

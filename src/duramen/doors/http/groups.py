@@ -11,10 +11,10 @@ from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.base.positions import parse_position
 from duramen.broker.broker import Broker
-from duramen.broker.coordinator import GroupDescription
-from duramen.broker.lag import Lag, lag_of, seconds_since
-from duramen.broker.listing import Listed
-from duramen.broker.resets import Move, Reset
+from duramen.broker.groups.coordinator import GroupDescription
+from duramen.broker.groups.lag import Lag, lag_of, seconds_since
+from duramen.broker.groups.listing import Listed
+from duramen.broker.groups.resets import Move, Reset
 from duramen.codec.kafka.membership import decode_assignment
 from duramen.doors.completion import completion
 from duramen.doors.http.routes import Call, Route

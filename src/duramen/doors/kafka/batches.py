@@ -3,7 +3,7 @@
 from typing import Final
 
 from duramen.base.errors import DuramenError, RequestInvalid
-from duramen.broker.deciding import Wish, Won
+from duramen.broker.transactions.deciding import Wish, Won
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import group_error_code
 from duramen.doors.kafka.exchange import Exchange

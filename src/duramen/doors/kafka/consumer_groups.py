@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from duramen.base.errors import DuramenError, RequestInvalid
-from duramen.broker.kinds import GroupKind
-from duramen.broker.topics import StreamTopics
+from duramen.broker.groups.kinds import GroupKind
+from duramen.broker.groups.topics import StreamTopics
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import group_error_code

@@ -5,7 +5,7 @@ from typing import Final
 
 from duramen.base import errors
 from duramen.base.errors import DuramenError
-from duramen.broker.sharing_persister import AGAIN
+from duramen.broker.sharing.persister import AGAIN
 from duramen.codec.kafka.errors import ErrorCode
 
 __all__ = ["error_code", "group_error_code", "share_error_code"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from duramen.base.errors import DuramenError, GroupNotFound
-from duramen.broker.kinds import GroupDescription, GroupKind
+from duramen.broker.groups.kinds import GroupDescription, GroupKind
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import group_error_code

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.errors import DuramenError, RequestInvalid
-from duramen.broker.coordinator import CommitMember, Coordinator
+from duramen.broker.groups.coordinator import CommitMember, Coordinator
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.answering import AnswerRoom

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from duramen.base.errors import DuramenError, GroupFull, MemberIdRequired, UnknownMember
-from duramen.broker.coordinator import CommitMember, Leaving
-from duramen.broker.kinds import GroupKind
-from duramen.broker.offsets import OFFSETS_STREAM
-from duramen.broker.sharing_state import SHARE_STATE_STREAM
-from duramen.broker.transaction_log import TRANSACTIONS_STREAM, transaction_partition
+from duramen.broker.groups.coordinator import CommitMember, Leaving
+from duramen.broker.groups.kinds import GroupKind
+from duramen.broker.groups.offsets import OFFSETS_STREAM
+from duramen.broker.sharing.state import SHARE_STATE_STREAM
+from duramen.broker.transactions.log import TRANSACTIONS_STREAM, transaction_partition
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from duramen.base.errors import DuramenError, RequestInvalid
-from duramen.broker.marked import Marked, find_marked
+from duramen.broker.transactions.marked import Marked, find_marked
 from duramen.codec.kafka.schema import Message
 from duramen.controller.decisions import check_name
 from duramen.doors.kafka.context import Context

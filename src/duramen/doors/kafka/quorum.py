@@ -8,7 +8,7 @@ from duramen.base.errors import ClusterDiffers, DuramenError, RequestInvalid
 from duramen.base.hosts import host_port
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Observed
-from duramen.broker.operating import CLUSTER_ENDPOINT
+from duramen.broker.operating.office import CLUSTER_ENDPOINT
 from duramen.broker.quorum.describe import ReplicaProgress
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message

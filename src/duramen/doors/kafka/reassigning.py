@@ -5,8 +5,8 @@ from functools import partial
 from typing import Final
 
 from duramen.base.errors import DuramenError, LeaderUnavailable, PartitionsInvalid, RequestInvalid
-from duramen.broker.operating import Elected
-from duramen.broker.overview import moving
+from duramen.broker.operating.office import Elected
+from duramen.broker.operating.overview import moving
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.controller.partitions import PartitionId

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.broker.partition import Partition
-from duramen.broker.sharing import ShareOffset
+from duramen.broker.sharing.shares import ShareOffset
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.context import Context

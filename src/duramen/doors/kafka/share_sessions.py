@@ -9,8 +9,8 @@ from typing import Final
 
 from duramen.base.errors import ShareSessionEpochInvalid, ShareSessionLimitReached, ShareSessionNotFound
 from duramen.base.metrics import Counter
-from duramen.broker.sharing import Sharing
-from duramen.broker.sharing_fetch import ShareFetcher
+from duramen.broker.sharing.fetch import ShareFetcher
+from duramen.broker.sharing.shares import Sharing
 from duramen.doors.kafka.exchange import Channel
 from duramen.groups.share_records import ShareKey
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, RequestInvalid, ShareSessionEpochInvalid
-from duramen.broker.sharing_fetch import ShareFetched, ShareLimits
-from duramen.broker.sharing_partition import Acknowledged
+from duramen.broker.sharing.fetch import ShareFetched, ShareLimits
+from duramen.broker.sharing.partition import Acknowledged
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.leaders import Leader
 from duramen.codec.kafka.schema import Message

@@ -11,7 +11,7 @@ from duramen.base.errors import (
     StreamNotFound,
     TransactionAbortable,
 )
-from duramen.broker.coordinator import CommitMember
+from duramen.broker.groups.coordinator import CommitMember
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from duramen.base.errors import ConcurrentTransactions, CoordinatorLoading, DuramenError, NotCoordinator
 from duramen.broker.broker import Broker
-from duramen.broker.offsets import OFFSETS_STREAM
-from duramen.broker.transaction_log import TRANSACTIONS_STREAM, transaction_partition
+from duramen.broker.groups.offsets import OFFSETS_STREAM
+from duramen.broker.transactions.log import TRANSACTIONS_STREAM, transaction_partition
 from duramen.controller.partitions import PartitionId
 from duramen.groups.records import partition_for
 from duramen.sim.cluster.calls import Reply

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from duramen.base.errors import DuramenError, ProducerFenced, TransactionAbortable, TransactionStateInvalid
 from duramen.broker.broker import Broker
-from duramen.broker.coordinator import CommitMember
-from duramen.broker.offsets import OFFSETS_STREAM
+from duramen.broker.groups.coordinator import CommitMember
+from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, header
 from duramen.controller.partitions import PartitionId
 from duramen.groups.records import CommittedOffset, OffsetKey

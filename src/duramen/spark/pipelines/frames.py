@@ -185,7 +185,7 @@ def _parsed(frame: "DataFrame", ddl: str) -> "DataFrame":
 def _check_source(options: dict[str, str], source: Source, problems: Problems) -> bool:
     """Whether the format takes the options; the place is that of the option of which it speaks."""
     from duramen.spark.options import Options
-    from duramen.spark.streaming import StreamReader
+    from duramen.spark.read.streaming import StreamReader
 
     try:
         StreamReader(Options(options, "stream"))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from duramen.spark.applications import application
+from duramen.spark.launching.applications import application
 from duramen.spark.pipelines.model import Declared
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ def _check_mode(spark: "SparkSession", sink: Sink, rows: "DataFrame", problems: 
 
 
 def _check_stream(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Problems) -> None:
-    from duramen.spark.source import DuramenDataSource
+    from duramen.spark.read.source import DuramenDataSource
 
     try:
         DuramenDataSource(sink_options(pipeline, sink)).streamWriter(rows.schema, overwrite=False)

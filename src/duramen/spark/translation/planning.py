@@ -1,6 +1,6 @@
 """What of a stream goes into its table next: spans of offsets, in bounded pieces, shared out to tasks. Pure.
 
-A round ends where no transaction is in the table in part (`duramen.spark.cuts`), and has the records that count in it:
+A round ends where no transaction is in the table in part (`spark/read/cuts.py`), and has the records that count in it:
 those outside transactions, and all of the transactions whose commit marker lies there.
 """
 
@@ -11,8 +11,8 @@ from typing import Final, NamedTuple, TypeVar
 from duramen.base.errors import RecordsLost
 from duramen.client import TopicPartition
 from duramen.client.marked import Marked
-from duramen.spark.cuts import cut
-from duramen.spark.shares import Floors, Share, passed_over, share
+from duramen.spark.read.cuts import cut
+from duramen.spark.read.shares import Floors, Share, passed_over, share
 from duramen.spark.tables.port import Span
 
 __all__ = ["PIECE_BYTES", "Filled", "Piece", "Plan", "piece_records", "plan"]

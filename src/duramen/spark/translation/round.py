@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from duramen.base.errors import TableConflict, UnsupportedFeature
 from duramen.client import Cluster, TopicPartition
 from duramen.client.marked import Marked
-from duramen.spark.marks import Marks
+from duramen.spark.read.marks import Marks
 from duramen.spark.tables.port import Declaration, Table
 from duramen.spark.tables.rounds import commit_round, plan_round
 from duramen.spark.translation.log import Log, bounds

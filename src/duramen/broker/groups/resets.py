@@ -1,0 +1,185 @@
+"""Moving a group without members to other offsets. The offsets are stored as a stranger's commit is."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, StorageFailed, StreamNotFound
+from duramen.base.ports import Clock
+from duramen.base.positions import At, Last, Position, Since
+from duramen.broker.groups.coordinator import CommitMember, Coordinator
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Streams
+from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.groups.values import GroupState
+
+__all__ = ["Move", "Reset", "Resets"]
+
+_STRANGER: Final = CommitMember("", None, -1)
+
+
+class Reset(NamedTuple):
+    """Where a group is to go on. `streams` None: those it has committed offsets of; `partition` None: all of them."""
+
+    group_id: str
+    to: Position
+    streams: Sequence[str] | None = None
+    partition: int | None = None
+    dry_run: bool = False
+
+
+class Move(NamedTuple):
+    """A partition, the offset that the group had committed of it (None: none), and the one it has now."""
+
+    stream: str
+    partition: int
+    before: int | None
+    after: int
+
+
+Done = Callable[[list[Move] | DuramenError], None]
+
+
+class Resets:
+    """Carries out resets."""
+
+    def __init__(
+        self,
+        streams: Streams,
+        groups: Coordinator,
+        clock: Clock,
+        ensure_offsets: Callable[[Callable[[DuramenError | None], None]], None],
+    ) -> None:
+        self._streams = streams
+        self._groups = groups
+        self._clock = clock
+        self._ensure = ensure_offsets
+
+    def reset(self, wish: Reset, done: Done) -> None:
+        """Move the group; `done` with every partition's move once they are durable, with `dry_run` before that.
+
+        An offset outside a log becomes its start or its end, as Kafka's tool has it; a time is looked up as ListOffsets
+        does. Or `done` with GroupNotFound (unless streams are named: then the group is made), GroupNotEmpty,
+        StreamNotFound, or what else kept it from being done; nothing is changed then.
+        """
+        try:
+            self._check_empty(wish)
+            targets = self._targets(wish)
+        except DuramenError as error:
+            done(error)
+            return
+        _Resolving(wish, targets, partial(self._resolved, wish, done)).begin()
+
+    def _check_empty(self, wish: Reset) -> None:
+        try:
+            described = self._groups.describe(wish.group_id)
+        except GroupNotFound:
+            if wish.streams is None:
+                raise
+            return
+        members = len(described.snapshot.members)
+        if members or described.state is not GroupState.EMPTY:
+            raise GroupNotEmpty(f"group {wish.group_id} has {members} members: stop them first")
+
+    def _targets(self, wish: Reset) -> list[Partition]:
+        if wish.streams is not None:
+            named = [self._streams.get(name) for name in dict.fromkeys(wish.streams)]
+        else:
+            known = dict.fromkeys(key.topic for key, _ in self._groups.all_committed(wish.group_id))
+            named = [stream for name in known if (stream := self._streams.find(name)) is not None]
+        if wish.partition is None:
+            return [partition for stream in named for partition in stream.partitions]
+        index = wish.partition
+        found = [stream.partitions[index] for stream in named if 0 <= index < len(stream.partitions)]
+        if not found or (wish.streams is not None and len(found) < len(named)):
+            which = ", ".join(stream.name for stream in named) or f"what group {wish.group_id} reads"
+            raise StreamNotFound(f"there is no partition {index} in {which}")
+        return found
+
+    def _resolved(self, wish: Reset, done: Done, found: list[tuple[Partition, int]] | DuramenError) -> None:
+        if isinstance(found, DuramenError):
+            done(found)
+            return
+        moves = []
+        for partition, after in found:
+            key = OffsetKey(wish.group_id, partition.stream.name, partition.index)
+            committed = self._groups.committed(key)
+            moves.append(Move(key.topic, key.partition, None if committed is None else committed.offset, after))
+        if wish.dry_run or not moves:
+            done(moves)
+        else:
+            self._ensure(lambda error: done(error) if error is not None else self._commit(wish, moves, done))
+
+    def _commit(self, wish: Reset, moves: list[Move], done: Done) -> None:
+        try:
+            self._check_empty(wish)  # somebody may have joined meanwhile
+        except DuramenError as error:
+            done(error)
+            return
+        now_ms = self._clock.wall_ms()
+        offsets = [
+            (OffsetKey(wish.group_id, move.stream, move.partition), CommittedOffset(move.after, -1, "", now_ms))
+            for move in moves
+        ]
+
+        def committed(results: list[DuramenError | None] | DuramenError) -> None:
+            errors = [results] if isinstance(results, DuramenError) else results
+            error = next((error for error in errors if error is not None), None)
+            done(moves if error is None else error)
+
+        self._groups.commit(wish.group_id, _STRANGER, offsets, committed)
+
+
+class _Resolving:
+    """The offsets that a position means in many partitions; those of a time come one by one."""
+
+    def __init__(
+        self,
+        wish: Reset,
+        partitions: Sequence[Partition],
+        done: Callable[[list[tuple[Partition, int]] | DuramenError], None],
+    ) -> None:
+        self._to = wish.to
+        self._partitions = partitions
+        self._done = done
+        self._offsets: list[int] = [0] * len(partitions)
+        self._left = 1
+        self._error: DuramenError | None = None
+
+    def begin(self) -> None:
+        """Look every partition up; `done` may be called at once."""
+        self._left += len(self._partitions)
+        for at, partition in enumerate(self._partitions):
+            if isinstance(self._to, Since):
+                partition.find_offset(self._to.timestamp_ms, partial(self._found, at))
+            else:
+                self._offsets[at] = _resolve(self._to, partition)
+                self._finish()
+        self._finish()
+
+    def _found(self, at: int, offset: int, _: int, error: DuramenError | OSError | None) -> None:
+        log = self._partitions[at].log
+        self._offsets[at] = log.high_watermark if offset < 0 else max(offset, log.start_offset)
+        if error is not None:
+            self._error = error if isinstance(error, DuramenError) else StorageFailed(f"reading failed: {error}")
+        self._finish()
+
+    def _finish(self) -> None:
+        self._left -= 1
+        if self._left:
+            return
+        found = list(zip(self._partitions, self._offsets, strict=True))
+        self._done(found if self._error is None else self._error)
+
+
+def _resolve(to: Position, partition: Partition) -> int:
+    start, end = partition.log.start_offset, partition.log.high_watermark
+    match to:
+        case At(offset):
+            return max(start, min(offset, end))
+        case Last(count):
+            return max(start, end - count)
+        case "start":
+            return start
+        case _:
+            return end

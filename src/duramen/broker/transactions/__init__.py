@@ -1,0 +1,1 @@
+"""The coordinator of transactions at work: their log, their ends, and what Spark's queries decide."""

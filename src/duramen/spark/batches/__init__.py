@@ -1,0 +1,1 @@
+"""Record batches to Arrow and back: natively, or by twins in Python. Pure."""

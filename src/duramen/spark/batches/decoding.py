@@ -1,0 +1,50 @@
+"""Record batches to Arrow and back, and the key scan: by the native package where there is one, else by its twins."""
+
+import logging
+from collections.abc import Collection, Iterator
+from functools import cache
+
+import pyarrow as pa
+
+from duramen.base.ports import Buffer
+from duramen.spark.batches import arrow, encoding, keyscan, native
+
+__all__ = ["decode", "encode", "say_which", "scan_keys"]
+
+_log = logging.getLogger("duramen.spark")
+
+
+@cache
+def say_which() -> None:
+    """Say in the log, once in a process, that it will be slower without the native package."""
+    if not native.is_installed():
+        _log.warning("duramen-native is not installed: records are decoded in Python, which is slower")
+
+
+def decode(buffer: Buffer, first: int, end: int, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
+    """The records in `buffer` with an offset in `[first, end)`, as `arrow.decode` says it.
+
+    Nobody may write to a read-only buffer meanwhile.
+    """
+    return (
+        native.decode(buffer, first, end, columns)
+        if native.is_installed()
+        else arrow.decode(buffer, first, end, columns)
+    )
+
+
+def encode(rows: pa.RecordBatch, batch_bytes: int, codec: int, now_ms: int) -> list[tuple[bytes, int]]:
+    """The rows as record batches, as `encoding.encode` says it."""
+    rows = encoding.canonical(rows)
+    return (
+        native.encode(rows, batch_bytes, codec, now_ms)
+        if native.is_installed()
+        else encoding.encode(rows, batch_bytes, codec, now_ms)
+    )
+
+
+def scan_keys(buffer: Buffer, first: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Of each key the last record, as `keyscan.scan_keys` says it."""
+    if native.is_installed():
+        return native.scan_keys(buffer, first, end)
+    return keyscan.scan_keys(buffer, first, end)

@@ -1,0 +1,1 @@
+"""Reading with Spark: `spark.read` and `spark.readStream` with `format("duramen")`."""

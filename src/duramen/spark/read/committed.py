@@ -1,0 +1,88 @@
+"""Record batches of one partition as they go by, those of a transaction held back until its marker. Pure.
+
+Batches are not taken apart: what is held is the bytes of the transactions that are open, what is let go is joined
+again. So it costs by the batch, and nothing for a record.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from duramen.base.ports import Buffer
+from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header, batches
+from duramen.codec.markers import decode_marker
+from duramen.spark.read.shares import Share
+
+__all__ = ["Committed", "Held", "Shown"]
+
+
+class Held(NamedTuple):
+    """A batch with the offsets `[first, end)` that was held back until the commit marker at offset `marker`."""
+
+    first: int
+    end: int
+    marker: int
+
+
+class Shown(NamedTuple):
+    """Whole batches, of which the records from `first` on are shown; those of transactions are `held`."""
+
+    data: Buffer
+    first: int
+    held: Sequence[Held] = ()
+
+
+class Committed:
+    """The records that count in `[first, end)`, as `cuts` says it. Batches come in order, from the share's base on.
+
+    They go on to the last of the markers `behind`; of the records that these let go, those before the end are shown.
+    """
+
+    def __init__(self, first: int, end: int, share: Share) -> None:
+        self._first = first
+        self._end = end
+        self._floor = share.floor
+        self._skipped = frozenset(share.skipped)
+        self._behind = frozenset(share.behind)
+        self._open: dict[int, list[tuple[int, int, bytes]]] = {}
+
+    def pass_on(self, piece: memoryview) -> Iterator[Shown]:
+        """What of these batches, and of those held back, is shown now. Raises BatchCorrupt."""
+        parts: list[Buffer] = []
+        held: list[Held] = []
+        start = stop = 0  # of what lies side by side in the piece
+
+        for position, head in batches(piece):
+            behind = position + head.size
+            if head.attributes & CONTROL:
+                ended = self._end_of(head, piece[position:behind])
+                if ended:
+                    parts += [piece[start:stop], *(data for _, _, data in ended)]
+                    held += [Held(first, end, head.base_offset) for first, end, _ in ended]
+                    start = stop = behind
+            elif head.attributes & TRANSACTIONAL:
+                if head.base_offset >= self._end:
+                    continue
+                batch = head.base_offset, head.next_offset, bytes(piece[position:behind])
+                self._open.setdefault(head.producer_id, []).append(batch)
+            elif head.next_offset <= self._first or head.base_offset >= self._end:
+                continue
+            elif head.base_offset < self._first:
+                yield Shown(piece[position:behind].toreadonly(), max(self._first, self._floor))
+            elif stop == position:
+                stop = behind
+            else:
+                parts.append(piece[start:stop])
+                start, stop = position, behind
+        parts = [part for part in (*parts, piece[start:stop]) if len(part)]
+        if parts:
+            data = parts[0] if len(parts) == 1 else b"".join(parts)
+            yield Shown(memoryview(data).toreadonly(), self._floor, held)
+
+    def _end_of(self, head: Header, batch: memoryview) -> list[tuple[int, int, bytes]]:
+        """The batches that a marker lets go."""
+        marker = decode_marker(batch)
+        if marker is None:
+            return []
+        held = self._open.pop(head.producer_id, [])
+        counts = self._first <= head.base_offset < self._end or head.base_offset in self._behind
+        return held if marker.commit and counts and head.base_offset not in self._skipped else []

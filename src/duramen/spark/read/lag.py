@@ -1,0 +1,141 @@
+"""Lag of streaming queries: what they have processed is committed to a consumer group, which every Kafka tool shows.
+
+The group is `kafka.group.id` of the source, else the query's name. A source is never told its query's name, and Spark
+tells it of a micro-batch only when it plans the next one; so this listens to the session instead. Spark reports
+progress once the micro-batch is in the checkpoint's log of commits: what is committed here is never more than the
+checkpoint has, and the last micro-batch counts too. Nothing is read from the group: the query goes by its checkpoint.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from duramen.base.errors import DuramenError
+from duramen.client import Cluster, Consumer
+from duramen.spark.offsets import Offsets
+from duramen.spark.options import Options
+from duramen.spark.read.selection import Selection
+
+__all__ = ["LagListener", "report_lag"]
+
+_log = logging.getLogger("duramen.spark")
+
+_FORMAT: Final = "duramen"
+_MOST_SECONDS: Final = 5.0
+"""How long a broker is asked: progress of all queries of a session goes through one thread."""
+
+
+class _Source(NamedTuple):
+    """A source of a query, and the group that its lag is shown by."""
+
+    group: str
+    selection: Selection
+    cluster: Cluster
+
+
+class LagListener(StreamingQueryListener):
+    """Commits what the queries of a session have processed. What goes wrong is logged, and stops nothing."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._lock = Lock()
+        self._sources: dict[str, list[_Source]] = {}  # by the run of a query
+        self._committed: dict[tuple[str, str], object] = {}  # what was last, by group and streams
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Note where its sources are."""
+        try:
+            sources = [
+                _Source(group, Selection(options), _cluster_of(options))
+                for options in _options_of(self._session, str(event.id))
+                if (group := options.text("kafka.group.id") or event.name or "")
+            ]
+        except (DuramenError, Py4JError, AttributeError, TypeError) as error:
+            # What is ours is refused by the source itself; the others say that Spark's inside looks another way.
+            _log.warning("the lag of query %s will not be shown: %s", event.name or event.id, error)
+            return
+        if sources:
+            with self._lock:
+                self._sources[str(event.runId)] = sources
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Everything up to the ends that its sources have reached is processed."""
+        with self._lock:
+            sources = self._sources.get(str(event.progress.runId), [])
+            for progress in event.progress.sources if sources else ():
+                self._commit(sources, progress.endOffset)
+
+    def _commit(self, sources: list[_Source], text: str) -> None:
+        try:
+            document = json.loads(text)
+            offsets = Offsets.from_json(document)
+        except (ValueError, TypeError, DuramenError):
+            return  # of a source of another kind
+        for source in sources:
+            if offsets.at and all(source.selection.names(name) for name in offsets.ids):
+                key = source.group, ",".join(sorted(offsets.ids))
+                if self._committed.get(key) != document and _stored(source, offsets):
+                    self._committed[key] = document
+                return
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing new was processed."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Let its connections go."""
+        with self._lock:
+            for source in self._sources.pop(str(event.runId), []):
+                source.cluster.close()
+
+
+def _stored(source: _Source, offsets: Offsets) -> bool:
+    try:
+        Consumer(source.cluster).commit(source.group, offsets.at)
+    except DuramenError as error:
+        _log.warning("group %s: the offsets could not be committed: %s", source.group, error)
+        return False
+    return True
+
+
+def _options_of(session: SparkSession, query_id: str) -> Iterator[Options]:
+    """The options of a query's sources of our format, which only Spark's plan of it has."""
+    query: Any = session.streams.get(query_id)
+    leaves = query._jsq.streamingQuery().analyzedPlan().collectLeaves()
+    for place in range(leaves.size()):
+        leaf = leaves.apply(place)
+        if leaf.getClass().getSimpleName() == "StreamingRelationV2" and leaf.sourceName() == _FORMAT:
+            given: Mapping[str, str] = dict(leaf.extraOptions().asCaseSensitiveMap())
+            yield Options(given, "stream")
+
+
+def _cluster_of(options: Options) -> Cluster:
+    timeout_s = (options.number("kafka.request.timeout.ms") or 0) / 1000
+    client_id = options.text("kafka.client.id")
+    return Cluster(
+        options.text("kafka.bootstrap.servers"), client_id=client_id, timeout_s=min(_MOST_SECONDS, timeout_s)
+    )
+
+
+_listening: set[tuple[str, int]] = set()
+
+
+def report_lag(session: SparkSession) -> None:
+    """Show the lag of this session's streaming queries from now on; once is enough, and a second time is nothing."""
+    # Several objects here may be one session there.
+    inside: Any = session._jsparkSession
+    key = session.sparkContext.applicationId, inside.hashCode()
+    if key not in _listening:
+        _listening.add(key)
+        session.streams.addListener(LagListener(session))

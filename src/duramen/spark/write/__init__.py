@@ -1,0 +1,1 @@
+"""Writing with Spark: `df.write` and `df.writeStream` with `format("duramen")`."""

@@ -1,0 +1,105 @@
+"""Groups of all nodes, page by page: merged by id, and nodes that say nothing are named."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duramen.base.deadlines import Deadlines
+from duramen.base.errors import GroupNotFound, RequestInvalid
+from duramen.base.ports import Buffer
+from duramen.broker.groups.kinds import GroupDescription, GroupKind
+from duramen.broker.groups.listing import Listed, Listing, is_about_groups
+from duramen.controller.nodes import Node
+from duramen.groups.values import GroupSnapshot, GroupState
+from duramen.sim.scheduler import VirtualClock
+
+_NAMES = st.sets(st.text("abc", min_size=1, max_size=3), max_size=12)
+
+
+class _Groups:
+    """A coordinator of groups without members or offsets; those of `gone` are deleted while they are listed."""
+
+    def __init__(self, names: set[str], gone: set[str]) -> None:
+        self.names = names
+        self.gone = gone
+
+    def listing(self) -> list[Any]:
+        return [SimpleNamespace(group_id=name) for name in self.names]
+
+    def describe(self, group_id: str) -> GroupDescription:
+        if group_id in self.gone:
+            raise GroupNotFound(group_id)
+        return GroupDescription(group_id, GroupState.EMPTY, GroupSnapshot(0, "", None, None, ()), GroupKind.CLASSIC)
+
+    def all_committed(self, _: str) -> list[Any]:
+        return []
+
+
+class _World:
+    """Nodes that ask each other; those of `silent` get every question and answer none, to `cut` there is no way."""
+
+    def __init__(self, groups: list[set[str]], gone: set[str], silent: set[int], cut: set[int]) -> None:
+        self.clock, self.deadlines = VirtualClock(), Deadlines()
+        self.silent = silent
+        self.cut = cut
+        self.nodes = [Node(node_id, "") for node_id in range(len(groups))]
+        store: Any = SimpleNamespace(soon=lambda action: action())
+        self.listings = [
+            Listing(
+                node.id, cast("Any", self), cast("Any", _Groups(names, gone)), cast("Any", None), store, self.clock,
+                self.deadlines,
+            )
+            for node, names in zip(self.nodes, groups, strict=True)
+        ]  # fmt: skip
+
+    def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
+        if node_id in self.cut:
+            return False
+        assert is_about_groups(body)
+        if node_id not in self.silent:
+            self.listings[node_id].asked(body, done)
+        return True
+
+    def list(self, after: str, limit: int) -> Listed:
+        found: list[Listed] = []
+        self.listings[0].everywhere(after, limit, found.append)
+        if not found:
+            next_ms = self.deadlines.next_ms()
+            assert next_ms is not None
+            self.clock.now_us = 1000 * next_ms
+            self.deadlines.fire(next_ms)
+        (one,) = found
+        return one
+
+
+@given(
+    st.lists(_NAMES, min_size=1, max_size=4), _NAMES, st.sets(st.integers(1, 3)), st.sets(st.integers(1, 3)),
+    st.integers(1, 5),
+)  # fmt: skip
+def test_pages_have_every_group_once(
+    groups: list[set[str]], gone: set[str], silent: set[int], cut: set[int], limit: int
+) -> None:
+    world = _World(groups, gone, silent, cut)
+    mute = (silent | cut) & set(range(len(groups)))
+    heard = [names for node_id, names in enumerate(groups) if node_id not in mute]
+    expected = sorted(set().union(*heard) - gone)
+    found: list[str] = []
+    while True:
+        rows, missing = world.list(found[-1] if found else "", limit)
+        assert list(missing) == sorted(mute)
+        found += [row.id for row in rows]
+        if not rows:
+            break
+    assert set(found) <= set(expected)
+    if not gone:
+        assert found == expected
+
+
+def test_a_request_that_cannot_be_read_is_refused() -> None:
+    listing = _World([set()], set(), set(), set()).listings[0]
+    with pytest.raises(RequestInvalid, match="a request for groups"):
+        listing.asked(b"\0nonsense", lambda _: None)

@@ -1,0 +1,78 @@
+"""The format finds its way into any session; `duramen.spark.session` finds Java, and leaves alone what it is told."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import duramen.spark
+from duramen.base.errors import DependencyMissing
+from duramen.client import Cluster, Producer
+from duramen.node.process import NodeProcess
+from duramen.spark.launching.java import find_java
+
+PLAIN = """
+import sys
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+for format_ in ("duramen", "DURAMEN"):
+    reader = spark.read.format(format_).option("kafka.bootstrap.servers", sys.argv[1])
+    print(reader.load(sys.argv[2]).count())
+print("duramen" in sys.modules)
+"""
+
+
+def test_a_plain_session_knows_the_format(node: NodeProcess, cluster: Cluster, stream: str, tmp_path: Path) -> None:
+    with Producer(cluster) as producer:
+        for number in range(100):
+            producer.produce(stream, b"%d" % number)
+    # As in an environment that was activated, with a Java.
+    environment = os.environ | {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        "JAVA_HOME": find_java().home,
+    }
+    finished = subprocess.run(
+        [sys.executable, "-c", PLAIN, node.kafka, stream],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.splitlines() == ["100", "100", "False"]
+
+
+def test_the_tuning_is_there_and_ours_goes_before(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.streaming.checkpoint.fileChecksum.enabled") == "false"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == str(os.cpu_count())
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert duramen.spark.session(tuned=False) is spark.active()
+
+
+def test_no_pyspark_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(DependencyMissing, match=r"PySpark is not installed: pip install 'duramen\[spark\]'"):
+        duramen.spark.session()
+
+
+def test_an_old_pyspark_is_one_clear_error_whatever_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_text(
+        "import pyspark.sql.datasource as there\n"
+        "del there.DataSourceArrowWriter\n"
+        "import pyspark_duramen\n"
+        "source = pyspark_duramen.DefaultSource({})\n"
+        "for ask in (source.schema, lambda: source.writer(None, False), lambda: source.streamWriter(None, False)):\n"
+        "    try:\n"
+        "        ask()\n"
+        "    except Exception as error:\n"
+        "        print(type(error).__name__, error)\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, str(tmp_path / "old.py")], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert len(finished.stdout.splitlines()) == 3
+    for line in finished.stdout.splitlines():
+        assert line.startswith("DependencyMissing PySpark ")
+        assert line.endswith("is too old for the format duramen, which needs 4.2 or newer")
