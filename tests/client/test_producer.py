@@ -152,7 +152,7 @@ class TestErrors:
             producer.flush()
 
     def test_a_broker_that_does_not_come_back(self, new_node: Callable[..., NodeProcess]) -> None:
-        with new_node() as node, Cluster(node.kafka, timeout_s=10) as cluster:
+        with new_node() as node, Cluster(node.kafka, timeout_s=4) as cluster:
             Admin(cluster).create_stream("s", 1)
             producer = Producer(cluster)
             producer.produce("s", b"w")
@@ -164,7 +164,7 @@ class TestErrors:
                 producer.flush()
 
     def test_a_broker_that_is_away_at_first(self, new_node: Callable[..., NodeProcess]) -> None:
-        with new_node() as node, Cluster(node.kafka, timeout_s=10) as cluster:
+        with new_node() as node, Cluster(node.kafka, timeout_s=4) as cluster:
             Admin(cluster).create_stream("s", 1)
             producer = Producer(cluster)
             producer.produce("s", b"x")
@@ -200,7 +200,7 @@ def test_what_was_refused_is_in_no_doubt(cluster: Cluster, stream_name: str) -> 
 
 
 def test_what_a_lost_node_was_sent_is_in_doubt(new_node: Callable[..., NodeProcess]) -> None:
-    with new_node() as node, Cluster(node.kafka, timeout_s=10) as cluster:
+    with new_node() as node, Cluster(node.kafka, timeout_s=4) as cluster:
         Admin(cluster).create_stream("s", 1)
         producer = Producer(cluster)
         producer.produce("s", b"1")

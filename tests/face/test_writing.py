@@ -49,7 +49,7 @@ def test_an_answer_that_was_lost_is_asked_for_again(
 def test_what_may_be_stored_is_said_so(
     node: NodeProcess, stream_name: str, lose: Callable[[Callable[[int], bool]], None]
 ) -> None:
-    with duramen.connect(node.http, timeout_s=10) as client:
+    with duramen.connect(node.http, timeout_s=4) as client:
         client.streams.create(stream_name)
         client.produce(stream_name, ["a"])
         lose(lambda _: True)

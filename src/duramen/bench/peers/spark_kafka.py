@@ -20,12 +20,15 @@ __all__ = ["CONNECTOR_VERSION", "Connector", "fetch_connector", "fetch_formats"]
 CONNECTOR_VERSION: Final = "4.2.0"
 """Of PySpark and of the connector."""
 
-_KAFKA: Final = (
-    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR_VERSION}",
-    # The one of the connector's own version is not there.
+_CLIENTS: Final = (
+    # The ones of the connectors' own versions are not there.
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1",
     "org.apache.kafka:kafka-clients:3.9.2",
     "org.apache.commons:commons-pool2:2.12.1",
+)
+_KAFKA: Final = (
+    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR_VERSION}",
+    *_CLIENTS,
 )
 _FORMATS_SPARK: Final = "4.0.1"
 _FORMATS: Final = (
@@ -34,6 +37,8 @@ _FORMATS: Final = (
     "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",
     # Of the catalog that lies beside an Iceberg table.
     "org.xerial:sqlite-jdbc:3.47.1.0",
+    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_FORMATS_SPARK}",
+    *_CLIENTS,
 )
 _FETCH_S: Final = 900.0
 
@@ -51,8 +56,8 @@ def fetch_connector() -> Connector:
 
 
 def fetch_formats() -> Connector:
-    """The same with Delta's and Iceberg's own readers and writers."""
-    return _fetch("spark-formats", _FORMATS_SPARK, _FORMATS)
+    """The same with Delta's and Iceberg's own readers and writers too, for the newest Spark that Delta has one for."""
+    return _fetch("spark-lakehouse", _FORMATS_SPARK, _FORMATS)
 
 
 def _fetch(name: str, version: str, artifacts: Sequence[str]) -> Connector:

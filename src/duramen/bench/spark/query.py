@@ -1,6 +1,7 @@
 """What the measurements of Spark run in a process of its own, by one source or the other.
 
-It is run by path, by an interpreter that may have another PySpark and no Duramen: it imports PySpark only. The argument
+It is run by path, by an interpreter that may have another PySpark and no Duramen: for the other source it imports
+PySpark only. The argument
 is JSON with what `main` and the works look up; it prints one JSON line: seconds of each run, and what the runs found.
 What `events` finds is, of each event, whose value is its time in ns as text: that time, and µs from it to the function
 of the micro-batch.
@@ -11,6 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -67,8 +69,30 @@ def _available(spark: SparkSession, asked: Asked) -> None:
     writer.option("checkpointLocation", asked["checkpoint"]).start(asked["into"]).awaitTermination()
 
 
+def _delta(spark: SparkSession, asked: Asked) -> list[int]:
+    """A stream into a Delta table: ours as pipelines write it, the other's by Delta's own writer."""
+    writer = _stream(spark, asked, "earliest").writeStream.trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", asked["checkpoint"])
+    if asked["format"] != "duramen":
+        writer.format("delta").start(asked["into"]).awaitTermination()
+        return _sum(spark.read.format("delta").load(asked["into"]))
+    from deltalake import DeltaTable
+
+    from duramen.spark.pipelines.batches import BatchWriter
+    from duramen.spark.pipelines.checkpoints import Checkpoint
+    from duramen.spark.pipelines.delta import DeltaSink
+    from duramen.spark.tables.port import Storage
+
+    into = BatchWriter(DeltaSink(Storage(asked["into"]), "bench/delta", None), Checkpoint(Path(asked["checkpoint"])))
+    writer.foreachBatch(into).start().awaitTermination()
+    return _sum(spark.read.parquet(*DeltaTable(asked["into"]).file_uris()))
+
+
 def _written(spark: SparkSession, asked: Asked) -> list[int]:
-    written = spark.read.parquet(asked["into"])
+    return _sum(spark.read.parquet(asked["into"]))
+
+
+def _sum(written: DataFrame) -> list[int]:
     (row,) = written.agg(sf.count("*").alias("n"), sf.sum(sf.length("value")).alias("size")).collect()
     return [row["n"], row["size"]]
 
@@ -124,6 +148,7 @@ _WORKS: Final[Mapping[str, _Work]] = {
     "count": _count,
     "parquet": _parquet,
     "available": _available,
+    "delta": _delta,
     "events": _events,
     "drained": _drained,
     "newest": _newest,

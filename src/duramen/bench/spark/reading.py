@@ -1,4 +1,4 @@
-"""Rows a second that Spark reads: a batch counted, a batch to Parquet, and a stream of what is there to Parquet.
+"""Rows a second that Spark reads: a batch counted, one to Parquet, a stream of what is there to Parquet and to Delta.
 
 Both sources run in processes of their own and take turns. The first run of each process warms the JVM up and does not
 count.
@@ -11,7 +11,7 @@ from typing import Final
 
 from duramen.base.errors import RequestInvalid
 from duramen.bench.peers.spark_kafka import CONNECTOR_VERSION
-from duramen.bench.spark.sides import VALUE_BYTES, Side, both, fill, run
+from duramen.bench.spark.sides import VALUE_BYTES, Side, both, fill, run, with_delta
 from duramen.bench.targets import Outcome, Rounds, at_least, not_measured
 from duramen.bench.worker import Worker
 
@@ -21,6 +21,7 @@ WORKS: Final[Mapping[str, tuple[str, float]]] = {
     "count": ("Spark, batch count and sum, records of 16 + 100 bytes", 3.0),
     "parquet": ("Spark, batch to Parquet", 2.0),
     "available": ("Spark, AvailableNow to Parquet", 2.0),
+    "delta": ("Spark, AvailableNow to Delta", 2.0),
 }
 """What is measured, and how many times the peer's rate is wanted."""
 
@@ -75,7 +76,8 @@ def _outcome(work: str, found: Rounds, *, peer: bool) -> Outcome:
 
 def _rate(side: Side, work: str, records: int, runs: int, cores: int, places: Path) -> float:
     """Rows a second: the median of `runs` after a first that does not count. Raises RequestInvalid."""
-    took_s, found = run(side, work, cores=cores, runs=runs + 1, places=places)
+    asked = with_delta(side) if work == "delta" else side
+    took_s, found = run(asked, work, cores=cores, runs=runs + 1, places=places)
     if any(one != [records, records * VALUE_BYTES] for one in found):
         raise RequestInvalid(f"Spark read {found} with the source {side.format}, not {records} records each time")
     return records / median(took_s[1:])

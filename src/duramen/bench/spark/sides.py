@@ -19,13 +19,24 @@ from confluent_kafka import Producer
 from duramen.base.errors import RequestInvalid, RequestTimedOut
 from duramen.bench.ours import Ours
 from duramen.bench.peers.kafka import ApacheKafka
-from duramen.bench.peers.spark_kafka import Connector, fetch_connector
+from duramen.bench.peers.spark_kafka import Connector, fetch_connector, fetch_formats
 from duramen.bench.spark import query
 from duramen.spark.launching.home import lean_home
 from duramen.spark.launching.java import find_java
 from duramen.spark.launching.sessions import LOCAL_TUNING, TUNING
 
-__all__ = ["KEY_BYTES", "PARTITIONS", "VALUE_BYTES", "Side", "both", "environment", "fill", "process", "run"]
+__all__ = [
+    "KEY_BYTES",
+    "PARTITIONS",
+    "VALUE_BYTES",
+    "Side",
+    "both",
+    "environment",
+    "fill",
+    "process",
+    "run",
+    "with_delta",
+]
 
 PARTITIONS: Final = 4
 KEY_BYTES: Final = 16
@@ -38,6 +49,10 @@ _SAME: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+}
+_DELTA: Final[Mapping[str, str]] = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 
 
@@ -58,6 +73,11 @@ class Side(NamedTuple):
     def python(self) -> str:
         """The interpreter that has the right PySpark."""
         return sys.executable if self.connector is None else str(self.connector.python)
+
+
+def with_delta(side: Side) -> Side:
+    """The same, the peer with Delta's own writer, which is there for another Spark. Raises DependencyMissing."""
+    return side if side.connector is None else side._replace(connector=fetch_formats())
 
 
 @contextmanager
@@ -120,6 +140,8 @@ def process(side: Side, work: str, *, cores: int, runs: int, places: Path, tuned
         config |= {**TUNING, **LOCAL_TUNING, "spark.sql.shuffle.partitions": str(cores)}
     if side.connector is not None:
         config["spark.jars"] = ",".join(map(str, side.connector.jars))
+    if side.connector is not None and work == "delta":
+        config |= _DELTA
     asked = {
         "work": work,
         "cores": cores,
