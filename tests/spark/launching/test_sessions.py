@@ -12,7 +12,8 @@ import duramen.spark
 from duramen.base.errors import DependencyMissing
 from duramen.client import Cluster, Producer
 from duramen.node.process import NodeProcess
-from duramen.spark.launching.java import find_java
+from duramen.spark.launching.java import Java, find_java
+from duramen.spark.launching.sessions import tuning
 
 PLAIN = """
 import sys
@@ -49,6 +50,15 @@ def test_the_tuning_is_there_and_ours_goes_before(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.shuffle.partitions") == str(os.cpu_count())
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert duramen.spark.session(tuned=False) is spark.active()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the option is there on Linux only")
+@pytest.mark.parametrize(("version", "wanted"), [("17.0.15", True), ("24.0.1", True), ("25", False), ("", False)])
+def test_programs_are_started_quickly_where_java_can(version: str, *, wanted: bool) -> None:
+    java = Java("/opt/java", version, "PATH", "") if version else None
+    option = "spark.driver.extraJavaOptions"
+    assert (option in tuning("local[2]", java)) == wanted
+    assert option not in tuning("spark://127.0.0.1:7077", java)
 
 
 def test_no_pyspark_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

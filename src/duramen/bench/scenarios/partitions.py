@@ -26,7 +26,7 @@ _AT_ONCE: Final = 25
 _ASKED_OF: Final = 60
 _WANTED_S: Final = 2.0
 _WANTED_HZ: Final = 1000.0
-_PATIENCE_S: Final = 120.0
+_PATIENCE_S: Final = 180.0
 _PAUSE_S: Final = 0.01
 _NOBODY: Final = UUID(int=0)
 
@@ -113,7 +113,7 @@ def _round(several: Several, streams: int, *, controls: bool) -> tuple[float, fl
 
 def _balance(several: Several) -> None:
     """Have preferred leaders lead again, so that the next node that goes has a third of them."""
-    several.server(NODES[0]).post("/v1/cluster/elections", {})
+    several.server(NODES[0]).ask("POST", "/v1/cluster/elections", {}, timeout_s=_PATIENCE_S)
 
 
 def _wait(what: str, met: Callable[[], bool]) -> None:

@@ -23,7 +23,7 @@ from duramen.bench.peers.spark_kafka import Connector, fetch_connector, fetch_fo
 from duramen.bench.spark import query
 from duramen.spark.launching.home import lean_home
 from duramen.spark.launching.java import find_java
-from duramen.spark.launching.sessions import LOCAL_TUNING, TUNING
+from duramen.spark.launching.sessions import tuning
 
 __all__ = [
     "KEY_BYTES",
@@ -137,7 +137,7 @@ def process(side: Side, work: str, *, cores: int, runs: int, places: Path, tuned
     """The command of the process that does `work` so often; `tuned` gives the peer our settings too."""
     config = dict(_SAME)
     if side.connector is None or tuned:
-        config |= {**TUNING, **LOCAL_TUNING, "spark.sql.shuffle.partitions": str(cores)}
+        config |= tuning("local", find_java()) | {"spark.sql.shuffle.partitions": str(cores)}
     if side.connector is not None:
         config["spark.jars"] = ",".join(map(str, side.connector.jars))
     if side.connector is not None and work == "delta":

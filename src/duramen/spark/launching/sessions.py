@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Final
 
 from duramen.base.errors import DependencyMissing
 from duramen.spark.launching.home import lean_home_set
-from duramen.spark.launching.java import find_java
+from duramen.spark.launching.java import Java, find_java
 from duramen.spark.launching.requirements import pyspark_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOCAL_TUNING", "TUNING", "make_session"]
+__all__ = ["make_session", "tuning"]
 
-TUNING: Final[Mapping[str, str]] = {
+_TUNING: Final[Mapping[str, str]] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
 """What makes micro-batches quicker with any master."""
 
-LOCAL_TUNING: Final[Mapping[str, str]] = {
+_LOCAL_TUNING: Final[Mapping[str, str]] = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -30,6 +30,11 @@ LOCAL_TUNING: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
 }
 """What is right where driver and executors are one process and checkpoints lie on its disk."""
+
+_QUICK_SPAWN: Final = "-Djdk.lang.Process.launchMechanism=VFORK"
+"""One program less for each that is started: Hadoop starts six for the checkpoint files of each micro-batch."""
+
+_NO_QUICK_SPAWN_JAVA: Final = 25  # which says that it is going to be removed
 
 _OTHER_PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
 """Settings of the interpreter that workers run."""
@@ -54,12 +59,14 @@ def make_session(
 
     from duramen.spark.read.lag import report_lag
 
+    java = None
     if SparkContext._gateway is None:
-        os.environ["JAVA_HOME"] = find_java().home
+        java = find_java()
+        os.environ["JAVA_HOME"] = java.home
         # Spark's default is whatever `python3` is on the PATH, which need not have Duramen.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).master(master)
-    settings = {**(_tuning(master) if tuned else {}), **(config or {})}
+    settings = {**(tuning(master, java) if tuned else {}), **(config or {})}
     for name, value in settings.items():
         builder = builder.config(name, value)
     lean = tuned and master.startswith("local") and not settings.keys() & _OTHER_PYTHONS
@@ -69,9 +76,12 @@ def make_session(
     return made
 
 
-def _tuning(master: str) -> dict[str, str]:
-    tuning = dict(TUNING)
+def tuning(master: str, java: Java | None) -> dict[str, str]:
+    """The settings for a master; `java` is the one that is to be started, None where it runs already."""
+    settings = dict(_TUNING)
     if master.startswith("local"):
         # Hundreds of tiny tasks a micro-batch (Spark's default is 200) are for clusters.
-        tuning |= {**LOCAL_TUNING, "spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
-    return tuning
+        settings |= {**_LOCAL_TUNING, "spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
+        if java is not None and java.major < _NO_QUICK_SPAWN_JAVA and sys.platform == "linux":
+            settings["spark.driver.extraJavaOptions"] = _QUICK_SPAWN
+    return settings
