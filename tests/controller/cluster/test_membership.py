@@ -8,7 +8,9 @@ from duramen.controller.cluster.fencing import fence
 from duramen.controller.cluster.membership import Membership, Sessions
 
 SESSIONS = Sessions(timeout_ms=100, grace_ms=10)
-EVENTS = st.lists(st.tuples(st.sampled_from(["heard", "closed", "pass"]), st.integers(1, 3), st.integers(0, 60)))
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(["heard", "closed", "renewed", "pass"]), st.integers(1, 3), st.integers(0, 60))
+)
 
 
 @given(EVENTS)
@@ -18,13 +20,19 @@ def test_a_node_is_live_for_a_session_after_it_was_heard_and_for_a_grace_after_i
     nodes = site_with(None, None, None).state.registrations
     membership, now_ms = Membership(nodes, 0, SESSIONS), 0
     until_ms = dict.fromkeys((1, 2, 3), 100)
+    closed: set[int] = set()
     for what, node_id, for_ms in events:
         if what == "heard":
             membership.heard(node_id, now_ms, 0)
             until_ms[node_id] = now_ms + 100
+            closed.discard(node_id)
         elif what == "closed":
             membership.closed(node_id, now_ms)
             until_ms[node_id] = min(until_ms[node_id], now_ms + 10)
+            closed.add(node_id)
+        elif what == "renewed":
+            membership = membership.renewed(nodes, now_ms)
+            until_ms = {one: now_ms + (10 if one in closed else 100) for one in until_ms}
         else:
             now_ms += for_ms
         live = {node_id for node_id in until_ms if membership.is_live(node_id, now_ms)}

@@ -49,7 +49,7 @@ class NodeSessions:
         self.reports.forget(now_ms)
         due_ms = self.members.deadline_ms
         if due_ms is not None and now_ms - due_ms > self._rules.timeout_ms // _LATE_SHARE:
-            self.members = Membership(nodes, now_ms, self._rules)
+            self.members = self.members.renewed(nodes, now_ms)
             return []
         silent = self.members.silent(now_ms)
         for node_id in silent:

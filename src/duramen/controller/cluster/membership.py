@@ -32,10 +32,11 @@ class _Session(NamedTuple):
 class Membership:
     """The sessions of a cluster's nodes since this controller leads."""
 
-    __slots__ = ("_rules", "_sessions")
+    __slots__ = ("_closed", "_rules", "_sessions")
 
     def __init__(self, nodes: Nodes, now_ms: int, sessions: Sessions = SESSIONS) -> None:
         self._rules = sessions
+        self._closed: set[int] = set()  # whose connection is closed, and who were not heard since
         self._sessions = {node.id: _Session(now_ms + sessions.timeout_ms) for node in nodes if not node.fenced}
 
     @property
@@ -50,10 +51,12 @@ class Membership:
 
     def registered(self, node_id: int, now_ms: int) -> None:
         """A registration of the node is committed: its session begins."""
+        self._closed.discard(node_id)
         self._sessions[node_id] = _Session(now_ms + self._rules.timeout_ms)
 
     def heard(self, node_id: int, now_ms: int, applied_offset: int) -> None:
         """The node has sent a heartbeat; what is below `applied_offset` of the metadata log has taken effect there."""
+        self._closed.discard(node_id)
         known = self._sessions.get(node_id, _Session(now_ms))
         applied_offset = max(applied_offset, known.applied_offset)
         self._sessions[node_id] = known._replace(
@@ -64,12 +67,21 @@ class Membership:
         """The node's connection is closed: it has to be heard soon."""
         session = self._sessions.get(node_id)
         if session is not None:
+            self._closed.add(node_id)
             until_ms = min(session.until_ms, now_ms + self._rules.grace_ms)
             self._sessions[node_id] = session._replace(until_ms=until_ms)
 
     def ended(self, node_id: int) -> None:
         """The node's session is over: it is fenced, or registered no more."""
+        self._closed.discard(node_id)
         self._sessions.pop(node_id, None)
+
+    def renewed(self, nodes: Nodes, now_ms: int) -> "Membership":
+        """Every node with a whole session, since nobody listened; whose connection is closed has to be heard soon."""
+        renewed = Membership(nodes, now_ms, self._rules)
+        for node_id in sorted(self._closed):
+            renewed.closed(node_id, now_ms)
+        return renewed
 
     def silent(self, now_ms: int) -> list[int]:
         """The nodes whose sessions are over, by id: to be fenced."""
