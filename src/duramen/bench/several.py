@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -81,8 +81,3 @@ class Several:
         """The sum of a metric of one node."""
         lines = self.server(number).text("/metrics").splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
-
-    def nodes(self) -> list[Mapping[str, Any]]:
-        """What the cluster says of its nodes."""
-        listed: list[Mapping[str, Any]] = self.server(self.processes.running[0]).get("/v1/cluster/nodes")["nodes"]
-        return listed

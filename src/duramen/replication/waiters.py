@@ -1,8 +1,12 @@
 """Who waits with acks=all, in the order of what was appended. Pure."""
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from operator import itemgetter
+from typing import Final
 
 __all__ = ["Waiters"]
+
+_offset: Final = itemgetter(0)
 
 
 class Waiters:
@@ -18,10 +22,12 @@ class Waiters:
         last = self._waiting[-1][0] if self._waiting else end_offset
         self._waiting.append((max(end_offset, last), waiter))
 
-    def reached(self, high_watermark: int) -> Iterator[object]:
+    def reached(self, high_watermark: int) -> list[object]:
         """Let go of those that wait for no more than that."""
-        while self._waiting and self._waiting[0][0] <= high_watermark:
-            yield self._waiting.pop(0)[1]
+        count = bisect_right(self._waiting, high_watermark, key=_offset)
+        found = [waiter for _, waiter in self._waiting[:count]]
+        del self._waiting[:count]
+        return found
 
     def take(self) -> list[object]:
         """Let go of all of them."""

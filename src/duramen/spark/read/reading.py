@@ -20,7 +20,7 @@ from duramen.spark.plainly import said_plainly
 from duramen.spark.read.committed import Committed, Shown
 from duramen.spark.read.losses import cut_off, not_there
 from duramen.spark.read.planning import split
-from duramen.spark.read.shares import Ends, Floors, Share, passed_over, share
+from duramen.spark.read.shares import NEVER, Ends, Floors, Share, passed_over, share
 
 __all__ = [
     "Reading", "Span", "SpanPartition", "cluster_of", "columns_of", "consumer_of", "reads_committed", "report_lost",
@@ -28,7 +28,6 @@ __all__ = [
 ]  # fmt: skip
 
 _NO_ENDS: Final[Ends] = {}
-_LAST: Final = (1 << 63) - 1
 _log = logging.getLogger("duramen.spark")
 
 _clusters: dict[tuple[object, ...], Cluster] = {}
@@ -172,12 +171,12 @@ def shared(
     """The pieces of what is read as a `whole`, each with what its task has to know of transactions."""
     if marked is None:
         return [Span(at, ids[at.topic], low, high, committed=committed) for at, low, high in pieces]
-    upto = {at: _LAST if at in ends else end for at, _, end in whole}
+    upto = {at: NEVER if at in ends else end for at, _, end in whole}
     over = passed_over(floors, {at: first for at, first, _ in whole}, upto, marked)
     found: list[Span] = []
     for at, low, high in pieces:
-        end, late_from = ends.get(at, (_LAST, _LAST))
-        late_from = late_from if high == end else _LAST
+        end, late_from = ends.get(at, (NEVER, NEVER))
+        late_from = late_from if high == end else NEVER
         floor = floors.named.get(at, 0)
         one = share(low, high, marked[at], floor, over.get(at, ()), late_from=late_from)
         found.append(Span(at, ids[at.topic], low, high, one))

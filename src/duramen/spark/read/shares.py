@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from duramen.client import TopicPartition
 from duramen.client.marked import Ended, Marked
 
-__all__ = ["Ends", "Floors", "Share", "behind_tables", "floors_left", "passed_over", "reached", "share"]
+__all__ = ["NEVER", "Ends", "Floors", "Share", "behind_tables", "floors_left", "passed_over", "reached", "share"]
 
 
 class Floors(NamedTuple):
@@ -39,7 +39,8 @@ class Share(NamedTuple):
 
 
 _NO_MARKERS: Final[Collection[int]] = frozenset()
-_LAST: Final = (1 << 63) - 1
+NEVER: Final = (1 << 63) - 1
+"""Behind every offset."""
 
 
 def behind_tables(
@@ -93,7 +94,7 @@ def passed_over(
 
 
 def share(
-    first: int, end: int, marked: Marked, floor: int, skipped: Collection[int] = _NO_MARKERS, *, late_from: int = _LAST
+    first: int, end: int, marked: Marked, floor: int, skipped: Collection[int] = _NO_MARKERS, *, late_from: int = NEVER
 ) -> Share | None:
     """How to read `[first, end)` of a partition; None where there is nothing of a transaction in it.
 
@@ -101,7 +102,7 @@ def share(
     """
     commits = [one for one in _commits(marked.ended, first, end) if one.offset not in skipped]
     cut = [
-        one for one in _commits(marked.ended, late_from, _LAST) if one.first_offset < end and one.offset not in skipped
+        one for one in _commits(marked.ended, late_from, NEVER) if one.first_offset < end and one.offset not in skipped
     ]
     if not commits and not cut and not _touched(first, end, marked):
         return None
