@@ -148,6 +148,10 @@ class ControllerState:
     def apply(self, event: Event) -> None:
         """Take an event in; one about a stream that is gone changes nothing."""
         match event:
+            case PartitionChanged():  # most of them are
+                known = self._by_id.get(stream_id_of(event.id))
+                if known is not None and event.partition < known.partitions:
+                    self.partitions.apply(known.id, event)
             case StreamCreated():
                 stream = StreamState(
                     event.name,
@@ -182,21 +186,12 @@ class ControllerState:
                 _put(self._quotas, event.entity, event.values)
             case GroupConfigured() | NodeConfigured():
                 self._configure(event)
-            case ClusterFormed() | FeatureLevelChanged() | PartitionChanged():
-                self._apply_of_cluster(event)
-            case _:
-                self.registrations.apply(event)
-
-    def _apply_of_cluster(self, event: ClusterFormed | FeatureLevelChanged | PartitionChanged) -> None:
-        match event:
             case ClusterFormed():
                 self.cluster_id = self.cluster_id or event.cluster_id
             case FeatureLevelChanged():
                 self.feature_level = event.level
-            case PartitionChanged():
-                stream = self._by_id.get(stream_id_of(event.id))
-                if stream is not None and event.partition < stream.partitions:
-                    self.partitions.apply(stream.id, event)
+            case _:
+                self.registrations.apply(event)
 
     def _configure(self, event: GroupConfigured | NodeConfigured) -> None:
         if isinstance(event, GroupConfigured):
