@@ -29,7 +29,7 @@ FOUND_BY: Final = {
     "stale-in-sync": 1,
     "any-epoch": 823,
     "commit-earlier": 457,
-    "vote-twice": 54,
+    "vote-twice": 712,
     "send-anywhere": 879,
     "always-commit": 1,
     "show-open": 2,
