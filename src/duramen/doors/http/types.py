@@ -112,10 +112,14 @@ class StreamsQuery(msgspec.Struct):
 
 
 class StreamWish(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /v1/streams` takes. `partitions` absent: the broker's default; config values are text."""
+    """What `POST /v1/streams` takes. `partitions`, `replication_factor` absent: the broker's defaults.
+
+    Config values are text.
+    """
 
     name: str
     partitions: int | None = None
+    replication_factor: Annotated[int, Meta(ge=1, le=32_767)] | None = None
     subjects: list[str] = []
     config: dict[str, str | int | float | bool] = {}
 
@@ -142,9 +146,17 @@ class DamagedRange(msgspec.Struct):
 
 
 class PartitionInfo(msgspec.Struct):
-    """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged."""
+    """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged.
+
+    All of these are those of the node that answers: the partition's where it `leads`, else of what it has copied,
+    which may be nothing. `leader` null: nobody leads. `in_sync`: the replicas in sync, of all `replicas`.
+    """
 
     partition: int
+    leader: int | None
+    leads: bool
+    replicas: list[int]
+    in_sync: list[int]
     leader_epoch: int
     start_offset: int
     high_watermark: int
