@@ -5,9 +5,11 @@ instead; what it returns is the result.
 """
 
 from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
+from duramen.base.errors import NotCoordinator
 from duramen.client.http import path_of
 from duramen.face.values import (
     GroupDetails,
@@ -90,7 +92,19 @@ def list_groups() -> Program[list[GroupInfo]]:
 
 def describe_group(group: str) -> Program[GroupDetails]:
     """A consumer group."""
-    return value_of((yield Question("GET", path_of("groups", group))), GroupDetails)
+    return value_of((yield from _coordinated(Question("GET", path_of("groups", group)))), GroupDetails)
+
+
+def _coordinated(question: Question) -> Program[Any]:
+    """Ask about a group: the node, and where another one coordinates it, that one."""
+    try:
+        return (yield question)
+    except NotCoordinator as error:
+        elsewhere = error
+    for door in (yield from doors()):
+        with suppress(NotCoordinator):
+            return (yield question._replace(server=door))
+    raise elsewhere
 
 
 def reset_group(
@@ -102,10 +116,10 @@ def reset_group(
         wish["streams"] = list(streams)
     if partition is not None:
         wish["partition"] = partition
-    answer = yield Question("POST", path_of("groups", group) + "/offsets", wish)
+    answer = yield from _coordinated(Question("POST", path_of("groups", group) + "/offsets", wish))
     return value_of(value_of(answer, dict[str, Any]).get("offsets"), list[OffsetChange])
 
 
 def delete_group(group: str) -> Program[None]:
     """Remove a consumer group."""
-    yield Question("DELETE", path_of("groups", group))
+    yield from _coordinated(Question("DELETE", path_of("groups", group)))

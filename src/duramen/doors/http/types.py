@@ -318,14 +318,17 @@ class GroupsQuery(msgspec.Struct):
 
 
 class GroupSummary(msgspec.Struct):
-    """A group in the list: how many members it has, and how many records it has not committed past in all."""
+    """A group in the list: how many members it has, and how many records it has not committed past in all.
+
+    `lag_records` null: the leader of a partition did not answer.
+    """
 
     id: str
     state: str
     protocol_type: str
     protocol: str | None
     members: int
-    lag_records: int
+    lag_records: int | None
     kind: Annotated[str, Meta(description="classic, consumer or share")]
 
 
@@ -361,15 +364,15 @@ class GroupOffset(msgspec.Struct):
     """A partition that a group has committed an offset of, and how far it is behind there.
 
     `lag_seconds`: how long ago the first record was written that it has not committed past; 0 where there is none,
-    null where that is not known.
+    null where that is not known. All but the committed offset are null where the partition's leader did not answer.
     """
 
     stream: str
     partition: int
     committed_offset: int
-    start_offset: int
-    end_offset: int
-    lag_records: int
+    start_offset: int | None
+    end_offset: int | None
+    lag_records: int | None
     lag_seconds: float | None
 
 
