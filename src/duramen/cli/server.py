@@ -1,7 +1,7 @@
 """The node that a command talks to: its HTTP door, and the address of its Kafka door."""
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import click
@@ -56,13 +56,3 @@ class Server(http.Server):
                 with contextlib.suppress(errors.NotCoordinator):
                     return other.ask(method, path, document, timeout_s=timeout_s)
             raise error from None
-
-    def others(self, wanted: Collection[int] | None = None) -> list[http.Server]:
-        """The other nodes of its cluster that are live, as far as it knows, or those of them that are wanted."""
-        nodes = super().ask("GET", "/v1/cluster/nodes")["nodes"]
-        live = [
-            node["endpoints"].get("http")
-            for node in nodes
-            if node["state"] != "fenced" and (wanted is None or node["id"] in wanted)
-        ]
-        return [http.Server(address) for address in live if address not in (None, self.address)]

@@ -9,12 +9,13 @@ from duramen.base.units import format_bytes
 from duramen.cli.asking import check_askable, confirm, yes_option
 from duramen.cli.deleting import delete_all
 from duramen.cli.described import groups_reading, print_stream
-from duramen.cli.led import leader_of, led
+from duramen.cli.led import leader_of
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import Server, server_option
 from duramen.cli.tables import plain
 from duramen.client.http import path_of
+from duramen.client.led import led
 
 __all__ = ["command"]
 
