@@ -344,6 +344,8 @@ class Appends:
         self, log: Log, head: Header, batch: bytearray | memoryview, epoch: int, base_offset: int, next_offset: int
     ) -> None:
         if head.producer_id >= 0:
+            if log.replicated is not None:
+                log.replicated.remember(base_offset, head.producer_id, log.producers.row(head.producer_id))
             log.producers.add(head, base_offset, self._clock.wall_ms())
             if head.attributes & TRANSACTIONAL:
                 log.transactions.add(head, batch, base_offset)

@@ -104,6 +104,17 @@ class TransactionTable:
         """Forget the aborted transactions that lie wholly before the log's new start."""
         del self.aborted[: bisect_left(self.aborted, start_offset, key=lambda one: one.last_offset)]
 
+    def left(self, end_offset: int) -> "TransactionTable":
+        """What would be open and ending if nothing had been appended at `end_offset` or later.
+
+        No marker there may lie below a high watermark that `stable_end` was given: those are not remembered.
+        """
+        opened = [(first, producer_id) for producer_id, first in self._open.items()]
+        opened += [(first, producer_id) for first, marker, producer_id in self._ending if marker >= end_offset]
+        left = TransactionTable((producer_id, first) for first, producer_id in sorted(opened) if first < end_offset)
+        left._ending = [one for one in self._ending if one[1] < end_offset]
+        return left
+
     def cut_end(self, end_offset: int, left: "TransactionTable") -> None:
         """The log ends at `end_offset` now; `left` is what its batches that are left say."""
         del self.aborted[bisect_left(self.aborted, end_offset, key=lambda one: one.last_offset) :]
