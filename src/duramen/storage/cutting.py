@@ -118,8 +118,7 @@ def _rest_in_memory(segment: Segment, end_offset: int, writers: Writers) -> Segm
         if found.next_offset > end_offset:
             return rest
         rest.append(batch, found.base_offset, found.next_offset, found.max_timestamp)
-        if found.producer_id >= 0:
-            enter(writers, found, batch, found.base_offset, found.max_timestamp)
+        enter(writers, found, batch, found.base_offset, found.max_timestamp)
     return segment
 
 
@@ -188,8 +187,7 @@ class _Rest:
             rest.size = rest.copied = position + found.size
             self._index.add(position, rest.size, found.next_offset - base_offset, rest.max_timestamp)
             self._index.cover(*cover(self._index.tail_crc, position, [whole]))
-            if found.producer_id >= 0:
-                enter(self._writers, found, whole, found.base_offset, found.max_timestamp)
+            enter(self._writers, found, whole, found.base_offset, found.max_timestamp)
         return True
 
     def _keep_damaged(self, hole: Damage) -> None:

@@ -106,6 +106,10 @@ class ProducerTable:
         producer = self._producers.get(producer_id)
         return 0 if producer is None else producer.epoch
 
+    def clear(self) -> None:
+        """Nothing is known of any that wrote before."""
+        self._producers.clear()
+
     def expire(self, before_ms: int) -> bool:
         """Forget producers whose last append was before `before_ms`; says whether there were any."""
         expired = [id_ for id_, producer in self._producers.items() if producer.last_ms < before_ms]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from duramen.base.ports import Buffer
-from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header
+from duramen.codec.batch import CONTROL, HEADER_BYTES, TRANSACTIONAL, Header
 from duramen.codec.filtering import body, marker_type
 from duramen.storage.producers import ProducerTable
 
@@ -115,6 +115,12 @@ class TransactionTable:
         left._ending = [one for one in self._ending if one[1] < end_offset]
         return left
 
+    def clear(self) -> None:
+        """Nothing is known of any that began before."""
+        self._open.clear()
+        self._ending.clear()
+        self.aborted.clear()
+
     def cut_end(self, end_offset: int, left: "TransactionTable") -> None:
         """The log ends at `end_offset` now; `left` is what its batches that are left say."""
         del self.aborted[bisect_left(self.aborted, end_offset, key=lambda one: one.last_offset) :]
@@ -140,7 +146,15 @@ class Writers(Protocol):
 
 
 def enter(writers: Writers, head: Header, batch: Buffer, base_offset: int, now_ms: int) -> None:
-    """Note what a batch appended at `base_offset` says of its producer, who has one, and of its transaction."""
-    writers.producers.add(head, base_offset, now_ms)
-    if head.attributes & TRANSACTIONAL:
-        writers.transactions.add(head, batch, base_offset)
+    """Note what a batch appended at `base_offset` says of its producer, if it has one, and of its transaction.
+
+    An empty batch of no epoch stands in the place of records that a log which begins anew never had: whoever wrote
+    before it may have written there too, and is not known any more.
+    """
+    if head.producer_id >= 0:
+        writers.producers.add(head, base_offset, now_ms)
+        if head.attributes & TRANSACTIONAL:
+            writers.transactions.add(head, batch, base_offset)
+    elif head.leader_epoch < 0 and head.size == HEADER_BYTES:
+        writers.producers.clear()
+        writers.transactions.clear()
