@@ -23,7 +23,7 @@ FOUND_BY = {
     "tell-at-once": 2,
     "join-early": 10,
     "join-before-tail": 126,
-    "unconfirmed": 0,
+    "unconfirmed": 12,
 }
 
 

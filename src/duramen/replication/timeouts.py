@@ -6,13 +6,13 @@ __all__ = ["TIMEOUTS", "Timeouts"]
 
 
 class Timeouts(NamedTuple):
-    """`wait_ms`: how long a fetch that has nothing to get is kept (`replica.fetch.wait.max.ms`).
+    """`wait_ms`: how long a fetch that has nothing to get is kept (`replica.fetch.wait.max.ms`), or comes too early.
 
     Four times as long each time that there was nothing, up to `idle_wait_ms`: partitions that nobody writes to cost
     next to nothing.
     `retry_ms`: before what was not answered is sent again, and a proposal that was refused is looked at again;
     `backoff_ms`: before a fetch that was refused is sent again (`replica.fetch.backoff.ms`), short, because after an
-    election most are refused for want of news, and twice as long each time up to `wait_ms`; `gone_ms`: how long there
+    election some are refused for want of news, and twice as long each time up to `wait_ms`; `gone_ms`: how long there
     may be no connection to a replica before it is out of sync; `window_ms`: a window in which latencies are compared.
     """
 
