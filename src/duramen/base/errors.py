@@ -181,7 +181,7 @@ class PipelineInvalid(DuramenError):
 
     id = "pipeline-invalid"
     safe = "Nothing was started and nothing was written."
-    remedy = "Mend the lines that are named; `duramen pipeline validate` looks at all of them without running anything."
+    remedy = "Mend what is named; `duramen pipeline validate` looks at all of it and runs nothing."
 
 
 class PipelineFailed(DuramenError):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from duramen.cli.pipeline.opened import file_argument, master_option, read, say_problems
+from duramen.cli.pipeline.opened import file_argument, master_option, read, say_problems, say_starting
 
 __all__ = ["command"]
 
@@ -24,6 +24,7 @@ def command(file: Path, *, offline: bool, master: str) -> None:
     if not problems.errors():
         if not offline:
             check_streams(declared, problems)
+        say_starting(master)
         with open_spark(declared, master, {"spark.ui.enabled": "false"}, None) as spark:
             spark.sparkContext.setLogLevel("OFF")
             prepare(spark, declared, problems)
