@@ -109,8 +109,8 @@ def test_sql(spark: SparkSession, directory: Path) -> None:
 def test_commands_are_not_run(spark: SparkSession, directory: Path) -> None:
     query = "SELECT f.carrier, at,\n        delay\n      FROM flights f JOIN airlines a ON f.carrier = a.carrier"
     for command in (f"CREATE TABLE it_is_run AS {query}", f"INSERT INTO flights {query}", "SHOW TABLES"):
-        assert edited(spark, directory, ("sql: |\n      " + query, "sql: @|\n      " + command))[0] == (
-            "sql of a step must be a query, such as SELECT; commands are not run"
+        assert edited(spark, directory, (query, command))[-1] == (
+            "it.yaml:13:10: sql of a step must be a query, such as SELECT; commands are not run"
         )
     assert not spark.catalog.tableExists("it_is_run")
     assert edited(spark, directory, (query, query + ";")) == []
