@@ -236,6 +236,7 @@ def test_a_driver_that_ended_before_its_checkpoint_writes_nothing_twice(
     assert committed(cluster, target) == values(400)
 
 
+@pytest.mark.long
 def test_a_driver_killed_behind_its_decision_writes_nothing_twice(
     spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
 ) -> None:
