@@ -59,6 +59,7 @@ def test_brokers_that_do_not_answer(duramen_alone: Run, tmp_path: Path) -> None:
         assert len(ended.err.splitlines()) == 1
         assert "127.0.0.1:1" in ended.err
         assert ended.err.endswith("[server-unreachable]\n")
+        assert ("--offline" in ended.err) == (command == "validate")
 
 
 def test_no_file_and_no_text(duramen_alone: Run, tmp_path: Path) -> None:
