@@ -88,12 +88,14 @@ class Tiers:
             name: ColdTable(one, self._ended_in.setdefault(name, {})) for name, one in found.items() if one is not None
         }
         tier = self._tier or "all"
-        if tables and tier == "all" and not self._committed:
+        upserted = [name for name, one in tables.items() if one.declaration.upsert]
+        if upserted and tier == "all" and not self._committed:
             raise OptionInvalid(
-                f"kafka.isolation.level: stream {min(tables)} is a table, which has committed records only; leave the"
-                " option out, or say tier=hot to read what is in the log alone"
+                f"kafka.isolation.level: the table of {min(upserted)} has each key once, at its newest that is"
+                " committed; leave the option out, or say tier=hot to read what is in the log alone"
             )
-        return Places(consumer, tables, tier, ids, fail=fail)
+        # What is not committed is in the log alone.
+        return Places(consumer, tables, tier, ids, fail=fail, log_first=tier == "all" and not self._committed)
 
 
 class Parts(NamedTuple):
@@ -113,13 +115,22 @@ class Places:
     """Where records lie at one moment: what is read is planned with it, and no longer used."""
 
     def __init__(
-        self, consumer: Consumer, tables: Mapping[str, ColdTable], tier: Tier, ids: Mapping[str, str], *, fail: bool
+        self,
+        consumer: Consumer,
+        tables: Mapping[str, ColdTable],
+        tier: Tier,
+        ids: Mapping[str, str],
+        *,
+        fail: bool,
+        log_first: bool = False,
     ) -> None:
+        """`log_first`: all records are read, and of tables only those that the log has no more."""
         self._consumer = consumer
         self._tables = tables
         self._tier = tier
         self._ids = ids
         self._fail = fail
+        self._log_first = log_first
 
     @property
     def has_log(self) -> bool:
@@ -153,7 +164,8 @@ class Places:
         cold = {at: self._tables[at.topic].extent(at.partition) for at in ats if at.topic in self._tables}
         # The log is asked behind the tables: no row of theirs lies beyond its end.
         hot = self._consumer.bounds(ats)
-        return {at: Extent(self._tier if at in cold else "hot", hot[at], cold.get(at)) for at in ats}
+        found = {at: Extent(self._tier if at in cold else "hot", hot[at], cold.get(at)) for at in ats}
+        return {at: extent.log_first() for at, extent in found.items()} if self._log_first else found
 
     def in_log(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """These offsets, or where the log begins where they lie before it and in a table."""
@@ -169,6 +181,8 @@ class Places:
         All partitions of a stream go on together, to where its table was whole: about `most` offsets, and not beyond
         `end` where that can be.
         """
+        if self._log_first:
+            return {}
         there = self.in_log(begin)
         needed = {
             at.topic for at in begin if at.topic in self._tables and (self._tier == "cold" or there[at] > begin[at])
@@ -285,6 +299,12 @@ class Places:
         the markers of transactions that are not shown.
         """
         made: list[InputPartition] = []
+        if self._log_first:
+            # A row is where its offset is, and not where it counts.
+            floors, ends = (
+                Floors(named={at: first for at, first, _ in parts.cold}),
+                {at: end for at, _, end in parts.cold},
+            )
         for at, first, end in parts.cold:
             if narrowing.takes(at):
                 skipped = over.get(at, ())
