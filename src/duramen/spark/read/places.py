@@ -301,10 +301,8 @@ class Places:
         made: list[InputPartition] = []
         if self._log_first:
             # A row is where its offset is, and not where it counts.
-            floors, ends = (
-                Floors(named={at: first for at, first, _ in parts.cold}),
-                {at: end for at, _, end in parts.cold},
-            )
+            floors = Floors(named={at: first for at, first, _ in parts.cold})
+            ends = {at: end for at, _, end in parts.cold}
         for at, first, end in parts.cold:
             if narrowing.takes(at):
                 skipped = over.get(at, ())
