@@ -52,6 +52,11 @@ class Machine:
         return isinstance(self._part, Leading)
 
     @property
+    def led_epoch(self) -> int | None:
+        """The epoch in which it leads, as far as it knows; None where it does not."""
+        return self._replica.state.leader_epoch if isinstance(self._part, Leading) else None
+
+    @property
     def history(self) -> History:
         """What its log is, written or to be written; not to be changed from outside."""
         return self._replica.history
@@ -116,7 +121,8 @@ class Machine:
 
     def tick(self, now_ms: int) -> None:
         """It is `now_ms`, by a clock of this node's own that never goes back."""
-        self._replica.now_ms = max(now_ms, self._replica.now_ms)
+        if now_ms > self._replica.now_ms:
+            self._replica.now_ms = now_ms
         if self._part is not None:
             self._part.tick()
 
