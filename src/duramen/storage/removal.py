@@ -90,7 +90,14 @@ class Removal:
         ]
         # A segment that still waits for its copy goes another time: the copy comes within a second.
         waiting = (s.base_offset for s in log.segments if s.copied < s.size and not s.volatile)
-        limits = Limits(config.retention_ms, config.retention_bytes, config.retention_records)
+        held = config.held
+        limits = Limits(
+            config.retention_ms,
+            config.retention_bytes,
+            config.retention_records,
+            None if held is None else held.offsets.get(log.key.partition, 0),
+            1 if held is None else held.multiple,
+        )
         bound = min(log.high_watermark, next(waiting, log.high_watermark))
         start = new_start(facts, limits, log.start_offset, bound, now_ms)
         if start > log.start_offset:

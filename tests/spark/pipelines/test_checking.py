@@ -142,9 +142,16 @@ def test_options_and_schemas_of_sources(spark: SparkSession, directory: Path) ->
         "brokers of the pipeline is missing: the HOST:PORT of a broker's Kafka address"
     )
     assert edited(spark, directory, ("table: airlines", "table: @airliens"))[0].startswith("there is no Delta table")
-    assert edited(spark, directory, ("table: airlines", "table: @s3://airlines"))[0].startswith(
-        "s3://airlines is no path"
-    )
+    for edit, said in {
+        "table: @gs://airlines": "'gs://airlines' is no location for a table: give a path, or s3://BUCKET/PREFIX",
+        "format: parquet, table: @s3://airlines": "s3://airlines is no path: files of parquet lie in a directory",
+        "format: iceberg, table: @s3://a/b": "an Iceberg table at s3://a/b needs a catalog: give catalog.uri",
+        "table: airlines, options: {@s3.endpont: x}": "there is no option s3.endpont of a table's storage; did you mean"
+        " s3.endpoint?",
+        "format: iceberg, table: @airlines": f"there is no Iceberg table {directory}/airlines in its catalog",
+    }.items():
+        assert edited(spark, directory, ("table: airlines", edit)) == [said]
+    assert not (directory / "duramen-catalog.db").exists(), "who only looks makes no catalog"
 
 
 def test_functions(spark: SparkSession, directory: Path) -> None:

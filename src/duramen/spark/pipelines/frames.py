@@ -7,11 +7,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from duramen.base.errors import DuramenError, OptionInvalid, SettingInvalid, TableForeign, TableUnsupported
+from duramen.base.errors import (
+    DependencyMissing,
+    DuramenError,
+    OptionInvalid,
+    SettingInvalid,
+    TableForeign,
+    TableUnsupported,
+)
 from duramen.client.cluster import parse_servers
 from duramen.spark.options import Options, Use
 from duramen.spark.pipelines.graph import inputs_of
-from duramen.spark.pipelines.model import Declared, Option, Sink, Source, Step, Text, Watermark
+from duramen.spark.pipelines.model import STORED_FORMATS, Declared, Option, Sink, Source, Step, Text, Watermark
 from duramen.spark.pipelines.problems import Place, Problems
 from duramen.spark.pipelines.reasons import placed, plain
 from duramen.spark.tables.port import Storage
@@ -30,18 +37,11 @@ _RECORD_FIELDS: Final = ("key", "value", "topic", "partition", "offset", "timest
 Frames = dict[str, "DataFrame"]
 
 
-def storage_of(pipeline: Declared, sink: Sink) -> Storage:
-    """Where a sink's table is: a relative path begins where the pipeline's file lies."""
-    location = sink.location.value
+def storage_of(pipeline: Declared, part: Source | Sink) -> Storage:
+    """Where a table is: a relative path begins where the pipeline's file lies."""
+    location = part.location.value
     path = location if "://" in location else str(Path(pipeline.directory, location))
-    return Storage(path, {option.name.value: option.value.value for option in sink.options})
-
-
-def _path_of(pipeline: Declared, location: Text) -> Path:
-    """Where a source's table is. Raises TableUnsupported for a URI."""
-    if "://" in location.value:
-        raise TableUnsupported(f"{location.value} is no path: a source's table lies in a directory")
-    return Path(pipeline.directory, location.value)
+    return Storage(path, {option.name.value: option.value.value for option in part.options})
 
 
 def source_options(pipeline: Declared, source: Source) -> dict[str, str]:
@@ -149,13 +149,14 @@ class _Builder:
 
     def _table(self, source: Source) -> "DataFrame | None":
         def load() -> "DataFrame":
-            path = _path_of(self._pipeline, source.location)
-            if source.format == "delta":
-                return _delta(self._spark, path)
-            if not path.exists():
-                raise TableForeign(f"there is no table {path}")
-            options = {option.name.value: option.value.value for option in source.options}
-            return self._spark.read.format(source.format or "").options(**options).load(str(path))
+            storage = storage_of(self._pipeline, source)
+            if source.format in STORED_FORMATS:
+                return _stored(self._spark, source.format, storage)
+            if "://" in storage.location:
+                raise TableUnsupported(f"{storage.location} is no path: files of {source.format} lie in a directory")
+            if not Path(storage.location).exists():
+                raise TableForeign(f"there is no table {storage.location}")
+            return self._spark.read.format(source.format or "").options(**storage.options).load(storage.location)
 
         return self._made(source.location, load)
 
@@ -255,26 +256,11 @@ def place_of(options: Sequence[Option], otherwise: Text, said: str) -> Place:
     return min(named, key=lambda option: (at[option], -len(option.name.value))).name.place if named else otherwise.place
 
 
-def _delta(spark: "SparkSession", path: Path) -> "DataFrame":
-    """A Delta table as it is now: its files, read by Spark. Raises TableForeign, TableUnsupported."""
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    from duramen.spark.tables.deltalog import fields_of
-
-    if not DeltaTable.is_deltatable(str(path)):
-        raise TableForeign(f"there is no Delta table {path}")
+def _stored(spark: "SparkSession", format_: str | None, storage: Storage) -> "DataFrame":
+    """A table with a log of its own, as it is now. Raises what `reading` does, and DependencyMissing."""
     try:
-        table = DeltaTable(str(path))
-        features = table.protocol().reader_features or []
-        files = table.file_uris()
-    except DeltaError as error:
-        raise TableForeign(f"the Delta table {path} cannot be read: {plain(str(error))}") from None
-    hidden = sorted(set(features) & {"deletionVectors", "columnMapping"})
-    if hidden:
-        raise TableUnsupported(f"the Delta table {path} uses {', '.join(hidden)}, which its files alone do not show")
-    schema = from_arrow_schema(fields_of(table.schema()), prefer_timestamp_ntz=True)
-    if not files:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).option("basePath", str(path)).parquet(*files)
+        from duramen.spark.pipelines.reading import delta_frame, iceberg_frame
+
+        return iceberg_frame(spark, storage) if format_ == "iceberg" else delta_frame(spark, storage)
+    except ImportError as error:
+        raise DependencyMissing(f"tables need {error.name}: pip install 'duramen[tables]'") from None
