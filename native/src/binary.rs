@@ -8,21 +8,34 @@ use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, Offs
 use crate::records::Field;
 use crate::refused::{Refused, corrupt};
 
-/// Short strings are copied in one piece of this size, of which the rest is written over: quicker than a call.
-pub const PIECE_BYTES: usize = 32;
+/// Strings up to this size are copied in one piece, of which the rest is written over: quicker than a call.
+pub const PIECE_BYTES: usize = 128;
+/// Many are no longer than this, and need a shorter piece.
+const SHORT_BYTES: usize = 32;
 
 /// What lies at `place` in `data`, behind what `out` holds; quickest where `out` has `PIECE_BYTES` of room more.
 #[inline(always)]
 pub fn append(out: &mut Vec<u8>, data: &[u8], place: Range<usize>) {
     let size = place.len();
-    match data.get(place.start..).and_then(|rest| rest.first_chunk::<PIECE_BYTES>()) {
-        Some(piece) if size <= PIECE_BYTES => {
-            let end = out.len() + size;
-            out.extend_from_slice(piece);
-            out.truncate(end);
-        }
-        _ => out.extend_from_slice(&data[place]),
+    if size <= SHORT_BYTES && append_piece::<SHORT_BYTES>(out, data, place.start, size) {
+        return;
     }
+    if size <= PIECE_BYTES && append_piece::<PIECE_BYTES>(out, data, place.start, size) {
+        return;
+    }
+    out.extend_from_slice(&data[place]);
+}
+
+/// Whether `data` had a whole piece behind `start`, of which `size` bytes, at most all, are behind `out` now.
+#[inline(always)]
+fn append_piece<const PIECE: usize>(out: &mut Vec<u8>, data: &[u8], start: usize, size: usize) -> bool {
+    let Some(piece) = data.get(start..).and_then(|rest| rest.first_chunk::<PIECE>()) else {
+        return false;
+    };
+    let end = out.len() + size;
+    out.extend_from_slice(piece);
+    out.truncate(end);
+    true
 }
 
 /// Grows string by string.
@@ -83,6 +96,18 @@ impl Binary {
         Ok(())
     }
 
+    /// Rows for the strings of a batch, to be set one after another; `close` drops those that were not.
+    pub fn open(&mut self, rows: usize) -> Open<'_> {
+        let first = self.ends.len();
+        self.ends.resize(first + rows, 0);
+        Open { ends: &mut self.ends, content: &mut self.content, nulls: &mut self.nulls, row: first }
+    }
+
+    /// To be called behind the strings of a batch, by which there are so many rows now.
+    pub fn close(&mut self, rows: usize) {
+        self.ends.truncate(rows + 1);
+    }
+
     /// One string that lies in `data`.
     #[inline(always)]
     pub fn push(&mut self, data: &[u8], field: Field) {
@@ -131,8 +156,32 @@ impl Binary {
     }
 }
 
+/// Strings of a batch in rows that are there.
+pub struct Open<'a> {
+    ends: &'a mut [i32],
+    content: &'a mut Vec<u8>,
+    nulls: &'a mut Nulls,
+    row: usize,
+}
+
+impl Open<'_> {
+    /// The next row's string, which lies in `data`.
+    #[inline(always)]
+    pub fn set(&mut self, data: &[u8], field: Field) {
+        self.nulls.push(self.row - 1, field.size >= 0);
+        let size = field.size.max(0) as usize;
+        append(self.content, data, field.at..field.at + size);
+        self.ends[self.row] = self.content.len() as i32;
+        self.row += 1;
+    }
+}
+
 /// Which lists hold something.
 pub fn filled(ends: &[i32]) -> Option<NullBuffer> {
-    let filled = BooleanBuffer::from_iter(ends.windows(2).map(|edge| edge[0] < edge[1]));
-    (filled.count_set_bits() < filled.len()).then(|| NullBuffer::new(filled))
+    let lists = ends.windows(2);
+    if lists.clone().fold(true, |all, edge| all & (edge[0] < edge[1])) {
+        return None;
+    }
+    let filled = BooleanBuffer::collect_bool(lists.len(), |row| ends[row] < ends[row + 1]);
+    Some(NullBuffer::new(filled))
 }

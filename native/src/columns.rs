@@ -8,7 +8,8 @@ use arrow_schema::{DataType, Field as ArrowField, FieldRef, Fields, TimeUnit};
 
 use crate::batches::{APPEND_TIME, Header};
 use crate::binary::{Binary, filled};
-use crate::records::{self, Record};
+use crate::prefetch::Ahead;
+use crate::records::{self, Records};
 use crate::refused::{Refused, corrupt, invalid};
 
 /// The largest number of milliseconds that is a 64-bit number of microseconds.
@@ -82,8 +83,8 @@ impl Columns {
         }
     }
 
-    /// Room for what a batch may bring; `push` asks for no more memory than this, headers apart.
-    pub fn reserve(&mut self, rows: usize, bytes: usize) -> Result<(), Refused> {
+    /// Room for what a batch may bring; `take` asks for no more memory than this, headers apart.
+    fn reserve(&mut self, rows: usize, bytes: usize) -> Result<(), Refused> {
         for column in [&mut self.keys, &mut self.values].into_iter().flatten() {
             column.reserve(rows, bytes)?;
         }
@@ -119,35 +120,56 @@ impl Columns {
         Ok(())
     }
 
-    /// One record of `body`; `kept` says whether it becomes a row. Headers are checked where they are wanted.
-    #[inline(always)]
-    pub fn push(&mut self, head: &Header, body: &[u8], record: &Record, kept: bool) -> Result<(), Refused> {
-        if let Some(headers) = &mut self.headers {
-            headers.push(head, body, record.headers, kept)?;
+    /// The records of a batch with offsets in `[first, end)`. Headers are checked where they are wanted.
+    ///
+    /// Meanwhile what lies `behind` the batch comes from memory: its CRC, which is next, would only wait for it.
+    pub fn take(&mut self, head: &Header, body: &[u8], mut behind: Ahead, first: i64, end: i64) -> Result<(), Refused> {
+        let (there, before) = (head.records as usize, self.rows);
+        self.reserve(there, body.len())?;
+        let mut keys = self.keys.as_mut().map(|keys| keys.open(there));
+        let mut values = self.values.as_mut().map(|values| values.open(there));
+        let mut offsets = self.offsets.as_mut().map(|offsets| opened(offsets, there));
+        let mut timestamps = self.timestamps.as_mut().map(|timestamps| opened(timestamps, there));
+        let mut records = Records::new(head, body);
+        let mut rows = 0;
+        while let Some(record) = records.advance()? {
+            behind.ask(record.headers.end);
+            let kept = first <= record.offset && record.offset < end;
+            if let Some(headers) = &mut self.headers {
+                headers.push(head, body, record.headers, kept)?;
+            }
+            if !kept {
+                continue;
+            }
+            if let Some(keys) = &mut keys {
+                keys.set(body, record.key);
+            }
+            if let Some(values) = &mut values {
+                values.set(body, record.value);
+            }
+            if let Some(offsets) = &mut offsets {
+                offsets[rows] = record.offset;
+            }
+            if let Some(timestamps) = &mut timestamps {
+                timestamps[rows] = record.timestamp.clamp(-LARGEST_MS, LARGEST_MS) * 1000;
+            }
+            rows += 1;
         }
-        if !kept {
-            return Ok(());
-        }
-        self.rows += 1;
-        if let Some(keys) = &mut self.keys {
-            keys.push(body, record.key);
-        }
-        if let Some(values) = &mut self.values {
-            values.push(body, record.value);
-        }
-        if let Some(offsets) = &mut self.offsets {
-            offsets.push(record.offset);
-        }
-        if let Some(timestamps) = &mut self.timestamps {
-            timestamps.push(record.timestamp.clamp(-LARGEST_MS, LARGEST_MS) * 1000);
-        }
+        self.close(head, before + rows);
         Ok(())
     }
 
-    /// To be called behind the records of a batch: what all its rows have in common.
-    pub fn end_batch(&mut self, head: &Header) {
+    /// Behind the records of a batch, by which there are so many rows now: what all its rows have in common.
+    fn close(&mut self, head: &Header, rows: usize) {
+        self.rows = rows;
+        for column in [&mut self.keys, &mut self.values].into_iter().flatten() {
+            column.close(rows);
+        }
+        for column in [&mut self.offsets, &mut self.timestamps].into_iter().flatten() {
+            column.truncate(rows);
+        }
         if let Some(types) = &mut self.types {
-            types.resize(self.rows, i32::from(head.attributes & APPEND_TIME != 0));
+            types.resize(rows, i32::from(head.attributes & APPEND_TIME != 0));
         }
     }
 
@@ -179,6 +201,13 @@ impl Columns {
         StructArray::try_new_with_length(Fields::from(fields), arrays, None, self.rows)
             .or_else(|error| corrupt(error.to_string()))
     }
+}
+
+/// So many more of them, to be set.
+fn opened(column: &mut Vec<i64>, rows: usize) -> &mut [i64] {
+    let first = column.len();
+    column.resize(first + rows, 0);
+    &mut column[first..]
 }
 
 impl HeaderLists {

@@ -2,10 +2,9 @@
 
 use arrow_array::StructArray;
 
-use crate::batches::Header;
 use crate::columns::{Columns, Wanted};
 use crate::portions::Portion;
-use crate::records;
+use crate::prefetch::Ahead;
 use crate::refused::Refused;
 
 /// The records with offsets in `[first, end)` of the batches from `position` on, as many as make one array; and where
@@ -19,17 +18,9 @@ pub fn decode(
 ) -> Result<(usize, StructArray), Refused> {
     let mut portion = Portion::new(buffer, position, first, end);
     let mut columns = Columns::new(wanted);
-    let take = |columns: &mut Columns, head: &Header, body: &[u8]| {
-        columns.reserve(head.records as usize, body.len())?;
-        records::each(head, body, |record| {
-            columns.push(head, body, record, first <= record.offset && record.offset < end)
-        })?;
-        columns.end_batch(head);
-        Ok(())
-    };
-    if portion.step(|head, body| take(&mut columns, head, body))? {
+    if portion.step(|head, body, behind| columns.take(head, body, Ahead::new(behind), first, end))? {
         columns.expect(portion.expected_batches(), 2 * portion.held_bytes())?;
-        while portion.step(|head, body| take(&mut columns, head, body))? {}
+        while portion.step(|head, body, behind| columns.take(head, body, Ahead::new(behind), first, end))? {}
     }
     Ok((portion.position, columns.finish()?))
 }

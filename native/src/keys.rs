@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field as ArrowField, Fields};
 
 use crate::binary::Binary;
 use crate::portions::Portion;
-use crate::records::{self, Field};
+use crate::records::{Field, Records};
 use crate::refused::{Refused, corrupt};
 
 struct Last {
@@ -23,8 +23,9 @@ struct Last {
 pub fn scan(buffer: &[u8], position: usize, first: i64, end: i64) -> Result<(usize, StructArray), Refused> {
     let mut portion = Portion::new(buffer, position, first, end);
     let mut found: HashMap<Box<[u8]>, Last> = HashMap::new();
-    while portion.step(|head, body| {
-        records::each(head, body, |record| {
+    while portion.step(|head, body, _| {
+        let mut records = Records::new(head, body);
+        while let Some(record) = records.advance()? {
             if record.key.size >= 0 && first <= record.offset && record.offset < end {
                 let key = &body[record.key.at..record.key.at + record.key.size as usize];
                 let last = Last { offset: record.offset, tombstone: record.value.size < 0 };
@@ -36,8 +37,8 @@ pub fn scan(buffer: &[u8], position: usize, first: i64, end: i64) -> Result<(usi
                     }
                 }
             }
-            Ok(())
-        })
+        }
+        Ok(())
     })? {}
     Ok((portion.position, rows(found)?))
 }

@@ -1,7 +1,7 @@
 //! Record batches to Arrow and back, and the key scan: the loops of Duramen that run once per record.
 //!
 //! Each function has a twin in `duramen.spark`, written in Python, which is its reference. What is here knows no
-//! Python but in `python`, and no pointers but there.
+//! Python but in `python`, and no pointers but there; `prefetch` gives the processor a hint.
 
 pub mod batches;
 pub mod binary;
@@ -13,6 +13,7 @@ pub mod encode;
 pub mod keys;
 pub mod lz4;
 pub mod portions;
+pub mod prefetch;
 pub mod records;
 pub mod refused;
 pub mod varint;

@@ -7,8 +7,8 @@ use crate::refused::{Refused, corrupt};
 
 /// What a batch's records may take when they are decompressed.
 pub const LARGEST_BODY_BYTES: usize = 256 * 1024 * 1024;
-const PORTION_BYTES: usize = 8 * 1024 * 1024;
-const PORTION_RECORDS: usize = 64 * 1024;
+const PORTION_BYTES: usize = 2 * 1024 * 1024;
+const PORTION_RECORDS: usize = 16 * 1024;
 /// Arrow's offsets have 31 bits.
 const LARGEST_PORTION_BYTES: usize = 1 << 30;
 /// So that every record's offset is a 64-bit number.
@@ -36,8 +36,9 @@ impl<'a> Portion<'a> {
         Portion { buffer, position, first, end, held_bytes: 0, held_records: 0, last_bytes: 0, scratch: Vec::new() }
     }
 
-    /// Hands the next batch with records and its decompressed records to `take`; false where the portion ends.
-    pub fn step(&mut self, take: impl FnOnce(&Header, &[u8]) -> Result<(), Refused>) -> Result<bool, Refused> {
+    /// Hands the next batch with records, its decompressed records, and as many bytes behind it as it has itself, to
+    /// `take`; false where the portion ends.
+    pub fn step(&mut self, take: impl FnOnce(&Header, &[u8], &[u8]) -> Result<(), Refused>) -> Result<bool, Refused> {
         while self.held_bytes < PORTION_BYTES && self.held_records < PORTION_RECORDS {
             let found = batches::next(self.buffer, self.position)?;
             let Some((head, batch)) = found.filter(|(head, _)| head.base_offset < self.end) else {
@@ -74,7 +75,8 @@ impl<'a> Portion<'a> {
             self.last_bytes = batch.len();
             self.held_bytes += body.len();
             self.held_records += records;
-            take(&head, body)?;
+            let behind = &self.buffer[next..];
+            take(&head, body, &behind[..behind.len().min(batch.len())])?;
             return Ok(true);
         }
         Ok(false)

@@ -1,4 +1,5 @@
-//! The Python module: buffers in, Arrow's capsules out, and the other way round. The only unsafe code is here.
+//! The Python module: buffers in, Arrow's capsules out, and the other way round. Unsafe code is here, and one hint in
+//! `prefetch`.
 //!
 //! Arrow's PyCapsule interface: https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 

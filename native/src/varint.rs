@@ -14,6 +14,23 @@ pub fn read(data: &[u8], at: usize) -> Option<(i64, usize)> {
     read_long(data, at)
 }
 
+/// Bytes that `read_short` looks into.
+pub const WINDOW_BYTES: usize = 16;
+
+/// `read` where the varint has one or two bytes; None where it has more. It begins in the window's first bytes.
+#[inline(always)]
+pub fn read_short(window: &[u8; WINDOW_BYTES], at: usize) -> Option<(i64, usize)> {
+    let low = window[at % WINDOW_BYTES];
+    if low < 0x80 {
+        return Some((zigzag(u64::from(low)), at + 1));
+    }
+    let high = window[(at + 1) % WINDOW_BYTES];
+    if high < 0x80 {
+        return Some((zigzag(u64::from(low & 0x7F) | u64::from(high) << 7), at + 2));
+    }
+    None
+}
+
 #[cold]
 #[inline(never)]
 fn read_long(data: &[u8], at: usize) -> Option<(i64, usize)> {

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 from duramen.base.errors import ClientClosed, DuramenError
 from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES, Exchange, Server, server_address
-from duramen.face import asking
+from duramen.face import asking, streams
 from duramen.face.asking import Config, Program, Question
 from duramen.face.membership import reader_of
 from duramen.face.places import Where, text_of
@@ -252,17 +252,20 @@ class Streams:
         name: str,
         *,
         partitions: int | None = None,
+        replication_factor: int | None = None,
         subjects: Sequence[str] = (),
         config: Config | None = None,
     ) -> StreamInfo:
         """Make a stream, bound to NATS `subjects` if they are given; one that is there and the same is left as it is.
 
-        So it is safe to repeat. Raises StreamDiffers, NameInvalid, ConfigInvalid, SubjectInvalid, PartitionsInvalid …
+        So it is safe to repeat. Each partition is on `replication_factor` nodes: without it on as many as the setting
+        `default.replication.factor` says, or as there are. Raises StreamDiffers, NameInvalid, ConfigInvalid,
+        SubjectInvalid, PartitionsInvalid, ReplicationFactorInvalid …
 
         >>> (await client.streams.create("trams", partitions=2)).created
         True
         """
-        return await self._client.run(asking.create_stream(name, partitions, subjects, config))
+        return await self._client.run(streams.create_stream(name, partitions, replication_factor, subjects, config))
 
     async def describe(self, name: str) -> StreamInfo:
         """A stream as it is. Raises StreamNotFound.
@@ -271,7 +274,7 @@ class Streams:
         Traceback (most recent call last):
         duramen.base.errors.StreamNotFound: there is no stream nobody-made-this
         """
-        return await self._client.run(asking.describe_stream(name))
+        return await self._client.run(streams.describe_stream(name))
 
     async def alter(
         self, name: str, *, config: Mapping[str, str | int | float | bool | None] | None = None
@@ -283,7 +286,7 @@ class Streams:
         >>> (await client.streams.alter("boats", config={"retention.ms": "1d"})).config
         {'retention.ms': '86400000'}
         """
-        return await self._client.run(asking.alter_stream(name, config, None))
+        return await self._client.run(streams.alter_stream(name, config, None))
 
     async def add_partitions(self, name: str, partitions: int) -> StreamInfo:
         """Have that many partitions in all. Keys go to others from then on. Raises StreamNotFound, PartitionsInvalid.
@@ -293,7 +296,7 @@ class Streams:
         >>> len((await client.streams.add_partitions("buses", 4)).partitions)
         4
         """
-        return await self._client.run(asking.alter_stream(name, None, partitions))
+        return await self._client.run(streams.alter_stream(name, None, partitions))
 
     async def delete(self, name: str) -> None:
         """Remove a stream with all its records, for good. Raises StreamNotFound: repeated, that is what it says.
@@ -302,7 +305,7 @@ class Streams:
         StreamInfo(...)
         >>> await client.streams.delete("gulls")
         """
-        await self._client.run(asking.delete_stream(name))
+        await self._client.run(streams.delete_stream(name))
 
     async def list(self, *, prefix: str = "") -> list[StreamInfo]:
         """All streams, or those whose names begin with `prefix`, sorted by name.
@@ -310,7 +313,7 @@ class Streams:
         >>> await client.streams.list(prefix="there-is-none-like-this")
         []
         """
-        return await self._client.run(asking.list_streams(prefix))
+        return await self._client.run(streams.list_streams(prefix))
 
 
 class Groups:

@@ -335,7 +335,7 @@ def test_a_view_that_compaction_may_have_overtaken_is_derived_anew(several: Seve
     log = offsets_partition(several, ELSEWHERE).log
     # As after compaction that drops the tombstone: nothing in the log says any more that the offset is gone.
     log.cleaned_offset = log.end_offset
-    offsets._catching_up._take = lambda log, _, found, __: offsets._view.apply(log, found.next_offset, ())
+    offsets._kept._catching_up._take = lambda log, _, found, __: offsets._view.apply(log, found.next_offset, ())
     take_over(several)
     assert committed(several, ELSEWHERE) is None
 

@@ -100,6 +100,14 @@ class TestWhatNobodyExpected:
             1, "", "duramen: this is a bug in Duramen: RuntimeError: two lines; DURAMEN_TRACEBACK=1 shows where [bug]\n"
         )  # fmt: skip
 
+    def test_is_named_where_it_cannot_say_more(self, tmp_path: Path) -> None:
+        (tmp_path / "sitecustomize.py").write_text(
+            "import platform\nclass Silent(Exception):\n    def __str__(self):\n        raise AssertionError\n"
+            "def broken():\n    raise Silent\nplatform.python_version = broken\n"
+        )
+        ended = run("version", also={"PYTHONPATH": str(tmp_path)})
+        assert ended == (1, "", "duramen: this is a bug in Duramen: Silent; DURAMEN_TRACEBACK=1 shows where [bug]\n")
+
     def test_is_shown_whole_when_asked_for(self, broken: dict[str, str]) -> None:
         done = subprocess.run(
             [sys.executable, "-m", "duramen", "version"],

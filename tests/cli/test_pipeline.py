@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,14 @@ from rich.console import Console
 from rich.live import Live
 from tests.cli.command import Run
 
+from duramen.base.errors import PipelineInvalid
+from duramen.cli.pipeline.opened import say_starting
 from duramen.cli.pipeline.watching import LineWatcher, ScreenWatcher
 from duramen.spark.pipelines.checkpoints import Checkpoints
+from duramen.spark.pipelines.parsing import parse
+from duramen.spark.pipelines.problems import Problems
 from duramen.spark.pipelines.progress import Figures
-from duramen.spark.pipelines.status import QueryStatus, Status, write_status
+from duramen.spark.pipelines.status import QueryStatus, Status, read_status, starting, write_status
 
 RIGHT = """\
 pipeline: copy
@@ -54,6 +59,7 @@ def test_brokers_that_do_not_answer(duramen_alone: Run, tmp_path: Path) -> None:
         assert len(ended.err.splitlines()) == 1
         assert "127.0.0.1:1" in ended.err
         assert ended.err.endswith("[server-unreachable]\n")
+        assert ("--offline" in ended.err) == (command == "validate")
 
 
 def test_no_file_and_no_text(duramen_alone: Run, tmp_path: Path) -> None:
@@ -94,9 +100,42 @@ def test_status(duramen_alone: Run, tmp_path: Path) -> None:
     assert document["queries"][0]["batch"]["lag_records"] == 42
 
 
+def test_status_while_spark_starts(tmp_path: Path) -> None:
+    problems = Problems()
+    declared = parse(RIGHT, str(tmp_path), {}, problems)
+    assert declared is not None
+    checkpoints = Checkpoints(tmp_path / "checkpoints", "copy")
+    with checkpoints.held():
+        with starting(checkpoints, declared, "local[2]"):
+            status = read_status(checkpoints)
+        assert (status.pipeline, status.state, status.master) == ("copy", "starting", "local[2]")
+        assert status.queries == [QueryStatus("out", "starting", 0, None, None, None)]
+    assert read_status(checkpoints).state == "lost"
+    with pytest.raises(PipelineInvalid), checkpoints.held(), starting(checkpoints, declared, "local[2]"):
+        raise PipelineInvalid("a column is not there")
+    assert read_status(checkpoints).state == "failed"
+
+
 def status(batch_id: int) -> Status:
     figures = Figures(batch_id, 100, 1234.5, 250, 42, 5, 1000, {})
     return Status("copy", "running", "local[*]", 1, 2, [QueryStatus("out", "running", 0, None, 5, figures)])
+
+
+def test_a_terminal_is_told_what_takes_its_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say_starting("local[*]")
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    say_starting("local[*]")
+    assert capsys.readouterr() == ("", "Spark starts on local[*] …\n")
+
+
+def test_one_problem_and_more(duramen_alone: Run, tmp_path: Path) -> None:
+    (tmp_path / "it.yaml").write_text(RIGHT.replace("brokers: 127.0.0.1:1", "borkers: 127.0.0.1:1"))
+    ended = duramen_alone("pipeline", "validate", "it.yaml")
+    assert ended.err.splitlines()[0] == "it.yaml:2:1: the pipeline has no key borkers; did you mean brokers?"
+    assert ended.err.splitlines()[1].startswith("duramen: it.yaml has 1 problem, named above with its line and column;")
 
 
 def test_lines_tell_what_has_changed(capsys: pytest.CaptureFixture[str]) -> None:

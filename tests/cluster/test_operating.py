@@ -4,19 +4,22 @@ import contextlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ElectionType, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.cli.command import Ended, run
 from tests.clients import until
+from tests.doors.http.conftest import Ask, asking
 from tests.doors.kafka.asking import Asking
 from tests.untyped import untyped
 
+import duramen
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess, hold_port
@@ -257,3 +260,74 @@ def _send(operator: Operator, name: str, *partitions: int) -> None:
         producer.produce(name, b"here", partition=partition, on_delivery=told)
     assert producer.flush(_WAIT_S) == 0
     assert failed == []
+
+
+def test_streams_and_groups_are_the_same_from_every_node(operator: Operator) -> None:
+    servers = [node.http for node in operator.nodes.nodes.values()]
+
+    def command(*words: str, server: str = servers[0]) -> Any:
+        ended = run(*words, "--format", "json", server=server)
+        assert ended.code == 0, ended.err + ended.out
+        return json.loads(ended.out)
+
+    command("stream", "create", "single", "--partitions", "3", "--replication-factor", "1")
+    other = run("stream", "create", "single", "--partitions", "3", "--replication-factor", "2", server=servers[0])
+    assert "exists with the replication factor 1, not 2" in other.err
+    many = run("stream", "create", "many", "--replication-factor", "9", server=servers[0])
+    assert "a replication factor of 9 needs as many nodes" in many.err
+    producer = Producer({"bootstrap.servers": operator.nodes.bootstrap_servers, "acks": "all"})
+    for number in range(_RECORDS):
+        producer.produce("single", b"x", partition=number % 3)
+    assert producer.flush(_WAIT_S) == 0
+    ends = [67, 67, 66]
+    for server in servers:
+        shown = command("stream", "describe", "single", server=server)["partitions"]
+        assert [part["high_watermark"] for part in shown] == ends
+        assert len({part["leader"] for part in shown}) > 1
+        assert all(part["replicas"] == part["in_sync"] == [part["leader"]] for part in shown)
+        (listed,) = [one for one in command("stream", "list", server=server) if one["name"] == "single"]
+        assert listed["partitions"] == shown
+        with duramen.connect(server) as client:
+            assert [part.high_watermark for part in client.streams.describe("single").partitions] == ends
+            (found,) = client.streams.list(prefix="single")
+            assert [part.high_watermark for part in found.partitions] == ends
+
+    deleted = command("stream", "delete-records", "single", "--before", "5", "--yes")
+    assert [one["start_offset"] for one in deleted] == [5, 5, 5]
+    places = [TopicPartition("single", index, 10) for index in range(3)]
+    consumer = Consumer({"bootstrap.servers": operator.nodes.bootstrap_servers, "group.id": "looked"})
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
+    for server in servers:
+        offsets = command("group", "describe", "looked", server=server)["offsets"]
+        assert [offset["lag_records"] for offset in offsets] == [end - 10 for end in ends]
+        (row,) = [one for one in command("group", "list", server=server) if one["id"] == "looked"]
+        assert row["lag_records"] == _RECORDS - 30
+        moved = command("group", "reset", "looked", "--to", "-1", "--dry-run", server=server)
+        assert [one["after"] for one in moved] == [end - 1 for end in ends]
+        with duramen.connect(server) as client:
+            assert [one.lag_records for one in client.groups.describe("looked").offsets] == [end - 10 for end in ends]
+            assert [one.after for one in client.groups.reset("looked", "end", dry_run=True)] == ends
+
+
+def test_over_http_a_node_stores_what_it_leads_or_nothing(operator: Operator) -> None:
+    operator.create("posted", 3, 1)
+    path = "/v1/streams/posted/records"
+    for node in operator.nodes.nodes.values():
+        send = asking(node.http)
+        until(partial(_posted, send, path), _WAIT_S)
+        everywhere = {"records": [{"value": "y", "partition": index} for index in range(3)]}
+        status, problem = send("POST", path, everywhere)
+        assert (status, problem["type"], "stored" in problem) == (HTTPStatus.SERVICE_UNAVAILABLE, "not-leader", False)
+        assert "node" in problem["detail"]
+    assert sum(part["high_watermark"] for part in _described(operator, "posted")) == len(operator.nodes.nodes)
+
+
+def _posted(send: Ask, path: str) -> bool:
+    return send("POST", path, {"records": [{"value": "x"}]})[0] == HTTPStatus.OK
+
+
+def _described(operator: Operator, name: str) -> list[dict[str, Any]]:
+    ended = run("stream", "describe", name, "--format", "json", server=operator.nodes.nodes[1].http)
+    parts: list[dict[str, Any]] = json.loads(ended.out)["partitions"]
+    return parts

@@ -1,11 +1,14 @@
 """A node and its NATS server through starts, stops, deaths and strangers."""
 
 import asyncio
+import contextlib
 import importlib
 import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +22,8 @@ from tests.doors.nats.conftest import Api, kafka_records, run, until
 from tests.doors.nats.servers import Impostor, Server
 
 from duramen.base.errors import ServerUnreachable
-from duramen.node.process import NodeProcess
+from duramen.doors.cluster.secret import SECRET_BYTES, make_secret
+from duramen.node.process import NodeProcess, hold_port
 
 psutil: Any = importlib.import_module("psutil")  # it has no types
 
@@ -422,3 +426,33 @@ def test_memory_stays_bounded_under_a_flood(new_node: NewNode) -> None:
     run(test, node.nats)
     assert most < 128 << 20
     assert held < 20 << 20
+
+
+# A nats-server that ends at once, whatever it is asked for.
+_BROKEN_SERVER = """
+import runpy
+from duramen.node import children
+
+children._executable = lambda: "/bin/false"
+runpy.run_module("duramen", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_node_whose_server_does_not_start_does_not_help_to_form_a_cluster(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    make_secret(str(secret), os.urandom(SECRET_BYTES))
+    with contextlib.closing(hold_port()) as mine, contextlib.closing(hold_port()) as others:
+        here, there = (f"127.0.0.1:{one.getsockname()[1]}" for one in (mine, others))
+        options = {
+            "--data-dir": str(tmp_path / "data"), "--kafka-listen": "127.0.0.1:0", "--http-listen": "127.0.0.1:0",
+            "--nats-listen": "127.0.0.1:0", "--node-id": "1", "--cluster-listen": here,
+            "--cluster-seeds": f"{here},{there}", "--cluster-secret-file": str(secret),
+        }  # fmt: skip
+        words = [word for option in options.items() for word in option]
+        done = subprocess.run(
+            [sys.executable, "-c", _BROKEN_SERVER, "serve", *words],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("duramen: nats-server does not start")

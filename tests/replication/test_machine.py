@@ -40,9 +40,31 @@ def refusals(effects: list[Effect]) -> list[Refusal | None]:
 def test_the_epochs_of_both_have_to_be_the_same() -> None:
     leader = machine(state(1, 4, 1, {1, 2}))
     leader.receive(fetch(3))
+    assert refusals(leader.take()) == [Refusal.FENCED_LEADER_EPOCH]
     leader.receive(fetch(5))
-    assert refusals(leader.take()) == [Refusal.FENCED_LEADER_EPOCH, Refusal.UNKNOWN_LEADER_EPOCH]
+    assert refusals(leader.take()) == []
+    assert leader.deadline_ms == TIMEOUTS.wait_ms
+    leader.tick(TIMEOUTS.wait_ms)
+    assert refusals(leader.take()) == [Refusal.UNKNOWN_LEADER_EPOCH]
     assert leader.high_watermark == 4
+
+
+def test_who_asks_in_an_epoch_that_is_not_known_yet_is_answered_once_it_is() -> None:
+    follower = machine(state(2, 4, 1, {1, 2}))
+    follower.receive(fetch(6))
+    follower.told(state(2, 5, 2, {1, 2}), (1, 2, 3))
+    assert refusals(follower.take()) == []
+    follower.told(state(1, 6, 3, {1, 2}), (1, 2, 3))
+    assert [effect.answer.asked for effect in follower.take() if isinstance(effect, Serve)] == [fetch(6)]
+    assert follower.high_watermark == 5
+
+
+def test_who_asks_in_an_epoch_that_is_over_before_it_was_heard_of_is_told_so() -> None:
+    follower = machine(state(2, 4, 1, {1, 2}))
+    follower.receive(fetch(5))
+    follower.receive(fetch(5)._replace(reports=True))
+    follower.told(state(1, 6, 3, {1, 2}), (1, 2, 3))
+    assert refusals(follower.take()) == [Refusal.FENCED_LEADER_EPOCH]
 
 
 def test_who_neither_leads_nor_follows_says_so() -> None:

@@ -68,9 +68,9 @@ def disturbed(frame: DataFrame, percent: int, still_percent: int, still_s: float
 
 def begin(
     spark: SparkSession, servers: str, directory: Path, stream: str, target: str,
-    *, percent: int, once: bool, still_percent: int = 0, still_s: float = STILL_S,
+    *, percent: int, once: bool, still_percent: int = 0, still_s: float = STILL_S, sink: str = "duramen",
 ) -> StreamingQuery:  # fmt: skip
-    """The query that copies, from its checkpoint if it has one."""
+    """The query that copies, from its checkpoint if it has one; `sink` is the format that it writes."""
     source = (
         spark.readStream.format("duramen")
         .option("kafka.bootstrap.servers", servers)
@@ -80,7 +80,7 @@ def begin(
     )
     writer = (
         disturbed(source.select("key", "value"), percent, still_percent, still_s, directory / "go")
-        .writeStream.format("duramen")
+        .writeStream.format(sink)
         .option("kafka.bootstrap.servers", servers)
         .option("topic", target)
         .option("kafka.batch.size", 100)

@@ -43,6 +43,37 @@ still = {"still_percent": 100, "still_s": 3_600}
 query = copying["begin"](spark, servers, Path(directory), stream, target, percent=0, once=False, **still)
 query.awaitTermination()
 """
+KILLED = """
+import os, runpy, signal, sys
+from pathlib import Path
+import duramen.spark
+from duramen.spark.options import Options
+from duramen.spark.read.source import DuramenDataSource
+from duramen.spark.write.sink import StreamWriter
+driver, servers, directory, stream, target, last = sys.argv[1:]
+LAST, GROUP = int(last), os.getpid()
+
+class KilledWriter(StreamWriter):
+    def commit(self, messages, batch_id):
+        super().commit(messages, batch_id)
+        if batch_id == LAST:  # Java, which waits for the answer, is of the group; this worker is not
+            os.killpg(GROUP, signal.SIGKILL)
+            os._exit(1)
+
+class KilledSource(DuramenDataSource):
+    @classmethod
+    def name(cls):
+        return "killed"
+
+    def streamWriter(self, schema, overwrite):
+        return KilledWriter(Options(self.options, "sink"), schema)
+
+copying = runpy.run_path(driver)
+spark = duramen.spark.session("killed", "local[2]", config=copying["CONFIG"])
+spark.dataSource.register(KilledSource)
+query = copying["begin"](spark, servers, Path(directory), stream, target, percent=0, once=False, sink="killed")
+query.awaitTermination()
+"""
 PARTITIONS = 2
 
 
@@ -203,6 +234,31 @@ def test_a_driver_that_ended_before_its_checkpoint_writes_nothing_twice(
     fill(cluster, stream, 300, 400)
     copy(spark, node, tmp_path, stream, target)
     assert committed(cluster, target) == values(400)
+
+
+@pytest.mark.long
+def test_a_driver_killed_behind_its_decision_writes_nothing_twice(
+    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str, target: str, tmp_path: Path
+) -> None:
+    """Killed with -9 between the sink's commit and the checkpoint's, and once more with the next batch."""
+    fill(cluster, stream, 0, 1_200)
+    there = 0
+    for batch in range(2):
+        arguments = [str(DRIVER), node.kafka, str(tmp_path), stream, target, str(batch)]
+        with (tmp_path / "driver.log").open("ab") as log:
+            driver = subprocess.Popen([sys.executable, "-c", KILLED, *arguments], stderr=log, start_new_session=True)
+        try:
+            assert driver.wait(500) == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-5000:]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+        before, there = there, committed(cluster, target).total()
+        assert before < there < 1_200
+        assert (tmp_path / "checkpoint" / "offsets" / str(batch)).exists()
+        assert not (tmp_path / "checkpoint" / "commits" / str(batch)).exists()
+    copy(spark, node, tmp_path, stream, target)
+    assert committed(cluster, target) == values(1_200)
 
 
 def test_a_batch_that_comes_again_with_another_range_is_refused(

@@ -35,6 +35,19 @@ def test_against_a_model(found: list[SegmentFacts], ms: int, size: int, count: i
     assert start == max(start_offset, expected if expected <= bound or not found else start_offset)
 
 
+@given(segments(), LIMIT, LIMIT, LIMIT, st.integers(0, 40), st.integers(1, 4), st.integers(0, 120))
+def test_what_is_held_goes_where_there_is_many_times_as_much(
+    found: list[SegmentFacts], ms: int, size: int, count: int, held_from: int, multiple: int, now_ms: int
+) -> None:
+    start_offset, bound = (found[0].base_offset, found[-1].end_offset) if found else (0, 0)
+    near, far = Limits(ms, size, count), Limits(ms * multiple, size * multiple, count * multiple)
+    held = near._replace(held_from=held_from, multiple=multiple)
+    first, last = (new_start(found, one, start_offset, bound, now_ms) for one in (far, near))
+    start = new_start(found, held, start_offset, bound, now_ms)
+    free = max((one.end_offset for one in found if one.end_offset <= held_from), default=start_offset)
+    assert start == max(first, min(last, free))
+
+
 def test_the_last_segment_goes_by_age_but_never_by_size() -> None:
     only = [SegmentFacts(0, 10, 1000, 5)]
     assert new_start(only, Limits(ms=10), 0, 10, 100) == 10

@@ -5,7 +5,16 @@ from typing import Final
 
 from duramen.base.settings import Setting, Value, nearest
 
-__all__ = ["NONE", "STORAGE_OPTIONS", "STREAM_SETTINGS", "TABLE_PREFIX", "storage_problem", "table_problem"]
+__all__ = [
+    "KEPT_OFFSETS",
+    "NONE",
+    "RETENTION_SETTINGS",
+    "STORAGE_OPTIONS",
+    "STREAM_SETTINGS",
+    "TABLE_PREFIX",
+    "storage_problem",
+    "table_problem",
+]
 
 NONE: Final = "none"
 TABLE_PREFIX: Final = "table."
@@ -43,6 +52,20 @@ STREAM_SETTINGS: Final = (
             "`key`: the table has one row for each key, its newest, and none where that is a tombstone; `none`: one "
             "for each record. Delta only.",
             scope="stream", dynamic=True, choices=(NONE, "key")),
+)
+
+KEPT_OFFSETS: Final = "table.kept.offsets"
+"""Of each partition `PARTITION:OFFSET`: before it the stream's table needs nothing of the log any more."""
+
+RETENTION_SETTINGS: Final = (
+    Setting("table.retention.multiple", "integer", 2,
+            "How many times `retention.ms`, `retention.bytes` and `retention.records` records stay that the stream's "
+            "table does not have yet; 1: retention does not wait for the table.",
+            scope="stream", dynamic=True, minimum=1, maximum=1000),
+    Setting(KEPT_OFFSETS, "list", "",
+            "Of each partition PARTITION:OFFSET: before it the table needs nothing of the log. `duramen table run` "
+            "sets it about once a minute, for retention; what is in the table it says itself.",
+            scope="stream", dynamic=True, item=r"[0-9]{1,10}:[0-9]{1,19}", example="PARTITION:OFFSET"),
 )
 # fmt: on
 

@@ -169,7 +169,7 @@ class StreamNoTable(DuramenError):
 
 
 class SparkFailed(DuramenError):
-    """Spark could not do the tasks of a round of a table: an executor was lost, or a worker process failed."""
+    """Spark did not start, or could not do a table's round: an executor was lost, or a worker process failed."""
 
     id = "spark-failed"
     safe = "Nothing of the round is in the table; the next round does it again."
@@ -181,7 +181,7 @@ class PipelineInvalid(DuramenError):
 
     id = "pipeline-invalid"
     safe = "Nothing was started and nothing was written."
-    remedy = "Mend the lines that are named; `duramen pipeline validate` looks at all of them without running anything."
+    remedy = "Mend what is named; `duramen pipeline validate` looks at all of it and runs nothing."
 
 
 class PipelineFailed(DuramenError):

@@ -164,7 +164,8 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(
         "duramen_group_lag_records",
         "gauge",
-        "Records of a partition that a group has not committed past.",
+        "Records of a partition that a group has not committed past. In a cluster the group's coordinator tells it of"
+        " partitions that it has a replica of.",
         ("group", "stream", "partition"),
     ),
     Metric(

@@ -54,7 +54,8 @@ class Agenda(Generic[Effect]):
     def take(self) -> None:
         """Ask the machine what it wants, without doing any of it yet."""
         for effect in self._take():
-            self._cuts_taken += isinstance(effect, self._cuts)
+            if isinstance(effect, self._cuts):
+                self._cuts_taken += 1
             self._queue.append(effect)
 
     def go_on(self) -> None:
@@ -62,10 +63,11 @@ class Agenda(Generic[Effect]):
         if self._going or self._ended:
             return
         self._going = True
+        queue = self._queue
         try:
             self.take()
-            while self._queue and not self._waits and not self._ended:
-                self._do(self._queue.pop(0))
+            while queue and not self._waits and not self._ended:
+                self._do(queue.pop(0))
                 self.take()
         finally:
             self._going = False

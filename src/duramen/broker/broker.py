@@ -16,6 +16,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, Randomness, ViewStore, Worker
 from duramen.base.settings import Settings
 from duramen.broker.alone import Alone
+from duramen.broker.bounds import BoundsOf, is_about_bounds
 from duramen.broker.changes import settled
 from duramen.broker.control.requests import AlterQuotas, ConfigureStream, CreateStream, DeleteStream, GrowStream
 from duramen.broker.fetching import Fetches
@@ -133,15 +134,18 @@ class Broker:
         self.internal_streams = InternalStreams(
             self.create_stream, settings, self._offsets, self._transaction_log, self._shares
         )
-        self.resets = Resets(self.streams, self.groups, ports.clock, self.internal_streams.ensure_offsets)
+        metrics.most_series = settings.integer("metrics.partitions.max")
+        self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
+        self.bounds = BoundsOf(self.node_id, self.standing, self.streams, self.lags.time_of, ports.clock, deadlines)
+        self.resets = Resets(self.streams, self.groups, ports.clock, self.internal_streams.ensure_offsets, self.bounds)
         self.producer_ids = ProducerIds(self.standing)
         self.transactions = Transactions(
             Places(self._transaction_log, self.streams, self._offsets, store, self.standing), self.groups, ports.clock,
             deadlines, settings, self.producer_ids.allocate, metrics, report,
         )  # fmt: skip
-        metrics.most_series = settings.integer("metrics.partitions.max")
-        self.listing = Listing(self.node_id, self.standing, self.groups, self.streams, store, ports.clock, deadlines)
-        self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
+        self.listing = Listing(
+            self.node_id, self.standing, self.groups, self.streams, store, ports.clock, deadlines, self.bounds
+        )
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
         self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
         store.when_failed(lambda error: report(str(error)))
@@ -348,6 +352,8 @@ class Broker:
         """The broker of another node asks. Raises RequestInvalid where that cannot be read."""
         if is_about_groups(body):
             self.listing.asked(body, answer)
+        elif is_about_bounds(body):
+            self.bounds.asked(body, answer)
         elif is_about_shares(body):
             self.share_nodes.asked(body, answer)
         else:

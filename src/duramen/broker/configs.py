@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from duramen.base.catalogue import STREAM
+from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE
+from duramen.base.lists import entries
 from duramen.base.settings import Setting, Settings, Value, check
-from duramen.storage.log import LogConfig
+from duramen.storage.log import Held, LogConfig
 from duramen.storage.planning.compaction import CompactionLimits, Rules
 
 __all__ = ["UNCHANGED", "Changed", "ConfigEntry", "ConfigSource", "StreamConfig", "broker_entries", "compaction_limits"]
@@ -103,7 +105,16 @@ class StreamConfig:
             ),
             min(self.integer("segment.jitter.ms"), segment_ms),
             self.integer("file.delete.delay.ms"),
+            self._held(),
         )
+
+    def _held(self) -> Held | None:
+        """What retention is to wait for: that it is in the stream's table."""
+        multiple = self.integer("table.retention.multiple")
+        if self.text("table.format") == NONE or multiple == 1:
+            return None
+        pairs = (entry.split(":") for entry in entries(self.text(KEPT_OFFSETS)) if entry)
+        return Held({int(partition): int(offset) for partition, offset in pairs}, multiple)
 
     def entries(self) -> list[ConfigEntry]:
         """Every config, in the order of the catalogue."""

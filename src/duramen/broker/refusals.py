@@ -1,10 +1,14 @@
 """Errors as they travel between nodes: by their stable ids, with their messages."""
 
+from typing import Final
+
 import msgspec
 
 from duramen.base.errors import DuramenError, RequestInvalid
 
 __all__ = ["Refused"]
+
+_known: Final[dict[str, type[DuramenError]]] = {}
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
@@ -20,10 +24,16 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
 
     def error(self) -> DuramenError:
         """The error with that id; one that this version does not know is told as it came."""
-        kind = next((kind for kind in _kinds(DuramenError) if kind.id == self.id), None)
+        kind = _kind(self.id)
         if kind is None or kind.__init__ is not DuramenError.__init__:
             return RequestInvalid(f"{self.id}: {self.message}")
         return kind(self.message)
+
+
+def _kind(error_id: str) -> type[DuramenError] | None:
+    if error_id not in _known:  # else, who has just been imported may be looked for
+        _known.update({kind.id: kind for kind in reversed(_kinds(DuramenError))})
+    return _known.get(error_id)
 
 
 def _kinds(base: type[DuramenError]) -> list[type[DuramenError]]:

@@ -159,5 +159,8 @@ def _say_failed(error: OSError) -> None:
 
 def _last_resort(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
     if issubclass(kind, Exception):
-        said = " ".join(f"{kind.__name__}: {error}".split())
+        said = kind.__name__
+        # Errors of Spark's ask their Java what they say, which may be gone.
+        with contextlib.suppress(Exception):
+            said = " ".join(f"{said}: {error}".split())
         _say(f"this is a bug in Duramen: {said}; {_TRACEBACK}=1 shows where [{BugFound.id}]")

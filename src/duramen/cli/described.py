@@ -46,8 +46,8 @@ def lag_text(offsets: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     )
 
 
-def print_stream(stream: Mapping[str, Any]) -> None:
-    """Everything about a stream, for people."""
+def print_stream(stream: Mapping[str, Any], *, in_cluster: bool) -> None:
+    """Everything about a stream, for people; of one `in_cluster` where its partitions are, too."""
     parts = stream["partitions"]
     records = sum(part["high_watermark"] - part["start_offset"] for part in parts)
     click.echo(f"Stream      {stream['name']}")
@@ -59,7 +59,7 @@ def print_stream(stream: Mapping[str, Any]) -> None:
         click.echo(f"Subjects    {plain(' '.join(stream['subjects']))}")
     for key, value in sorted(stream["config"].items()):
         click.echo(f"Config      {key}={value}")
-    _print_partitions(parts)
+    _print_partitions(parts, in_cluster=in_cluster)
     _print_damaged(parts)
     if stream["nats_gaps"] is not None:
         _print_gaps(stream["nats_gaps"])
@@ -70,12 +70,23 @@ def _time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _print_partitions(parts: Sequence[Mapping[str, Any]]) -> None:
+def _print_partitions(parts: Sequence[Mapping[str, Any]], *, in_cluster: bool) -> None:
     fields = ("partition", "leader_epoch", "start_offset", "high_watermark", "end_offset", "segments")
-    rows = [(*(str(part[field]) for field in fields), format_bytes(part["bytes"])) for part in parts]
+    header = ["PARTITION", "EPOCH", "START", "HIGH WATERMARK", "END", "SEGMENTS", "SIZE"]
+    rows = [[*(str(part[field]) for field in fields), format_bytes(part["bytes"])] for part in parts]
+    right = range(len(header))
+    if in_cluster:
+        header += "LEADER", "REPLICAS", "IN SYNC"
+        rows = [[*row, *_placed(part)] for row, part in zip(rows, parts, strict=True)]
     click.echo()
-    header = ("PARTITION", "EPOCH", "START", "HIGH WATERMARK", "END", "SEGMENTS", "SIZE")
-    print_table(header, rows, right=range(7))
+    print_table(header, rows, right=right)
+
+
+def _placed(part: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Who leads a partition, who holds it, and who of those is in sync."""
+    leader = "-" if part["leader"] is None else str(part["leader"])
+    replicas, in_sync = (",".join(map(str, part[field])) for field in ("replicas", "in_sync"))
+    return leader, replicas, in_sync
 
 
 def _print_damaged(parts: Sequence[Mapping[str, Any]]) -> None:

@@ -56,9 +56,3 @@ class Server(http.Server):
                 with contextlib.suppress(errors.NotCoordinator):
                     return other.ask(method, path, document, timeout_s=timeout_s)
             raise error from None
-
-    def others(self) -> list[http.Server]:
-        """The other nodes of its cluster that are live, as far as it knows."""
-        nodes = super().ask("GET", "/v1/cluster/nodes")["nodes"]
-        live = [node["endpoints"].get("http") for node in nodes if node["state"] != "fenced"]
-        return [http.Server(address) for address in live if address not in (None, self.address)]

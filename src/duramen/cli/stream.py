@@ -9,11 +9,13 @@ from duramen.base.units import format_bytes
 from duramen.cli.asking import check_askable, confirm, yes_option
 from duramen.cli.deleting import delete_all
 from duramen.cli.described import groups_reading, print_stream
+from duramen.cli.led import leader_of
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import Server, server_option
 from duramen.cli.tables import plain
 from duramen.client.http import path_of
+from duramen.client.led import led
 
 __all__ = ["command"]
 
@@ -57,6 +59,12 @@ def command() -> None:
     help="Count of partitions [default: 1 with subjects, else num.partitions of the node]",
 )
 @click.option(
+    "--replication-factor",
+    type=click.IntRange(1, 32_767),
+    metavar="NUMBER",
+    help="On how many nodes each partition is [default: default.replication.factor, or as many as there are]",
+)
+@click.option(
     "--config",
     "configs",
     metavar="KEY=VALUE",
@@ -70,6 +78,7 @@ def _create(
     name: str,
     subjects: Sequence[str],
     partitions: int | None,
+    replication_factor: int | None,
     configs: dict[str, str],
     format_: str,
     server: Server,
@@ -78,6 +87,8 @@ def _create(
     wish: dict[str, object] = {"name": name, "subjects": list(subjects), "config": configs}
     if partitions is not None:
         wish["partitions"] = partitions
+    if replication_factor is not None:
+        wish["replication_factor"] = replication_factor
     stream = server.post(_STREAMS, wish)
     if format_ == JSON:
         print_json(stream)
@@ -95,7 +106,8 @@ def _create(
 @server_option
 def _list(internal: bool, format_: str, server: Server) -> None:
     """List the streams there are."""
-    streams = [stream for stream in server.listed(_STREAMS, "streams") if internal or not stream["internal"]]
+    listed = led(server, lambda node: list(node.listed(_STREAMS, "streams")))
+    streams = [stream for stream in listed if internal or not stream["internal"]]
     if format_ == JSON:
         print_json(streams)
         return
@@ -122,12 +134,12 @@ def _list(internal: bool, format_: str, server: Server) -> None:
 @server_option
 def _describe(name: str, format_: str, server: Server) -> None:
     """Show the stream NAME: its partitions, what NATS could not bring it, and the groups that read it."""
-    stream = server.get(path_of("streams", name))
+    (stream,) = led(server, lambda node: [node.get(path_of("streams", name))])
     stream["groups"] = groups_reading(server, name)
     if format_ == JSON:
         print_json(stream)
     else:
-        print_stream(stream)
+        print_stream(stream, in_cluster=bool(server.get("/v1/cluster/nodes")["nodes"]))
 
 
 @command.command("alter")
@@ -182,16 +194,26 @@ def _delete_records(name: str, before: str, partition: int | None, yes: bool, fo
         raise click.UsageError(f"--before is an offset or `end`, not {before!r}")
     check_askable(yes=yes)
     path = path_of("streams", name)
-    server.get(path)
+    parts = [part for part in server.get(path)["partitions"] if partition in (None, part["partition"])]
     where = "in each partition" if partition is None else f"in partition {partition}"
     what = "all records" if before == "end" else f"the records before offset {before}"
     confirm(f"Delete {what} of {plain(name)} {where}?", yes=yes)
     wish = {"before": None if before == "end" else int(before), "partition": partition}
-    answer = server.post(f"{path}/records/delete", wish)
+    # One question, so that nothing is deleted where one partition cannot be cut there; others lead only in a cluster.
+    if all(part["leads"] for part in parts):
+        deleted = server.post(f"{path}/records/delete", wish)["partitions"]
+    else:
+        deleted = [
+            one
+            for part in parts
+            for one in leader_of(server, part).post(f"{path}/records/delete", {**wish, "partition": part["partition"]})[
+                "partitions"
+            ]
+        ]
     if format_ == JSON:
-        print_json(answer["partitions"])
+        print_json(deleted)
         return
-    for one in answer["partitions"]:
+    for one in deleted:
         click.echo(f"Partition {one['partition']} of {name} begins at offset {one['start_offset']} now.")
 
 

@@ -12,6 +12,7 @@ from duramen.codec.kafka.versions import ApiKey
 __all__ = ["Admin"]
 
 _TOPIC: Final = 2  # the resource type
+_SET: Final = 0  # the operation on a config
 
 
 class Admin:
@@ -54,6 +55,15 @@ class Admin:
                 raise failure(answer["error_code"], f"the configs of {name}", answer["error_message"])
             found[name] = {config["name"]: config["value"] for config in answer["configs"]}
         return found
+
+    def set_stream_configs(self, name: str, values: Mapping[str, str]) -> None:
+        """Change some configs of a stream. Raises ConfigInvalid, StreamNotFound, ServerUnreachable …"""
+        configs = [{"name": key, "config_operation": _SET, "value": value} for key, value in values.items()]
+        resource = {"resource_type": _TOPIC, "resource_name": name, "configs": configs}
+        message = {"resources": [resource], "validate_only": False}
+        for one in self._cluster.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, message)["responses"]:
+            if one["error_code"] != ErrorCode.NONE:
+                raise failure(one["error_code"], f"the configs of {name}", one["error_message"])
 
     def _change(self, api: ApiKey, message: dict[str, Any], answers: str, what: str) -> None:
         timeout_s = self._cluster.timeout_s

@@ -7,7 +7,7 @@ import ipaddress
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -160,6 +160,16 @@ class Server:
             after = page.get("next") or ""
             if not after:
                 return
+
+    def others(self, wanted: Collection[int] | None = None) -> list["Server"]:
+        """The other nodes of its cluster that are live, as far as it knows, or those of them that are wanted."""
+        nodes = self.get("/v1/cluster/nodes")["nodes"]
+        live = [
+            node["endpoints"].get("http")
+            for node in nodes
+            if node["state"] != "fenced" and (wanted is None or node["id"] in wanted)
+        ]
+        return [Server(address) for address in live if address not in (None, self.address)]
 
     def post(self, path: str, document: Mapping[str, object]) -> Any:
         """Make something."""

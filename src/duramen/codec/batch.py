@@ -74,7 +74,7 @@ MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 _SMALLEST_RECORD_BYTES = 7
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
+_HEADER = struct.Struct(">qiibIhiqqqhii")  # as many fields as Header has, which `tuple.__new__` does not check
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
@@ -148,7 +148,7 @@ class NewRecord(NamedTuple):
 def header(buffer: Buffer, position: int = 0) -> Header:
     """The header at `position`, unchecked. Raises BatchCorrupt where the buffer is too short for one."""
     try:
-        return Header._make(_HEADER.unpack_from(buffer, position))
+        return tuple.__new__(Header, _HEADER.unpack_from(buffer, position))
     except struct.error:
         raise BatchCorrupt("a record batch is cut off in its header") from None
 
@@ -161,7 +161,7 @@ def check(buffer: Buffer) -> Header:
     size = len(buffer)
     if size < HEADER_BYTES:
         raise BatchCorrupt(f"a record batch has at least {HEADER_BYTES} bytes; this one has {size}")
-    found = tuple.__new__(Header, _HEADER.unpack_from(buffer))  # what _make does, and does not check either
+    found = tuple.__new__(Header, _HEADER.unpack_from(buffer))
     if found.magic != 2:
         raise BatchInvalid(f"record batches have the magic 2; this one has {found.magic}")
     if found.length != size - LENGTH_END:
@@ -269,13 +269,14 @@ def batches(buffer: Buffer) -> Iterator[tuple[int, Header]]:
     """
     position, end = 0, len(buffer)
     while position + HEADER_BYTES <= end:
-        found = Header._make(_HEADER.unpack_from(buffer, position))
-        if found.length < HEADER_BYTES - LENGTH_END:
-            raise BatchCorrupt(f"a record batch says it has {found.length + LENGTH_END} bytes")
-        if position + found.size > end:
+        found = tuple.__new__(Header, _HEADER.unpack_from(buffer, position))
+        size = found.length + LENGTH_END
+        if size < HEADER_BYTES:
+            raise BatchCorrupt(f"a record batch says it has {size} bytes")
+        if position + size > end:
             return
         yield position, found
-        position += found.size
+        position += size
 
 
 def records(buffer: Buffer, *, verify: bool = True, limit_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:

@@ -4,17 +4,18 @@ A program is a generator that yields questions and is sent the JSON that comes b
 instead; what it returns is the result.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
+from duramen.base.errors import NotCoordinator
 from duramen.client.http import path_of
 from duramen.face.values import (
     GroupDetails,
     GroupInfo,
     NodeInfo,
     OffsetChange,
-    StreamInfo,
     value_of,
 )
 
@@ -22,15 +23,13 @@ __all__ = [
     "Config",
     "Program",
     "Question",
-    "alter_stream",
-    "create_stream",
     "delete_group",
-    "delete_stream",
     "describe_group",
-    "describe_stream",
+    "doors",
     "list_groups",
-    "list_streams",
+    "listed",
     "node",
+    "nodes",
     "reset_group",
 ]
 
@@ -52,18 +51,33 @@ class Question(NamedTuple):
 Program: TypeAlias = Generator[Question, Any, _T]
 
 
-def _listed(collection: str, type_: type[_T], **query: str) -> Program[list[_T]]:
-    """Everything in a collection, however many pages it has."""
-    found: list[_T] = []
+def listed(collection: str, server: str = "", **query: str) -> Program[list[dict[str, Any]]]:
+    """Everything in a collection, however many pages it has, as a node has it."""
+    found: list[dict[str, Any]] = []
     path = f"/v1/{collection}"
     asked = dict(query)
     while True:
-        page = yield Question("GET", f"{path}?{urlencode(asked)}" if asked else path)
-        found += [value_of(one, type_) for one in value_of(page, dict[str, Any]).get(collection, ())]
+        page = yield Question("GET", f"{path}?{urlencode(asked)}" if asked else path, server=server)
+        found += value_of(value_of(page, dict[str, Any]).get(collection, []), list[dict[str, Any]])
         after = page.get("next")
         if after is None:
             return found
         asked["after"] = after
+
+
+def nodes() -> Program[list[dict[str, Any]]]:
+    """The nodes of the cluster; none of a node that is alone."""
+    answer = value_of((yield Question("GET", "/v1/cluster/nodes")), dict[str, Any])
+    return value_of(answer.get("nodes", []), list[dict[str, Any]])
+
+
+def doors(wanted: Collection[int] | None = None) -> Program[list[str]]:
+    """Where the HTTP doors of all nodes are that are not known to be gone, or of those that are wanted."""
+    return [
+        one["endpoints"]["http"]
+        for one in (yield from nodes())
+        if one["state"] != "fenced" and "http" in one["endpoints"] and (wanted is None or one["id"] in wanted)
+    ]
 
 
 def node() -> Program[NodeInfo]:
@@ -71,51 +85,26 @@ def node() -> Program[NodeInfo]:
     return value_of((yield Question("GET", "/v1/node")), NodeInfo)
 
 
-def list_streams(prefix: str) -> Program[list[StreamInfo]]:
-    """The streams whose names begin with `prefix`."""
-    query = {"prefix": prefix} if prefix else {}
-    found = yield from _listed("streams", StreamInfo, **query)
-    return [info for info in found if info.name.startswith(prefix)]
-
-
-def create_stream(
-    name: str, partitions: int | None, subjects: Sequence[str], config: Config | None
-) -> Program[StreamInfo]:
-    """A stream, made where there is none."""
-    wish: dict[str, object] = {"name": name, "subjects": list(subjects), "config": dict(config or {})}
-    if partitions is not None:
-        wish["partitions"] = partitions
-    return value_of((yield Question("POST", "/v1/streams", wish)), StreamInfo)
-
-
-def describe_stream(name: str) -> Program[StreamInfo]:
-    """A stream."""
-    return value_of((yield Question("GET", path_of("streams", name))), StreamInfo)
-
-
-def alter_stream(
-    name: str, config: Mapping[str, str | int | float | bool | None] | None, partitions: int | None
-) -> Program[StreamInfo]:
-    """A stream after it was changed."""
-    change: dict[str, object] = {"config": dict(config or {})}
-    if partitions is not None:
-        change["partitions"] = partitions
-    return value_of((yield Question("PATCH", path_of("streams", name), change)), StreamInfo)
-
-
-def delete_stream(name: str) -> Program[None]:
-    """Remove a stream."""
-    yield Question("DELETE", path_of("streams", name))
-
-
 def list_groups() -> Program[list[GroupInfo]]:
     """Every consumer group."""
-    return (yield from _listed("groups", GroupInfo))
+    return value_of((yield from listed("groups")), list[GroupInfo])
 
 
 def describe_group(group: str) -> Program[GroupDetails]:
     """A consumer group."""
-    return value_of((yield Question("GET", path_of("groups", group))), GroupDetails)
+    return value_of((yield from _coordinated(Question("GET", path_of("groups", group)))), GroupDetails)
+
+
+def _coordinated(question: Question) -> Program[Any]:
+    """Ask about a group: the node, and where another one coordinates it, that one."""
+    try:
+        return (yield question)
+    except NotCoordinator as error:
+        elsewhere = error
+    for door in (yield from doors()):
+        with suppress(NotCoordinator):
+            return (yield question._replace(server=door))
+    raise elsewhere
 
 
 def reset_group(
@@ -127,10 +116,10 @@ def reset_group(
         wish["streams"] = list(streams)
     if partition is not None:
         wish["partition"] = partition
-    answer = yield Question("POST", path_of("groups", group) + "/offsets", wish)
+    answer = yield from _coordinated(Question("POST", path_of("groups", group) + "/offsets", wish))
     return value_of(value_of(answer, dict[str, Any]).get("offsets"), list[OffsetChange])
 
 
 def delete_group(group: str) -> Program[None]:
     """Remove a consumer group."""
-    yield Question("DELETE", path_of("groups", group))
+    yield from _coordinated(Question("DELETE", path_of("groups", group)))

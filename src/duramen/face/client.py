@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 from duramen.base.errors import ClientClosed, DuramenError
 from duramen.client.http import Server, server_address
-from duramen.face import asking
+from duramen.face import asking, streams
 from duramen.face.asking import Config, Program, Question
 from duramen.face.membership import reader_of
 from duramen.face.places import Where, text_of
@@ -229,19 +229,22 @@ class Streams:
         name: str,
         *,
         partitions: int | None = None,
+        replication_factor: int | None = None,
         subjects: Sequence[str] = (),
         config: Config | None = None,
     ) -> StreamInfo:
         """Make a stream, bound to NATS `subjects` if they are given; one that is there and the same is left as it is.
 
-        So it is safe to repeat. Raises StreamDiffers, NameInvalid, ConfigInvalid, SubjectInvalid, PartitionsInvalid …
+        So it is safe to repeat. Each partition is on `replication_factor` nodes: without it on as many as the setting
+        `default.replication.factor` says, or as there are. Raises StreamDiffers, NameInvalid, ConfigInvalid,
+        SubjectInvalid, PartitionsInvalid, ReplicationFactorInvalid …
 
         >>> client.streams.create("rides", partitions=2).created
         True
         >>> client.streams.create("rides", partitions=2).created
         False
         """
-        return self._client.run(asking.create_stream(name, partitions, subjects, config))
+        return self._client.run(streams.create_stream(name, partitions, replication_factor, subjects, config))
 
     def describe(self, name: str) -> StreamInfo:
         """A stream as it is. Raises StreamNotFound.
@@ -250,7 +253,7 @@ class Streams:
         Traceback (most recent call last):
         duramen.base.errors.StreamNotFound: there is no stream nobody-made-this
         """
-        return self._client.run(asking.describe_stream(name))
+        return self._client.run(streams.describe_stream(name))
 
     def alter(self, name: str, *, config: Mapping[str, str | int | float | bool | None] | None = None) -> StreamInfo:
         """Set configs; None sets one back to what it is without. Safe to repeat. Raises StreamNotFound, ConfigInvalid.
@@ -260,7 +263,7 @@ class Streams:
         >>> client.streams.alter("bikes", config={"retention.ms": None, "retention.bytes": "1GiB"}).config
         {'retention.bytes': '1073741824'}
         """
-        return self._client.run(asking.alter_stream(name, config, None))
+        return self._client.run(streams.alter_stream(name, config, None))
 
     def add_partitions(self, name: str, partitions: int) -> StreamInfo:
         """Have that many partitions in all. Keys go to others from then on. Raises StreamNotFound, PartitionsInvalid.
@@ -270,7 +273,7 @@ class Streams:
         >>> len(client.streams.add_partitions("cars", 4).partitions)
         4
         """
-        return self._client.run(asking.alter_stream(name, None, partitions))
+        return self._client.run(streams.alter_stream(name, None, partitions))
 
     def delete(self, name: str) -> None:
         """Remove a stream with all its records, for good. Raises StreamNotFound: repeated, that is what it says.
@@ -279,7 +282,7 @@ class Streams:
         StreamInfo(...)
         >>> client.streams.delete("sparrows")
         """
-        self._client.run(asking.delete_stream(name))
+        self._client.run(streams.delete_stream(name))
 
     def list(self, *, prefix: str = "") -> list[StreamInfo]:
         """All streams, or those whose names begin with `prefix`, sorted by name.
@@ -287,7 +290,7 @@ class Streams:
         >>> client.streams.list(prefix="there-is-none-like-this")
         []
         """
-        return self._client.run(asking.list_streams(prefix))
+        return self._client.run(streams.list_streams(prefix))
 
 
 class Groups:

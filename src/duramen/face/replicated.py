@@ -13,7 +13,7 @@ from duramen.base.errors import (
     ServerUnreachable,
 )
 from duramen.client.http import path_of
-from duramen.face.asking import Program, Question
+from duramen.face.asking import Program, Question, doors, nodes
 from duramen.face.values import value_of
 
 __all__ = ["wait_replicated"]
@@ -47,7 +47,7 @@ def wait_replicated(
             found = yield Question("GET", path, server=servers[0])
         except _ELSEWHERE:
             if not knows_all:
-                servers += yield from _others()
+                servers += yield from doors()
                 knows_all = True
             if len(servers) == 1:
                 raise
@@ -59,23 +59,11 @@ def wait_replicated(
             raise RequestTimedOut(f"offset {offset} of partition {partition} of {stream} is not there in {timeout_s} s")
 
 
-def _nodes() -> Program[list[dict[str, Any]]]:
-    """The nodes of the cluster; none of a node that is alone."""
-    answer = value_of((yield Question("GET", "/v1/cluster/nodes")), dict[str, Any])
-    return value_of(answer.get("nodes", []), list[dict[str, Any]])
-
-
-def _others() -> Program[list[str]]:
-    """Where the HTTP doors of all nodes are that are not known to be gone."""
-    nodes = yield from _nodes()
-    return [one["endpoints"]["http"] for one in nodes if one["state"] != "fenced" and "http" in one["endpoints"]]
-
-
 def _server_of(node: int) -> Program[str]:
     own = value_of((yield Question("GET", "/v1/node")), dict[str, Any])
     if own.get("node_id") == node:
         return ""
-    for one in (yield from _nodes()):
+    for one in (yield from nodes()):
         if one["id"] == node and "http" in one["endpoints"]:
             return str(one["endpoints"]["http"])
     raise NodeNotFound(f"there is no node {node} in the cluster")

@@ -61,6 +61,9 @@ class DamagedRange(msgspec.Struct, frozen=True):
 class PartitionInfo(msgspec.Struct, frozen=True):
     """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged.
 
+    That is what its leader says, or what the node has of it that was asked, where the leader could not be (`leads`).
+    `leader` is a node's id, None where nobody leads; `in_sync` are the replicas in sync, of all `replicas`.
+
     >>> client.streams.create("empty").partitions[0].end_offset
     0
     """
@@ -73,6 +76,10 @@ class PartitionInfo(msgspec.Struct, frozen=True):
     bytes: int
     segments: int
     damaged: list[DamagedRange] = []
+    leader: int | None = None
+    leads: bool = True
+    replicas: list[int] = []
+    in_sync: list[int] = []
 
 
 class GapInfo(msgspec.Struct, frozen=True):

@@ -52,6 +52,11 @@ class NatsSide:
             await self._server.check_port()
             self._launching = asyncio.get_running_loop().create_task(self._server.start())
 
+    async def launched(self) -> None:
+        """Wait until the server has started, where one belongs to the node. Raises AddressInUse, NatsServerFailed."""
+        if self._launching is not None:
+            await self._launching
+
     async def open(self, broker: Broker, files: FileSystem) -> None:
         """Listen for everything that streams are bound to. Raises AddressInUse, NatsServerFailed or OSError.
 

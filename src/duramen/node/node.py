@@ -194,6 +194,9 @@ class Node:
         """What this node is in its cluster; None where it is alone."""
         if self._joining is None:
             return None
+        if self._nats is not None:
+            # A node that cannot serve does not help to form a cluster and go.
+            await self._nats.launched()
         from duramen.broker.cluster.measures import ClusterMeasures
         from duramen.node.cluster.agreeing import Parts
 

@@ -198,9 +198,9 @@ class Following:
     def _report(self) -> None:
         """Say what is on disk here and behind, beside the fetch that waits."""
         if self._confirmed and self._reaches() != self._reported:
-            self._replica.send(self._upstream, self._next_fetch()._replace(reports=True))
+            self._replica.send(self._upstream, self._next_fetch(reports=True))
 
-    def _next_fetch(self) -> Fetch:
+    def _next_fetch(self, *, reports: bool = False) -> Fetch:
         replica = self._replica
         self._number += 1
         self._reported = self._reaches()
@@ -215,7 +215,8 @@ class Following:
             permitted,
             self._number,
             self._confirmed,
-            wait_ms=self._wait_ms,
+            reports,
+            self._wait_ms,
         )
 
     def _reaches(self) -> tuple[Reach, ...]:

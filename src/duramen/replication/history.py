@@ -14,17 +14,21 @@ __all__ = ["History"]
 class History:
     """A log from `start_offset` to `end_offset`; below `synced_offset` all that there is of it is on disk."""
 
-    __slots__ = ("_takeovers", "end_offset", "start_offset", "synced_offset")
+    __slots__ = ("_end", "_takeovers", "end_offset", "start_offset", "synced_offset")
 
     def __init__(self, takeovers: Iterable[tuple[int, int, int]], start_offset: int, end_offset: int) -> None:
         self._takeovers = TakeoverTable(takeovers)
+        self._end = Position(-1, -1)
         self.start_offset = start_offset
         self.end_offset = self.synced_offset = end_offset
 
     @property
     def end(self) -> Position:
         """The end that names this history."""
-        return Position(self._takeovers.latest_epoch, self.end_offset)
+        epoch, end = self._takeovers.latest_epoch, self._end
+        if end.offset != self.end_offset or end.leader_epoch != epoch:
+            end = self._end = Position(epoch, self.end_offset)
+        return end
 
     def epoch_at(self, offset: int) -> int:
         """The epoch that ordered the record there, or -1 where that is not known."""

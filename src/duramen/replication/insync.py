@@ -33,7 +33,7 @@ class InSync:
     @property
     def maximal(self) -> frozenset[int]:
         """Everybody who may be in it."""
-        return self.committed | self._attempted
+        return self.committed | self._attempted if self._attempted else self.committed
 
     @property
     def is_open(self) -> bool:

@@ -90,8 +90,11 @@ class Leading:
     @property
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do."""
-        times = (self._review_ms(), self._parked.deadline_ms, self._slowness.deadline_ms)
-        return min([time_ms for time_ms in times if time_ms is not None], default=None)
+        first_ms = self._review_ms()
+        for due_ms in (self._parked.deadline_ms, self._slowness.deadline_ms):
+            if due_ms is not None and (first_ms is None or due_ms < first_ms):
+                first_ms = due_ms
+        return first_ms
 
     def tick(self) -> None:
         """What the time makes of it."""
@@ -183,7 +186,10 @@ class Leading:
         if not self._in_sync.is_open:
             lagging = self._lagging()
             wanted = wanted.difference(lagging) if lagging else wanted
-            wanted = wanted.difference(self._slow(wanted)).union(self._ready())
+            slow = self._slow(wanted)
+            wanted = wanted.difference(slow) if slow else wanted
+            ready = self._ready()
+            wanted = wanted.union(ready) if ready else wanted
         # The controller wants to know the registration of each: of who was not heard in this epoch it is not known.
         if not self._progress.knows_all(wanted):
             self._in_sync.due_ms = due_ms
@@ -213,7 +219,9 @@ class Leading:
         return self._replica.gone[node_id] + self._replica.timeouts.gone_ms
 
     def _lagging(self) -> list[int]:
-        return [node for node in self._in_sync.committed if node != self._replica.node_id and self._lags(node)]
+        replica = self._replica
+        behind = self._progress.behind(self._in_sync.committed, replica.history.end_offset)
+        return [node for node in behind if node != replica.node_id and self._lags(node)]
 
     def _slow(self, members: frozenset[int]) -> tuple[int, ...]:
         """Who is slow and not needed."""
@@ -233,8 +241,11 @@ class Leading:
 
     def _ready(self) -> list[int]:
         """Who may join."""
+        joining = self._joining()
+        if not joining:
+            return joining
         bar = self._bar()
-        return [node for node in self._joining() if self._progress.covered(node) >= bar]
+        return [node for node in joining if self._progress.covered(node) >= bar]
 
     def _bar(self) -> int:
         """What one who joins has on disk: all that any leader may have committed, and that a tail may have shown."""
@@ -255,9 +266,7 @@ class Leading:
         if self._in_sync.in_flight is not None or self._in_sync.due_ms > self._replica.now_ms:
             return self._in_sync.due_ms
         end_offset, own_id = self._replica.history.end_offset, self._replica.node_id
-        behind = [
-            node for node in self._in_sync.committed if node != own_id and self._progress.covered(node) < end_offset
-        ]
+        behind = [node for node in self._progress.behind(self._in_sync.committed, end_offset) if node != own_id]
         if not behind:
             return None
         lag_time_max_ms = self._replica.config.lag_time_max_ms

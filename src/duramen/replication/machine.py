@@ -11,6 +11,7 @@ from duramen.replication.following import Following
 from duramen.replication.history import History
 from duramen.replication.leading import Leading
 from duramen.replication.messages import AlterPartitionAnswer, Fetch, FetchAnswer, Message, Refusal
+from duramen.replication.parked import Parked
 from duramen.replication.partition import PartitionConfig, PartitionState, Topology
 from duramen.replication.reaching import Reaching
 from duramen.replication.replica import Kept, Replica
@@ -38,6 +39,7 @@ class Machine:
         self._replica = Replica(node_id, broker_epoch, kept, config, timeouts, now_ms)
         self._part: Leading | Following | None = None
         self._reaching = Reaching()
+        self._early: Parked | None = None  # fetches of later epochs; few replicas ever get one
 
     # -- what is known ------------------------------------------------------------------------------
 
@@ -50,6 +52,11 @@ class Machine:
     def leads(self) -> bool:
         """Whether it leads, as far as it knows."""
         return isinstance(self._part, Leading)
+
+    @property
+    def led_epoch(self) -> int | None:
+        """The epoch in which it leads, as far as it knows; None where it does not."""
+        return self._replica.state.leader_epoch if isinstance(self._part, Leading) else None
 
     @property
     def history(self) -> History:
@@ -98,10 +105,9 @@ class Machine:
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do, unless something else happens first."""
         part_ms = None if self._part is None else self._part.deadline_ms
-        reaching_ms = self._reaching.deadline_ms
-        if part_ms is None or reaching_ms is None:
-            return reaching_ms if part_ms is None else part_ms
-        return min(part_ms, reaching_ms)
+        early_ms = None if self._early is None else self._early.deadline_ms
+        times = (part_ms, early_ms, self._reaching.deadline_ms)
+        return min([time_ms for time_ms in times if time_ms is not None], default=None)
 
     def take(self) -> list[Effect]:
         """What is to be done since the last call, in this order; see `effects`."""
@@ -116,7 +122,11 @@ class Machine:
 
     def tick(self, now_ms: int) -> None:
         """It is `now_ms`, by a clock of this node's own that never goes back."""
-        self._replica.now_ms = max(now_ms, self._replica.now_ms)
+        if now_ms > self._replica.now_ms:
+            self._replica.now_ms = now_ms
+        if self._early is not None:
+            for fetch in self._early.take_due(self._replica.now_ms):
+                self._replica.refuse(fetch, Refusal.UNKNOWN_LEADER_EPOCH)
         if self._part is not None:
             self._part.tick()
 
@@ -254,13 +264,18 @@ class Machine:
             self._part = None
         if self._part is not None:
             self._part.open()
+        if self._early is not None:
+            early, self._early = self._early, None
+            for fetch in early.take(lambda _: True):
+                self._fetch(fetch)
 
     def _fetch(self, fetch: Fetch) -> None:
         refusal = self._epoch_refusal(fetch)
-        if refusal is not None:
+        if refusal is Refusal.UNKNOWN_LEADER_EPOCH:
+            self._resign()
+            self._keep(fetch)
+        elif refusal is not None:
             self._replica.refuse(fetch, refusal)
-            if refusal is Refusal.UNKNOWN_LEADER_EPOCH:
-                self._resign()
         elif self._part is not None:
             self._part.fetch(fetch)
 
@@ -269,6 +284,14 @@ class Machine:
         if isinstance(self._part, Leading):
             self._part.close()
             self._part = None
+
+    def _keep(self, fetch: Fetch) -> None:
+        """Whoever asks knows more than this replica, which is about to hear of it too: it is answered then."""
+        if fetch.reports:
+            return
+        if self._early is None:
+            self._early = Parked()
+        self._early.park(fetch, self._replica.now_ms + self._replica.timeouts.wait_ms)
 
     def _epoch_refusal(self, fetch: Fetch) -> Refusal | None:
         epoch = self._replica.leader_epoch

@@ -30,7 +30,7 @@ class Refusal(Enum):
 
     NOT_LEADER = "it does not lead this partition, or has nothing to pass on"
     FENCED_LEADER_EPOCH = "the epoch of whoever asks is over"
-    UNKNOWN_LEADER_EPOCH = "whoever asks is in a later epoch"
+    UNKNOWN_LEADER_EPOCH = "whoever asks is in a later epoch, and this replica did not hear of it in time"
     OFFSET_OUT_OF_RANGE = "the log begins behind that offset, or nobody knows what was before its start"
     NOT_ENOUGH_REPLICAS = "too few replicas are in sync: nothing was appended"
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = "too few replicas are in sync: what was appended is not acknowledged"

@@ -35,6 +35,8 @@ class Parked:
 
     def take_due(self, now_ms: int) -> list[Fetch]:
         """Those whose time has come."""
+        if not self._fetches:
+            return []
         due = [fetch for until_ms, fetch in self._fetches.values() if until_ms <= now_ms]
         for fetch in due:
             del self._fetches[fetch.node_id]
@@ -43,4 +45,6 @@ class Parked:
     @property
     def deadline_ms(self) -> int | None:
         """When the next one's time comes."""
-        return min([until_ms for until_ms, _ in self._fetches.values()], default=None)
+        if not self._fetches:
+            return None
+        return min([until_ms for until_ms, _ in self._fetches.values()])

@@ -91,8 +91,16 @@ class Progress:
 
     def knows_all(self, nodes: Iterable[int]) -> bool:
         """Whether each of these was heard."""
+        for node in nodes:
+            known = self._replicas.get(node)
+            if known is None or known.broker_epoch < 0:
+                return False
+        return True
+
+    def behind(self, nodes: Iterable[int], offset: int) -> list[int]:
+        """Which of these are not known to have all below `offset` on their disks."""
         known = self._replicas
-        return all(node in known and known[node].broker_epoch >= 0 for node in nodes)
+        return [node for node in nodes if node not in known or known[node].covered < offset]
 
     def lags(self, node_id: int, log_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
         """Whether it lacks something and has not caught up for that long."""
@@ -106,6 +114,8 @@ class Progress:
 
     def reaches(self) -> tuple[Reach, ...]:
         """All that is known, to be passed on."""
+        if not self._replicas:
+            return ()
         return tuple(Reach(node, known.broker_epoch, known.covered) for node, known in sorted(self._replicas.items()))
 
     def waiting_ms(self, now_ms: int) -> dict[int, int]:

@@ -91,6 +91,8 @@ class Slowness:
 
     def eject(self, members: Collection[int]) -> int | None:
         """Who of these is to leave: the one that is slow for longest, unless another has left and is slow still."""
+        if self._ejected is None and not self._slow_windows:
+            return None
         slow = [node_id for node_id in members if self.is_slow(node_id)]
         if self._ejected is None and slow:
             self._ejected = max(slow, key=lambda node_id: (self._slow_windows[node_id], -node_id))

@@ -6,7 +6,7 @@ __all__ = ["TIMEOUTS", "Timeouts"]
 
 
 class Timeouts(NamedTuple):
-    """`wait_ms`: how long a fetch that has nothing to get is kept (`replica.fetch.wait.max.ms`).
+    """`wait_ms`: how long a fetch that has nothing to get is kept (`replica.fetch.wait.max.ms`), or comes too early.
 
     Sixteen times as long each time that there was nothing, up to `idle_wait_ms`: partitions that nobody writes to cost
     next to nothing.
@@ -15,7 +15,7 @@ class Timeouts(NamedTuple):
     `retry_ms`: before what could not be sent is sent again, a proposal is made again that was not answered, or looked
     at again that was refused;
     `backoff_ms`: before a fetch that was refused is sent again (`replica.fetch.backoff.ms`), short, because after an
-    election most are refused for want of news, and twice as long each time up to `wait_ms`; `gone_ms`: how long there
+    election some are refused for want of news, and twice as long each time up to `wait_ms`; `gone_ms`: how long there
     may be no connection to a replica before it is out of sync; `window_ms`: a window in which latencies are compared.
     """
 

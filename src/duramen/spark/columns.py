@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "COLUMNS",
+    "COMMIT_COLUMNS",
     "HEADERS_TYPE",
     "RECORD_COLUMNS",
     "TIMESTAMP_TYPE",
@@ -34,6 +35,9 @@ _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.b
 HEADERS_TYPE: Final = pa.list_(pa.field("element", _HEADER))
 RECORD_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 """What can be decoded of records, in the order in which it comes."""
+
+COMMIT_COLUMNS: Final = ("commit", "sequence", "producer")
+"""What tables keep of a record's transaction besides: marker, commit sequence, and producer id."""
 
 _LARGEST_MS: Final = ((1 << 63) - 1) // 1000
 _TYPES: Final[Mapping[str, tuple[str, pa.DataType]]] = {

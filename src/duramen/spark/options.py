@@ -119,7 +119,8 @@ _OPTIONS: Final = (
            "How long to go on trying to reach a broker, and to wait for an answer.", "30000", "time"),
     Option("kafka.isolation.level", _SOURCE,
            "read_committed: records of committed transactions, each transaction wholly in one micro-batch or batch."
-           " read_uncommitted: all records, as Spark's Kafka source does unless it is told otherwise.",
+           " read_uncommitted: all records that the log has, as Spark's Kafka source does unless it is told otherwise;"
+           " of a table those that the log has no more.",
            "read_committed"),
     Option("kafka.max.partition.fetch.bytes", _SOURCE,
            "The most record bytes of a partition in one answer.", "4194304", "count"),

@@ -19,7 +19,7 @@ from duramen.base.errors import (
 )
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, FileSystem, Worker
-from duramen.codec.batch import TRANSACTIONAL, Header, stamp
+from duramen.codec.batch import Header, stamp
 from duramen.storage.flushing import Flusher
 from duramen.storage.frames import FrameType
 from duramen.storage.io import is_full, is_passing
@@ -29,6 +29,7 @@ from duramen.storage.records import encode_created, encode_takeover
 from duramen.storage.reserving import is_reserved, reserve
 from duramen.storage.switching import Switching
 from duramen.storage.takeovers import Takeover
+from duramen.storage.transactions import enter
 from duramen.storage.upkeep import StoreLimits, Upkeep, segment_failed
 from duramen.storage.waiting import Append, AppendDone, Together, TogetherDone, Turn, Waiting, Work
 from duramen.storage.wal import Wal
@@ -281,13 +282,13 @@ class Appends:
             until = self._wal.stage(FrameType.APPEND, log.id, kept)
             log.active.append(kept, base_offset, next_offset, head.max_timestamp)
             self._copier.add(log, len(batch))
-            self._advance(log, head, batch, epoch, base_offset, next_offset)
+            self._advance(append, base_offset, next_offset)
             self._wal.wait(until, None if done is None else partial(_acknowledge, done, base_offset), log, next_offset)
             self._upkeep.copy_later()
         elif not self._append_unlogged(append, base_offset, next_offset):
             return
         else:
-            self._advance(log, head, batch, epoch, base_offset, next_offset)
+            self._advance(append, base_offset, next_offset)
             self._appended_unlogged(log, base_offset, next_offset, done)
         self.flush_soon()
 
@@ -340,17 +341,16 @@ class Appends:
             done(base_offset, None)
         log.notify()
 
-    def _advance(
-        self, log: Log, head: Header, batch: bytearray | memoryview, epoch: int, base_offset: int, next_offset: int
-    ) -> None:
-        if head.producer_id >= 0:
-            log.producers.add(head, base_offset, self._clock.wall_ms())
-            if head.attributes & TRANSACTIONAL:
-                log.transactions.add(head, batch, base_offset)
+    def _advance(self, append: Append, base_offset: int, next_offset: int) -> None:
+        log, head = append.log, append.head
+        if head.producer_id >= 0 and log.replicated is not None:
+            log.replicated.remember(base_offset, head.producer_id, log.producers.row(head.producer_id))
+        if head.producer_id >= 0 or append.ordered:
+            enter(log, head, append.batch, base_offset, self._clock.wall_ms())
         log.end_offset = next_offset
         log.version += 1
         if log.replicated is not None:
-            log.replicated.on_append(epoch, base_offset, next_offset)
+            log.replicated.on_append(append.epoch, base_offset, next_offset)
 
     def _create(self, log: Log) -> None:
         self._wal.stage(FrameType.LOG_CREATED, log.id, encode_created(log.key, log.durability))

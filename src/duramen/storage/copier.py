@@ -199,6 +199,10 @@ class Copier:
         self.pending_bytes += size
         self._pending.value = self.pending_bytes
 
+    def taken_back(self, size: int) -> None:
+        """Batches of so many bytes that were added are not to be copied any more."""
+        self._freed(size)
+
     def finish(self, log: Log, segment: Segment) -> None:
         """`segment` gets no more batches: the last entry of its index is to be written, also where all else is."""
         if segment.copied:

@@ -4,6 +4,7 @@ import errno
 from typing import Final, NamedTuple
 
 from duramen.base.ports import FileSystem
+from duramen.codec.batch import header
 from duramen.storage.blocks import ANY_OFFSET
 from duramen.storage.checking import Expected, damage_of
 from duramen.storage.damage import Damage
@@ -21,7 +22,7 @@ from duramen.storage.reader import walk_batches
 from duramen.storage.segment import Segment, segment_name
 from duramen.storage.transactions import TransactionTable, Writers, enter
 
-__all__ = ["Cut", "apply_cut", "cut_files", "end_of_cut"]
+__all__ = ["Cut", "apply_cut", "cut_files", "cut_memory", "end_in_memory", "end_of_cut"]
 
 _DAMAGED: Final = 0x5A17C0DE  # with it no CRC matches: each batch of such a block is looked at by its own
 
@@ -73,6 +74,10 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
             files.unlink(segment.path + ".log")
             files.unlink(segment.path + ".index")
             continue
+        if segment.volatile:
+            kept.append(_rest_in_memory(segment, end_offset, seen))
+            end_offset = min(end_offset, kept[-1].end_offset) if end > end_offset else end_offset
+            continue
         if segment.size and not files.exists(segment.path + ".log"):
             # Let go since, as the write-ahead log says further on; or it is found when it is read.
             segment.closed = True
@@ -101,6 +106,20 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
         if end_offset and log.durability != "memory" and not any(segment.size for segment in kept):
             hold_place(files, log, kept[-1])
     return Cut(kept, end_offset, *seen)
+
+
+def _rest_in_memory(segment: Segment, end_offset: int, writers: Writers) -> Segment:
+    """What is left of a segment without a file: itself, where that is all of it."""
+    rest = Segment(segment.path, segment.base_offset, segment.generation)
+    rest.end_offset = segment.base_offset
+    rest.volatile = True
+    for batch in segment.pending:
+        found = header(batch)
+        if found.next_offset > end_offset:
+            return rest
+        rest.append(batch, found.base_offset, found.next_offset, found.max_timestamp)
+        enter(writers, found, batch, found.base_offset, found.max_timestamp)
+    return segment
 
 
 def _check_synced(log: Log) -> None:
@@ -168,8 +187,7 @@ class _Rest:
             rest.size = rest.copied = position + found.size
             self._index.add(position, rest.size, found.next_offset - base_offset, rest.max_timestamp)
             self._index.cover(*cover(self._index.tail_crc, position, [whole]))
-            if found.producer_id >= 0:
-                enter(self._writers, found, whole, found.base_offset, found.max_timestamp)
+            enter(self._writers, found, whole, found.base_offset, found.max_timestamp)
         return True
 
     def _keep_damaged(self, hole: Damage) -> None:
@@ -189,16 +207,50 @@ def apply_cut(log: Log, cut: Cut) -> None:
     log.segments = cut.segments
     for segment in log.segments:
         segment.takeovers = log.takeovers
+    log.producers = cut.producers
+    log.transactions.cut_end(end_offset, cut.transactions)
+    if log.replicated is not None:
+        log.replicated.cut(end_offset)
+    _end_at(log, end_offset)
+
+
+def end_in_memory(log: Log, end_offset: int) -> int | None:
+    """Where `log` ends once it is cut to `end_offset`, if all that goes is in memory only, and what it changed known.
+
+    None where files have to be cut.
+    """
+    segment, replicated = log.active, log.replicated
+    position = segment.pending_start(end_offset) if end_offset < log.end_offset else None
+    if position is None or replicated is None or any(one.suspect for one in log.segments):
+        return None
+    place = segment.pending_header(position).base_offset
+    # A log of which nothing is left may need a file that says where it goes on.
+    return place if replicated.remembers(place) and (position or len(log.segments) > 1) else None
+
+
+def cut_memory(log: Log, end_offset: int) -> int:
+    """Cut `log` where `end_in_memory` says that it can be; returns how many bytes that freed. No copy may be under way.
+
+    What is in the files stays as it is, and nothing is read.
+    """
+    segment, replicated = log.active, log.replicated
+    position = segment.pending_start(end_offset)
+    if position is None or replicated is None:
+        raise ValueError(f"{log.directory} cannot be cut at {end_offset} in memory")
+    freed = segment.take_back(position, end_offset)
+    replicated.take_back(end_offset, log.producers)
+    log.transactions.cut_end(end_offset, log.transactions.left(end_offset))
+    _end_at(log, end_offset)
+    return freed
+
+
+def _end_at(log: Log, end_offset: int) -> None:
     log.end_offset = end_offset
     log.synced_offset = min(log.synced_offset, end_offset)
     log.start_offset = min(log.start_offset, end_offset)
     log.cleaned_offset = min(log.cleaned_offset, end_offset)
     log.dirty_offset = min(log.dirty_offset, end_offset)
     log.takeovers.cut(end_offset)
-    log.producers = cut.producers
-    log.transactions.cut_end(end_offset, cut.transactions)
     log.damage = [(first, min(last, end_offset - 1)) for first, last in log.damage if first < end_offset]
-    if log.replicated is not None:
-        log.replicated.cut(end_offset)
     log.version += 1
     log.forget_hints()

@@ -225,6 +225,12 @@ class SegmentIndex:
         self._crcs = earlier._crcs + self._crcs
         self.first = 0
 
+    def end_at(self, size: int) -> None:
+        """Forget the entries of blocks behind the one that `size` lies in; none of their CRCs is known yet."""
+        entries = (size >> BLOCK_SHIFT) + 1 - self.first
+        for column in (self._positions, self._offsets, self._timestamps):
+            del column[entries:]
+
     def trim(self, entries: int) -> None:
         """Keep the first `entries` entries and as many blocks; `first` is 0."""
         for column in (self._positions, self._offsets, self._timestamps, self._crcs):

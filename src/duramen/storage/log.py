@@ -1,7 +1,7 @@
 """One log: its offsets, segments, leaderships and producers. State and questions about it; the store acts on it."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
@@ -31,6 +31,13 @@ class LogKey(NamedTuple):
     partition: int
 
 
+class Held(NamedTuple):
+    """What retention lets go only where there is `multiple` times as much: from these `offsets` on, by partition."""
+
+    offsets: Mapping[int, int]
+    multiple: int
+
+
 class LogConfig(NamedTuple):
     """What the store has to know of a stream's config."""
 
@@ -47,6 +54,7 @@ class LogConfig(NamedTuple):
     compaction: Rules = Rules()
     segment_jitter_ms: int = 0
     file_delete_delay_ms: int = 0
+    held: Held | None = None
 
 
 class LogState(msgspec.Struct, array_like=True, frozen=True):

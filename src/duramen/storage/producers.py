@@ -84,6 +84,18 @@ class ProducerTable:
         if len(producer.batches) > _REMEMBERED:
             del producer.batches[0]
 
+    def row(self, producer_id: int) -> ProducerRow | None:
+        """What is known of a producer, as it is now."""
+        producer = self._producers.get(producer_id)
+        return None if producer is None else (producer_id, producer.epoch, producer.last_ms, list(producer.batches))
+
+    def put_back(self, producer_id: int, row: ProducerRow | None) -> None:
+        """What is known of a producer is this again."""
+        if row is None:
+            self._producers.pop(producer_id, None)
+        else:
+            self._producers[producer_id] = _Producer(row[1], row[2], list(row[3]))
+
     def has_written(self, producer_id: int) -> bool:
         """Whether batches of the producer are known; markers are none."""
         producer = self._producers.get(producer_id)
@@ -93,6 +105,10 @@ class ProducerTable:
         """The newest epoch that the producer has written in; 0 where it is not known."""
         producer = self._producers.get(producer_id)
         return 0 if producer is None else producer.epoch
+
+    def clear(self) -> None:
+        """Nothing is known of any that wrote before."""
+        self._producers.clear()
 
     def expire(self, before_ms: int) -> bool:
         """Forget producers whose last append was before `before_ms`; says whether there were any."""

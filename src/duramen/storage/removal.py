@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
+from duramen.base.errors import DuramenError, StreamNotFound
 from duramen.base.ports import Clock, FileSystem, Worker
-from duramen.storage.cutting import Cut, apply_cut, cut_files, end_of_cut
 from duramen.storage.frames import FrameType
 from duramen.storage.handles import Handles
 from duramen.storage.lingering import Lingering, set_aside
@@ -14,9 +13,10 @@ from duramen.storage.log import Log
 from duramen.storage.notes import Notes
 from duramen.storage.placeholding import hold_place, placeholder
 from duramen.storage.planning.retention import Limits, SegmentFacts, new_start
-from duramen.storage.records import LogChange, encode_change, encode_truncate
+from duramen.storage.records import LogChange, encode_change
 from duramen.storage.rewriting import holds
 from duramen.storage.segment import Segment
+from duramen.storage.truncating import Truncation
 from duramen.storage.upkeep import Upkeep, trouble
 
 __all__ = ["Removal"]
@@ -90,7 +90,14 @@ class Removal:
         ]
         # A segment that still waits for its copy goes another time: the copy comes within a second.
         waiting = (s.base_offset for s in log.segments if s.copied < s.size and not s.volatile)
-        limits = Limits(config.retention_ms, config.retention_bytes, config.retention_records)
+        held = config.held
+        limits = Limits(
+            config.retention_ms,
+            config.retention_bytes,
+            config.retention_records,
+            None if held is None else held.offsets.get(log.key.partition, 0),
+            1 if held is None else held.multiple,
+        )
         bound = min(log.high_watermark, next(waiting, log.high_watermark))
         start = new_start(facts, limits, log.start_offset, bound, now_ms)
         if start > log.start_offset:
@@ -202,54 +209,7 @@ class Removal:
 
         Nobody appends to it meanwhile, and nobody is in the middle of reading what is cut.
         """
-
-        def look(failure: OSError | None) -> None:
-            if failure is not None:
-                done(trouble("a log cannot be cut", failure))
-            else:
-                self._upkeep.copier.alone(lambda: partial(end_of_cut, self._files, log, end_offset), cut)
-
-        def cut(result: int | BaseException) -> None:
-            if isinstance(result, BaseException):
-                done(StorageFailed(f"a log cannot be cut: {result}"))
-            else:
-                self._cut(log, result, epoch, done)
-
-        self._upkeep.copy_all(look)
-
-    def _cut(self, log: Log, end_offset: int, epoch: int, done: Done) -> None:
-        """Cut a log to `end_offset`, where a batch ends or the log began."""
-        holds: list[Callable[[], None]] = []
-
-        def finish(error: DuramenError | None) -> None:
-            for let_go in holds:
-                let_go()
-            done(error)
-
-        def take_over(result: Cut | BaseException) -> None:
-            if isinstance(result, BaseException):
-                if log.durability == "os":  # a recovery makes the cut, and nothing else has what came after it
-                    log.failed = f"cutting {log.directory} failed ({result}); no writes until restart"
-                finish(StorageFailed(f"a log cannot be cut: {result}"))
-                return
-            self._forget(log.segments)
-            apply_cut(log, result)
-            log.cut_again = log.durability == "os"
-            # What is left may have bytes that only the WAL vouches for; of the last one the index is written anew.
-            for segment in log.segments:
-                if segment.size and (segment.synced < segment.size or segment is log.active):
-                    self._upkeep.copier.unsynced[segment] = log
-            finish(None)
-
-        def durable(error: DuramenError | None) -> None:
-            if error is not None:
-                finish(error)
-            else:
-                self._upkeep.copier.alone(lambda: partial(cut_files, self._files, log, end_offset), take_over)
-
-        frame = encode_truncate(end_offset, epoch)
-        hold = self._upkeep.checkpointer.hold
-        self._notes.write(FrameType.TRUNCATE, log, frame, durable, staged=lambda: holds.append(hold()))
+        Truncation(self._files, self._upkeep, self._notes, self._forget, log, done).begin(end_offset, epoch)
 
 
 def _newest_ms(segment: Segment) -> int:

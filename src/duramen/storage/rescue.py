@@ -43,8 +43,7 @@ def adopt(log: Log, found: Header, whole: Buffer) -> None:
     segment.copied_to(segment.size, *cover(tail_crc, start, [whole]))
     log.end_offset = log.synced_offset = found.next_offset
     log.version += 1
-    if found.producer_id >= 0:
-        enter(log, found, whole, found.base_offset, found.max_timestamp)
+    enter(log, found, whole, found.base_offset, found.max_timestamp)
 
 
 class Rescue:

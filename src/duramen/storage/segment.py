@@ -69,6 +69,7 @@ class Segment:
     __slots__ = (
         "_pending_offsets",
         "_pending_positions",
+        "_pending_timestamps",
         "base_offset",
         "closed",
         "copied",
@@ -115,6 +116,7 @@ class Segment:
         self.pending: list[Buffer] = []
         self._pending_positions: list[int] = []
         self._pending_offsets: list[int] = []
+        self._pending_timestamps: list[int] = []  # the largest of all batches before each
         self.damage: list[Damage] = []  # what is not served, in order of position
         self.examined: dict[int, int] = {}  # blocks that do not match their CRC, were looked into, and had this one
         self.on_damage: Callable[[Segment, list[Damage]], None] | None = None
@@ -161,6 +163,7 @@ class Segment:
         end = start + len(buffer)
         if start == 0:
             self.first_timestamp = max_timestamp
+        self._pending_timestamps.append(self.max_timestamp)
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
         self.pending.append(buffer)
@@ -178,9 +181,27 @@ class Segment:
         del self.pending[:count]
         del self._pending_positions[:count]
         del self._pending_offsets[:count]
+        del self._pending_timestamps[:count]
         self.copied = position
         if self.index is not None:
             self.index.cover(crcs, tail_crc)
+        return freed
+
+    def take_back(self, position: int, end_offset: int) -> int:
+        """Let go of the batches in memory from the one at `position` on, which ends it; returns how many bytes.
+
+        `end_offset` is the offset at which they began.
+        """
+        count = bisect_left(self._pending_positions, position)
+        freed = self.size - position
+        self.max_timestamp = self._pending_timestamps[count]
+        if position == 0:
+            self.first_timestamp = -1
+        for column in (self.pending, self._pending_positions, self._pending_offsets, self._pending_timestamps):
+            del column[count:]
+        self.size, self.end_offset = position, end_offset
+        if self.index is not None:
+            self.index.end_at(position)
         return freed
 
     def replace(self) -> None:

@@ -151,7 +151,8 @@ class Store:
         `head` is its header; its offsets count, also those whose records were compacted away. It is the next one, of an
         epoch that `follow` entered.
         """
-        head = head._replace(records=head.last_offset_delta + 1)
+        if head.records != head.last_offset_delta + 1:
+            head = head._replace(records=head.last_offset_delta + 1)
         self._appends.append(log, batch, head, head.leader_epoch, done, ordered=True)
 
     def append_together(self, batches: Iterable[tuple[Log, bytearray, Header]], epoch: int, done: TogetherDone) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from duramen.base.ports import Buffer
-from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header
+from duramen.codec.batch import CONTROL, HEADER_BYTES, TRANSACTIONAL, Header
 from duramen.codec.filtering import body, marker_type
 from duramen.storage.producers import ProducerTable
 
@@ -104,6 +104,23 @@ class TransactionTable:
         """Forget the aborted transactions that lie wholly before the log's new start."""
         del self.aborted[: bisect_left(self.aborted, start_offset, key=lambda one: one.last_offset)]
 
+    def left(self, end_offset: int) -> "TransactionTable":
+        """What would be open and ending if nothing had been appended at `end_offset` or later.
+
+        No marker there may lie below a high watermark that `stable_end` was given: those are not remembered.
+        """
+        opened = [(first, producer_id) for producer_id, first in self._open.items()]
+        opened += [(first, producer_id) for first, marker, producer_id in self._ending if marker >= end_offset]
+        left = TransactionTable((producer_id, first) for first, producer_id in sorted(opened) if first < end_offset)
+        left._ending = [one for one in self._ending if one[1] < end_offset]
+        return left
+
+    def clear(self) -> None:
+        """Nothing is known of any that began before."""
+        self._open.clear()
+        self._ending.clear()
+        self.aborted.clear()
+
     def cut_end(self, end_offset: int, left: "TransactionTable") -> None:
         """The log ends at `end_offset` now; `left` is what its batches that are left say."""
         del self.aborted[bisect_left(self.aborted, end_offset, key=lambda one: one.last_offset) :]
@@ -129,7 +146,15 @@ class Writers(Protocol):
 
 
 def enter(writers: Writers, head: Header, batch: Buffer, base_offset: int, now_ms: int) -> None:
-    """Note what a batch appended at `base_offset` says of its producer, who has one, and of its transaction."""
-    writers.producers.add(head, base_offset, now_ms)
-    if head.attributes & TRANSACTIONAL:
-        writers.transactions.add(head, batch, base_offset)
+    """Note what a batch appended at `base_offset` says of its producer, if it has one, and of its transaction.
+
+    An empty batch of no epoch stands in the place of records that a log which begins anew never had: whoever wrote
+    before it may have written there too, and is not known any more.
+    """
+    if head.producer_id >= 0:
+        writers.producers.add(head, base_offset, now_ms)
+        if head.attributes & TRANSACTIONAL:
+            writers.transactions.add(head, batch, base_offset)
+    elif head.leader_epoch < 0 and head.size == HEADER_BYTES:
+        writers.producers.clear()
+        writers.transactions.clear()

@@ -9,7 +9,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Metrics
 from duramen.broker.replicas.log import ReplicaLog
-from duramen.codec.batch import NewRecord, encode, stamp
+from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, stamp
 from duramen.replication.messages import Batch
 from duramen.sim.clock import SeededRandomness
 from duramen.sim.cluster.clocks import NodeClock
@@ -52,15 +52,15 @@ class Life:
             data = encode([NewRecord(0, None, b"%d" % offset)])
             stamp(data, offset, 2)
             self.replica.append(Batch(2, offset, 1, payload=memoryview(data)), 1, ended.append)
-        self._until(ended, RECORDS)
+        self.until(ended, RECORDS)
 
     def restart(self, start_offset: int) -> None:
         """Begin the log anew."""
         ended: list[DuramenError | None] = []
         self.replica.restart(start_offset, 0, ended.append)
-        self._until(ended, 1)
+        self.until(ended, 1)
 
-    def _until(self, ended: list[DuramenError | None], count: int) -> None:
+    def until(self, ended: list[DuramenError | None], count: int) -> None:
         while len(ended) < count:
             self.process.hasten()
         assert ended == [None] * count
@@ -125,3 +125,29 @@ def test_a_log_begun_anew_knows_nothing_of_earlier_epochs() -> None:
     life.restart(RECORDS)
     assert life.log.takeovers.latest_epoch == -1
     assert (life.log.start_offset, life.log.end_offset) == (RECORDS, RECORDS)
+
+
+def test_a_log_begun_anew_knows_no_producer_that_may_have_written_what_it_lacks() -> None:
+    disk = MemoryFileSystem()
+    life = Life(disk)
+    ended: list[DuramenError | None] = []
+    for sequence, attributes in ((0, 0), (1, TRANSACTIONAL)):
+        data = encode(
+            [NewRecord(0, None, b"x")],
+            attributes=attributes,
+            producer_id=7 + sequence,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        stamp(data, sequence, 2)
+        life.replica.append(Batch(2, sequence, 1, payload=memoryview(data)), 1, ended.append)
+    life.until(ended, 2)
+    assert life.log.transactions.opened() == [(8, 1)]
+    life.restart(RECORDS)
+    for _ in range(2):
+        assert (life.log.start_offset, life.log.end_offset) == (RECORDS, RECORDS)
+        assert life.log.producers.rows() == []
+        assert life.log.transactions.opened() == []
+        disk.end_process()
+        disk.crash(random.Random(1))
+        life = Life(disk)

@@ -37,7 +37,7 @@ class Two:
         self.events: list[tuple[int, int, Callable[[], None]]] = []
         self.numbers = count()
         self.stations = {node_id: Station(node_id) for node_id in (1, 2)}
-        self.network = Network(self.stations, random.Random(seed), self.at, lambda: self.true.now_us)
+        self.network = Network(self.stations, random.Random(seed), self.at, self.true)
         for station in self.stations.values():
             self.start(station)
         self.go_on(100_000)

@@ -106,6 +106,16 @@ def test_sql(spark: SparkSession, directory: Path) -> None:
     )
 
 
+def test_commands_are_not_run(spark: SparkSession, directory: Path) -> None:
+    query = "SELECT f.carrier, at,\n        delay\n      FROM flights f JOIN airlines a ON f.carrier = a.carrier"
+    for command in (f"CREATE TABLE it_is_run AS {query}", f"INSERT INTO flights {query}", "SHOW TABLES"):
+        assert edited(spark, directory, (query, command))[-1] == (
+            "it.yaml:13:10: sql of a step must be a query, such as SELECT; commands are not run"
+        )
+    assert not spark.catalog.tableExists("it_is_run")
+    assert edited(spark, directory, (query, query + ";")) == []
+
+
 def test_options_and_schemas_of_sources(spark: SparkSession, directory: Path) -> None:
     assert edited(spark, directory, ("startingOffsets: earliest", "@startingOfsets: earliest")) == [
         "there is no option startingOfsets here; did you mean startingOffsets?"
@@ -117,11 +127,31 @@ def test_options_and_schemas_of_sources(spark: SparkSession, directory: Path) ->
         "Unsupported data type"
     )
     assert edited(spark, directory, ("column: at", "column: @when"))[0].startswith("A column, variable, or function")
-    assert edited(spark, directory, ("delay: 1 hour", "delay: 1 huor")) != []
-    assert edited(spark, directory, ("table: airlines", "table: @airliens"))[0].startswith("there is no Delta table")
-    assert edited(spark, directory, ("table: airlines", "table: @s3://airlines"))[0].startswith(
-        "s3://airlines is no path"
+    assert edited(spark, directory, ("delay: 1 hour", "delay: @1 huor")) == [
+        "delay: '1 huor' does not fit; it is a time such as 10 minutes"
+    ]
+    assert edited(
+        spark,
+        directory,
+        ("      startingOffsets: earliest", "      startingOffsets: earliest\n      @startingOffset: 1"),
+    ) == ["there is no option startingOffset here; did you mean startingOffsets?"]
+    assert edited(spark, directory, ("brokers: 127.0.0.1:1", "brokers: @localhost")) == [
+        "bootstrap.servers: 'localhost' is not HOST:PORT such as 127.0.0.1:9092"
+    ]
+    assert edited(spark, directory, ("brokers: 127.0.0.1:1\n", ""), ("stream: flights", "stream: @flights"))[0] == (
+        "brokers of the pipeline is missing: the HOST:PORT of a broker's Kafka address"
     )
+    assert edited(spark, directory, ("table: airlines", "table: @airliens"))[0].startswith("there is no Delta table")
+    for edit, said in {
+        "table: @gs://airlines": "'gs://airlines' is no location for a table: give a path, or s3://BUCKET/PREFIX",
+        "format: parquet, table: @s3://airlines": "s3://airlines is no path: files of parquet lie in a directory",
+        "format: iceberg, table: @s3://a/b": "an Iceberg table at s3://a/b needs a catalog: give catalog.uri",
+        "table: airlines, options: {@s3.endpont: x}": "there is no option s3.endpont of a table's storage; did you mean"
+        " s3.endpoint?",
+        "format: iceberg, table: @airlines": f"there is no Iceberg table {directory}/airlines in its catalog",
+    }.items():
+        assert edited(spark, directory, ("table: airlines", edit)) == [said]
+    assert not (directory / "duramen-catalog.db").exists(), "who only looks makes no catalog"
 
 
 def test_functions(spark: SparkSession, directory: Path) -> None:
@@ -155,6 +185,11 @@ def test_sinks(spark: SparkSession, directory: Path) -> None:
         "Invalid streaming output mode: append. This output mode is not supported for streaming aggregations without"
         " watermark on streaming DataFrames/DataSets; say mode: update, or give the source a watermark"
     )
+    assert edited(
+        spark, directory,
+        ("python: steps:doubled\n    from: late", "sql: SELECT carrier, 1 AS Carrier FROM late"),
+        ("screen: {from: doubled, console: true}", "screen: {from: @doubled, delta: twice}"),
+    ) == ["doubled has the column Carrier twice; AS renames one"]  # fmt: skip
     assert edited(spark, directory, ("delta: out", "delta: @airlines"))[0].endswith(
         "was not made by a pipeline; choose another location"
     )

@@ -103,8 +103,8 @@ def test_places_in_sql() -> None:
 
 
 def test_what_is_unknown_gets_the_nearest_right_one() -> None:
-    assert edited("brokers:", "@borkers:") == ["the pipeline has no borkers; did you mean brokers?"]
-    assert edited("    json: carrier", "    @jsn: carrier") == ["source flights has no jsn; did you mean json?"]
+    assert edited("brokers:", "@borkers:") == ["the pipeline has no key borkers; did you mean brokers?"]
+    assert edited("    json: carrier", "    @jsn: carrier") == ["source flights has no key jsn; did you mean json?"]
     assert edited("format: csv", "format: @cvs") == ["there is no format cvs; did you mean csv?"]
     assert edited("FROM first\n", "FROM @frist\n")[0] == "there is no source or step frist; did you mean first?"
     assert edited("rows: 5", "mode: @apend") == ["there is no mode apend; did you mean append?"]
@@ -170,6 +170,14 @@ def test_no_pipeline_at_all() -> None:
     assert said("") == ["it:1:1: the file is empty"]
     assert said("- a\n- b\n")[0].startswith("it:1:1: the pipeline must be a mapping with pipeline, brokers,")
     assert said("pipeline: [\n")[0].startswith("it:2:1: this is not YAML: ")
+    assert said("a:\n\tb: c\n")[0].endswith("; lines are indented with spaces, not with tabs")
+    assert edited("brokers: ", "brokers ")[0].endswith("; does the line before lack its colon?")
+    assert edited("    json: carrier", "    json: a: carrier")[0].endswith(
+        "; does the line before lack its colon, or this text its quotes?"
+    )
+    assert edited("    json: carrier", "   @json: carrier")[0].endswith(
+        "; this line is not indented as those that it belongs to"
+    )
     assert said("pipeline: x\n") == ["it:1:1: the pipeline has no sinks", "it:1:1: the pipeline has no sources"]
     assert said("brokers: x\n")[0] == "it:1:1: pipeline is missing: the pipeline's name"
     assert said("a: &a [*a]\n") != []
@@ -178,8 +186,7 @@ def test_no_pipeline_at_all() -> None:
 
 def test_variables() -> None:
     assert edited("${BROKERS:-127.0.0.1:9092}", "@${BROKERS}") == [
-        "brokers of the pipeline is empty",
-        "it:2:10: the environment has no BROKERS; ${BROKERS:-…} gives a value without",
+        "the environment has no BROKERS; ${BROKERS:-VALUE} has a value where there is none"
     ]
     declared = parsed(RIGHT.replace("127.0.0.1:9092}", "}$${HOME}"))[0]
     assert declared is not None

@@ -55,7 +55,8 @@ def test_executors_of_two_processes_read_the_brokers(
 ) -> None:
     Admin(cluster).create_stream(stream_name, 4)
     with Producer(cluster) as producer:
-        for number in range(1_000):
+        # More than a micro-batch has that the driver reads by itself.
+        for number in range(4_000):
             producer.produce(stream_name, b"%d" % number, partition=number % 4)
     file = tmp_path / "everywhere.py"
     file.write_text(PIPELINE.format(brokers=node.kafka, stream=stream_name))
@@ -69,7 +70,7 @@ def test_executors_of_two_processes_read_the_brokers(
             assert ran.returncode == 0, ran.stderr + log.read_text()[-5_000:]
     rows = DeltaTable(str(tmp_path / "out")).to_pyarrow_table().to_pylist()
     assert sorted((row["partition"], row["offset"]) for row in rows) == [
-        (partition, offset) for partition in range(4) for offset in range(250)
+        (partition, offset) for partition in range(4) for offset in range(1_000)
     ]
     assert len({row["daemon"] for row in rows}) == 2
     assert all(len({row["daemon"] for row in rows if row["partition"] == partition}) == 1 for partition in range(4))

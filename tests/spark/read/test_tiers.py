@@ -46,4 +46,7 @@ def test_a_stream_goes_on_in_the_log_where_that_has_all_of_it() -> None:
 
 def test_what_retention_took_before_the_table_had_it_is_lost() -> None:
     assert Extent("all", (50, 100), (10, 30)).cut(0, 100) == Cut((10, 30), (50, 100), ((0, 10), (30, 50)))
+    assert Extent("all", (50, 100), (10, 80)).log_first().cut(20, 90) == Cut((20, 50), (50, 90), ())
+    assert Extent("all", (5, 100), (10, 80)).log_first().cut(5, 90) == Cut((5, 5), (5, 90), ())
+    assert Extent("cold", (50, 100), (10, 80)).log_first().cut(20, 90).cold == (20, 80)
     assert Extent("cold", (50, 100), (10, 30)).cut(10, 40) == Cut((10, 30), (40, 40), ((30, 40),))

@@ -285,10 +285,46 @@ def test_a_transaction_whose_beginning_retention_took_stops_the_table(lake: Lake
 def test_what_is_not_committed_is_in_no_table(world: World) -> None:
     write(world, transactional(world, "a"), b"1")
     uncommitted = {"kafka.isolation.level": "read_uncommitted"}
-    with pytest.raises(OptionInvalid, match="is a table, which has committed records only; leave the option out, or"):
-        batch(world, **uncommitted)
+    assert batch(world, **uncommitted) == [(0, 0, "1")]
     assert batch(world, tier="hot", **uncommitted) == [(0, 0, "1")]
     assert batch(world, tier="cold", **uncommitted) == []
+
+
+def test_all_records_are_read_from_the_log_and_from_the_table_what_the_log_has_no_more(
+    lake: Lake, world: World
+) -> None:
+    writers = Writers(world)
+    writers.work()
+    writers.write(2, 0, 1)
+    writers.work()
+    world.to_the_end()
+    writers.write(2, 0, 1)
+    given = {"kafka.isolation.level": "read_uncommitted", "startingOffsets": "earliest"}
+    everything, committed = batch(world, tier="hot", **given), batch(world, tier="cold")
+    assert batch(world, **given) == everything
+    assert len(everything) > len(committed)
+    for before in (5, 12):
+        lake.delete_before(before)
+        expected = sorted(
+            [row for row in committed if row[1] < before] + [row for row in everything if row[1] >= before]
+        )
+        assert batch(world, **given) == expected
+        named = json.dumps({world.stream: {"0": 2, "1": 7}})
+        later = [row for row in expected if row[1] >= (2 if row[0] == 0 else 7)]
+        assert batch(world, **{**given, "startingOffsets": named}) == later
+        query = Query(world, **given)
+        assert sorted(row for found in query.run(4) for row in found) == expected
+        assert len(query.batches) > 4
+    writers.plain(20)
+    lake.delete_before(max(open_table(world.declaration()).ends().values()) + 1)
+    with pytest.raises(RecordsLost, match="are neither in the table nor in the log"):
+        batch(world, **given)
+
+
+def test_all_records_and_the_newest_of_each_key_do_not_go_together(node: NodeProcess, world: World) -> None:
+    Lake(node, world, **{"table.upsert.by": "key"})
+    with pytest.raises(OptionInvalid, match="has each key once, at its newest that is committed; leave the option out"):
+        batch(world, **{"kafka.isolation.level": "read_uncommitted"})
 
 
 def test_a_table_of_an_earlier_version_goes_on_where_it_was(node: NodeProcess, world: World) -> None:

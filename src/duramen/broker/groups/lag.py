@@ -9,12 +9,13 @@ looks longer than it is by what one entry spans, never shorter; where the index 
 segment's first batch. What had to be read for it is read meanwhile, so that the next measuring has it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from duramen.base.errors import LogDamaged
 from duramen.base.ports import Clock
+from duramen.broker.bounds import TimeFound
 from duramen.broker.groups.offsets import Offsets
 from duramen.broker.streams import Streams
 from duramen.groups.records import OffsetKey
@@ -27,9 +28,6 @@ __all__ = ["Lag", "Lags", "lag_of", "seconds_since"]
 _AT_ONCE: Final = 100  # offsets looked at in one step of measuring: about a millisecond
 _LOOKS_AT_ONCE: Final = 10  # of which so many may walk through the headers of an index entry's batches
 _MOST_LOOKS: Final = 200  # in one measuring
-
-TimeFound = Callable[[int | None], None]
-"""Called with a timestamp in ms since 1970; None where it is not known."""
 
 
 class Lag(NamedTuple):

@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import CoordinatorLoading, GroupNotFound, NotCoordinator, RequestInvalid
+from duramen.base.errors import CoordinatorLoading, DuramenError, GroupNotFound, NotCoordinator, RequestInvalid
 from duramen.base.ports import Buffer, Clock
+from duramen.broker.bounds import Bounds, BoundsOf, Wanted
 from duramen.broker.groups.coordinator import Coordinator
 from duramen.broker.groups.lag import lag_of
 from duramen.broker.standing import Standing
@@ -28,14 +29,14 @@ _ANSWER_MS: Final = 3_000
 
 
 class GroupRow(msgspec.Struct, frozen=True, array_like=True):
-    """A group in a list: how many members it has, and how many records it has not committed past in all."""
+    """A group in a list: how many members it has, and how many records it has not committed past in all, if known."""
 
     id: str
     state: str
     protocol_type: str
     protocol: str | None
     members: int
-    lag_records: int
+    lag_records: int | None
     kind: str
 
 
@@ -68,8 +69,9 @@ class Listing:
 
     def __init__(
         self, node_id: int, standing: Standing, groups: Coordinator, streams: Streams, store: Store, clock: Clock,
-        deadlines: Deadlines,
+        deadlines: Deadlines, bounds: BoundsOf,
     ) -> None:  # fmt: skip
+        self._bounds = bounds
         self._node_id = node_id
         self._standing = standing
         self._groups = groups
@@ -102,18 +104,22 @@ class Listing:
     def _here(self, after: str, limit: int, done: RowsDone) -> None:
         ids = heapq.nsmallest(limit, (group.group_id for group in self._groups.listing() if group.group_id > after))
         rows: list[GroupRow] = []
-        steps = self._describe(ids, rows)
+        lags: list[_Committed] = []
+        steps = self._describe(ids, rows, lags)
 
         def go_on() -> None:
             if next(steps, rows) is rows:
-                done(rows)
+                self._bounds.find([lag.wanted for lag in lags], lambda found: done(_with_lags(rows, lags, found)))
             else:
                 self._store.soon(go_on)
 
         go_on()
 
-    def _describe(self, ids: Sequence[str], rows: list[GroupRow]) -> Iterator[None]:
-        """Add a row for each group that is still here; others get their turn at every step."""
+    def _describe(self, ids: Sequence[str], rows: list[GroupRow], elsewhere: "list[_Committed]") -> Iterator[None]:
+        """Add a row for each group that is still here, with its lag in partitions that this node leads.
+
+        What it has committed in others is put to `elsewhere`. Others get their turn at every step.
+        """
         looked = 0
         for group_id in ids:
             try:
@@ -126,8 +132,13 @@ class Listing:
                 if looked % _AT_ONCE == 0:
                     yield
                 stream = self._streams.find(key.topic)
-                if stream is not None and 0 <= key.partition < len(stream.partitions):
+                if stream is None or not 0 <= key.partition < len(stream.partitions):
+                    continue
+                if stream.partitions[key.partition].leads:
                     lag_records += lag_of(stream.partitions[key.partition].log, committed.offset).records
+                else:
+                    wanted = Wanted(stream.id.bytes, key.partition)
+                    elsewhere.append(_Committed(len(rows), committed.offset, wanted))
             rows.append(
                 GroupRow(
                     group_id, described.state.value, snapshot.protocol_type, snapshot.protocol,
@@ -137,6 +148,26 @@ class Listing:
             looked += 1
             if looked % _AT_ONCE == 0:
                 yield
+
+
+class _Committed(NamedTuple):
+    """What the group of a row has committed in a partition that another node leads."""
+
+    row: int
+    offset: int
+    wanted: Wanted
+
+
+def _with_lags(
+    rows: list[GroupRow], committed: Sequence[_Committed], found: Sequence[Bounds | DuramenError]
+) -> list[GroupRow]:
+    """The rows with what their groups lack elsewhere; where that is not known, neither is the group's lag."""
+    for one, bounds in zip(committed, found, strict=True):
+        before, known = rows[one.row].lag_records, isinstance(bounds, Bounds)
+        more = max(0, bounds.end_offset - max(one.offset, bounds.start_offset)) if isinstance(bounds, Bounds) else 0
+        lag = before + more if known and before is not None else None
+        rows[one.row] = msgspec.structs.replace(rows[one.row], lag_records=lag)
+    return rows
 
 
 class _Gathering:

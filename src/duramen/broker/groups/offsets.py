@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Final, Protocol
 
 from duramen.base.errors import (
@@ -10,14 +9,11 @@ from duramen.base.errors import (
     CoordinatorLoading,
     DuramenError,
     NotCoordinator,
-    NotEnoughReplicasAfterAppend,
-    NotLeader,
 )
 from duramen.base.ports import Clock
-from duramen.broker.catching_up import CatchingUp
-from duramen.broker.coordinated import Coordinated
 from duramen.broker.groups.pending import HeldOffset, PendingOffsets
 from duramen.broker.groups.stored_offsets import Key, StoredOffsets, change_of, row_key
+from duramen.broker.kept import KeptStream, Words
 from duramen.broker.partition import Partition
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header, NewRecord, check, encode, header, records
 from duramen.codec.filtering import body, marker_type
@@ -30,7 +26,6 @@ from duramen.groups.records import (
     encode_group,
     encode_key,
     encode_offset,
-    partition_for,
 )
 from duramen.groups.values import GroupSnapshot
 from duramen.storage.log import Log
@@ -44,6 +39,9 @@ Done = Callable[[DuramenError | None], None]
 
 OFFSETS_STREAM: Final = "__consumer_offsets"
 OFFSETS_CONFIG: Final = {"cleanup.policy": "compact", "durability": "sync", "segment.bytes": str(100 * 1024 * 1024)}
+_WORDS: Final = Words(
+    OFFSETS_STREAM, of="consumer offsets", cost="so a group whose last commit was there goes on from an older one"
+)
 
 
 class Groups(Protocol):
@@ -64,64 +62,39 @@ class Offsets(StoredOffsets):
 
     def __init__(self, store: Store, view: View, clock: Clock, report: Callable[[str], None], *, alone: bool) -> None:
         """`alone`: whether no other node may lead any of the partitions."""
+        super().__init__(view, KeptStream(store, view, self, report, _WORDS, alone=alone))
         self._store = store
         self._clock = clock
-        self._report = report
         self.groups: Groups | None = None
         self._pending = PendingOffsets(view)
-        self._catching_up = CatchingUp(
-            store, view, self._take, of="consumer offsets", stream=OFFSETS_STREAM,
-            cost="so a group whose last commit was there goes on from an older one",
-        )  # fmt: skip
-        self._coordinated = Coordinated(store, view, self._catching_up, self, report)
-        super().__init__(view, self._coordinated.coordinates, alone=alone)
 
     def recover(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
-        """Bring the view to the end of the log, from the position it holds or, where that does not fit, anew.
-
-        What is damaged is reported, and the rest taken in. Where the node is not alone nothing is read yet.
-        """
-        if self._is_foreign:
-            self._view.discard()
-        if not self._alone:
-            done(None)
-            return
-        partitions = self._stream.partitions if self._stream is not None else []
-        self._catching_up.fit(partitions, self._report)
-        self._pending.load()
-        self._catching_up.go_on(partitions, self._report, done)
+        """Bring the view to the end of the log, as far as this node answers for it."""
+        self._kept.recover(self._pending.load, done, is_foreign=self._is_foreign)
 
     # -- who coordinates ----------------------------------------------------------------------------
 
     def led(self, partition: Partition, *, leads: bool) -> None:
         """Whether this node leads a partition from here on; those of other streams do not matter."""
-        if self._stream is None or partition.stream is not self._stream:
-            return
-        if leads:
-            self._coordinated.begin(partition)
-        else:
-            self._coordinated.end(partition)
+        self._kept.led(partition, leads=leads)
+
+    def follow(self) -> None:
+        """Take in what other coordinators have stored."""
+        self._kept.follow()
 
     def check(self, group: str) -> None:
         """Raise NotCoordinator, CoordinatorLoading or StorageFailed unless the group is coordinated here."""
-        if self._stream is not None:
-            self._coordinated.check(self._partition(group), f"group {group}")
-        elif not self._alone:
+        if self.ready:
+            self._kept.check(self._partition(group), f"group {group}")
+        elif not self._kept.alone:
             raise NotCoordinator(f"nobody coordinates group {group} yet: there is no stream {OFFSETS_STREAM}")
 
     def coordinates(self, group: str) -> bool:
         """Whether the group is coordinated here."""
-        return self._stream is None or self._coordinated.coordinates(self._partition(group))
+        return not self.ready or self._kept.coordinates(self._partition(group))
 
     def _partition(self, group: str) -> Partition:
-        if self._stream is None:
-            raise AssertionError("there are no groups without a stream")
-        return self._stream.partitions[partition_for(group, len(self._stream.partitions))]
-
-    def follow(self) -> None:
-        """Take in what other coordinators have stored: there is less to do where this node takes their place."""
-        for partition in self._stream.partitions if self._stream is not None and not self._alone else ():
-            self._coordinated.follow(partition)
+        return self._kept.partitions[self.partition_of(group)]
 
     def forget(self, partition: Partition) -> None:
         """Take back all that the view has of a partition."""
@@ -148,7 +121,8 @@ class Offsets(StoredOffsets):
 
     # -- taking in ----------------------------------------------------------------------------------
 
-    def _take(self, log: Log, lost: OnDamage, found: Header, batch: bytes) -> None:
+    def take(self, log: Log, lost: OnDamage, found: Header, batch: bytes) -> None:
+        """Take in a batch, or what ends a transaction."""
         if found.attributes & CONTROL:
             marker = marker_type(body(batch, found))
             ended = [] if marker is None else self._ended(log, found.producer_id, commit=marker == COMMIT)
@@ -187,10 +161,11 @@ class Offsets(StoredOffsets):
 
     def _append(self, group: str, rows: Sequence[tuple[Key, bytes | None]], done: Done) -> None:
         """Append the rows' records to the group's partition; `done` once they are committed and in the view."""
-        if self._stream is None:
-            done(CoordinatorLoading("the stream of consumer offsets is not there yet"))
+        try:
+            partition = self._partition(group)
+        except CoordinatorLoading as error:
+            done(error)
             return
-        partition = self._partition(group)
         index = partition.index
         now_ms = self._clock.wall_ms()
         batch = encode(NewRecord(now_ms, encode_key(key), value) for key, value in rows)
@@ -198,25 +173,14 @@ class Offsets(StoredOffsets):
         leaving = Counter(row for (key, value), (row, _) in zip(rows, changes, strict=True) if _leaves(key, value))
         self._leaving += leaving
 
-        def appended(base_offset: int, error: DuramenError | None) -> None:
+        def stored(error: DuramenError | None) -> None:
             self._leaving -= leaving
-            next_offset = base_offset + len(rows)
-            apply = partial(self._apply, partition.log, next_offset, changes)
-            self._stored(partition, base_offset, next_offset, apply, error, done)
+            done(error)
 
-        partition.store(batch, check(batch), appended)
+        def apply(base_offset: int) -> None:
+            self._apply(partition.log, base_offset + len(rows), changes)
 
-    def _stored(
-        self, partition: Partition, base_offset: int, next_offset: int, apply: Callable[[], None],
-        error: DuramenError | None, done: Done,
-    ) -> None:  # fmt: skip
-        """What was to be appended is committed, or why it is not."""
-        if error is None:
-            self._coordinated.settle(partition, base_offset, next_offset, apply, done)
-            return
-        if isinstance(error, NotEnoughReplicasAfterAppend | NotLeader):
-            self._coordinated.again(partition)
-        done(NotCoordinator(str(error)) if isinstance(error, NotLeader) else error)
+        self._kept.append(partition, batch, check(batch), apply, stored)
 
     # -- in transactions ----------------------------------------------------------------------------
 
@@ -229,15 +193,12 @@ class Offsets(StoredOffsets):
         done: Done,
     ) -> None:
         """Store offsets of one group, at least one, that count once the producer's transaction is committed."""
-        if self._stream is None:
-            done(CoordinatorLoading("the stream of consumer offsets is not there yet"))
-            return
         try:
-            self.check(group)
+            partition = self._partition(group)
+            self._kept.check(partition, f"group {group}")
         except DuramenError as error:
             done(error)
             return
-        partition = self._partition(group)
         index = partition.index
         now_ms = self._clock.wall_ms()
         rows = [(key, encode_offset(offset)) for key, offset in committed]
@@ -246,32 +207,24 @@ class Offsets(StoredOffsets):
             attributes=TRANSACTIONAL, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=-1,
         )  # fmt: skip
 
-        def appended(base_offset: int, error: DuramenError | None) -> None:
-            next_offset = base_offset + len(rows)
+        def apply(base_offset: int) -> None:
+            held = [HeldOffset(base_offset + at, row_key(index, key), value) for at, (key, value) in enumerate(rows)]
+            self._view.apply(partition.log, base_offset + len(rows), self._pending.hold(index, producer_id, held))
 
-            def apply() -> None:
-                held = [
-                    HeldOffset(base_offset + at, row_key(index, key), value) for at, (key, value) in enumerate(rows)
-                ]
-                self._view.apply(partition.log, next_offset, self._pending.hold(index, producer_id, held))
-
-            self._stored(partition, base_offset, next_offset, apply, error, done)
-
-        partition.store(batch, header(batch), appended)
+        self._kept.append(partition, batch, header(batch), apply, done)
 
     def keeps(self, log: Log) -> bool:
         """Whether the log is one of the stream's."""
-        return self._stream is not None and log.key.stream_id == self._stream.id
+        return self._kept.keeps(log)
 
     def ended(self, log: Log, marker_offset: int, producer_id: int, *, commit: bool) -> None:
         """The marker at `marker_offset` of one of the stream's logs is committed."""
-        if self._stream is None:
-            return
 
         def apply() -> None:
             self._view.apply(log, marker_offset + 1, self._ended(log, producer_id, commit=commit))
 
-        self._coordinated.applied(self._stream.partitions[log.key.partition], marker_offset, marker_offset + 1, apply)
+        if self.ready:
+            self._kept.marked(self._kept.partitions[log.key.partition], marker_offset, apply)
 
     def _ended(self, log: Log, producer_id: int, *, commit: bool) -> list[Change]:
         return self._pending.end(log.key.partition, producer_id, commit=commit)

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, StorageFailed, StreamNotFound
+from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, StreamNotFound
 from duramen.base.ports import Clock
 from duramen.base.positions import At, Last, Position, Since
+from duramen.broker.bounds import Bounds, BoundsOf, Wanted
 from duramen.broker.groups.coordinator import CommitMember, Coordinator
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Streams
@@ -49,7 +50,9 @@ class Resets:
         groups: Coordinator,
         clock: Clock,
         ensure_offsets: Callable[[Callable[[DuramenError | None], None]], None],
+        bounds: BoundsOf,
     ) -> None:
+        self._bounds = bounds
         self._streams = streams
         self._groups = groups
         self._clock = clock
@@ -68,7 +71,9 @@ class Resets:
         except DuramenError as error:
             done(error)
             return
-        _Resolving(wish, targets, partial(self._resolved, wish, done)).begin()
+        since_ms = max(0, wish.to.timestamp_ms) if isinstance(wish.to, Since) else -1
+        wanted = [Wanted(partition.log.key.stream_id.bytes, partition.index, since_ms) for partition in targets]
+        self._bounds.find(wanted, partial(self._resolved, wish, targets, done))
 
     def _check_empty(self, wish: Reset) -> None:
         try:
@@ -96,12 +101,13 @@ class Resets:
             raise StreamNotFound(f"there is no partition {index} in {which}")
         return found
 
-    def _resolved(self, wish: Reset, done: Done, found: list[tuple[Partition, int]] | DuramenError) -> None:
-        if isinstance(found, DuramenError):
-            done(found)
-            return
+    def _resolved(self, wish: Reset, targets: list[Partition], done: Done, found: list[Bounds | DuramenError]) -> None:
         moves = []
-        for partition, after in found:
+        for partition, bounds in zip(targets, found, strict=True):
+            if isinstance(bounds, DuramenError):
+                done(bounds)
+                return
+            after = _resolve(wish.to, bounds)
             key = OffsetKey(wish.group_id, partition.stream.name, partition.index)
             committed = self._groups.committed(key)
             moves.append(Move(key.topic, key.partition, None if committed is None else committed.offset, after))
@@ -130,55 +136,15 @@ class Resets:
         self._groups.commit(wish.group_id, _STRANGER, offsets, committed)
 
 
-class _Resolving:
-    """The offsets that a position means in many partitions; those of a time come one by one."""
-
-    def __init__(
-        self,
-        wish: Reset,
-        partitions: Sequence[Partition],
-        done: Callable[[list[tuple[Partition, int]] | DuramenError], None],
-    ) -> None:
-        self._to = wish.to
-        self._partitions = partitions
-        self._done = done
-        self._offsets: list[int] = [0] * len(partitions)
-        self._left = 1
-        self._error: DuramenError | None = None
-
-    def begin(self) -> None:
-        """Look every partition up; `done` may be called at once."""
-        self._left += len(self._partitions)
-        for at, partition in enumerate(self._partitions):
-            if isinstance(self._to, Since):
-                partition.find_offset(self._to.timestamp_ms, partial(self._found, at))
-            else:
-                self._offsets[at] = _resolve(self._to, partition)
-                self._finish()
-        self._finish()
-
-    def _found(self, at: int, offset: int, _: int, error: DuramenError | OSError | None) -> None:
-        log = self._partitions[at].log
-        self._offsets[at] = log.high_watermark if offset < 0 else max(offset, log.start_offset)
-        if error is not None:
-            self._error = error if isinstance(error, DuramenError) else StorageFailed(f"reading failed: {error}")
-        self._finish()
-
-    def _finish(self) -> None:
-        self._left -= 1
-        if self._left:
-            return
-        found = list(zip(self._partitions, self._offsets, strict=True))
-        self._done(found if self._error is None else self._error)
-
-
-def _resolve(to: Position, partition: Partition) -> int:
-    start, end = partition.log.start_offset, partition.log.high_watermark
+def _resolve(to: Position, bounds: Bounds) -> int:
+    start, end = bounds.start_offset, bounds.end_offset
     match to:
         case At(offset):
             return max(start, min(offset, end))
         case Last(count):
             return max(start, end - count)
+        case Since():
+            return end if bounds.since_offset < 0 else max(bounds.since_offset, start)
         case "start":
             return start
         case _:

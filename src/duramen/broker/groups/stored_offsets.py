@@ -7,10 +7,10 @@ key -> its value, for the records of groups of other kinds. Byte 9 is what open 
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from duramen.base.errors import CoordinatorLoading
+from duramen.broker.kept import KeptStream
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import Record
@@ -96,35 +96,30 @@ def change_of(index: int, record: Record) -> Change | None:
 class StoredOffsets:
     """What groups have stored. A group lies in the partition that its name hashes to.
 
-    Where all groups are asked for, those are meant that are coordinated here: `coordinates` says of which partitions.
+    Where all groups are asked for, those are meant that are coordinated here.
     """
 
-    def __init__(self, view: View, coordinates: Callable[[Partition], bool], *, alone: bool) -> None:
-        """`alone`: whether all partitions are coordinated here, always."""
+    def __init__(self, view: View, kept: KeptStream) -> None:
         self._view = view
-        self._coordinates = coordinates
-        self._alone = alone
-        self._stream: Stream | None = None
+        self._kept = kept
         self._leaving: Counter[bytes] = Counter()  # rows of groups whose tombstones are on their way to the disk
 
     def use(self, stream: Stream) -> None:
         """The stream `__consumer_offsets`."""
-        self._stream = stream
+        self._kept.stream = stream
 
     @property
     def ready(self) -> bool:
         """Whether there is somewhere to store."""
-        return self._stream is not None
+        return self._kept.stream is not None
 
     def partition_of(self, group: str) -> int:
         """Which partition keeps the group. Raises CoordinatorLoading."""
-        if self._stream is None:
-            raise CoordinatorLoading("the stream of consumer offsets is not there yet")
-        return partition_for(group, len(self._stream.partitions))
+        return partition_for(group, len(self._kept.there().partitions))
 
     def _row_key(self, key: Key) -> bytes:
         # Without a stream there are no rows, and any partition's is as good.
-        return row_key(0 if self._stream is None else self.partition_of(key.group), key)
+        return row_key(self.partition_of(key.group) if self.ready else 0, key)
 
     def _rows_of(self, partition: Partition) -> list[bytes]:
         """The keys of all rows of a partition."""
@@ -146,11 +141,11 @@ class StoredOffsets:
         """Where the rows of a kind lie, of one partition or of all that are coordinated here."""
         if index is not None:
             yield _span(row, index)
-        elif self._alone:
+        elif self._kept.alone:
             yield row, _NEXT[row]
-        elif self._stream is not None:
-            for partition in self._stream.partitions:
-                if self._coordinates(partition):
+        else:
+            for partition in self._kept.partitions:
+                if self._kept.coordinates(partition):
                     yield _span(row, partition.index)
 
     def of_group(self, group: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
@@ -160,7 +155,7 @@ class StoredOffsets:
             yield _offset_key(row), decode_offset(value)
 
     def _prefix(self, row: bytes, group: str) -> bytes:
-        return row + _PARTITION.pack(0 if self._stream is None else self.partition_of(group)) + _part(group)
+        return row + _PARTITION.pack(self.partition_of(group) if self.ready else 0) + _part(group)
 
     def each_offset(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
         """Every offset there is."""

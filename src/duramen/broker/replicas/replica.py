@@ -293,7 +293,7 @@ class Replica:
     def _lead(self) -> None:
         """Whether batches are ordered here, and in which epoch: not before all that comes before is written or cut."""
         machine = self._machine
-        epoch = machine.state.leader_epoch if machine.leads else None
+        epoch = machine.led_epoch
         if epoch == self._state.leader_epoch:
             return
         if self._state.leader_epoch is not None:
@@ -322,27 +322,27 @@ class Replica:
 
     def _do(self, effect: Effect) -> None:
         outside = self._kit.outside
-        match effect:
+        match effect:  # what comes most often first
+            case Send():
+                outside.send(self._place, effect.node_id, effect.message, ())
+            case Serve():
+                self._serving.serve(effect)
+            case Commit() | Show():
+                self._show()
+            case Append():
+                self._log.append(effect.batch, effect.leader_id, self._written)
+            case Release(waiter, refusal):
+                self._release(waiter, refusal)
             case Cut() | Restart():
                 self._agenda.wait()
                 self._serving.when_idle(partial(self._cut, effect))
                 return
-            case Append(batch, leader_id):
-                self._log.append(batch, leader_id, self._written)
             case StartAt(start_offset):
                 self._log.start_at(start_offset)
-            case Send(node_id, message):
-                outside.send(self._place, node_id, message, ())
-            case Serve():
-                self._serving.serve(effect)
             case Propose(proposal):
                 outside.propose(self._place, proposal)
             case MoveLeader(leader_epoch):
                 outside.move_leader(self._place, leader_epoch)
-            case Commit() | Show():
-                self._show()
-            case Release(waiter, refusal):
-                self._release(waiter, refusal)
             case Settle(waiter, outcome):
                 self._settle(waiter, outcome)
         outside.carried_out(self._place, effect)

@@ -66,8 +66,9 @@ def encode(said: Sequence[Said]) -> list[Buffer]:
         if isinstance(message, Fetch):
             head.fetches.append(_Asked(stream_id.bytes, partition, message))
         else:
+            answer = message._replace(batches=()) if message.batches else message
             size = sum(map(len, records))
-            head.answers.append(_Answered(stream_id.bytes, partition, message._replace(batches=()), size))
+            head.answers.append(_Answered(stream_id.bytes, partition, answer, size))
             bodies += records
     packed = _encoder.encode(head)
     return [_SIZE.pack(len(packed)), packed, *bodies]

@@ -7,21 +7,12 @@ partition that nobody uses costs no memory. The log is cut below the oldest snap
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
-from duramen.base.errors import (
-    BatchCorrupt,
-    CoordinatorLoading,
-    DuramenError,
-    NotCoordinator,
-    NotEnoughReplicasAfterAppend,
-    NotLeader,
-)
+from duramen.base.errors import BatchCorrupt, DuramenError
 from duramen.base.ports import Clock
-from duramen.broker.catching_up import CatchingUp
-from duramen.broker.coordinated import Coordinated
+from duramen.broker.kept import KeptStream, Words
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import Header, NewRecord, Record, check, encode, records
@@ -50,6 +41,10 @@ SHARE_STATE_CONFIG: Final = {
     "cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1", "durability": "sync",
     "segment.bytes": str(100 * 1024 * 1024),
 }  # fmt: skip
+
+_WORDS: Final = Words(
+    SHARE_STATE_STREAM, of="share groups", cost="so what a share group acknowledged there may be delivered again"
+)
 
 _FOREIGN_ROW: Final = b"\x01"  # rows before the first of the next are of a layout that is not read
 _ROW: Final = b"\x02"
@@ -102,81 +97,50 @@ class ShareStates:
 
     def __init__(self, store: Store, view: View, clock: Clock, report: Callable[[str], None], *, alone: bool) -> None:
         """`alone`: whether no other node may lead any of the partitions."""
-        self.alone = alone
         self.coordinator: Coordinator | None = None
         self._store = store
         self._view = view
         self._clock = clock
-        self._report = report
-        self._stream: Stream | None = None
-        self._catching_up = CatchingUp(
-            store, view, self._take, of="share groups", stream=SHARE_STATE_STREAM,
-            cost="so what a share group acknowledged there may be delivered again",
-        )  # fmt: skip
-        self._coordinated = Coordinated(store, view, self._catching_up, self, report)
+        self._kept = KeptStream(store, view, self, report, _WORDS, alone=alone)
 
     def use(self, stream: Stream) -> None:
         """The stream `__share_group_state`."""
-        self._stream = stream
+        self._kept.stream = stream
 
     @property
     def ready(self) -> bool:
         """Whether there is somewhere to store."""
-        return self._stream is not None
-
-    def recover(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
-        """Bring the view to the end of the log, from the position it holds or, where that does not fit, anew.
-
-        Where the node is not alone nothing is read yet.
-        """
-        if next(self._view.scan(_FOREIGN_ROW, _ROW), None) is not None:
-            self._view.discard()
-        if not self.alone:
-            done(None)
-            return
-        partitions = self._partitions
-        self._catching_up.fit(partitions, self._report)
-        self._catching_up.go_on(partitions, self._report, done)
+        return self._kept.stream is not None
 
     @property
-    def _partitions(self) -> Sequence[Partition]:
-        return () if self._stream is None else self._stream.partitions
+    def alone(self) -> bool:
+        """Whether no other node may lead any of the partitions."""
+        return self._kept.alone
+
+    def recover(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
+        """Bring the view to the end of the log, as far as this node answers for it."""
+        is_foreign = next(self._view.scan(_FOREIGN_ROW, _ROW), None) is not None
+        self._kept.recover(lambda: None, done, is_foreign=is_foreign)
 
     # -- who coordinates ----------------------------------------------------------------------------
 
     def led(self, partition: Partition, *, leads: bool) -> None:
         """Whether this node leads a partition from here on; those of other streams do not matter."""
-        if self._stream is None or partition.stream is not self._stream:
-            return
-        if leads:
-            self._coordinated.begin(partition)
-        else:
-            self._coordinated.end(partition)
+        self._kept.led(partition, leads=leads)
 
     def follow(self) -> None:
-        """Take in what others have stored: there is less to do where this node takes their place."""
-        for partition in () if self.alone else self._partitions:
-            self._coordinated.follow(partition)
+        """Take in what others have stored."""
+        self._kept.follow()
 
     def place_of(self, key: ShareKey) -> PartitionId:
         """The partition that keeps a share partition. Raises CoordinatorLoading."""
-        stream = self._there()
+        stream = self._kept.there()
         return PartitionId(stream.id, state_partition_for(key, len(stream.partitions)))
-
-    def _there(self) -> Stream:
-        if self._stream is None:
-            raise CoordinatorLoading("the stream of share groups is not there yet")
-        return self._stream
-
-    def _partition_of(self, key: ShareKey) -> Partition:
-        return self._there().partitions[self.place_of(key).partition]
 
     def check(self, key: ShareKey) -> None:
         """Raise NotCoordinator, CoordinatorLoading or StorageFailed unless a share partition is kept here."""
-        self._coordinated.check(self._partition_of(key), f"share group {key.group}")
-
-    def _coordinates(self, index: int) -> bool:
-        return self._coordinated.coordinates(self._there().partitions[index])
+        partition = self._kept.there().partitions[self.place_of(key).partition]
+        self._kept.check(partition, f"share group {key.group}")
 
     def forget(self, partition: Partition) -> None:
         """Take back all that the view has of a partition."""
@@ -202,7 +166,8 @@ class ShareStates:
 
     # -- taking in ----------------------------------------------------------------------------------
 
-    def _take(self, log: Log, lost: OnDamage, found: Header, batch: bytes) -> None:
+    def take(self, log: Log, lost: OnDamage, found: Header, batch: bytes) -> None:
+        """Take in a batch."""
         changes: list[Change] = []
         offset = found.base_offset
         try:
@@ -246,7 +211,7 @@ class ShareStates:
 
         NotCoordinator where this node leads it no more.
         """
-        partition = self._there().partitions[index]
+        partition = self._kept.there().partitions[index]
         log = partition.log
         now_ms = self._clock.wall_ms()
         batch = encode(NewRecord(now_ms, key, value) for key, value in rows)
@@ -257,16 +222,7 @@ class ShareStates:
                 changes += self._changes(index, Record(base_offset + at, now_ms, key, value, ()), changes)
             self._view.apply(log, base_offset + len(rows), changes)
 
-        def appended(base_offset: int, error: DuramenError | None) -> None:
-            if error is None:
-                settled = base_offset + len(rows)
-                self._coordinated.settle(partition, base_offset, settled, partial(apply, base_offset), done)
-                return
-            if isinstance(error, NotEnoughReplicasAfterAppend | NotLeader):
-                self._coordinated.again(partition)
-            done(NotCoordinator(str(error)) if isinstance(error, NotLeader) else error)
-
-        partition.store(batch, check(batch), appended)
+        self._kept.append(partition, batch, check(batch), apply, done)
 
     def snapshot(self, key: ShareKey, state: ShareState) -> Row:
         """The record that stores a state as a whole."""
@@ -282,7 +238,7 @@ class ShareStates:
         return None if snapshot is None else merged(decode_snapshot(snapshot[_OFFSET.size :]), self.updates(key))
 
     def _prefix(self, key: ShareKey) -> bytes:
-        return _prefix(0 if self._stream is None else self.place_of(key).partition, key)
+        return _prefix(self.place_of(key).partition if self.ready else 0, key)
 
     def updates(self, key: ShareKey) -> list[ShareUpdate]:
         """The updates since the snapshot."""
@@ -291,12 +247,13 @@ class ShareStates:
 
     def each(self, index: int | None = None) -> Iterator[ShareKey]:
         """Every share partition that is kept here, or those of a partition of the stream."""
-        for one in range(len(self._partitions)) if index is None else (index,):
-            if index is not None or self._coordinates(one):
-                for row, _ in self._view.scan(*_span(one)):
-                    key = _key_of(row)
-                    if row == _prefix(one, key) + _SNAPSHOT:
-                        yield key
+        partitions = self._kept.partitions
+        here = [partition.index for partition in partitions if self._kept.coordinates(partition)]
+        for one in here if index is None else (index,):
+            for row, _ in self._view.scan(*_span(one)):
+                key = _key_of(row)
+                if row == _prefix(one, key) + _SNAPSHOT:
+                    yield key
 
     # -- letting go ---------------------------------------------------------------------------------
 
@@ -305,7 +262,7 @@ class ShareStates:
 
         Where that leaves more than `most_records`, `rewrite` is asked to store those of the older half anew.
         """
-        cuts = [cut for index in range(len(self._partitions)) for cut in self._cut(index, most_records, rewrite)]
+        cuts = [cut for partition in self._kept.partitions for cut in self._cut(partition, most_records, rewrite)]
 
         def flushed(error: BaseException | None) -> None:
             # A view that falls back behind the cut would never hear of what was forgotten there.
@@ -315,11 +272,13 @@ class ShareStates:
         if cuts:
             self._view.flush(flushed)
 
-    def _cut(self, index: int, most_records: int, rewrite: Callable[[ShareKey], None]) -> Iterator[tuple[Log, int]]:
+    def _cut(
+        self, partition: Partition, most_records: int, rewrite: Callable[[ShareKey], None]
+    ) -> Iterator[tuple[Log, int]]:
         """Where a partition's log may be cut."""
-        if not self._coordinates(index):
+        if not self._kept.coordinates(partition):
             return
-        log = self._partitions[index].log
+        log, index = partition.log, partition.index
         applied = oldest = self._view.position(log)
         for row, value in self._view.scan(*_span(index)):
             key = _key_of(row)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from duramen.cli.pipeline.opened import file_argument, master_option, read, say_problems
+from duramen.cli.pipeline.opened import file_argument, master_option, read, say_problems, say_starting
 
 __all__ = ["command"]
 
@@ -20,6 +20,7 @@ def command(file: Path, *, mode: str, master: str) -> None:
     from duramen.spark.pipelines.checking import plans
     from duramen.spark.pipelines.opening import open_spark
 
+    say_starting(master)
     with open_spark(declared, master, {"spark.ui.enabled": "false"}, None) as spark:
         spark.sparkContext.setLogLevel("OFF")
         found = plans(spark, declared, mode, problems)

@@ -1,5 +1,6 @@
 """A pipeline's file as the commands take it: read, its problems said, its checkpoints found."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -13,7 +14,15 @@ if TYPE_CHECKING:
     from duramen.spark.pipelines.model import Declared
     from duramen.spark.pipelines.problems import Problems
 
-__all__ = ["checkpoints_of", "checkpoints_option", "file_argument", "master_option", "read", "say_problems"]
+__all__ = [
+    "checkpoints_of",
+    "checkpoints_option",
+    "file_argument",
+    "master_option",
+    "read",
+    "say_problems",
+    "say_starting",
+]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
@@ -65,10 +74,16 @@ def checkpoints_of(declared: "Declared", given: Path | None) -> "Checkpoints":
     return Checkpoints(directory.absolute(), name)
 
 
+def say_starting(master: str) -> None:
+    """Say that Spark starts, on a terminal: it takes its time."""
+    if sys.stderr.isatty():
+        click.echo(f"Spark starts on {master} …", err=True)
+
+
 def say_problems(file: Path, problems: "Problems") -> None:
     """Each on a line of standard error. Raises PipelineInvalid where one of them is an error."""
     for problem in problems:
         click.echo(problem.said(str(file)), err=True)
     if problems.errors():
-        many = "1 problem" if problems.errors() == 1 else f"{problems.errors()} problems"
-        raise PipelineInvalid(f"{file} has {many}, each named above with its line and column")
+        many = "1 problem, named" if problems.errors() == 1 else f"{problems.errors()} problems, each named"
+        raise PipelineInvalid(f"{file} has {many} above with its line and column")

@@ -17,6 +17,7 @@ from duramen.cli.pipeline.opened import (
     master_option,
     read,
     say_problems,
+    say_starting,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def command(file: Path, *, checkpoints: Path | None, once: bool, restarts: int |
     from duramen.spark.pipelines.graph import ordered
     from duramen.spark.pipelines.opening import open_spark
     from duramen.spark.pipelines.running import Application, Terms
+    from duramen.spark.pipelines.status import starting
 
     ordered(declared, problems)
     if problems.errors():
@@ -53,11 +55,14 @@ def command(file: Path, *, checkpoints: Path | None, once: bool, restarts: int |
     with _told_to_stop() as stop, held.held():
         check_streams(declared, problems)
         say_problems(file, problems)
-        with open_spark(declared, master, {}, held.directory / _LOG) as spark:
-            frames = prepare(spark, declared, problems)
-            say_problems(file, problems)
-            with _watcher() as watcher:
-                Application(declared, frames, held, Terms(master, once, restarts), watcher).run(stop.wait)
+        say_starting(master)
+        with contextlib.ExitStack() as stack:
+            with starting(held, declared, master):
+                spark = stack.enter_context(open_spark(declared, master, {}, held.directory / _LOG))
+                frames = prepare(spark, declared, problems)
+                say_problems(file, problems)
+            watcher = stack.enter_context(_watcher())
+            Application(declared, frames, held, Terms(master, once, restarts), watcher).run(stop.wait)
 
 
 @contextlib.contextmanager

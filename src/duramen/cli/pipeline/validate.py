@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from duramen.cli.pipeline.opened import file_argument, master_option, read, say_problems
+from duramen.base.errors import ServerUnreachable
+from duramen.cli.pipeline.opened import file_argument, master_option, read, say_problems, say_starting
 
 __all__ = ["command"]
 
@@ -23,7 +24,11 @@ def command(file: Path, *, offline: bool, master: str) -> None:
     ordered(declared, problems)
     if not problems.errors():
         if not offline:
-            check_streams(declared, problems)
+            try:
+                check_streams(declared, problems)
+            except ServerUnreachable as error:
+                raise ServerUnreachable(f"{error}; see that the node runs, or leave it out with --offline") from None
+        say_starting(master)
         with open_spark(declared, master, {"spark.ui.enabled": "false"}, None) as spark:
             spark.sparkContext.setLogLevel("OFF")
             prepare(spark, declared, problems)

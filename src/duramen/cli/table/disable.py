@@ -2,7 +2,7 @@
 
 import click
 
-from duramen.base.catalogue_tables import NONE, STREAM_SETTINGS
+from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE, STREAM_SETTINGS
 from duramen.base.errors import StreamNoTable
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json
@@ -22,7 +22,8 @@ def command(stream: str, format_: str, server: Server) -> None:
     config = server.get(path)["config"]
     if config.get("table.format", NONE) == NONE:
         raise StreamNoTable(f"stream {stream} is no table, so nothing was done")
-    changed = server.patch(path, {"config": {one.name: None for one in STREAM_SETTINGS if one.name in config}})
+    names = [*(one.name for one in STREAM_SETTINGS), KEPT_OFFSETS]
+    changed = server.patch(path, {"config": {name: None for name in names if name in config}})
     if format_ == JSON:
         print_json(changed)
     else:

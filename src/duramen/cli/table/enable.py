@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from duramen.base.catalogue import STREAM
-from duramen.base.catalogue_tables import NONE, table_problem
+from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE, table_problem
 from duramen.base.errors import ConfigInvalid
 from duramen.base.settings import check
 from duramen.cli.names import StreamName
@@ -61,6 +61,7 @@ def command(
         "table.partition.by": partition_by,
         "table.max.lag.ms": max_lag,
         "table.upsert.by": upsert_by or NONE,
+        KEPT_OFFSETS: "",
     }
     problem = table_problem({name: check(STREAM[name], text) for name, text in config.items()})
     if problem is not None:

@@ -1,18 +1,19 @@
 """Consumer groups: listed, shown with their lag, moved to other offsets, and deleted."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.base.positions import parse_position
+from duramen.broker.bounds import Bounds, Wanted
 from duramen.broker.broker import Broker
 from duramen.broker.groups.coordinator import GroupDescription
-from duramen.broker.groups.lag import Lag, lag_of, seconds_since
+from duramen.broker.groups.lag import Lag, seconds_since
 from duramen.broker.groups.listing import Listed
 from duramen.broker.groups.resets import Move, Reset
 from duramen.codec.kafka.membership import decode_assignment
@@ -30,8 +31,8 @@ from duramen.doors.http.types import (
     OffsetMoves,
     OffsetsWish,
 )
+from duramen.groups.records import OffsetKey
 from duramen.groups.values import MemberSnapshot
-from duramen.storage.log import Log
 
 __all__ = ["ROUTES"]
 
@@ -55,34 +56,37 @@ async def _list(call: Call, query: GroupsQuery) -> GroupList:
     return GroupList(groups, page[-1].id if len(rows) > len(page) else None, list(silent))
 
 
-class _Found(NamedTuple):
-    stream: str
-    partition: int
-    committed_offset: int
-    log: Log
-    lag: Lag
-
-
-async def _lags(broker: Broker, group_id: str) -> AsyncIterator[_Found]:
-    """The lag of a group in every partition that it has committed an offset of and that is there."""
+async def _offsets(broker: Broker, group_id: str) -> list[GroupOffset]:
+    """What a group has committed in partitions that are there, and how far it is behind there."""
+    places, wanted = [], []
     for at, (key, committed) in enumerate(broker.groups.all_committed(group_id), 1):
         if at % _AT_ONCE == 0:
             await asyncio.sleep(0)
         stream = broker.streams.find(key.topic)
         if stream is not None and 0 <= key.partition < len(stream.partitions):
-            log = stream.partitions[key.partition].log
-            yield _Found(key.topic, key.partition, committed.offset, log, lag_of(log, committed.offset))
+            places.append((key, committed.offset))
+            wanted.append(Wanted(stream.id.bytes, key.partition, offset=committed.offset))
+    future: asyncio.Future[list[Bounds | DuramenError]] = asyncio.get_running_loop().create_future()
+    broker.bounds.find(wanted, lambda found: None if future.done() else future.set_result(found))
+    found = zip(places, await future, strict=True)
+    return [_offset(key, committed_offset, bounds, broker.now_ms()) for (key, committed_offset), bounds in found]
+
+
+def _offset(key: OffsetKey, committed_offset: int, bounds: Bounds | DuramenError, now_ms: int) -> GroupOffset:
+    if isinstance(bounds, DuramenError):
+        return GroupOffset(key.topic, key.partition, committed_offset, None, None, None, None)
+    start, end = bounds.start_offset, bounds.end_offset
+    lag = Lag(start, max(committed_offset, start), end)
+    seconds: float | None = 0.0
+    if lag.records:
+        seconds = seconds_since(bounds.timestamp_ms, now_ms) if bounds.timestamp_ms >= 0 else None
+    return GroupOffset(key.topic, key.partition, committed_offset, start, end, lag.records, seconds)
 
 
 async def _show(call: Call) -> GroupInfo:
     broker, group_id = call.broker, call.path["id"]
     described = broker.groups.describe(group_id)
-    offsets = []
-    async for name, index, committed_offset, log, lag in _lags(broker, group_id):
-        seconds = await _lag_seconds(broker, log, lag)
-        offsets.append(
-            GroupOffset(name, index, committed_offset, lag.start_offset, lag.end_offset, lag.records, seconds)
-        )
+    offsets = await _offsets(broker, group_id)
     snapshot = described.snapshot
     return GroupInfo(
         group_id,
@@ -94,15 +98,6 @@ async def _show(call: Call) -> GroupInfo:
         offsets,
         described.kind.value,
     )
-
-
-async def _lag_seconds(broker: Broker, log: Log, lag: Lag) -> float | None:
-    if not lag.records:
-        return 0.0
-    future: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-    broker.lags.time_of(log, lag.next_offset, lambda found: None if future.done() else future.set_result(found))
-    timestamp_ms = await future
-    return None if timestamp_ms is None else seconds_since(timestamp_ms, broker.now_ms())
 
 
 def _member(member: MemberSnapshot, described: GroupDescription) -> MemberInfo:

@@ -90,6 +90,7 @@ async def produce(broker: Broker, name: str, wishes: list[RecordWish]) -> Record
     if stream.deleted:
         raise StreamNotFound(f"stream {name} was deleted meanwhile")
     for batch in built:
+        batch.partition.check_leads()
         batch.partition.check(batch.content)
     # Nothing else comes between the checks and the appends.
     appended = [_append(batch) for batch in built]
@@ -125,7 +126,8 @@ async def _build(stream: Stream, wishes: list[RecordWish], now_ms: int) -> list[
     built: list[_Batch] = []
     building: dict[int, _Building] = {}
     # Records without a key share a partition, another in each request: as Kafka's sticky partitioner spreads batches.
-    sticky = random.randrange(len(stream.partitions))
+    led = [partition.index for partition in stream.partitions if partition.leads]
+    sticky = random.choice(led or range(len(stream.partitions)))
     for number, wish in enumerate(wishes):
         if number % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)

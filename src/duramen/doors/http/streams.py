@@ -8,9 +8,12 @@ from typing import Final
 from duramen.base import errors
 from duramen.base.errors import RequestInvalid
 from duramen.base.settings import config_text
-from duramen.broker.gaps import Gaps, GapsOf
+from duramen.broker.broker import Broker
+from duramen.broker.gaps import GapsOf
+from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.controller.decisions import Definition, wide_subjects
+from duramen.controller.partitions import PartitionId
 from duramen.doors.completion import completion
 from duramen.doors.http.routes import Call, Route
 from duramen.doors.http.types import (
@@ -42,7 +45,7 @@ def _config_texts(config: Mapping[str, str | int | float | bool]) -> dict[str, s
     return {name: config_text(value) for name, value in config.items()}
 
 
-def _describe(stream: Stream, gaps: Gaps) -> StreamInfo:
+def _describe(stream: Stream, broker: Broker) -> StreamInfo:
     durability = stream.config.text("durability")
     return StreamInfo(
         stream.name,
@@ -53,20 +56,26 @@ def _describe(stream: Stream, gaps: Gaps) -> StreamInfo:
         durability,
         _MEANS[durability],
         dict(stream.state.config),
-        [
-            PartitionInfo(
-                partition.index,
-                partition.leader_epoch,
-                partition.log.start_offset,
-                partition.log.high_watermark,
-                partition.log.end_offset,
-                partition.log.size_bytes(),
-                sum(1 for segment in partition.log.segments if segment.size),
-                _damaged(partition.log),
-            )
-            for partition in stream.partitions
-        ],
-        _gaps(gaps.of(stream)) if stream.subjects else None,
+        [_partition(partition, stream, broker) for partition in stream.partitions],
+        _gaps(broker.gaps.of(stream)) if stream.subjects else None,
+    )
+
+
+def _partition(partition: Partition, stream: Stream, broker: Broker) -> PartitionInfo:
+    log, state = partition.log, broker.standing.partition(PartitionId(stream.id, partition.index))
+    return PartitionInfo(
+        partition.index,
+        state.leader,
+        state.leader == broker.node_id,
+        list(state.replicas),
+        list(state.isr),
+        partition.leader_epoch,
+        log.start_offset,
+        log.high_watermark,
+        log.end_offset,
+        log.size_bytes(),
+        sum(1 for segment in log.segments if segment.size),
+        _damaged(log),
     )
 
 
@@ -101,7 +110,7 @@ def _warnings_for(stream: Stream) -> list[str]:
 
 
 async def _list(call: Call, query: StreamsQuery) -> StreamList:
-    streams, gaps = call.broker.streams, call.broker.gaps
+    streams = call.broker.streams
     names = heapq.nsmallest(
         query.limit + 1,
         (name for name in streams.by_name if name > query.after and name.startswith(query.prefix)),
@@ -113,7 +122,7 @@ async def _list(call: Call, query: StreamsQuery) -> StreamList:
         stream = streams.find(name)
         if stream is None:
             continue  # deleted meanwhile
-        described.append(_describe(stream, gaps))
+        described.append(_describe(stream, call.broker))
         partitions += len(stream.partitions)
         if partitions >= _AT_ONCE:
             partitions = 0
@@ -122,7 +131,7 @@ async def _list(call: Call, query: StreamsQuery) -> StreamList:
 
 
 async def _show(call: Call) -> StreamInfo:
-    return _describe(call.broker.streams.get(call.path["name"]), call.broker.gaps)
+    return _describe(call.broker.streams.get(call.path["name"]), call.broker)
 
 
 async def _create(call: Call, body: StreamWish) -> StreamInfo:
@@ -132,9 +141,16 @@ async def _create(call: Call, body: StreamWish) -> StreamInfo:
         partitions = 1 if body.subjects else broker.settings.integer("num.partitions")
     existed = broker.streams.find(body.name) is not None
     definition = Definition(body.name, partitions, _config_texts(body.config), tuple(body.subjects))
-    await completion(lambda done: broker.create_stream(definition, done, idempotent=True))
+    replicas = body.replication_factor
+    await completion(lambda done: broker.create_stream(definition, done, idempotent=True, replication_factor=replicas))
     stream = broker.streams.get(body.name)
-    info = _describe(stream, broker.gaps)
+    info = _describe(stream, broker)
+    has = len(info.partitions[0].replicas)
+    if existed and replicas not in (None, has):
+        raise errors.StreamDiffers(
+            f"stream {body.name} exists with the replication factor {has}, not {replicas}:"
+            " `duramen cluster reassign` gives its partitions other replicas"
+        )
     info.created = not existed
     info.warnings = _warnings_for(stream)
     call.status = 200 if existed else 201
@@ -153,7 +169,7 @@ async def _change(call: Call, body: StreamChange) -> StreamInfo:
         await completion(lambda done: broker.configure_stream(name, texts, done))
     if wanted is not None:
         await completion(lambda done: broker.add_partitions(name, wanted, done))
-    return _describe(broker.streams.get(name), broker.gaps)
+    return _describe(broker.streams.get(name), broker)
 
 
 async def _delete(call: Call) -> None:
@@ -166,13 +182,14 @@ async def _delete(call: Call) -> None:
 
 _WRITING: Final = (errors.NodeStopping, errors.StorageFull, errors.StorageFailed)
 _DEFINING: Final = (errors.ConfigInvalid, errors.PartitionsInvalid)
+_NAMING: Final = (errors.NameInvalid, errors.SubjectInvalid, errors.StreamExists, errors.StreamDiffers)
 
 ROUTES = (
     Route("GET", "/v1/streams", _list, "Streams by name, page by page"),
     Route(
         "POST", "/v1/streams", _create,
         "Make a stream; one that exists with the same definition is as good (200 instead of 201)",
-        (errors.NameInvalid, errors.SubjectInvalid, errors.StreamExists, errors.StreamDiffers, *_DEFINING, *_WRITING),
+        (*_NAMING, errors.ReplicationFactorInvalid, *_DEFINING, *_WRITING),
         (201, 200),
     ),
     Route("GET", "/v1/streams/{name}", _show, "One stream", (errors.StreamNotFound,)),

@@ -112,10 +112,14 @@ class StreamsQuery(msgspec.Struct):
 
 
 class StreamWish(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /v1/streams` takes. `partitions` absent: the broker's default; config values are text."""
+    """What `POST /v1/streams` takes. `partitions`, `replication_factor` absent: the broker's defaults.
+
+    Config values are text.
+    """
 
     name: str
     partitions: int | None = None
+    replication_factor: Annotated[int, Meta(ge=1, le=32_767)] | None = None
     subjects: list[str] = []
     config: dict[str, str | int | float | bool] = {}
 
@@ -142,9 +146,17 @@ class DamagedRange(msgspec.Struct):
 
 
 class PartitionInfo(msgspec.Struct):
-    """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged."""
+    """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged.
+
+    All of these are those of the node that answers: the partition's where it `leads`, else of what it has copied,
+    which may be nothing. `leader` null: nobody leads. `in_sync`: the replicas in sync, of all `replicas`.
+    """
 
     partition: int
+    leader: int | None
+    leads: bool
+    replicas: list[int]
+    in_sync: list[int]
     leader_epoch: int
     start_offset: int
     high_watermark: int
@@ -306,14 +318,17 @@ class GroupsQuery(msgspec.Struct):
 
 
 class GroupSummary(msgspec.Struct):
-    """A group in the list: how many members it has, and how many records it has not committed past in all."""
+    """A group in the list: how many members it has, and how many records it has not committed past in all.
+
+    `lag_records` null: the leader of a partition did not answer.
+    """
 
     id: str
     state: str
     protocol_type: str
     protocol: str | None
     members: int
-    lag_records: int
+    lag_records: int | None
     kind: Annotated[str, Meta(description="classic, consumer or share")]
 
 
@@ -349,15 +364,15 @@ class GroupOffset(msgspec.Struct):
     """A partition that a group has committed an offset of, and how far it is behind there.
 
     `lag_seconds`: how long ago the first record was written that it has not committed past; 0 where there is none,
-    null where that is not known.
+    null where that is not known. All but the committed offset are null where the partition's leader did not answer.
     """
 
     stream: str
     partition: int
     committed_offset: int
-    start_offset: int
-    end_offset: int
-    lag_records: int
+    start_offset: int | None
+    end_offset: int | None
+    lag_records: int | None
     lag_seconds: float | None
 
 

@@ -17,6 +17,7 @@ from duramen.sim.cluster.book import Book
 from duramen.sim.cluster.bookmarks import Bookmarks
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.witness import Witness
+from duramen.sim.draws import below
 from duramen.sim.scheduler import VirtualClock
 from duramen.sim.trace import BrokenPromise, Trace
 
@@ -61,6 +62,9 @@ class Calls:
         self.open = True  # whether clients go on
         self._under_way: dict[_Call, None] = {}
         self._producer_ids: set[int] = set()
+        self._seen = (-1, -1)
+        self._places: list[PartitionId] = []
+        self._all_places: list[PartitionId] = []
 
     def ask(self, node_id: int, ask: Ask, done: Reply) -> None:
         """Send a request to a node."""
@@ -84,7 +88,7 @@ class Calls:
             self.at(self._late_us(), partial(self._end, call, OutcomeUnknown("the connection ended")))
 
     def _late_us(self) -> int:
-        return 50 + self.chance.randrange(_SLOW_US)
+        return 50 + below(self.chance, _SLOW_US)
 
     def _arrive(self, call: _Call, ask: Ask) -> None:
         node = self.nodes[call.node_id]
@@ -128,12 +132,22 @@ class Calls:
 
     def places(self) -> list[PartitionId]:
         """The partitions there are for clients to write to."""
-        return [place for place in self.all_places() if not self.is_internal(place)]
+        self._look()
+        return self._places
 
     def all_places(self) -> list[PartitionId]:
         """The partitions there are, the brokers' own included."""
+        self._look()
+        return self._all_places
+
+    def _look(self) -> None:
+        """Which partitions there are, unless that is known: it changes with what is committed only."""
         council = self.witness.council
-        return [place for place, _ in council.state.partitions if place not in council.lost]
+        seen = council.end_offset, len(council.lost)
+        if seen != self._seen:
+            self._seen = seen
+            self._all_places = [place for place, _ in council.state.partitions if place not in council.lost]
+            self._places = [place for place in self._all_places if not self.is_internal(place)]
 
     def is_internal(self, place: PartitionId) -> bool:
         """Whether it is of a stream of the brokers' own."""

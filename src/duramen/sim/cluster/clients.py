@@ -8,6 +8,7 @@ from duramen.base.errors import DuramenError, StreamNotFound
 from duramen.broker.broker import Broker
 from duramen.controller.partitions import PartitionId
 from duramen.sim.cluster.calls import Calls, Reply, partition_at
+from duramen.sim.draws import below
 
 __all__ = ["Client"]
 
@@ -28,7 +29,7 @@ class Client:
 
     def next(self, wait_us: int = 0) -> None:
         """Go on after a pause, unless clients are to stop."""
-        self.calls.at(wait_us + 1 + self.chance.randrange(self.think_us), self._again)
+        self.calls.at(wait_us + 1 + below(self.chance, self.think_us), self._again)
 
     @property
     def finished(self) -> bool:

@@ -24,7 +24,8 @@ class NodeClock:
         return self._true.now_us + self._true.now_us * self._drift_ppm // _MILLION
 
     def monotonic_ms(self) -> int:
-        return self._now_us // 1000
+        now_us = self._true.now_us
+        return (now_us + now_us * self._drift_ppm // _MILLION) // 1000
 
     def wall_ms(self) -> int:
         return self._true.wall_ms() + self._ahead_ms

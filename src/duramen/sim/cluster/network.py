@@ -12,6 +12,8 @@ from typing import Final, Protocol
 
 from duramen.codec.cluster.channels import Channel
 from duramen.sim.cluster.process import Process
+from duramen.sim.draws import below
+from duramen.sim.scheduler import VirtualClock
 
 __all__ = ["CHANNELS", "Link", "Network", "Station"]
 
@@ -60,7 +62,7 @@ class Network:
 
     def __init__(
         self, stations: Mapping[int, Station], chance: random.Random, at: Callable[[int, Act], None],
-        now_us: Callable[[], int],
+        true: VirtualClock,
     ) -> None:  # fmt: skip
         self.cut: frozenset[tuple[int, int]] = frozenset()
         self.slow_us = 800
@@ -69,7 +71,7 @@ class Network:
         self._stations = stations
         self._chance = chance
         self._at = at
-        self._now_us = now_us
+        self._true = true
         self._links: dict[tuple[int, int, Channel], Link] = {}
 
     # -- who is connected ---------------------------------------------------------------------------
@@ -112,7 +114,7 @@ class Network:
             stale = tuple(known.processes.values()) != running
             if not stale:
                 return
-        paused = any(one is not None and one.paused_until_us > self._now_us() for one in running)
+        paused = any(one is not None and one.paused_until_us > self._true.now_us for one in running)
         cut = key[:2] in self.cut or (key[1], key[0]) in self.cut
         if paused or cut or (known is not None and any(known.there.values())):
             self._dial_later(key, process, min(max(2 * wait_us, _FIRST_DIAL_US), _LONGEST_DIAL_US))
@@ -150,12 +152,13 @@ class Network:
 
     def _hand(self, link: Link, to: int, act: Act) -> None:
         """In the process at that end, behind what is on its way to it."""
-        now_us, process = self._now_us(), link.processes[to]
-        takes_us = 50 + self._chance.randrange(self.slow_us) + self.late.get((to, link.channel), 0)
-        at_us = max(link.arrived_us[to] + 1, now_us + takes_us)
-        link.arrived_us[to] = at_us
+        process = link.processes[to]
+        at_us = self._true.now_us + 50 + below(self._chance, self.slow_us)
+        if self.late:
+            at_us += self.late.get((to, link.channel), 0)
+        at_us = link.arrived_us[to] = max(link.arrived_us[to] + 1, at_us)
         if process is not None:
-            process.after(at_us - now_us, act)
+            process.at(at_us, act)
 
     def _arrive(self, link: Link, to: int, act: Act) -> None:
         if link.there[to] and not link.torn:
@@ -191,7 +194,8 @@ class Network:
         peer_id = link.peer_of(node_id)
         peer = link.processes[peer_id]
         gone = not link.there[peer_id] or self._stations[peer_id].process is not peer or peer is None
-        still = gone or (peer is not None and peer.paused_until_us > self._now_us()) or (peer_id, node_id) in self.cut
+        paused = peer is not None and peer.paused_until_us > self._true.now_us
+        still = gone or paused or (peer_id, node_id) in self.cut
         if link.there[node_id] and still:
             self._close_later(link, node_id)
 
@@ -215,4 +219,4 @@ class Network:
 
 
 def _key(one: int, other: int, channel: Channel) -> tuple[int, int, Channel]:
-    return min(one, other), max(one, other), channel
+    return (one, other, channel) if one < other else (other, one, channel)

@@ -98,6 +98,7 @@ class Node:
         self.views = MemoryViewStore()
         self.founders = NO_VOTERS
         self.directory_id = str(open_directory(self.disk, self._randomness, "the disk").id)
+        self.replica_id = ReplicaId(self.node_id, self.directory_id)  # what it is as a voter
         self.disk.locks.clear()
         self._image = None
         self._forget()
@@ -129,11 +130,6 @@ class Node:
     def rack(self) -> str:
         """Where it stands: each node in a rack of its own."""
         return f"rack {self.node_id}"
-
-    @property
-    def replica_id(self) -> ReplicaId:
-        """What it is as a voter."""
-        return ReplicaId(self.node_id, self.directory_id)
 
     # -- life ---------------------------------------------------------------------------------------
 

@@ -13,13 +13,17 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Lane
 from duramen.sim.cluster.clocks import NodeClock
+from duramen.sim.draws import below
 from duramen.sim.scheduler import VirtualClock
 
-__all__ = ["Process"]
+__all__ = ["NEVER_US", "Process"]
 
 T = TypeVar("T")
 
 _Job = tuple[Callable[[], Any], Callable[[Any], None]]
+
+NEVER_US: Final = 1 << 62
+_UNKNOWN: Final = -1
 
 _AT_ONCE: Final[dict[Lane, int]] = {"sync": 1, "disk": 1, "read": 4}
 
@@ -39,15 +43,15 @@ class Process:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
         self._due: tuple[int, int] = (-1, -1)  # a deadline, and the true time of it
-        self._next_us: int | None = None
-        self._known = False  # whether that is when it has something to do next
+        self.known_us = _UNKNOWN
+        """What `find_next_us` has said, as long as that is right."""
         self._waiting: dict[Lane, deque[_Job]] = {"sync": deque(), "disk": deque(), "read": deque()}
         self._running: dict[Lane, int] = {"sync": 0, "disk": 0, "read": 0}
 
     # -- the port -----------------------------------------------------------------------------------
 
     def soon(self, action: Callable[[], None]) -> None:
-        self._known = False
+        self.known_us = _UNKNOWN
         self._ready.append(action)
 
     def submit(self, lane: Lane, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
@@ -61,54 +65,59 @@ class Process:
 
     def after(self, delay_us: int, action: Callable[[], None]) -> None:
         """Do `action` in this process once that much time has gone by."""
+        self.at(self._true.now_us + delay_us, action)
+
+    def at(self, at_us: int, action: Callable[[], None]) -> None:
+        """Do `action` in this process at that time, which is still to come."""
         self._count += 1
-        self._known = False
-        heapq.heappush(self._events, (self._true.now_us + delay_us, self._count, action))
+        self.known_us = _UNKNOWN
+        heapq.heappush(self._events, (at_us, self._count, action))
 
     def look_again(self) -> None:
         """Somebody else may have changed when it has something to do."""
-        self._known = False
+        self.known_us = _UNKNOWN
 
     @property
     def next_us(self) -> int | None:
         """When it has something to do next, in true time; None where it never has."""
-        if not self._known:
-            self._next_us, self._known = self._find_next_us(), True
-        return self._next_us
+        at_us = self.known_us if self.known_us != _UNKNOWN else self.find_next_us()
+        return None if at_us == NEVER_US else at_us
 
-    def _find_next_us(self) -> int | None:
+    def find_next_us(self) -> int:
+        """As `next_us`; NEVER_US where it never has."""
         if self._ready:
-            at_us: int | None = self._true.now_us
+            at_us = self._true.now_us
         else:
-            at_us = self._events[0][0] if self._events else None
-            due_us = self._due_us()
-            if due_us is not None and (at_us is None or due_us < at_us):
-                at_us = due_us
-        if at_us is None or at_us >= self.paused_until_us:
-            return at_us
-        return self.paused_until_us
+            at_us, events = self._due_us(), self._events
+            if events and events[0][0] < at_us:
+                at_us = events[0][0]
+        if at_us < self.paused_until_us:
+            at_us = self.paused_until_us
+        self.known_us = at_us
+        return at_us
 
-    def _due_us(self) -> int | None:
+    def _due_us(self) -> int:
+        """When the next deadline is, in true time; NEVER_US where there is none."""
         due_ms = self.deadlines.next_ms()
         if due_ms is None:
-            return None
+            return NEVER_US
         if self._due[0] != due_ms:
             self._due = due_ms, self._clock.true_us(due_ms)
         return self._due[1]
 
     def turn(self) -> None:
         """Do what is to be done at this time: all that is ready, else what is due, else what happens."""
-        self._known = False
-        if self._ready:
-            for _ in range(len(self._ready)):
-                self._ready.popleft()()
+        self.known_us = _UNKNOWN
+        ready, events = self._ready, self._events
+        if ready:
+            for _ in range(len(ready)):
+                ready.popleft()()
             return
-        now_us = self._true.now_us
-        due_us = self._due_us()
-        if due_us is not None and due_us <= now_us and (not self._events or due_us <= self._events[0][0]):
+        now_us, due_us = self._true.now_us, self._due_us()
+        if due_us <= now_us and (not events or due_us <= events[0][0]):
             self.deadlines.fire(self._clock.monotonic_ms())
-        elif self._events and self._events[0][0] <= now_us:
-            heapq.heappop(self._events)[2]()
+        elif events and events[0][0] <= now_us:
+            heapq.heappop(events)[2]()
 
     def hasten(self) -> None:
         """Do the next thing now, whatever its time is."""
@@ -124,7 +133,7 @@ class Process:
         if self._waiting[lane] and self._running[lane] < _AT_ONCE[lane]:
             self._running[lane] += 1
             job, done = self._waiting[lane].popleft()
-            self.after(self._chance.randint(1, 100), lambda: self._run(lane, job, done))
+            self.after(1 + below(self._chance, 100), lambda: self._run(lane, job, done))
 
     def _run(self, lane: Lane, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
         result: Any
@@ -138,4 +147,4 @@ class Process:
             self._begin(lane)
             done(result)
 
-        self.after(20 + self._chance.randrange(self.disk_us), ended)
+        self.after(20 + below(self._chance, self.disk_us), ended)

@@ -20,7 +20,7 @@ from duramen.controller.quorum.machine import Machine
 from duramen.controller.quorum.messages import Batch
 from duramen.controller.quorum.roles import Role
 from duramen.controller.quorum.voters import ReplicaId
-from duramen.replication.effects import Append, Commit, Cut, Effect, Restart, Show, StartAt
+from duramen.replication.effects import Append, Commit, Cut, Effect, Release, Restart, Send, Serve, Show, StartAt
 from duramen.replication.history import History
 from duramen.sim.cluster.council import Council
 from duramen.sim.cluster.ledger import Committed, Holding, Ledger, has
@@ -236,6 +236,8 @@ class Witness:
     def carried_out(self, node_id: int, place: PartitionId, effect: Effect) -> None:
         key = node_id, place
         match effect:
+            case Send() | Serve() | Release():
+                pass
             case Append(batch, leader_id):
                 data = bytes_of(batch)
                 end_offset = batch.first_offset + batch.records
@@ -274,9 +276,11 @@ class Witness:
 
     def _show(self, node_id: int, place: PartitionId, offset: int) -> None:
         key = node_id, place
-        replica = self._replica(self._nodes[node_id], place)
         known = self._shown.get(key, 0)
-        if replica is not None and offset > known:
+        if offset <= known:
+            return
+        replica = self._replica(self._nodes[node_id], place)
+        if replica is not None:
             self._shown[key] = offset
             log = self._logs.get(key, replica.machine.history)
             self.ledger(place).shown(node_id, replica.machine.state.leader_epoch, log, known, offset)

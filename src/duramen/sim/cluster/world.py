@@ -19,6 +19,7 @@ from duramen.sim.cluster.faults import Faults
 from duramen.sim.cluster.inspection import ills, inspect, lacks_a_replica
 from duramen.sim.cluster.network import Network
 from duramen.sim.cluster.node import Node
+from duramen.sim.cluster.process import NEVER_US
 from duramen.sim.cluster.producers import Producer
 from duramen.sim.cluster.transactors import Transactor
 from duramen.sim.cluster.witness import Witness
@@ -71,9 +72,9 @@ class World:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
         self.witness = Witness(self.nodes, self.trace, self._failed, self._voted, self._led)
-        self.network = Network(self.nodes, random.Random(f"{seed}/network"), self.at, lambda: self.true.now_us)
+        self.network = Network(self.nodes, random.Random(f"{seed}/network"), self._later, self.true)
         self.calls = Calls(
-            self.nodes, random.Random(f"{seed}/calls"), self.true, self.at, self.witness, self.trace
+            self.nodes, random.Random(f"{seed}/calls"), self.true, self._later, self.witness, self.trace
         )  # fmt: skip
         self._think_us = self._chance.choice((20_000, 80_000, 200_000))
         self.faults = Faults(self, random.Random(f"{seed}/faults"), self._think_us)
@@ -177,6 +178,17 @@ class World:
     # -- time ---------------------------------------------------------------------------------------
 
     def at(self, delay_us: int, act: Callable[[], None]) -> None:
+        """Do `act` once that much time has gone by, whatever it does to processes."""
+        self._later(delay_us, partial(self._interfere, act))
+
+    def _interfere(self, act: Callable[[], None]) -> None:
+        act()
+        for node in self.nodes.values():
+            if node.process is not None:
+                node.process.look_again()
+
+    def _later(self, delay_us: int, act: Callable[[], None]) -> None:
+        """As `at`, of what does nothing to a process but to have it do something after some time."""
         heapq.heappush(self._events, (self.true.now_us + delay_us, next(self._numbers), act))
 
     def _until(self, condition: Callable[[], bool], otherwise: str, patience_us: int = _PATIENCE_US) -> None:
@@ -194,22 +206,22 @@ class World:
     def _happen(self) -> None:
         """The next thing happens."""
         events, nodes = self._events, self.nodes.values()
-        at_us: int | None = events[0][0] if events else None
+        at_us = events[0][0] if events else NEVER_US
         found: Node | None = None
         for node in nodes:
-            if node.process is not None:
-                next_us = node.process.next_us
-                if next_us is not None and (at_us is None or next_us < at_us):
+            process = node.process
+            if process is not None:
+                next_us = process.known_us
+                if next_us < 0:
+                    next_us = process.find_next_us()
+                if next_us < at_us:
                     at_us, found = next_us, node
-        if at_us is None:
+        if at_us == NEVER_US:
             raise Stuck("nothing is left to happen")
         if at_us > self.true.now_us:
             self.true.now_us = at_us
         if found is None:
             heapq.heappop(events)[2]()
-            for node in nodes:
-                if node.process is not None:
-                    node.process.look_again()
         elif found.process is not None:
             self._guarded(found, found.process.turn)
 

@@ -12,10 +12,10 @@ from duramen.codec.crc import crc32c
 
 __all__ = ["Body", "joined", "portions"]
 
-_PORTION_BYTES: Final = 8 * 1024 * 1024
+_PORTION_BYTES: Final = 2 * 1024 * 1024
 _LARGEST_PORTION_BYTES: Final = 1 << 30  # Arrow's offsets have 31 bits
 _LARGEST_OFFSET: Final = (1 << 63) - (1 << 31)  # so that every record's offset is a 64-bit number
-_PORTION_RECORDS: Final = 64 * 1024
+_PORTION_RECORDS: Final = 16 * 1024
 
 
 class Body(NamedTuple):

@@ -2,27 +2,51 @@
 
 import contextlib
 import logging
-import os
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from duramen.base.errors import DependencyMissing, SparkFailed
 from duramen.spark.launching.jvm import end_java, interrupted_later, quiet
+from duramen.spark.launching.requirements import pyspark_problem
 from duramen.spark.launching.sessions import make_session
+from duramen.spark.launching.why import why
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["application"]
 
+_SAID_IN_LOG: Final = ("JAVA_GATEWAY_EXITED", "on a stopped SparkContext")
+
 
 @contextlib.contextmanager
 def application(name: str, master: str, config: Mapping[str, str], log: Path | None) -> Iterator["SparkSession"]:
-    """Its session; `log` is where Spark's own log goes, nowhere where it is None. Raises DependencyMissing, OSError."""
+    """Its session; `log` is where Spark's own log goes; nobody sees it where it is None.
+
+    Raises DependencyMissing, SparkFailed, OSError.
+    """
+    problem = pyspark_problem()
+    if problem is not None:
+        raise DependencyMissing(problem)
     logging.getLogger("SQLQueryContextLogger").disabled = True  # prints every error with Java's traceback
+    with contextlib.ExitStack() as stack:
+        stack.callback(end_java)
+        unread = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="duramen-spark-")), "log")
+        yield _started(name, master, config, unread if log is None else log)
+
+
+def _started(name: str, master: str, config: Mapping[str, str], log: Path) -> "SparkSession":
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    before = log.stat().st_size if log.exists() else 0
     try:
-        with interrupted_later(), quiet(log or Path(os.devnull)):
-            session = make_session(name, master, config=config)
-        yield session
-    finally:
-        end_java()
+        with interrupted_later(), quiet(log):
+            return make_session(name, master, config=config)
+    except (PySparkException, Py4JError) as error:
+        said = str(error)  # some of it is asked of Java, which still runs, or has written why it does not
+        if any(one in said for one in _SAID_IN_LOG):
+            said = log.read_bytes()[before:].decode(errors="replace") or said
+        raise SparkFailed(f"Spark does not start on {master}: {why(said)}") from None

@@ -65,7 +65,11 @@ class Pipeline:
         return name
 
     def table(self, name: str, path: str, *, format: str = "delta", options: Mapping[str, str] | None = None) -> str:  # noqa: A002
-        """A source that is a table, as it is when the pipeline starts. Returns the name."""
+        """A source that is a table, as it is when the pipeline starts. Returns the name.
+
+        `path` is a directory, or s3://BUCKET/PREFIX; `options` say how to get there (s3.endpoint …). Of formats that
+        are files alone, `path` is a directory and `options` are Spark's.
+        """
         at = _caller()
         self._sources.append(Source(Text(name, at), Text(path, at), format, _options(options, at)))
         return name

@@ -2,12 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from duramen.base.errors import OptionInvalid
 from duramen.client import Cluster
-from duramen.spark.options import Options, Use
-from duramen.spark.pipelines.frames import Frames, build, sink_options, source_options
+from duramen.spark.pipelines.frames import Frames, build, checked_options
 from duramen.spark.pipelines.graph import ordered
-from duramen.spark.pipelines.model import Declared, Text
+from duramen.spark.pipelines.model import Declared, Sink, Source, Text
 from duramen.spark.pipelines.problems import Problems, meant
 from duramen.spark.pipelines.sinks import check, shaped
 
@@ -18,9 +16,13 @@ __all__ = ["check_streams", "plans", "prepare"]
 
 
 def prepare(spark: "SparkSession", pipeline: Declared, problems: Problems) -> Frames:
-    """The frames of a pipeline whose parts are right; empty where `problems` has errors."""
+    """The frames of a pipeline whose parts are right; empty where `problems` has errors.
+
+    What the brokers lack, which may be among these already, hides nothing else.
+    """
+    before = problems.errors()
     order = ordered(pipeline, problems)
-    if problems.errors():
+    if problems.errors() > before:
         return {}
     frames = build(spark, pipeline, order, problems)
     for sink in pipeline.sinks:
@@ -35,23 +37,17 @@ def check_streams(pipeline: Declared, problems: Problems) -> None:
 
     Raises ServerUnreachable, with host and port, where none answers in time.
     """
-    wanted: list[tuple[Text, dict[str, str], Use]] = [
-        (source.location, source_options(pipeline, source), "stream")
-        for source in pipeline.sources
-        if source.format is None
+    wanted: list[Source | Sink] = [
+        *(source for source in pipeline.sources if source.format is None),
+        *(sink for sink in pipeline.sinks if sink.kind == "stream"),
     ]
-    wanted += [
-        (sink.location, sink_options(pipeline, sink), "sink") for sink in pipeline.sinks if sink.kind == "stream"
-    ]
-    for location, given, use in wanted:
-        try:
-            options = Options(given, use)
-        except OptionInvalid as error:
-            problems.add(location.place, str(error))
+    for part in wanted:
+        options = checked_options(pipeline, part, problems)
+        if options is None:
             continue
         timeout_ms = options.number("kafka.request.timeout.ms") or 0
         with Cluster(options.text("kafka.bootstrap.servers"), timeout_s=timeout_ms / 1000) as cluster:
-            _check_there(cluster, location, problems)
+            _check_there(cluster, part.location, problems)
 
 
 def _check_there(cluster: Cluster, location: Text, problems: Problems) -> None:

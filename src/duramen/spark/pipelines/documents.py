@@ -14,6 +14,14 @@ from duramen.spark.pipelines.problems import BEGINNING, Place, Problems, meant
 
 __all__ = ["Reader", "Section", "compose"]
 
+_HINTS: Final[Mapping[str, str]] = {
+    r"'\t' that cannot start": "; lines are indented with spaces, not with tabs",
+    "expected <block end>": "; this line is not indented as those that it belongs to",
+    "mapping values are not allowed": "; does the line before lack its colon, or this text its quotes?",
+    "could not find expected ':'": "; does the line before lack its colon?",
+}
+"""What parts of the YAML parser's messages mean to people."""
+
 _VARIABLE: Final = re.compile(r"\$(\$?)\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 
 
@@ -27,7 +35,8 @@ def compose(text: str, problems: Problems) -> yaml.Node | None:
         node = yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         said = " ".join(filter(None, (error.context, error.problem)))
-        problems.add(_place(error.problem_mark or error.context_mark), f"this is not YAML: {said}")
+        hint = next((hint for part, hint in _HINTS.items() if part in said), "")
+        problems.add(_place(error.problem_mark or error.context_mark), f"this is not YAML: {said}{hint}")
         return None
     except yaml.YAMLError as error:
         problems.add(BEGINNING, f"this is not YAML: {str(error).splitlines()[0]}")
@@ -81,8 +90,9 @@ class Reader:
                 return found[0][1:]
             known: str | None = self._environment.get(found[2], found[3])
             if known is None:
-                self.problems.add(place, f"the environment has no {found[2]}; ${{{found[2]}:-…}} gives a value without")
-            return known or ""
+                said = f"the environment has no {found[2]}; ${{{found[2]}:-VALUE}} has a value where there is none"
+                self.problems.add(place, said)
+            return found[0] if known is None else known
 
         return _VARIABLE.sub(value, text)
 
@@ -124,7 +134,7 @@ class Section:
             if name is None:
                 continue
             if known is not None and name.value not in known:
-                reader.problems.add(name.place, f"{what} has no {name.value}{meant(name.value, known)}")
+                reader.problems.add(name.place, f"{what} has no key {name.value}{meant(name.value, known)}")
             elif name.value in self._found:
                 reader.problems.add(name.place, f"{what} has {name.value} twice")
             else:

@@ -5,11 +5,20 @@ Spark looks at names and types as each is made, before any record is read.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from duramen.base.errors import DuramenError, OptionInvalid, TableForeign, TableUnsupported
+from duramen.base.errors import (
+    DependencyMissing,
+    DuramenError,
+    OptionInvalid,
+    SettingInvalid,
+    TableForeign,
+    TableUnsupported,
+)
+from duramen.client.cluster import parse_servers
+from duramen.spark.options import Options, Use
 from duramen.spark.pipelines.graph import inputs_of
-from duramen.spark.pipelines.model import Declared, Option, Sink, Source, Step, Text, Watermark
+from duramen.spark.pipelines.model import STORED_FORMATS, Declared, Option, Sink, Source, Step, Text, Watermark
 from duramen.spark.pipelines.problems import Place, Problems
 from duramen.spark.pipelines.reasons import placed, plain
 from duramen.spark.tables.port import Storage
@@ -17,9 +26,9 @@ from duramen.spark.tables.port import Storage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["build", "sink_options", "source_options", "storage_of"]
+__all__ = ["build", "checked_options", "place_of", "sink_options", "source_options", "storage_of"]
 
-SERVERS: Final = "kafka.bootstrap.servers"
+_SERVERS: Final = "kafka.bootstrap.servers"
 _MALFORMED: Final = "malformed"
 _TEXT: Final = "__malformed"
 _RECORD: Final = "record"
@@ -28,18 +37,11 @@ _RECORD_FIELDS: Final = ("key", "value", "topic", "partition", "offset", "timest
 Frames = dict[str, "DataFrame"]
 
 
-def storage_of(pipeline: Declared, sink: Sink) -> Storage:
-    """Where a sink's table is: a relative path begins where the pipeline's file lies."""
-    location = sink.location.value
+def storage_of(pipeline: Declared, part: Source | Sink) -> Storage:
+    """Where a table is: a relative path begins where the pipeline's file lies."""
+    location = part.location.value
     path = location if "://" in location else str(Path(pipeline.directory, location))
-    return Storage(path, {option.name.value: option.value.value for option in sink.options})
-
-
-def _path_of(pipeline: Declared, location: Text) -> Path:
-    """Where a source's table is. Raises TableUnsupported for a URI."""
-    if "://" in location.value:
-        raise TableUnsupported(f"{location.value} is no path: a source's table lies in a directory")
-    return Path(pipeline.directory, location.value)
+    return Storage(path, {option.name.value: option.value.value for option in part.options})
 
 
 def source_options(pipeline: Declared, source: Source) -> dict[str, str]:
@@ -53,8 +55,32 @@ def sink_options(pipeline: Declared, sink: Sink) -> dict[str, str]:
 
 
 def _with_servers(pipeline: Declared, options: Sequence[Option]) -> dict[str, str]:
-    servers = {} if pipeline.brokers is None else {SERVERS: pipeline.brokers.value}
+    servers = {} if pipeline.brokers is None else {_SERVERS: pipeline.brokers.value}
     return servers | {option.name.value: option.value.value for option in options}
+
+
+def checked_options(pipeline: Declared, part: Source | Sink, problems: Problems) -> Options | None:
+    """The options of a stream that is read or written; None where one does not fit, which `problems` then says."""
+    use: Use = "stream" if isinstance(part, Source) else "sink"
+    given = source_options(pipeline, part) if isinstance(part, Source) else sink_options(pipeline, part)
+    own = [option for option in part.options if option.name.value.lower() == _SERVERS]
+    if pipeline.brokers is None and not own:
+        problems.add(
+            part.location.place, "brokers of the pipeline is missing: the HOST:PORT of a broker's Kafka address"
+        )
+        return None
+    try:
+        options = Options(given, use)
+    except OptionInvalid as error:
+        problems.add(place_of(part.options, part.location, str(error)), str(error))
+        return None
+    try:
+        parse_servers(options.text(_SERVERS))
+    except SettingInvalid as error:
+        said = own[-1].value if own else pipeline.brokers or part.location
+        problems.add(said.place, str(error))
+        return None
+    return options
 
 
 def build(
@@ -112,9 +138,9 @@ class _Builder:
         return frame if frame is None or source.watermark is None else self._watermarked(frame, source.watermark)
 
     def _stream(self, source: Source) -> "DataFrame | None":
-        options = source_options(self._pipeline, source)
-        if not _check_source(options, source, self._problems):
+        if not _check_source(self._pipeline, source, self._problems):
             return None
+        options = source_options(self._pipeline, source)
         frame = self._made(source.location, lambda: self._spark.readStream.format("duramen").options(**options).load())
         if frame is None or not self._empty:
             return frame
@@ -123,18 +149,29 @@ class _Builder:
 
     def _table(self, source: Source) -> "DataFrame | None":
         def load() -> "DataFrame":
-            path = _path_of(self._pipeline, source.location)
-            if source.format == "delta":
-                return _delta(self._spark, path)
-            if not path.exists():
-                raise TableForeign(f"there is no table {path}")
-            options = {option.name.value: option.value.value for option in source.options}
-            return self._spark.read.format(source.format or "").options(**options).load(str(path))
+            storage = storage_of(self._pipeline, source)
+            if source.format in STORED_FORMATS:
+                return _stored(self._spark, source.format, storage)
+            if "://" in storage.location:
+                raise TableUnsupported(f"{storage.location} is no path: files of {source.format} lie in a directory")
+            if not Path(storage.location).exists():
+                raise TableForeign(f"there is no table {storage.location}")
+            return self._spark.read.format(source.format or "").options(**storage.options).load(storage.location)
 
         return self._made(source.location, load)
 
     def _watermarked(self, frame: "DataFrame", watermark: Watermark) -> "DataFrame | None":
-        return self._made(watermark.column, lambda: frame.withWatermark(watermark.column.value, watermark.delay.value))
+        from pyspark.errors import PySparkException
+
+        column, delay = watermark.column, watermark.delay
+        try:
+            return frame.withWatermark(column.value, delay.value)
+        except PySparkException as error:
+            if error.getCondition() == "CANNOT_PARSE_INTERVAL":
+                self._problems.add(delay.place, f"delay: {delay.value!r} does not fit; it is a time such as 10 minutes")
+            else:
+                self._problems.add(placed(str(error), column), plain(error.getMessage() or str(error)))
+        return None
 
     # -- steps --------------------------------------------------------------------------------------
 
@@ -142,7 +179,7 @@ class _Builder:
         if any(name.value.lower() not in self.frames for name in inputs_of(step)):
             return None  # which is a problem already
         sql = step.sql
-        frame = self._called(step) if sql is None else self._made(sql, lambda: self._spark.sql(sql.value))
+        frame = self._called(step) if sql is None else self._made(sql, lambda: _queried(self._spark, sql.value))
         return frame if frame is None or step.watermark is None else self._watermarked(frame, step.watermark)
 
     def _called(self, step: Step) -> "DataFrame | None":
@@ -164,6 +201,20 @@ class _Builder:
         return None
 
 
+def _queried(spark: "SparkSession", sql: str) -> "DataFrame":
+    """What a query says. Raises OptionInvalid for a command, which Spark would carry out at once."""
+    from pyspark.errors import ParseException
+
+    session: Any = spark._jsparkSession
+    parser = session.sessionState().sqlParser()
+    parser.parsePlan(sql)
+    try:
+        parser.parseQuery(sql.rstrip().rstrip(";"))
+    except ParseException:
+        raise OptionInvalid("sql of a step must be a query, such as SELECT; commands are not run") from None
+    return spark.sql(sql)
+
+
 def _parsed(frame: "DataFrame", ddl: str) -> "DataFrame":
     """The value's fields as columns, beside the record; a value that is not such JSON has nulls, and its text there."""
     from pyspark.sql import functions as sf
@@ -182,13 +233,15 @@ def _parsed(frame: "DataFrame", ddl: str) -> "DataFrame":
     return frame.select(value.alias("it"), *fields).select(*columns, record.alias(_RECORD))
 
 
-def _check_source(options: dict[str, str], source: Source, problems: Problems) -> bool:
+def _check_source(pipeline: Declared, source: Source, problems: Problems) -> bool:
     """Whether the format takes the options; the place is that of the option of which it speaks."""
-    from duramen.spark.options import Options
     from duramen.spark.read.streaming import StreamReader
 
+    options = checked_options(pipeline, source, problems)
+    if options is None:
+        return False
     try:
-        StreamReader(Options(options, "stream"))
+        StreamReader(options)
     except OptionInvalid as error:
         problems.add(place_of(source.options, source.location, str(error)), str(error))
         return False
@@ -197,30 +250,17 @@ def _check_source(options: dict[str, str], source: Source, problems: Problems) -
 
 def place_of(options: Sequence[Option], otherwise: Text, said: str) -> Place:
     """Where the option stands of which a message speaks."""
-    named = [option for option in options if option.name.value.lower() in said.lower()]
-    return named[0].name.place if named else otherwise.place
+    at = {option: said.lower().find(option.name.value.lower()) for option in options}
+    named = [option for option in options if at[option] >= 0]
+    # A message names the wrong one first, and one name may begin another.
+    return min(named, key=lambda option: (at[option], -len(option.name.value))).name.place if named else otherwise.place
 
 
-def _delta(spark: "SparkSession", path: Path) -> "DataFrame":
-    """A Delta table as it is now: its files, read by Spark. Raises TableForeign, TableUnsupported."""
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    from duramen.spark.tables.deltalog import fields_of
-
-    if not DeltaTable.is_deltatable(str(path)):
-        raise TableForeign(f"there is no Delta table {path}")
+def _stored(spark: "SparkSession", format_: str | None, storage: Storage) -> "DataFrame":
+    """A table with a log of its own, as it is now. Raises what `reading` does, and DependencyMissing."""
     try:
-        table = DeltaTable(str(path))
-        features = table.protocol().reader_features or []
-        files = table.file_uris()
-    except DeltaError as error:
-        raise TableForeign(f"the Delta table {path} cannot be read: {plain(str(error))}") from None
-    hidden = sorted(set(features) & {"deletionVectors", "columnMapping"})
-    if hidden:
-        raise TableUnsupported(f"the Delta table {path} uses {', '.join(hidden)}, which its files alone do not show")
-    schema = from_arrow_schema(fields_of(table.schema()), prefer_timestamp_ntz=True)
-    if not files:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).option("basePath", str(path)).parquet(*files)
+        from duramen.spark.pipelines.reading import delta_frame, iceberg_frame
+
+        return iceberg_frame(spark, storage) if format_ == "iceberg" else delta_frame(spark, storage)
+    except ImportError as error:
+        raise DependencyMissing(f"tables need {error.name}: pip install 'duramen[tables]'") from None

@@ -6,7 +6,7 @@ from typing import Final
 
 from duramen.base.catalogue_tables import storage_problem
 from duramen.base.units import parse_ms
-from duramen.spark.pipelines.model import Declared, Option, Sink, Source, Step, Text
+from duramen.spark.pipelines.model import STORED_FORMATS, Declared, Option, Sink, Source, Step, Text
 from duramen.spark.pipelines.problems import BEGINNING, Problems, meant
 from duramen.spark.pipelines.references import references
 
@@ -34,6 +34,9 @@ def ordered(pipeline: Declared, problems: Problems) -> list[Step]:
     _check_sinks(pipeline.sinks, problems)
     for options in (*(one.options for one in pipeline.sources), *(one.options for one in pipeline.sinks)):
         _check_options(options, problems)
+    for source in pipeline.sources:
+        if source.format in STORED_FORMATS:
+            _check_storage(source.options, problems)
     for trigger in (pipeline.trigger, *(sink.trigger for sink in pipeline.sinks)):
         _check_trigger(trigger, problems)
     by_name = {part.name.value.lower(): part for part in _parts(pipeline)}

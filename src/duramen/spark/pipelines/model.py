@@ -7,14 +7,29 @@ from msgspec import Struct
 
 from duramen.spark.pipelines.problems import BEGINNING, Place
 
-__all__ = ["MODES", "TABLE_FORMATS", "Declared", "Option", "Sink", "SinkKind", "Source", "Step", "Text", "Watermark"]
+__all__ = [
+    "MODES",
+    "STORED_FORMATS",
+    "TABLE_FORMATS",
+    "Declared",
+    "Option",
+    "Sink",
+    "SinkKind",
+    "Source",
+    "Step",
+    "Text",
+    "Watermark",
+]
 
 SinkKind = Literal["stream", "delta", "iceberg", "console"]
 
 MODES: Final = ("append", "update")
 """Spark's output modes that sinks have: a row once it is final, or each time that it has changed."""
 
-TABLE_FORMATS: Final = ("delta", "parquet", "csv", "json", "orc")
+STORED_FORMATS: Final = ("delta", "iceberg")
+"""Formats whose tables may be on S3, with options of the storage; the others are files in a directory."""
+
+TABLE_FORMATS: Final = (*STORED_FORMATS, "parquet", "csv", "json", "orc")
 
 
 class Text(Struct, frozen=True):

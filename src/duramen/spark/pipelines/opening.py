@@ -27,7 +27,7 @@ def open_spark(
 ) -> Iterator["SparkSession"]:
     """A session for a pipeline; `log` is where Spark's own log goes, nowhere where it is None.
 
-    Raises DependencyMissing, OSError.
+    Raises DependencyMissing, SparkFailed, OSError.
     """
     own = {option.name.value: option.value.value for option in pipeline.spark}
     with application(f"duramen-{pipeline.name.value}", master, {**_CONFIG, **own, **config}, log) as session:

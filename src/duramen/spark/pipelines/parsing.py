@@ -134,8 +134,6 @@ class _Parser:
         if location is None:
             return None
         table = None if kind == "stream" else "delta" if format_ is None else format_.value
-        if table == "delta":
-            self._refuse(section, ("options",), "which a Delta table does not need")
         return Source(name, location, table, options, json, watermark)
 
     def _step(self, name: Text, node: yaml.Node) -> Step | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from duramen.base.errors import DependencyMissing, DuramenError, OptionInvalid
 from duramen.base.units import parse_ms
 from duramen.spark.pipelines.checkpoints import Checkpoint
-from duramen.spark.pipelines.frames import place_of, sink_options, storage_of
+from duramen.spark.pipelines.frames import checked_options, place_of, sink_options, storage_of
 from duramen.spark.pipelines.model import Declared, Sink, Text
 from duramen.spark.pipelines.problems import Problems, meant
 from duramen.spark.pipelines.reasons import placed, plain
@@ -94,6 +94,8 @@ def _check_mode(spark: "SparkSession", sink: Sink, rows: "DataFrame", problems: 
 def _check_stream(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Problems) -> None:
     from duramen.spark.read.source import DuramenDataSource
 
+    if checked_options(pipeline, sink, problems) is None:
+        return
     try:
         DuramenDataSource(sink_options(pipeline, sink)).streamWriter(rows.schema, overwrite=False)
     except OptionInvalid as error:
@@ -107,10 +109,15 @@ def _check_table(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Pr
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import NullType
 
+    seen: set[str] = set()
     for field in rows.schema.fields:
         if isinstance(field.dataType, NullType):
             problems.add(sink.input.place, f"the column {field.name} is NULL and has no type; CAST gives it one")
             return
+        if field.name.lower() in seen:
+            problems.add(sink.input.place, f"{sink.input.value} has the column {field.name} twice; AS renames one")
+            return
+        seen.add(field.name.lower())
     if sink.delete_when is not None:
         try:
             rows.where(sink.delete_when.value)

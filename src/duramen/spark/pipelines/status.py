@@ -1,6 +1,8 @@
 """What an application that runs a pipeline says of itself, in a file beside the checkpoints."""
 
-from collections.abc import Sequence
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -8,11 +10,13 @@ import msgspec
 
 from duramen.base.errors import PipelineFailed
 from duramen.spark.pipelines.checkpoints import Checkpoints, written_whole
+from duramen.spark.pipelines.model import Declared
 from duramen.spark.pipelines.progress import Figures
 
-__all__ = ["QueryStatus", "Status", "read_status", "write_status"]
+__all__ = ["QueryStatus", "Status", "read_status", "starting", "write_status"]
 
 _FILE: Final = "status.json"
+_AT_WORK: Final = ("starting", "running")
 
 
 class QueryStatus(msgspec.Struct, frozen=True):
@@ -42,6 +46,32 @@ def write_status(checkpoints: Checkpoints, status: Status) -> None:
     written_whole(checkpoints.directory / _FILE, msgspec.json.encode(status))
 
 
+@contextlib.contextmanager
+def starting(checkpoints: Checkpoints, pipeline: Declared, master: str) -> Iterator[None]:
+    """Says so while Spark starts and looks at the pipeline, and that it has failed where that comes to nothing.
+
+    `checkpoints` are held by the caller.
+    """
+    started_at_ms = _now_ms()
+
+    def tell(state: str) -> None:
+        queries = [QueryStatus(sink.name.value, state, 0, None, None, None) for sink in pipeline.sinks]
+        # A full disk keeps nobody from trying.
+        with contextlib.suppress(OSError):
+            write_status(checkpoints, Status(pipeline.name.value, state, master, started_at_ms, _now_ms(), queries))
+
+    tell("starting")
+    try:
+        yield
+    except BaseException:
+        tell("failed")
+        raise
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def read_status(checkpoints: Checkpoints) -> Status:
     """What the application that runs or ran says. Raises PipelineFailed where none has run, or it cannot be read."""
     file: Path = checkpoints.directory / _FILE
@@ -53,6 +83,6 @@ def read_status(checkpoints: Checkpoints) -> Status:
         ) from None
     except msgspec.DecodeError as error:
         raise PipelineFailed(f"{file} is no status of a pipeline: {error}") from None
-    if status.state == "running" and not checkpoints.is_held():
+    if status.state in _AT_WORK and not checkpoints.is_held():
         return msgspec.structs.replace(status, state="lost")
     return status

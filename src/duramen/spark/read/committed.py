@@ -9,18 +9,23 @@ from typing import NamedTuple
 
 from duramen.base.ports import Buffer
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, Header, batches
-from duramen.codec.markers import decode_marker
+from duramen.codec.markers import NO_SEQUENCE, decode_marker
 from duramen.spark.read.shares import Share
 
 __all__ = ["Committed", "Held", "Shown"]
 
 
 class Held(NamedTuple):
-    """A batch with the offsets `[first, end)` that was held back until the commit marker at offset `marker`."""
+    """A batch with the offsets `[first, end)` that was held back until the commit marker at offset `marker`.
+
+    The marker says the transaction's commit `sequence`.
+    """
 
     first: int
     end: int
     marker: int
+    sequence: int
+    producer_id: int
 
 
 class Shown(NamedTuple):
@@ -54,10 +59,11 @@ class Committed:
         for position, head in batches(piece):
             behind = position + head.size
             if head.attributes & CONTROL:
-                ended = self._end_of(head, piece[position:behind])
+                sequence, ended = self._end_of(head, piece[position:behind])
                 if ended:
                     parts += [piece[start:stop], *(data for _, _, data in ended)]
-                    held += [Held(first, end, head.base_offset) for first, end, _ in ended]
+                    at = head.base_offset, sequence, head.producer_id
+                    held += [Held(first, end, *at) for first, end, _ in ended]
                     start = stop = behind
             elif head.attributes & TRANSACTIONAL:
                 if head.base_offset >= self._end:
@@ -78,11 +84,12 @@ class Committed:
             data = parts[0] if len(parts) == 1 else b"".join(parts)
             yield Shown(memoryview(data).toreadonly(), self._floor, held)
 
-    def _end_of(self, head: Header, batch: memoryview) -> list[tuple[int, int, bytes]]:
-        """The batches that a marker lets go."""
+    def _end_of(self, head: Header, batch: memoryview) -> tuple[int, list[tuple[int, int, bytes]]]:
+        """The commit sequence that a marker says, and the batches that it lets go."""
         marker = decode_marker(batch)
         if marker is None:
-            return []
+            return NO_SEQUENCE, []
         held = self._open.pop(head.producer_id, [])
         counts = self._first <= head.base_offset < self._end or head.base_offset in self._behind
-        return held if marker.commit and counts and head.base_offset not in self._skipped else []
+        shown = marker.commit and counts and head.base_offset not in self._skipped
+        return marker.sequence, held if shown else []

@@ -1,37 +1,34 @@
 """Where records of streams lie, in the log and in tables: offsets and tasks for `tier=hot`, `cold` and `all`."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pyspark.sql.datasource import InputPartition
 
 from duramen.base.catalogue_tables import STREAM_SETTINGS, storage_problem
-from duramen.base.errors import DuramenError, OptionInvalid
+from duramen.base.errors import OptionInvalid
 from duramen.client import Admin, Consumer, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
-from duramen.spark.columns import TIMESTAMP_TYPE
+from duramen.client.marked import Ended
 from duramen.spark.options import Options
 from duramen.spark.read.cold import ColdPartition, NewestPartition, Piece
+from duramen.spark.read.coldtables import ColdTable, EndedIn
 from duramen.spark.read.filters import Narrowing
+from duramen.spark.read.joint import Cold
 from duramen.spark.read.planning import Span as Range
 from duramen.spark.read.reading import Span, reads_committed, report_lost
 from duramen.spark.read.shares import Floors
 from duramen.spark.read.tiers import TIERS, Extent, Tier
-from duramen.spark.tables.history import next_ends
-from duramen.spark.tables.port import DataFile, State
+from duramen.spark.tables.port import DataFile
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from duramen.spark.tables.port import Table
     from duramen.spark.translation.declared import Declared
 
 __all__ = ["Offsets", "Parts", "Places", "Tiers"]
 
-_NO_STATE: Final = State({}, {}, {}, (), ())
 _NO_REACH: Final[Mapping[TopicPartition, int]] = {}
+_NOTHING_OVER: Final[Mapping[TopicPartition, Collection[int]]] = {}
 _TASK_BYTES: Final = 128 * 1024 * 1024
 _KEYS: Final = [setting.name for setting in STREAM_SETTINGS]
 
@@ -61,6 +58,11 @@ class Tiers:
         self._storage = storage
         self._committed = reads_committed(options)
         self._declared: dict[tuple[str, str], Declared | None] = {}
+        self._ended_in: dict[str, EndedIn] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        # Executors are told what concerns them.
+        return {**self.__dict__, "_ended_in": {}}
 
     def look(self, consumer: Consumer, ids: Mapping[str, str], *, fail: bool) -> "Places":
         """Of these streams, by their names with their ids; `fail` where records are lost.
@@ -82,108 +84,18 @@ class Tiers:
             raise OptionInvalid(
                 f"tier={self._tier}: stream {bare[0]} is no table; leave the option out, or say tier=hot"
             )
-        tables = {name: _ColdTable(one) for name, one in found.items() if one is not None}
+        tables = {
+            name: ColdTable(one, self._ended_in.setdefault(name, {})) for name, one in found.items() if one is not None
+        }
         tier = self._tier or "all"
-        if tables and tier == "all" and not self._committed:
+        upserted = [name for name, one in tables.items() if one.declaration.upsert]
+        if upserted and tier == "all" and not self._committed:
             raise OptionInvalid(
-                f"kafka.isolation.level: stream {min(tables)} is a table, which has committed records only; leave the"
-                " option out, or say tier=hot to read what is in the log alone"
+                f"kafka.isolation.level: the table of {min(upserted)} has each key once, at its newest that is"
+                " committed; leave the option out, or say tier=hot to read what is in the log alone"
             )
-        return Places(consumer, tables, tier, ids, fail=fail)
-
-
-class _ColdTable:
-    """A table, opened when it is first asked for; what it says stays the same from then on."""
-
-    def __init__(self, declared: "Declared") -> None:
-        self.declaration = declared.declaration
-        self._state: State | None = None
-
-    def _opened(self) -> State:
-        if self._state is None:
-            from duramen.spark.tables.opening import find_table
-
-            try:
-                table: Table | None = find_table(self.declaration)
-                self._state = _NO_STATE if table is None else table.state()
-            except DuramenError as error:
-                raise type(error)(f"{error}; tier=hot reads what is in the log alone") from None
-        return self._state
-
-    def extent(self, partition: int) -> tuple[int, int] | None:
-        """Its offsets of a partition, `[first, end)`; None where there is nothing of it."""
-        state = self._opened()
-        return None if partition not in state.ends else (state.begins.get(partition, 0), state.ends[partition])
-
-    def floor(self, partition: int) -> int:
-        """Below it rows are where their own offsets are; 0 where all of them know where they count."""
-        return self._opened().floors.get(partition, 0)
-
-    def next_ends(self, begin: Mapping[int, int], most: int | None, upto: Mapping[int, int]) -> Mapping[int, int]:
-        """How far to read on from `begin`, for about `most` offsets: to where the table was whole. Empty where it ends.
-
-        An upserted table is what it is now only.
-        """
-        state = self._opened()
-        rounds = [state.ends] if self.declaration.upsert else state.rounds
-        return next_ends(rounds, begin, most, upto) or {}
-
-    def files(self, partition: int, first: int, end: int) -> list[DataFile]:
-        """Those with rows of a partition that may count there."""
-        return [
-            file for file in self._opened().files
-            if file.partition == partition and file.first_offset < end and file.last_counted >= first
-        ]  # fmt: skip
-
-    def begun_below(self, partition: int, floor: int, first: int, end: int) -> set[int]:
-        """The commit markers in `[first, end)` of transactions that have rows below a floor."""
-        import pyarrow.compute as pc
-
-        from duramen.spark.tables.columns import COMMIT, OFFSET
-
-        found: set[int] = set()
-        for rows in self._rows([file for file in self.files(partition, first, end) if file.first_offset < floor]):
-            early = rows.filter(pc.less(rows.column(OFFSET), floor)).column(COMMIT)
-            found.update(at for at in pc.unique(early).to_pylist() if at is not None and first <= at < end)
-        return found
-
-    def _rows(self, files: Iterable[DataFile]) -> Iterator["pa.RecordBatch"]:
-        """Where the rows of files lie, where they count, and their times."""
-        import pyarrow as pa
-
-        from duramen.spark.tables.columns import COMMIT, OFFSET, ROW_FIELDS, TIMESTAMP
-        from duramen.spark.tables.reading import read_file
-        from duramen.spark.tables.storage import Place
-
-        place = Place(self.declaration.storage)
-        for file in files:
-            yield from read_file(place, file, pa.schema(ROW_FIELDS), columns=(OFFSET, COMMIT, TIMESTAMP))
-
-    def first_at(self, partition: int, time_ms: int, end: int) -> int | None:
-        """The first offset below `end` of a record at or after a time."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        moment = pa.array([time_ms * 1000], pa.int64()).cast(TIMESTAMP_TYPE)[0]
-        found: list[int] = []
-        for file in self.files(partition, 0, end):
-            if (found and min(found) < file.first_offset) or _ends_before(file, time_ms):
-                continue
-            for rows in self._rows([file]):
-                is_late = pc.greater_equal(rows.column("_timestamp"), moment)
-                late = rows.filter(pc.and_(is_late, pc.less(rows.column("_offset"), end)))
-                if late.num_rows:
-                    found.append(pc.min_max(late.column("_offset")).as_py()["min"])
-        return min(found, default=None)
-
-
-def _ends_before(file: DataFile, time_ms: int) -> bool:
-    """Whether the file's statistics say that nothing in it is that new."""
-    try:
-        newest = json.loads(file.statistics)["maxValues"]["_timestamp"]
-        return datetime.fromisoformat(newest).timestamp() * 1000 + 1 < time_ms
-    except (ValueError, KeyError, TypeError):
-        return False
+        # What is not committed is in the log alone.
+        return Places(consumer, tables, tier, ids, fail=fail, log_first=tier == "all" and not self._committed)
 
 
 class Parts(NamedTuple):
@@ -203,13 +115,22 @@ class Places:
     """Where records lie at one moment: what is read is planned with it, and no longer used."""
 
     def __init__(
-        self, consumer: Consumer, tables: Mapping[str, _ColdTable], tier: Tier, ids: Mapping[str, str], *, fail: bool
+        self,
+        consumer: Consumer,
+        tables: Mapping[str, ColdTable],
+        tier: Tier,
+        ids: Mapping[str, str],
+        *,
+        fail: bool,
+        log_first: bool = False,
     ) -> None:
+        """`log_first`: all records are read, and of tables only those that the log has no more."""
         self._consumer = consumer
         self._tables = tables
         self._tier = tier
         self._ids = ids
         self._fail = fail
+        self._log_first = log_first
 
     @property
     def has_log(self) -> bool:
@@ -243,7 +164,8 @@ class Places:
         cold = {at: self._tables[at.topic].extent(at.partition) for at in ats if at.topic in self._tables}
         # The log is asked behind the tables: no row of theirs lies beyond its end.
         hot = self._consumer.bounds(ats)
-        return {at: Extent(self._tier if at in cold else "hot", hot[at], cold.get(at)) for at in ats}
+        found = {at: Extent(self._tier if at in cold else "hot", hot[at], cold.get(at)) for at in ats}
+        return {at: extent.log_first() for at, extent in found.items()} if self._log_first else found
 
     def in_log(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """These offsets, or where the log begins where they lie before it and in a table."""
@@ -259,6 +181,8 @@ class Places:
         All partitions of a stream go on together, to where its table was whole: about `most` offsets, and not beyond
         `end` where that can be.
         """
+        if self._log_first:
+            return {}
         there = self.in_log(begin)
         needed = {
             at.topic for at in begin if at.topic in self._tables and (self._tier == "cold" or there[at] > begin[at])
@@ -274,6 +198,37 @@ class Places:
                     TopicPartition(topic, partition): max(offset, ends.get(partition, 0))
                     for partition, offset in from_.items()
                 }
+        return found
+
+    def cold(self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Cold:
+        """What a micro-batch from `begin` on is cut by where tables are read; `ends` are those of `cold_ends`."""
+        ended = self.ended({at: offset for at, offset in begin.items() if at in ends}) if self.is_joint(begin) else {}
+        jumps = {at: ends[at] for at in ended if self.is_upserted(at)}
+        return Cold({at: end for at, end in ends.items() if at not in ended}, ended, jumps)
+
+    def is_joint(self, ats: Iterable[TopicPartition]) -> bool:
+        """Whether transactions may reach over streams of which some are tables: of one alone the table knows."""
+        topics = {at.topic for at in ats}
+        return len(topics) > 1 and bool(topics & self._tables.keys())
+
+    def is_upserted(self, at: TopicPartition) -> bool:
+        """Whether its table has each key once."""
+        return at.topic in self._tables and self._tables[at.topic].declaration.upsert
+
+    def ended(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[Ended]]:
+        """The commit markers before the log, as tables tell of them, of streams of which all from `begin` on are known.
+
+        Asked for behind what is in the log.
+        """
+        begin = {at: offset for at, offset in begin.items() if at.topic in self._tables}
+        there = self.in_log(begin)
+        found: dict[TopicPartition, list[Ended]] = {}
+        for topic in sorted({at.topic for at in begin}):
+            table, of_topic = self._tables[topic], {at: offset for at, offset in begin.items() if at.topic == topic}
+            ended = {at: table.ended(at.partition, offset, there[at]) for at, offset in of_topic.items()}
+            table.forget_ended({at.partition: offset for at, offset in of_topic.items()})
+            if None not in ended.values():
+                found |= {at: one for at, one in ended.items() if one is not None}
         return found
 
     def table_end(self, at: TopicPartition) -> int:
@@ -336,15 +291,22 @@ class Places:
         narrowing: Narrowing,
         floors: Floors,
         ends: Mapping[TopicPartition, int] = _NO_REACH,
+        over: Mapping[TopicPartition, Collection[int]] = _NOTHING_OVER,
     ) -> list[InputPartition]:
         """The shares of tables for tasks of their own, as far as filters leave any.
 
-        `newer` is what is to be read of the log for upserted partitions, and `ends` are those that were named.
+        `newer` is what is to be read of the log for upserted partitions, `ends` are those that were named, and `over`
+        the markers of transactions that are not shown.
         """
         made: list[InputPartition] = []
+        if self._log_first:
+            # A row is where its offset is, and not where it counts.
+            floors = Floors(named={at: first for at, first, _ in parts.cold})
+            ends = {at: end for at, _, end in parts.cold}
         for at, first, end in parts.cold:
             if narrowing.takes(at):
-                made += self._cold(at, first, end, narrowing, floors, None, named=ends.get(at) == end)
+                skipped = over.get(at, ())
+                made += self._cold(at, first, end, narrowing, floors, None, named=ends.get(at) == end, over=skipped)
         for at, span in parts.upserted.items():
             if narrowing.takes(at):
                 made += self._cold(at, *span, narrowing, Floors(), newer.get(at))
@@ -362,6 +324,7 @@ class Places:
         newer: Span | None,
         *,
         named: bool = False,
+        over: Collection[int] = (),
     ) -> list[InputPartition]:
         """Files of about a task's worth together. Before an end that was `named` is also what counts behind it."""
         table = self._tables[at.topic]
@@ -369,6 +332,7 @@ class Places:
         end = max(end, self.table_end(at)) if named else end
         whole = floors.whole.get(at, 0)
         skipped = table.begun_below(at.partition, whole, first, end) if whole else set()
+        skipped.update(over)
         # Where a record counts is not before its own offset, but it may be behind all that a filter lets through.
         first = max(first, narrowing.offsets.low)
         groups: list[list[DataFile]] = []

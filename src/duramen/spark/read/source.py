@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from duramen.base.errors import DuramenError, OptionInvalid
-from duramen.client import Consumer, TopicPartition
+from duramen.client import Cluster, Consumer, TopicPartition
 from duramen.client.consumer import LATEST
 from duramen.client.marked import Marked
 from duramen.spark.columns import arrow_schema, spark_schema
@@ -28,9 +28,10 @@ from duramen.spark.plainly import said_plainly
 from duramen.spark.read.cold import read_part
 from duramen.spark.read.cuts import cut
 from duramen.spark.read.filters import EVERYTHING, narrow
+from duramen.spark.read.joint import together
 from duramen.spark.read.losses import log_start
 from duramen.spark.read.marks import Marks
-from duramen.spark.read.places import Tiers
+from duramen.spark.read.places import Places, Tiers
 from duramen.spark.read.planning import Span
 from duramen.spark.read.reading import (
     Reading,
@@ -43,7 +44,7 @@ from duramen.spark.read.reading import (
     tasks,
 )
 from duramen.spark.read.selection import Selection, ending, require_order, starting
-from duramen.spark.read.shares import Floors, behind_tables
+from duramen.spark.read.shares import Floors, behind_tables, passed_over
 from duramen.spark.read.streaming import RefusedStreamReader, StreamReader
 from duramen.spark.write.sink import BatchWriter, StreamWriter
 
@@ -54,6 +55,9 @@ _log = logging.getLogger("duramen.spark")
 _NAME: Final = "duramen"
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 """What a worker process runs to which Spark hands filters; it does with spark.sql.python.filterPushdown.enabled."""
+
+
+Ends = Mapping[TopicPartition, int]
 
 
 class DuramenDataSource(DataSource):
@@ -153,27 +157,57 @@ class BatchReader(DataSourceReader):
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read to {end[at] - 1}"
                 report_lost(what, fail=self._reading.fail)
             first[at], end[at] = max(first[at], earliest), min(end[at], latest)
-        parts = places.cut([(at, first[at], end[at]) for at in ats], streaming=False)
+        joint = self._jointly(marks, cluster, places, first, end, ids)
+        sound = end if joint is None else joint[1]
+        whole = {at: end[at] if places.is_upserted(at) else sound[at] for at in ats}
+        parts = places.cut([(at, first[at], whole[at]) for at in ats], streaming=False)
         ends = {} if self._ending.everywhere == LATEST else end
         late = {at: (upto, max(upto, places.table_end(at))) for at, upto in ends.items()} if places.has_log else {}
         # A transaction may have ended in partitions of which nothing is read from the log.
         hot = {at: (end[at], end[at]) for at in ats if parts.hot or late}
         hot |= {at: (low, high) for at, low, high in parts.hot}
         begin, upto = {at: low for at, (low, _) in hot.items()}, {at: high for at, (_, high) in hot.items()}
-        marked = marks.look(cluster, begin, ids)
-        if marked is not None and self._ending.everywhere == LATEST:
-            upto = cut(begin, upto, marked)
+        if joint is not None:
+            marked: dict[TopicPartition, Marked] | None = joint[0]
+            upto = {at: max(begin[at], min(high, sound[at])) for at, high in upto.items()}
+        else:
+            marked = marks.look(cluster, begin, ids)
+            if marked is not None and self._ending.everywhere == LATEST:
+                upto = cut(begin, upto, marked)
         named = self._starting.everywhere is None
         kept = Floors(named=first) if named else Floors(whole=first)
         floors = behind_tables(kept, parts.joined, {at: first[at] for at in parts.upserted})
         spans = [(at, begin[at], upto[at]) for at in begin]
+        over = {} if joint is None else passed_over(kept, first, sound, joint[0])
+        counted = spans if joint is None else [(at, first[at], upto.get(at, sound[at])) for at in ats]
         newest = [one for one in spans if one[0] in parts.upserted and one[1] < one[2]]
-        newer = {one.at: one.from_base() for one in shared(newest, spans, ids, marked, floors, committed=committed)}
+        newer = {one.at: one.from_base() for one in shared(newest, counted, ids, marked, floors, committed=committed)}
         narrowed = self._narrowed(consumer, [one for one in spans if one[0] not in parts.upserted], marked or {})
         return [
-            *places.tasks(parts, newer, self._narrowing, kept, ends),
-            *tasks(self._options, narrowed, ids, marked, floors, committed=committed, unfiltered=spans, ends=late),
+            *places.tasks(parts, newer, self._narrowing, kept, ends, over),
+            *tasks(self._options, narrowed, ids, marked, floors, committed=committed, unfiltered=counted, ends=late),
         ]
+
+    def _jointly(
+        self, marks: Marks, cluster: Cluster, places: Places, first: Ends, end: Ends, ids: Mapping[str, str]
+    ) -> tuple[dict[TopicPartition, Marked], dict[TopicPartition, int]] | None:
+        """What is known of transactions over streams of which some are tables, and the farthest end by that.
+
+        None where there is no such thing, or the ends are named, which are taken as they are.
+        """
+        if self._ending.everywhere != LATEST or not places.is_joint(first):
+            return None
+        in_log = marks.look(cluster, places.in_log(first), ids)
+        if in_log is None:
+            return None
+        ended = places.ended(first)
+        # Some tables can only be read wholly.
+        low = {
+            at: offset if at in ended and not places.is_upserted(at) else max(offset, places.table_end(at))
+            for at, offset in first.items()
+        }
+        known = together(in_log, ended, first, end)
+        return known, cut(low, end, known)
 
     def _narrowed(self, consumer: Consumer, spans: list[Span], marked: Mapping[TopicPartition, Marked]) -> list[Span]:
         """The parts of spans that filters leave; to their ends where a record may count at a marker further on."""

@@ -7,7 +7,7 @@ Offsets are those of Spark's checkpoint: nothing else is remembered across a res
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -29,8 +29,8 @@ from duramen.spark.offsets import Offsets, listed
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
 from duramen.spark.read.cold import read_part
-from duramen.spark.read.cuts import cut
 from duramen.spark.read.filters import EVERYTHING
+from duramen.spark.read.joint import cut_jointly, together
 from duramen.spark.read.losses import cut_off, made_anew, moment
 from duramen.spark.read.marks import Marks
 from duramen.spark.read.places import Places, Tiers
@@ -46,7 +46,7 @@ from duramen.spark.read.reading import (
     tasks,
 )
 from duramen.spark.read.selection import Selection, starting
-from duramen.spark.read.shares import Floors, behind_tables, floors_left, reached
+from duramen.spark.read.shares import Floors, behind_tables, floors_left, passed_over, reached
 
 __all__ = ["RefusedStreamReader", "StreamReader"]
 
@@ -144,10 +144,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         if any(offset > begin[at] for at, offset in end.at.items()):
             marked = self._marks.look(cluster_of(self._options), places.in_log(begin), end.ids)
         if marked is not None:
-            hot = [at for at in end.at if at not in cold]
-            upto = dict(cold)
-            if hot:
-                upto |= cut(_of(begin, hot), _of(end.at, hot), _of(marked, hot), most)
+            upto = cut_jointly(begin, end.at, marked, places.cold(begin, cold), most)
             if upto != before.at:
                 floors = _floors_behind(places, _floors(before, end, begin), cold, upto, marked)
         else:
@@ -234,14 +231,21 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         parts = places.cut(spans, streaming=True)
         cluster = cluster_of(self._options)
         committed = self._marks.left_to_brokers(cluster, after.at)
-        marked = self._marks.look(cluster, {at: low for at, low, _ in parts.hot}, after.ids, after.at)
         floors = _floors(before, after, first)
+        joint = bool(parts.cold and floors.whole) and places.is_joint(after.at)
+        low = places.in_log(first) if joint else {at: low for at, low, _ in parts.hot}
+        marked = self._marks.look(cluster, low, after.ids, after.at)
+        over: Mapping[TopicPartition, Collection[int]] = {}
+        if joint and marked is not None:
+            marked = together(marked, places.ended(first), first, after.at)
+            over = passed_over(floors, first, after.at, marked)
         reach = {} if marked is None else reached(parts.hot, marked, floors)
         if reach:
             parts = places.cut(spans, streaming=True, reach=reach)
         behind = behind_tables(floors, parts.joined, {})
-        log = tasks(self._options, parts.hot, after.ids, marked, behind, committed=committed)
-        cold = places.tasks(parts, {}, EVERYTHING, floors)
+        whole = spans if joint else None
+        log = tasks(self._options, parts.hot, after.ids, marked, behind, committed=committed, unfiltered=whole)
+        cold = places.tasks(parts, {}, EVERYTHING, floors, over=over)
         looked = [span for one in log for span in one.spans]
         self._handed = None if cold or self._ahead is None else self._ahead.read(looked)
         return [*cold, *log] if self._handed is None else [SpanPartition(*looked)]

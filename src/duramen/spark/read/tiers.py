@@ -31,6 +31,13 @@ class Extent(NamedTuple):
     hot: Range
     cold: Range | None
 
+    def log_first(self) -> "Extent":
+        """The same with as little of the table as can be: what the log has no more."""
+        if self.tier != "all" or self.cold is None:
+            return self
+        first, end = self.cold
+        return self._replace(cold=(first, min(end, max(first, self.hot[0]))))
+
     @property
     def earliest(self) -> int:
         """The first offset that this tier has."""

@@ -7,6 +7,7 @@ Source: the Iceberg table specification, "Optimistic Concurrency".
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from duramen.base.errors import TableForeign, TableUnsupported
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.storage import Place
 
-__all__ = ["ATTEMPTS", "IcebergEntry", "append", "arrow_schema", "has_single_attempts", "optional"]
+__all__ = ["ATTEMPTS", "IcebergEntry", "append", "arrow_schema", "has_catalog", "has_single_attempts", "optional"]
 
 ATTEMPTS: Final = 20
 """How often a change gives way to others before that is an error."""
@@ -104,16 +105,21 @@ class IcebergEntry:
             properties = {name.removeprefix("catalog."): value for name, value in self._options.items()}
             properties.pop("namespace", None)
             if "uri" not in properties:
-                warehouse = self._place.uri.rsplit("/", 1)[0]
                 self._place.make_parent()
-                properties |= {
-                    "type": "sql",
-                    "uri": f"sqlite:///{warehouse}/duramen-catalog.db",
-                    "warehouse": warehouse,
-                }
+                warehouse = self._place.uri.rsplit("/", 1)[0]
+                properties |= {"type": "sql", "uri": f"sqlite:///{_beside(self._place)}", "warehouse": warehouse}
             properties.setdefault("py-io-impl", "pyiceberg.io.pyarrow.PyArrowFileIO")
             self._catalog_of = load_catalog("duramen", **properties)
         return self._catalog_of
+
+
+def has_catalog(storage: Storage, place: Place) -> bool:
+    """Whether there is a catalog already: the file beside a directory is made for the first table."""
+    return "catalog.uri" in storage.options or not place.is_local or Path(_beside(place)).exists()
+
+
+def _beside(place: Place) -> str:
+    return f"{place.uri.rsplit('/', 1)[0]}/duramen-catalog.db"
 
 
 def has_single_attempts(table: IcebergTable) -> bool:

@@ -8,15 +8,18 @@ from duramen.spark.columns import HEADERS_TYPE, TIMESTAMP_TYPE
 
 __all__ = [
     "COMMIT",
+    "COMMIT_FIELDS",
     "DATE",
     "DEAD_LETTER_SCHEMA",
     "ERROR",
     "KEY",
     "OFFSET",
     "PARTITION",
+    "PRODUCER",
     "RAW_FIELDS",
     "RAW_NAMES",
     "ROW_FIELDS",
+    "SEQUENCE",
     "TIMESTAMP",
     "VALUE",
 ]
@@ -31,6 +34,10 @@ TIMESTAMP_KIND: Final = "_timestamp_type"
 HEADERS: Final = "_headers"
 COMMIT: Final = "_commit_offset"
 """The offset of the commit marker of a record's transaction, at which it counts; null outside of transactions."""
+SEQUENCE: Final = "_commit_sequence"
+"""The same in all partitions of a transaction, -1 where the marker does not say it; null outside of transactions."""
+PRODUCER: Final = "_producer_id"
+"""Whose transaction it is; null outside of transactions."""
 ERROR: Final = "_error"
 """Why a record's value could not be decoded; only in tables that decode."""
 DATE: Final = "_date"
@@ -49,8 +56,11 @@ RAW_FIELDS: Final = (
 
 RAW_NAMES: Final = tuple(field.name for field in RAW_FIELDS)
 
-ROW_FIELDS: Final = (*RAW_FIELDS, pa.field(COMMIT, pa.int64()))
-"""The same, and where the record counts; tables made by earlier versions get that column with their next rows."""
+COMMIT_FIELDS: Final = tuple(pa.field(name, pa.int64()) for name in (COMMIT, SEQUENCE, PRODUCER))
+"""What every table has of a record's transaction; those made by earlier versions get them with their next rows."""
+
+ROW_FIELDS: Final = (*RAW_FIELDS, *COMMIT_FIELDS)
+"""Both, in this order."""
 
 DEAD_LETTER_SCHEMA: Final = pa.schema(
     [

@@ -25,7 +25,7 @@ from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, Stat
 from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
 from duramen.spark.tables.storage import Place, storage_errors
 
-__all__ = ["DeltaFormat"]
+__all__ = ["DeltaFormat", "text_of"]
 
 _MARK: Final = "duramen.table"
 _STREAM: Final = "duramen.stream"
@@ -213,7 +213,7 @@ class DeltaFormat:
         names = self.declaration.partition_by
         found: list[DataFile] = []
         for row in adds.to_pylist():
-            values = tuple((name, _text(row[f"partition.{name}"])) for name in names)
+            values = tuple((name, text_of(row[f"partition.{name}"])) for name in names)
             partition = int(dict(values).get(PARTITION) or row.get(f"min.{PARTITION}") or 0)
             found.append(
                 DataFile(
@@ -261,5 +261,6 @@ class DeltaFormat:
         return Cleaned(removed=len(removed))
 
 
-def _text(value: object) -> str | None:
+def text_of(value: object) -> str | None:
+    """A value that files are partitioned by, as Delta's log writes it."""
     return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)

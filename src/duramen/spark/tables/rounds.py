@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duramen.base.errors import OptionInvalid
-from duramen.spark.columns import HEADERS_TYPE
+from duramen.spark.columns import COMMIT_COLUMNS, HEADERS_TYPE
 from duramen.spark.tables.columns import (
-    COMMIT,
+    COMMIT_FIELDS,
     DATE,
     DEAD_LETTER_SCHEMA,
     ERROR,
@@ -34,7 +34,7 @@ from duramen.spark.values.decoded import Decoder
 __all__ = ["Work", "Written", "commit_round", "plan_round", "translate"]
 
 _MOST_LETTERS: Final = 500
-_MAY_LACK: Final = (("headers", HEADERS_TYPE), ("commit", pa.int64()))
+_MAY_LACK: Final = (("headers", HEADERS_TYPE), *((name, pa.int64()) for name in COMMIT_COLUMNS))
 _NO_KEY: Final = "no key: the table has one row for each key"
 
 
@@ -78,8 +78,9 @@ def plan_round(table: Table, dead: Table | None = None, *, target_bytes: int = 1
 def translate(work: Work, span: Span, batches: Iterable[pa.RecordBatch]) -> Written:
     """Write the records that count in a span, as the source gives them: `batches` of its columns.
 
-    Of a transaction they have in a column `commit` the offset of its marker, else null. In a table with a row for each
-    key there have to be with them all that counted before and are behind the first of them.
+    Of a transaction they have `COMMIT_COLUMNS`: the offset of its marker, its commit sequence and its producer, else
+    nulls. In a table with a row for each key there have to be with them all that counted before and are behind the
+    first of them.
 
     Raises TableStorageFailed, ServerUnreachable where a schema registry is needed and cannot be reached, OptionInvalid.
     """
@@ -212,8 +213,9 @@ def commit_round(
     """
     known = table.schema()
     schema, agreed = merged(known, [loaded(one.schema) for one in written])
-    if decoded_fields(schema) != decoded_fields(known) or COMMIT not in known.names:
-        table.evolve(merged(schema, [pa.schema([ROW_FIELDS[-1]])])[0])
+    lacks = any(field.name not in known.names for field in COMMIT_FIELDS)
+    if decoded_fields(schema) != decoded_fields(known) or lacks:
+        table.evolve(merged(schema, [pa.schema(COMMIT_FIELDS)])[0])
     if not agreed:
         return False
     if dead is not None:

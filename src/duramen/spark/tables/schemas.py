@@ -7,13 +7,13 @@ import pyarrow as pa
 from pyarrow import types
 
 from duramen.base.errors import OptionInvalid, TableUnsupported
-from duramen.spark.tables.columns import COMMIT, DATE, ERROR, PARTITION, RAW_NAMES, ROW_FIELDS
+from duramen.spark.tables.columns import DATE, ERROR, PARTITION, ROW_FIELDS
 from duramen.spark.tables.port import Declaration
 from duramen.spark.values.fields import usable, wider, widest
 
 __all__ = ["OWN_NAMES", "declared_fields", "decoded_fields", "first_schema", "loaded", "merged", "saved"]
 
-OWN_NAMES: Final = frozenset({*RAW_NAMES, COMMIT, ERROR, DATE})
+OWN_NAMES: Final = frozenset({*(field.name for field in ROW_FIELDS), ERROR, DATE})
 """Names that no decoded column may have."""
 
 _PARTITION_TYPES: Final = (types.is_string, types.is_integer, types.is_date, types.is_boolean)

@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from duramen.base.catalogue_tables import KEPT_OFFSETS
 from duramen.base.errors import DuramenError
-from duramen.client import Cluster
+from duramen.client import Admin, Cluster
 from duramen.spark.tables.port import Table
 from duramen.spark.translation.accounts import Account
 from duramen.spark.translation.log import Log, bounds, newest_wait_ms
@@ -15,6 +16,7 @@ from duramen.spark.translation.round import Outcome, Round
 __all__ = ["Keeper"]
 
 _TELL_S: Final = 5.0
+_TELL_NEEDED_S: Final = 60.0
 _TIMEOUT_S: Final = 30.0
 _COMPACT_S: Final = 600.0
 _CLEAN_S: Final = 3600.0
@@ -34,6 +36,8 @@ class Keeper:
         self._told_s = float("-inf")
         self._compacted_s = self._cleaned_s = time.monotonic()
         self._upto: Mapping[int, int] | None = None
+        self._needed_s = float("-inf")
+        self._needed: Mapping[int, int] = {}
 
     def close(self) -> None:
         """Give its connections back."""
@@ -58,6 +62,7 @@ class Keeper:
             raise
         self.account.add(outcome, time.time_ns() // 1_000_000)
         self._tell()
+        self._tell_needed(at_the_end=self._upto is not None and not outcome.behind)
         if not outcome.behind:
             self._upkeep()
         return outcome
@@ -85,6 +90,19 @@ class Keeper:
             leave(cluster, self._log.stream, at, Note(now_ms, self.account.error))
         except DuramenError:
             return
+
+    def _tell_needed(self, *, at_the_end: bool) -> None:
+        """To the stream's config, from where on retention waits for the table. What is not told is held for longer."""
+        now_s, needed = time.monotonic(), self._round.needed_from
+        if needed == self._needed or (now_s - self._needed_s < _TELL_NEEDED_S and not at_the_end):
+            return
+        self._needed_s = now_s
+        text = ",".join(f"{partition}:{offset}" for partition, offset in sorted(needed.items()))
+        try:
+            Admin(self._connected()).set_stream_configs(self._log.stream, {KEPT_OFFSETS: text})
+        except DuramenError:
+            return
+        self._needed = needed
 
     def _upkeep(self) -> None:
         """Small files together now and then; later, what nobody needs any more away. Trouble is the next one's."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from duramen.base.errors import BatchCorrupt, RecordsLost
 from duramen.client import Cluster, Consumer, TopicPartition
 from duramen.spark.batches.decoding import decode
-from duramen.spark.columns import RECORD_COLUMNS
+from duramen.spark.columns import COMMIT_COLUMNS, RECORD_COLUMNS
 from duramen.spark.options import Options
 from duramen.spark.read.committed import Committed, Held, Shown
 from duramen.spark.read.reading import consumer_of
@@ -45,7 +45,7 @@ def _options(log: Log) -> Options:
 
 
 def read(log: Log, piece: Piece) -> Iterator[pa.RecordBatch]:
-    """The records of a piece with every column that records have, and for those of transactions `commit`: its marker.
+    """The records of a piece with every column that records have, and for those of transactions `COMMIT_COLUMNS`.
 
     Runs in tasks. Raises RecordsLost where some are gone, StreamNotFound where the stream is another one now,
     ServerUnreachable …
@@ -69,18 +69,21 @@ def read(log: Log, piece: Piece) -> Iterator[pa.RecordBatch]:
             whole = Shown(answer.toreadonly(), span.begin)
             for data, low, held in [whole] if committed is None else committed.pass_on(answer):
                 for batch in decode(data, low, span.end, RECORD_COLUMNS):
-                    yield batch.append_column("commit", _markers(batch, held)) if held else batch
+                    yield _with_markers(batch, held) if held else batch
     except BatchCorrupt as error:
         raise BatchCorrupt(f"{at}: {error}") from None
 
 
-def _markers(batch: pa.RecordBatch, held: Sequence[Held]) -> pa.Array:
-    """The marker of the transaction of each record; null for those of none."""
-    ranges = np.fromiter(chain.from_iterable(sorted(held)), np.int64, 3 * len(held)).reshape(-1, 3)
+def _with_markers(batch: pa.RecordBatch, held: Sequence[Held]) -> pa.RecordBatch:
+    """With what the marker of each record's transaction says; nulls for those of none."""
+    ranges = np.fromiter(chain.from_iterable(sorted(held)), np.int64, len(Held._fields) * len(held))
+    ranges = ranges.reshape(len(held), -1)
     offsets = batch.column("offset").to_numpy()
     near = np.maximum(0, np.searchsorted(ranges[:, 0], offsets, side="right") - 1)
     outside = (offsets < ranges[near, 0]) | (offsets >= ranges[near, 1])
-    return pa.array(ranges[near, 2], mask=outside)
+    for index, name in enumerate(COMMIT_COLUMNS, start=2):
+        batch = batch.append_column(name, pa.array(ranges[near, index], mask=outside))
+    return batch
 
 
 def _consumer(cluster: Cluster) -> Consumer:

@@ -15,7 +15,7 @@ from duramen.spark.read.cuts import cut
 from duramen.spark.read.shares import Floors, Share, passed_over, share
 from duramen.spark.tables.port import Span
 
-__all__ = ["PIECE_BYTES", "Filled", "Piece", "Plan", "piece_records", "plan"]
+__all__ = ["PIECE_BYTES", "Filled", "Piece", "Plan", "needed_from", "piece_records", "plan"]
 
 PIECE_BYTES: Final = 128 * 1024 * 1024
 """About so many bytes of records, not compressed, make a piece: what one task writes into one file, or a few."""
@@ -101,6 +101,21 @@ def plan(
         )
     ]
     return Plan(spans, _packed(pieces, piece), any(ends[one] < farthest[one] for one in ends), lost)
+
+
+def needed_from(ends: Offsets, marked: Mapping[int, Marked]) -> dict[int, int]:
+    """Before which offset of each partition the log need not have anything for a table that is filled to these ends.
+
+    What is open, or ends behind them, is added when its marker is, from its beginning on.
+    """
+    return {
+        partition: min([
+            end,
+            *(max(0, first) for _, first in marked[partition].open),
+            *(one.first_offset for one in marked[partition].ended if one.offset >= end and one.first_offset >= 0),
+        ])
+        for partition, end in ends.items()
+    }  # fmt: skip
 
 
 def _lost(begins: Offsets, bounds: Mapping[int, tuple[int, int]], *, skip_lost: bool) -> list[Span]:

@@ -14,7 +14,7 @@ from duramen.spark.read.marks import Marks
 from duramen.spark.tables.port import Declaration, Table
 from duramen.spark.tables.rounds import commit_round, plan_round
 from duramen.spark.translation.log import Log, bounds
-from duramen.spark.translation.planning import Filled, Plan, piece_records, plan
+from duramen.spark.translation.planning import Filled, Plan, needed_from, piece_records, plan
 from duramen.spark.translation.task import Done, Task
 
 __all__ = ["Outcome", "Round", "Runner"]
@@ -50,7 +50,10 @@ class Round:
         runner: Runner,
         slots: int,
     ) -> None:
-        """`open_tables` gives the table and that of its dead letters; `slots` tasks run beside each other."""
+        """`open_tables` gives the table and that of its dead letters; `slots` tasks run beside each other.
+
+        `needed_from` says behind a round before which offsets the log may let everything go.
+        """
         self._declaration = declaration
         self._log = log
         self._open_tables = open_tables
@@ -58,6 +61,7 @@ class Round:
         self._slots = slots
         self._record_bytes: float | None = None
         self._marks = Marks(wanted=True)
+        self.needed_from: Mapping[int, int] = {}
 
     def run(self, cluster: Cluster, upto: Mapping[int, int] | None = None) -> Outcome:
         """Do one; no partition goes beyond `upto`, where that is given.
@@ -80,8 +84,9 @@ class Round:
 
     def _attempt(self, cluster: Cluster, table: Table, dead: Table, upto: Mapping[int, int] | None) -> Outcome | None:
         """None where it has to be tried again, with the columns that the table has got by now."""
-        next_ = self._plan(cluster, table, upto)
+        next_, needed = self._plan(cluster, table, upto)
         if not next_.spans:
+            self.needed_from = needed
             return Outcome(committed=False, behind=False)
         work = plan_round(table, dead)
         done = self._runner([Task(self._log, work, pieces) for pieces in next_.tasks]) if next_.tasks else []
@@ -90,6 +95,7 @@ class Round:
         written = [one for each in done for one in each.written]
         if not commit_round(table, dead, work, written, next_.spans):
             return None
+        self.needed_from = needed
         read, read_bytes = sum(one.records for one in done), sum(one.read_bytes for one in done)
         if read:
             self._record_bytes = read_bytes / read
@@ -102,22 +108,25 @@ class Round:
             lost=sum(one.end - one.begin for one in next_.lost),
         )
 
-    def _plan(self, cluster: Cluster, table: Table, upto: Mapping[int, int] | None) -> Plan:
+    def _plan(self, cluster: Cluster, table: Table, upto: Mapping[int, int] | None) -> tuple[Plan, Mapping[int, int]]:
+        """What is next, and from where on the log is needed once it is done."""
         state, there = table.state(), bounds(cluster, self._log)
         if upto is not None:
             # Partitions that are where they should be stay in: a transaction may be in them, too.
             begins = {at: state.ends.get(at, first) for at, (first, _) in there.items()}
             there = {at: (first, min(end, max(upto.get(at, 0), begins[at]))) for at, (first, end) in there.items()}
         starts = {at: min(max(state.ends.get(at, 0), first), end) for at, (first, end) in there.items()}
-        return plan(
+        marked = self._marked(cluster, starts)
+        next_ = plan(
             Filled(state.ends, state.begins, state.floors),
             there,
-            self._marked(cluster, starts),
+            marked,
             piece=piece_records(self._record_bytes),
             slots=self._slots,
             whole=self._declaration.upsert,
             skip_lost=self._log.skip_lost,
         )
+        return next_, needed_from({**starts, **{span.partition: span.end for span in next_.spans}}, marked)
 
     def _marked(self, cluster: Cluster, starts: Mapping[int, int]) -> dict[int, Marked]:
         """What is there of transactions; asked for behind the bounds, as `cuts` wants it."""

@@ -1,27 +1,33 @@
 """Which streams are tables, as a node says it over HTTP."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from duramen.base.errors import StreamNoTable
 from duramen.client.http import Server, path_of
+from duramen.client.led import Stream, led
 from duramen.spark.translation.declared import Declared, declared
 
 __all__ = ["declared_streams", "described"]
 
 
 def described(server: Server, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """What the node says of these streams, or of all. Raises StreamNotFound, ServerUnreachable."""
+    """What the leaders of these streams say, or of all. Raises StreamNotFound, ServerUnreachable."""
     if not names:
-        yield from server.listed("/v1/streams", "streams")
+        yield from led(server, lambda node: list(node.listed("/v1/streams", "streams")))
     for name in names:
-        yield server.get(path_of("streams", name))
+        yield from led(server, partial(_one, name))
+
+
+def _one(name: str, server: Server) -> list[Stream]:
+    return [server.get(path_of("streams", name))]
 
 
 def declared_streams(
     server: Server, names: Sequence[str], storage: Mapping[str, str]
 ) -> dict[str, tuple[Declared, Mapping[str, Any]]]:
-    """Those of these streams, or of all, that are tables, with what the node says of them.
+    """Those of these streams, or of all, that are tables, with what their leaders say of them.
 
     Raises StreamNotFound, StreamNoTable for one that was named, ServerUnreachable, ConfigInvalid.
     """

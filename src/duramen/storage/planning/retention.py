@@ -16,11 +16,16 @@ class SegmentFacts(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Kafka's retention.ms and retention.bytes and our retention.records; negative means no limit."""
+    """Kafka's retention.ms and retention.bytes and our retention.records; negative means no limit.
+
+    From `held_from` on, where it is given, records are held until there is `multiple` times as much.
+    """
 
     ms: int = -1
     bytes: int = -1
     records: int = -1
+    held_from: int | None = None
+    multiple: int = 1
 
 
 def new_start(segments: Sequence[SegmentFacts], limits: Limits, start_offset: int, bound: int, now_ms: int) -> int:
@@ -37,9 +42,10 @@ def new_start(segments: Sequence[SegmentFacts], limits: Limits, start_offset: in
         last = at == len(segments) - 1
         if segment.end_offset > bound or segment.end_offset == segment.base_offset:
             break
-        expired = limits.ms >= 0 and segment.max_timestamp >= 0 and now_ms - segment.max_timestamp > limits.ms
-        too_large = limits.bytes >= 0 and total_bytes - segment.size >= limits.bytes
-        too_many = limits.records >= 0 and end_offset - segment.end_offset >= limits.records
+        times = limits.multiple if limits.held_from is not None and segment.end_offset > limits.held_from else 1
+        expired = limits.ms >= 0 and segment.max_timestamp >= 0 and now_ms - segment.max_timestamp > limits.ms * times
+        too_large = limits.bytes >= 0 and total_bytes - segment.size >= limits.bytes * times
+        too_many = limits.records >= 0 and end_offset - segment.end_offset >= limits.records * times
         if not (expired or ((too_large or too_many) and not last)):
             break
         total_bytes -= segment.size

@@ -149,8 +149,7 @@ class Replay:
             log.roll()
         log.active.append(batch, found.base_offset, found.next_offset, found.max_timestamp)
         log.end_offset = log.synced_offset = found.next_offset
-        if found.producer_id >= 0:
-            enter(log, found, batch, found.base_offset, found.max_timestamp)
+        enter(log, found, batch, found.base_offset, found.max_timestamp)
         self._found.appended(log, len(batch))
 
     def _change(self, log: Log, change: LogChange) -> None:

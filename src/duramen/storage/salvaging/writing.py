@@ -143,9 +143,8 @@ class _LogWriting:
         log.active.append(bytes(whole), found.base_offset, found.next_offset, found.max_timestamp)
         log.end_offset = log.synced_offset = found.next_offset
         self._gaps.add(found.base_offset, found.next_offset)
-        if found.producer_id >= 0:
-            enter(log, found, whole, found.base_offset, found.max_timestamp)
-            self._largest_producer_id = max(self._largest_producer_id, found.producer_id)
+        enter(log, found, whole, found.base_offset, found.max_timestamp)
+        self._largest_producer_id = max(self._largest_producer_id, found.producer_id)
         self._batches += 1
         self._size += len(whole)
         self._waiting += len(whole)

@@ -1,0 +1,57 @@
+"""Streams as their leaders have them, put together from what several nodes say over HTTP.
+
+Of a partition that another node leads a node tells what it has of it itself, which may be less, or nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from duramen.base.errors import ServerUnreachable, StreamNotFound
+from duramen.client.http import Server
+
+__all__ = ["Stream", "leaders_elsewhere", "led", "with_leaders"]
+
+_OF_THE_LEADER: Final = ("start_offset", "high_watermark", "end_offset", "bytes", "segments", "damaged", "leads")
+
+Stream = dict[str, Any]
+"""A stream as `GET /v1/streams/{name}` tells of it."""
+
+
+def led(server: Server, ask: Callable[[Server], list[Stream]]) -> list[Stream]:
+    """What `ask` gets from a node, and of partitions that other nodes lead from those, as far as these answer."""
+    streams = ask(server)
+    elsewhere = leaders_elsewhere(streams)
+    said: list[Stream] = []
+    for other in server.others(elsewhere) if elsewhere else ():
+        with suppress(ServerUnreachable, StreamNotFound):
+            said += ask(other)
+    return with_leaders(streams, said)
+
+
+def leaders_elsewhere(streams: Iterable[Stream]) -> set[int]:
+    """The nodes that have to be asked as well: they lead partitions of these streams."""
+    return {
+        part["leader"]
+        for stream in streams
+        for part in stream["partitions"]
+        if part.get("leader") is not None and not part.get("leads", True)
+    }
+
+
+def with_leaders(streams: Iterable[Stream], said: Iterable[Stream]) -> list[Stream]:
+    """`streams`, with what other nodes have `said` of the partitions that those lead."""
+    by_leader: dict[tuple[str, int], Mapping[str, Any]] = {
+        (stream["id"], part["partition"]): part for stream in said for part in stream["partitions"] if part.get("leads")
+    }
+    return [
+        {**stream, "partitions": [_filled(stream, part, by_leader) for part in stream["partitions"]]}
+        for stream in streams
+    ]
+
+
+def _filled(
+    stream: Stream, part: dict[str, Any], by_leader: Mapping[tuple[str, int], Mapping[str, Any]]
+) -> dict[str, Any]:
+    found = by_leader.get((stream["id"], part["partition"]))
+    return part if found is None else {**part, **{name: found[name] for name in _OF_THE_LEADER}}

@@ -1,0 +1,99 @@
+"""Where a read of several streams ends of which some come from tables: at one place in the order of commits. Pure.
+
+What a table has of a stream ends where it was whole, and that is enough for a query of that stream. Of a transaction
+over several streams the other markers matter too, whether the log still has them or only rows of a table tell of them:
+put together they are cut as those of a log are (`cuts`).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from duramen.client import TopicPartition
+from duramen.client.marked import Ended, Marked
+from duramen.spark.read.cuts import cut
+from duramen.spark.read.planning import limited
+
+__all__ = ["Cold", "cut_jointly", "together"]
+
+_T = TypeVar("_T")
+_MORE: Final = 4
+
+Places = Mapping[TopicPartition, int]
+
+
+class Cold(NamedTuple):
+    """What is known of partitions that are read from tables.
+
+    `fixed` are ends that are taken as they are: of streams that are read alone, or of whose transactions too little is
+    known. `ended` are the commit markers that the log has no more, in their order. `jumps` are the ends of tables with
+    a row for each key, which are read wholly or not at all.
+    """
+
+    fixed: Places
+    ended: Mapping[TopicPartition, list[Ended]]
+    jumps: Places
+
+
+def cut_jointly(
+    begin: Places, end: Places, marked: Mapping[TopicPartition, Marked], cold: Cold, most: int | None = None
+) -> dict[TopicPartition, int]:
+    """The farthest sound cut from `begin` to `end`; where `most` is given, of about so many offsets.
+
+    It has more of them where there is no other way on. `marked` is what the log has.
+    """
+    free = [at for at in end if at not in cold.fixed]
+    begin, end, marked = _of(begin, free), _of(end, free), _of(marked, free)
+    if not cold.ended and not cold.jumps:
+        return {**cold.fixed, **(cut(begin, end, marked, most) if free else {})}
+    end |= {at: max(end[at], jump) for at, jump in cold.jumps.items()}
+    while True:
+        wish = end if most is None else limited(begin, end, most)
+        wish = {at: max(offset, cold.jumps.get(at, offset)) for at, offset in wish.items()}
+        found = _landed(begin, wish, together(marked, cold.ended, begin, wish), cold.jumps)
+        if most is None or wish == end or any(found[at] > begin[at] for at in found):
+            return {**cold.fixed, **found}
+        most *= _MORE
+
+
+def together(
+    marked: Mapping[TopicPartition, Marked],
+    ended: Mapping[TopicPartition, Collection[Ended]],
+    begin: Places,
+    upto: Places,
+) -> dict[TopicPartition, Marked]:
+    """What the log says, with those markers of tables before it that matter for an end at or before `upto`.
+
+    Whose transaction has no marker before that end cannot be taken apart there, so what was decided later than all
+    that have one is left out.
+    """
+    inside = (
+        one.sequence
+        for at, offset in upto.items()
+        for one in (*ended.get(at, ()), *marked[at].ended)
+        if begin[at] <= one.offset < offset
+    )
+    newest = max(inside, default=-1)
+    found = dict(marked)
+    for at, cold in ended.items():
+        first = marked[at].ended[0].offset if marked[at].ended else None
+        kept = [
+            one for one in cold
+            if (first is None or one.offset < first) and (one.offset < upto[at] or one.sequence <= newest)
+        ]  # fmt: skip
+        found[at] = marked[at]._replace(ended=[*kept, *marked[at].ended])
+    return found
+
+
+def _landed(
+    begin: Places, wish: Places, marked: Mapping[TopicPartition, Marked], jumps: Places
+) -> dict[TopicPartition, int]:
+    """The farthest sound cut that has jumps over tables wholly, or does not make them."""
+    found = cut(begin, wish, marked)
+    while short := {at.topic for at, jump in jumps.items() if begin[at] < jump and found[at] < jump}:
+        found = cut(begin, {at: begin[at] if at.topic in short else offset for at, offset in found.items()}, marked)
+        jumps = {at: jump for at, jump in jumps.items() if at.topic not in short}
+    return found
+
+
+def _of(values: Mapping[TopicPartition, _T], ats: Iterable[TopicPartition]) -> dict[TopicPartition, _T]:
+    return {at: values[at] for at in ats}
