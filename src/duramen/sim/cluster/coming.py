@@ -49,9 +49,11 @@ class Coming:
         self._failed = failed
         self._effects: deque[Effect] = deque()
         self._writing = False
-        self._forming = Forming(me, _kept(self._file, files), seeds)
+        kept = _kept(self._file, files)
+        self.replaces = kept.replaces
+        self._forming = Forming(me, kept, seeds)
         self._forming.itself(address_of(me.node_id))
-        self._turn()
+        process.soon(self._turn)
 
     def asked(self, sender: ReplicaId, body: bytes, answer: Answer) -> None:
         """Somebody asks."""
@@ -61,6 +63,18 @@ class Coming:
     def lost(self, node_id: int) -> None:
         """There is no connection to a node any more."""
         self._forming.lost(address_of(node_id))
+
+    def replace(self, done: Callable[[], None], *, replaces: bool) -> None:
+        """Keep whether this directory is to vote in the place of another; then `done`."""
+
+        def kept(result: object) -> None:
+            if isinstance(result, BaseException):
+                self._failed(StorageFailed(f"what this node keeps of its cluster cannot be written: {result}"))
+            else:
+                done()
+
+        self.replaces = replaces
+        self._process.submit("disk", partial(self._file.replace, replaces=replaces), kept)
 
     def _answered(self, node_id: int, directory_id: str, body: bytes) -> None:
         hello = _read(ReplicaId(node_id, directory_id), body)

@@ -28,7 +28,7 @@ from duramen.controller.cluster.registering import Registration
 from duramen.controller.events import Event
 from duramen.controller.nodes import BROKER_ROLE
 from duramen.controller.quorum.effects import Append as QuorumAppend
-from duramen.controller.quorum.effects import Became
+from duramen.controller.quorum.effects import Became, Commit
 from duramen.controller.quorum.effects import Effect as QuorumEffect
 from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voter, Voters
 from duramen.doors.cluster.quorum import channel_of
@@ -63,7 +63,10 @@ _QUORUMS: Final = (
     Limits(snapshot_bytes=4 << 10, chunk_bytes=1 << 10, kept_bytes=8 << 10),
     Limits(fetch_bytes=1, kept_bytes=8 << 10),
 )
-_OPTIONS: Final = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
+_OPTIONS: Final = {
+    "offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2,
+    "group.initial.rebalance.delay.ms": 100, "group.min.session.timeout.ms": 500,
+}  # fmt: skip
 _PATIENCE: Final = (PATIENCE, PATIENCE, Patience(600), Patience(2_000, 100))
 
 
@@ -131,10 +134,15 @@ class Node:
         self.ready = False
         self._coming: Coming | None = None
         self._opens: Callable[[], None] | None = None  # once another has said who votes
-        self._replaces = False  # whether a disk that was this node's votes
+        self._heard: Sequence[int] = ()
         self._told = NO_VOTERS
         self._asked.clear()
         self._open_links.clear()
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it is to vote in the place of a disk that it has no more."""
+        return self._coming is not None and self._coming.replaces
 
     @property
     def rack(self) -> str:
@@ -180,6 +188,7 @@ class Node:
             opens()
         else:
             self._opens = opens
+            self.hear_voters(self._heard)
 
     def _open(
         self, log: Log, view: WatchedView, store: Store, metrics: Metrics,
@@ -189,7 +198,7 @@ class Node:
         if process is None:
             return
         others = tuple(node_id for node_id in self.peers if node_id != self.node_id)
-        joins = Voter(self.replica_id, address_of(self.node_id)) if self._replaces and not self.founders else None
+        joins = Voter(self.replica_id, address_of(self.node_id)) if self.replaces else None
         plan = Plan(self.replica_id, self.founders, others, joins, limits=self._quorum_limits)
 
         def opened(result: Runner | DuramenError) -> None:
@@ -325,10 +334,19 @@ class Node:
 
     def hear_voters(self, node_ids: Sequence[int]) -> None:
         """Another node says who votes."""
-        if self._opens is not None:
+        self._heard = node_ids
+        if self._opens is not None and node_ids:
             opens, self._opens = self._opens, None
-            self._replaces = self.node_id in node_ids
-            opens()
+            if self._coming is not None and self.node_id in node_ids:
+                self._coming.replace(opens, replaces=True)
+            else:
+                opens()
+
+    def _votes_again(self) -> None:
+        """Once it is a voter that is kept no more: whoever takes its vote from here on means it."""
+        voters = NO_VOTERS if self.runner is None else self.runner.voters
+        if self._coming is not None and self._coming.replaces and self.replica_id in voters:
+            self._coming.replace(lambda: None, replaces=False)
 
     # -- what the quorum's replica needs -------------------------------------------------------------
 
@@ -347,6 +365,8 @@ class Node:
         self._watcher.governed(self.node_id, effect)
         if isinstance(effect, Became | QuorumAppend):
             self._tell_voters()
+        if isinstance(effect, Commit):
+            self._votes_again()
         if self.member is not None:
             self.member.carried_out(effect)
 

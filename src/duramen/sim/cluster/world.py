@@ -19,6 +19,7 @@ from duramen.sim.cluster.committers import Committer
 from duramen.sim.cluster.consumers import Consumer, Inquirer
 from duramen.sim.cluster.faults import Faults
 from duramen.sim.cluster.inspection import ills, inspect, lacks_a_replica
+from duramen.sim.cluster.members import MEMBERS_GROUP, Member
 from duramen.sim.cluster.network import Network
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.operators import Operator
@@ -26,6 +27,7 @@ from duramen.sim.cluster.producers import Producer
 from duramen.sim.cluster.transactors import Transactor
 from duramen.sim.cluster.witness import Witness
 from duramen.sim.disk import Crashed
+from duramen.sim.memberships import GroupModel
 from duramen.sim.scheduler import VirtualClock
 from duramen.sim.trace import BrokenPromise, Trace
 
@@ -83,11 +85,13 @@ class World:
         )  # fmt: skip
         self._think_us = self._chance.choice((20_000, 80_000, 200_000))
         self.faults = Faults(self, random.Random(f"{seed}/faults"), self._think_us)
-        self._forms = random.Random(f"{seed}/forming").random() < _FORMING
+        self.forms = random.Random(f"{seed}/forming").random() < _FORMING
+        self._members = random.Random(f"{seed}/members").choice((0, 0, 3, 4))
+        self._group = GroupModel(MEMBERS_GROUP)
         self._membership = random.Random(f"{seed}/membership")
-        self._changes = self._membership.random() < _CHANGING
+        self.changes = self._membership.random() < _CHANGING
         others = self._chance.choice((0, 0, 1, 2))
-        self._make_nodes(3, max(others, self._membership.choice((1, 2))) if self._changes else others)
+        self._make_nodes(3, max(others, self._membership.choice((1, 2))) if self.changes else others)
 
     def _make_nodes(self, voters: int, others: int) -> None:
         for node_id in range(1, voters + others + 1):
@@ -95,7 +99,7 @@ class World:
             node.peers, node.network = self.nodes, self.network
         self._founders = {node_id: node for node_id, node in self.nodes.items() if node_id <= voters}
         known = Voters(Voter(node.replica_id, address_of(node_id)) for node_id, node in self._founders.items())
-        if not self._forms:
+        if not self.forms:
             for node in self._founders.values():
                 node.founders = known
             return
@@ -122,6 +126,7 @@ class World:
         self.counts["acknowledged"] = sum(page.acknowledged for page in self.calls.book.pages.values())
         self.counts["transactions committed"] = self.calls.ended["committed"]
         self.counts["transactions aborted"] = self.calls.ended["aborted"]
+        self.counts["generations of a group"] = self._group.assigned
         self.counts["read"] = sum(page.read_records for page in self.calls.book.pages.values())
         return Outcome(
             self.seed, broken, stuck, self.trace.last(), self.calls.answered, self.calls.well, self.faults.counts,
@@ -129,13 +134,13 @@ class World:
         )  # fmt: skip
 
     def _live(self) -> None:
-        if self._forms:
+        if self.forms:
             self.counts["clusters formed"] += 1
             Beginning(self, self._founders.values(), random.Random(f"{self.seed}/beginning")).begin()
         else:
             for node in self._founders.values():
                 self.start(node)
-        self._until(lambda: not ills(self._founders, self.witness.council), "the cluster does not form")
+        self.go_on(lambda: not ills(self._founders, self.witness.council), "the cluster does not form")
         self.trace("the cluster is there")
         for node in self.nodes.values():
             if node.process is None:
@@ -144,7 +149,7 @@ class World:
         for client in clients:
             client.next()
         self.faults.begin()
-        self._until(self._has_seen_enough, "clients get nothing done", _LONGEST_US)
+        self.go_on(self._has_seen_enough, "clients get nothing done", _LONGEST_US)
         self.trace("all is mended")
         self.calls.open = False
         self.faults.mend()
@@ -155,7 +160,7 @@ class World:
                 self.at(1, partial(self.start, node))
             elif lacks_a_replica(node, self.witness.council):
                 self.end(node, power=False, soon=True)
-        self._until(lambda: self._are_done(clients) and not self._ills(), "the cluster is not well again")
+        self.go_on(lambda: self._are_done(clients) and not self._ills(), "the cluster is not well again")
         inspect(self.nodes, self.witness, self.calls.book)
 
     def _end_drained(self) -> None:
@@ -163,7 +168,7 @@ class World:
         for node_id in self.witness.council.state.registrations.draining:
             if self.nodes[node_id].ready:
                 self.end(self.nodes[node_id], power=False, soon=True)
-        if self._changes:
+        if self.changes:
             self.at(_UNDRAINED_US, self._end_drained)
 
     def _join(self, node: Node) -> None:
@@ -181,7 +186,7 @@ class World:
         producers = [
             Producer(self.calls, seed("producer"), think_us, numbers, idempotent=number % 2 == 0) for number in range(5)
         ]
-        operators = [self._operator(seed("operator"))] if self._changes else []
+        operators = [self._operator(seed("operator"))] if self.changes else []
         return [
             *producers,
             *(Consumer(self.calls, seed("consumer"), think_us) for _ in range(3)),
@@ -190,6 +195,7 @@ class World:
             Committer(self.calls, seed("committer"), think_us, "g"),
             Admin(self.calls, seed("admin"), 15 * think_us),
             *operators,
+            *(Member(self.calls, seed("member"), think_us, self._group) for _ in range(self._members)),
         ]
 
     def _operator(self, seed: str) -> Operator:
@@ -212,7 +218,7 @@ class World:
     def at(self, delay_us: int, act: Callable[[], None]) -> None:
         heapq.heappush(self._events, (self.true.now_us + delay_us, next(self._numbers), act))
 
-    def _until(self, condition: Callable[[], bool], otherwise: str, patience_us: int = _PATIENCE_US) -> None:
+    def go_on(self, condition: Callable[[], bool], otherwise: str, patience_us: int = _PATIENCE_US) -> None:
         """Let things happen until it is so."""
         end_us, look_us = self.true.now_us + patience_us, 0
         while True:
