@@ -28,7 +28,7 @@ FOUND_BY: Final = {
     "vote-blank": 754,
     "stale-in-sync": 17,
     "any-epoch": 619,
-    "commit-earlier": 457,
+    "commit-earlier": 518,
     "vote-twice": 690,
     "send-anywhere": 879,
     "always-commit": 3,
