@@ -30,7 +30,7 @@ FOUND_BY: Final = {
     "any-epoch": 619,
     "commit-earlier": 518,
     "vote-twice": 690,
-    "send-anywhere": 879,
+    "send-anywhere": 547,
     "always-commit": 3,
     "show-open": 3,
     "store-here": 5,
