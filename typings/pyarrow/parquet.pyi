@@ -13,6 +13,8 @@ class Statistics:
     max: Any
 
 class ColumnChunkMetaData:
+    path_in_schema: str
+    has_dictionary_page: bool
     statistics: Statistics | None
 
 class ColumnSchema:
@@ -23,6 +25,7 @@ class ParquetSchema:
     def column(self, index: int) -> ColumnSchema: ...
 
 class RowGroupMetaData:
+    num_columns: int
     def column(self, index: int) -> ColumnChunkMetaData: ...
 
 class FileMetaData:

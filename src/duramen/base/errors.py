@@ -25,6 +25,7 @@ __all__ = [
     "DeletionRefused",
     "DemoFailed",
     "DependencyMissing",
+    "DirectoryRolledBack",
     "DirectoryTooNew",
     "DirectoryUnusable",
     "DuplicateTableFull",
@@ -989,6 +990,14 @@ class NodeDuplicate(DuramenError):
     id = "node-duplicate"
     safe = "The node does not take part; the one that does goes on."
     remedy = "Stop one of the two, or give the new one an id and a directory of its own."
+
+
+class DirectoryRolledBack(DuramenError):
+    """A node's data directory is an older copy: it took part in a newer state, of which the directory knows nothing."""
+
+    id = "directory-rolled-back"
+    safe = "The node does not take part, and nothing that it has is trusted; the others go on."
+    remedy = "Put the newest state of the directory back if it is there; otherwise start the node with an empty one."
 
 
 class NodeEpochStale(DuramenError):

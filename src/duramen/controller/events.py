@@ -61,6 +61,7 @@ class NodeRegistered(_Event, frozen=True, omit_defaults=True, tag="node-register
 
     `incarnation_id` (UUID, as text) is of the node's process. `epoch`, the end of the metadata log behind this, is
     higher than that of any registration before (KIP-631). A node that is alone registers without them, never fenced.
+    `remembers`: the directory keeps under which incarnations it took part.
     """
 
     node_id: int
@@ -73,6 +74,7 @@ class NodeRegistered(_Event, frozen=True, omit_defaults=True, tag="node-register
     least_feature_level: int = 0
     latest_feature_level: int = 0
     fenced: bool = False
+    remembers: bool = False
 
 
 class NodeFenced(_Event, frozen=True, tag="node-fenced"):

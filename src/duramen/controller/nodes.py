@@ -35,6 +35,7 @@ class Node(NamedTuple):
     latest_feature_level: int = 0
     fenced: bool = False
     draining: bool = False
+    remembers: bool = False
 
     @classmethod
     def of(cls, event: NodeRegistered) -> "Node":
@@ -50,6 +51,7 @@ class Node(NamedTuple):
             event.least_feature_level,
             event.latest_feature_level,
             event.fenced,
+            remembers=event.remembers,
         )
 
     @property
@@ -66,6 +68,7 @@ class Node(NamedTuple):
             self.least_feature_level,
             self.latest_feature_level,
             self.fenced,
+            self.remembers,
         )
         return (registered, NodeDraining(self.id, self.epoch)) if self.draining else (registered,)
 

@@ -6,6 +6,7 @@ from tests.controller.cluster.site import Site
 
 from duramen.base.errors import (
     ClusterDiffers,
+    DirectoryRolledBack,
     NodeDuplicate,
     NodeEpochStale,
     NodeNotFound,
@@ -16,7 +17,14 @@ from duramen.controller.cluster.beginning import adopt, form, set_feature_level
 from duramen.controller.cluster.heartbeats import Heartbeat, heartbeat
 from duramen.controller.cluster.registering import Registration, register, unregister
 from duramen.controller.decisions import Definition, create_stream
-from duramen.controller.events import ClusterFormed, Endpoint, FeatureLevelChanged, NodeRegistered, decode_event
+from duramen.controller.events import (
+    ClusterFormed,
+    Endpoint,
+    FeatureLevelChanged,
+    NodeRegistered,
+    decode_event,
+    encode_event,
+)
 from duramen.controller.partitions import PartitionId
 from duramen.controller.state import ControllerState
 
@@ -48,6 +56,29 @@ def test_the_same_registration_again_needs_nothing_and_a_changed_one_a_new_epoch
     assert after.epoch > before.epoch
     assert after.fenced
     assert after.endpoints == (Endpoint("kafka", "h", 9092),)
+
+
+def test_a_directory_that_does_not_know_its_last_registration_is_an_older_copy() -> None:
+    site = Site()
+    site.register(Registration(1, "a", "x", tried=()))
+    for tried in ((), ("w",), None):
+        with pytest.raises(DirectoryRolledBack, match="process x"):
+            site.register(Registration(1, "a", "y", tried=tried))
+    assert site.register(Registration(1, "a", "y", tried=("w", "x")))
+    assert not site.register(Registration(1, "a", "y", tried=("w", "x")))  # the answer was lost
+    with pytest.raises(DirectoryRolledBack, match="process y"):
+        site.register(Registration(1, "a", "x", tried=("w",)))  # it was on its way when its process ended
+
+
+def test_a_directory_that_kept_nothing_is_taken_until_it_does() -> None:
+    site = Site()
+    site.register(Registration(1, "a", "x"))
+    site.register(Registration(1, "a", "y"))
+    site.register(Registration(1, "a", "z", tried=()))
+    copy = [decode_event(encode_event(event)) for node in site.state.registrations for event in node.events]
+    assert [event for event in copy if isinstance(event, NodeRegistered) and event.remembers]
+    with pytest.raises(DirectoryRolledBack):
+        site.register(Registration(1, "a", "w"))
 
 
 def test_epochs_rise_whatever_offset_is_handed_in() -> None:

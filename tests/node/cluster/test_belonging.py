@@ -3,11 +3,13 @@
 import random
 from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import DirectoryUnusable
+from duramen.broker.quorum.whole import WholeFile
 from duramen.controller.forming.values import Attempt, Kept, Proposal
 from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
 from duramen.node.cluster.belonging import BelongingFile
@@ -25,7 +27,21 @@ voters = sets.map(Voters)
 proposals = st.builds(
     Proposal, st.builds(Attempt, replicas, st.integers(0, 1 << 40)), st.lists(st.text(), max_size=4).map(tuple), voters
 )
-kepts = st.builds(Kept, st.integers(0, 1 << 40), st.none() | proposals, st.none() | st.uuids(), voters)
+kepts = st.builds(Kept, st.integers(0, 1 << 40), st.none() | proposals, st.none() | st.uuids(), voters, st.booleans())
+
+
+def test_whether_it_is_to_vote_in_the_place_of_another_is_kept() -> None:
+    files = with_old()
+    for replaces in (True, True, False):
+        BelongingFile(files).replace(replaces=replaces)
+        assert BelongingFile(files).read() == OLD._replace(replaces=replaces)
+
+
+def test_a_file_that_does_not_say_so_was_written_before_that_was_kept() -> None:
+    files = with_old()
+    row = msgspec.msgpack.decode(WholeFile(files, "cluster", b"DURCLUS1").read() or b"")
+    WholeFile(files, "cluster", b"DURCLUS1").write(msgspec.msgpack.encode(row[:-1]))
+    assert BelongingFile(files).read() == OLD
 
 
 def with_old() -> MemoryFileSystem:

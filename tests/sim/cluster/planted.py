@@ -15,9 +15,12 @@ from duramen.base.errors import DuramenError
 from duramen.broker.cluster.member import Member
 from duramen.broker.coordinating.participant import Participant
 from duramen.broker.coordinating.requests import WriteMarkers
+from duramen.broker.groups.classic import ClassicGroups
 from duramen.broker.partition import Partition
 from duramen.codec.batch import Header
 from duramen.controller.cluster import settling
+from duramen.groups.group import Group
+from duramen.groups.values import Store
 from duramen.storage.store import AppendDone
 from duramen.storage.transactions import TransactionTable
 
@@ -76,6 +79,34 @@ def _show_open(right: Original) -> Original:
     return stable_end
 
 
+def _take_any(right: Original) -> Original:
+    del right
+
+    def check_commit(
+        self: Group,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now_ms: int,
+        *,
+        transactional: bool = False,
+    ) -> None:
+        del self, member_id, instance_id, generation, now_ms, transactional
+
+    return check_commit
+
+
+def _tell_unstored(right: Original) -> Original:
+    del right
+
+    def _store(self: ClassicGroups, group: Group, store: Store) -> None:
+        group.stored(store, None, self._clock.monotonic_ms())
+        self._offsets.store_group(group.id, store.snapshot, lambda _: None)
+        self._settle(group)
+
+    return _store
+
+
 BUGS: Final = (
     _of(OF_REPLICATION, "cut-to-high-watermark"),
     _of(OF_REPLICAS, "acknowledge-own"),
@@ -104,4 +135,11 @@ BUGS: Final = (
         "always-commit", "", (Place(Participant, "_end", _always_commit),), "write the marker of a commit for an abort"
     ),
     Bug("show-open", "", (Place(TransactionTable, "stable_end", _show_open),), "show what is in open transactions"),
+    Bug("take-any", "", (Place(Group, "check_commit", _take_any),), "take offsets of members of earlier generations"),
+    Bug(
+        "tell-unstored",
+        "",
+        (Place(ClassicGroups, "_store", _tell_unstored),),
+        "tell of what is not stored yet",
+    ),
 )

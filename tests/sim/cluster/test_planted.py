@@ -20,20 +20,22 @@ NEARBY: Final = range(1, 61)
 
 FOUND_BY: Final = {
     "cut-to-high-watermark": 1,
-    "acknowledge-own": 1,
+    "acknowledge-own": 2,
     "report-written": 1,
     "elect-anybody": 1,
-    "show-all": 2,
+    "show-all": 4,
     "on-committed": 1,
-    "vote-blank": 164,
-    "stale-in-sync": 1,
-    "any-epoch": 823,
-    "commit-earlier": 457,
-    "vote-twice": 712,
-    "send-anywhere": 879,
-    "always-commit": 1,
-    "show-open": 2,
+    "vote-blank": 754,
+    "stale-in-sync": 17,
+    "any-epoch": 619,
+    "commit-earlier": 518,
+    "vote-twice": 690,
+    "send-anywhere": 547,
+    "always-commit": 3,
+    "show-open": 3,
     "store-here": 5,
+    "take-any": 5,
+    "tell-unstored": 20,
 }
 
 MADE_BY: Final = {

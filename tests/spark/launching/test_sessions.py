@@ -13,7 +13,7 @@ from duramen.base.errors import DependencyMissing
 from duramen.client import Cluster, Producer
 from duramen.node.process import NodeProcess
 from duramen.spark.launching.java import Java, find_java
-from duramen.spark.launching.sessions import tuning
+from duramen.spark.launching.sessions import JAVA_OPTIONS, java_options, tuning
 
 PLAIN = """
 import sys
@@ -52,13 +52,35 @@ def test_the_tuning_is_there_and_ours_goes_before(spark: SparkSession) -> None:
     assert duramen.spark.session(tuned=False) is spark.active()
 
 
+QUICK = "-Djdk.lang.Process.launchMechanism=VFORK"
+COLLECTOR = "-XX:+UseParallelGC"
+
+
+def java(version: str) -> Java:
+    return Java("/opt/java", version, "PATH", "")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the option is there on Linux only")
-@pytest.mark.parametrize(("version", "wanted"), [("17.0.15", True), ("24.0.1", True), ("25", False), ("", False)])
+@pytest.mark.parametrize(("version", "wanted"), [("17.0.15", True), ("24.0.1", True), ("25", False)])
 def test_programs_are_started_quickly_where_java_can(version: str, *, wanted: bool) -> None:
-    java = Java("/opt/java", version, "PATH", "") if version else None
-    option = "spark.driver.extraJavaOptions"
-    assert (option in tuning("local[2]", java)) == wanted
-    assert option not in tuning("spark://127.0.0.1:7077", java)
+    assert (QUICK in java_options(java(version))) == wanted
+
+
+def test_java_has_options_where_it_is_started_and_does_all_of_the_work() -> None:
+    assert tuning("local[2]", java("25"))[JAVA_OPTIONS] == COLLECTOR
+    assert JAVA_OPTIONS not in tuning("local[2]", None)
+    assert JAVA_OPTIONS not in tuning("spark://127.0.0.1:7077", java("25"))
+
+
+@pytest.mark.parametrize("said", ["-XX:+UseZGC", "-Xmx2g -XX:+UseSerialGC -ea", "-XX:+UseG1GC"])
+def test_who_chooses_a_garbage_collector_has_that_one(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    assert JAVA_OPTIONS not in tuning("local[2]", java("25"), {"spark.driver.defaultJavaOptions": said})
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", said)
+    assert JAVA_OPTIONS not in tuning("local[2]", java("25"))
+
+
+def test_other_options_leave_the_garbage_collector_to_us() -> None:
+    assert java_options(java("25"), "-XX:-UseG1GC -XX:+PrintGCDetails") == COLLECTOR
 
 
 def test_no_pyspark_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,11 +52,25 @@ class Crash(Exception):
     """The driver is killed."""
 
 
+class Session:
+    """Settings are taken."""
+
+    def __init__(self) -> None:
+        self.conf = self
+
+    def get(self, _: str) -> str:
+        return ""
+
+    def set(self, _: str, __: str) -> None:
+        return None
+
+
 class Batch:
     """A micro-batch as far as the writer needs one; with `crashes`, the driver ends when its files are written."""
 
     def __init__(self, rows: list[int], *, crashes: bool = False, parts: int = 2) -> None:
         self.schema = StructType().add("it", LongType())
+        self.sparkSession = Session()
         self._crashes = crashes
         self._said: list[Row] = []
         self.batches = [

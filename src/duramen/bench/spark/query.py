@@ -69,15 +69,13 @@ def _available(spark: SparkSession, asked: Asked) -> None:
     writer.option("checkpointLocation", asked["checkpoint"]).start(asked["into"]).awaitTermination()
 
 
-def _delta(spark: SparkSession, asked: Asked) -> list[int]:
+def _delta(spark: SparkSession, asked: Asked) -> None:
     """A stream into a Delta table: ours as pipelines write it, the other's by Delta's own writer."""
     writer = _stream(spark, asked, "earliest").writeStream.trigger(availableNow=True)
     writer = writer.option("checkpointLocation", asked["checkpoint"])
     if asked["format"] != "duramen":
         writer.format("delta").start(asked["into"]).awaitTermination()
-        return _sum(spark.read.format("delta").load(asked["into"]))
-    from deltalake import DeltaTable
-
+        return
     from duramen.spark.pipelines.batches import BatchWriter
     from duramen.spark.pipelines.checkpoints import Checkpoint
     from duramen.spark.pipelines.delta import DeltaSink
@@ -85,14 +83,18 @@ def _delta(spark: SparkSession, asked: Asked) -> list[int]:
 
     into = BatchWriter(DeltaSink(Storage(asked["into"]), "bench/delta", None), Checkpoint(Path(asked["checkpoint"])))
     writer.foreachBatch(into).start().awaitTermination()
-    return _sum(spark.read.parquet(*DeltaTable(asked["into"]).file_uris()))
 
 
 def _written(spark: SparkSession, asked: Asked) -> list[int]:
-    return _sum(spark.read.parquet(asked["into"]))
+    """What a work has left that says nothing of it: rows, and the bytes of their values."""
+    if asked["work"] != "delta":
+        written = spark.read.parquet(asked["into"])
+    elif asked["format"] != "duramen":
+        written = spark.read.format("delta").load(asked["into"])
+    else:
+        from deltalake import DeltaTable
 
-
-def _sum(written: DataFrame) -> list[int]:
+        written = spark.read.parquet(*DeltaTable(asked["into"]).file_uris())
     (row,) = written.agg(sf.count("*").alias("n"), sf.sum(sf.length("value")).alias("size")).collect()
     return [row["n"], row["size"]]
 

@@ -1,7 +1,7 @@
 """The two sides of every measurement of Spark: its source and its broker, and the process that runs a query.
 
 Both have the same Java, cores and settings; ours has beside that what `duramen.spark.session` sets, the other what
-Spark's own defaults are.
+Spark's own defaults are. Where rows a second are measured, both Javas have the options of that session.
 """
 
 import json
@@ -23,7 +23,7 @@ from duramen.bench.peers.spark_kafka import Connector, fetch_connector, fetch_fo
 from duramen.bench.spark import query
 from duramen.spark.launching.home import lean_home
 from duramen.spark.launching.java import find_java
-from duramen.spark.launching.sessions import tuning
+from duramen.spark.launching.sessions import JAVA_OPTIONS, java_options, tuning
 
 __all__ = [
     "KEY_BYTES",
@@ -133,9 +133,16 @@ def environment(side: Side) -> dict[str, str]:
     return made if home is None else made | {"SPARK_HOME": str(home)}
 
 
-def process(side: Side, work: str, *, cores: int, runs: int, places: Path, tuned: bool = False) -> list[str]:
-    """The command of the process that does `work` so often; `tuned` gives the peer our settings too."""
+def process(
+    side: Side, work: str, *, cores: int, runs: int, places: Path, tuned: bool = False, same_java: bool = False
+) -> list[str]:
+    """The command of the process that does `work` so often.
+
+    `tuned` gives the peer our settings too, `same_java` only those of Java.
+    """
     config = dict(_SAME)
+    if same_java:
+        config[JAVA_OPTIONS] = java_options(find_java())
     if side.connector is None or tuned:
         config |= tuning("local", find_java()) | {"spark.sql.shuffle.partitions": str(cores)}
     if side.connector is not None:
@@ -159,7 +166,7 @@ def process(side: Side, work: str, *, cores: int, runs: int, places: Path, tuned
 
 def run(side: Side, work: str, *, cores: int, runs: int, places: Path) -> tuple[list[float], list[Any]]:
     """Seconds of each run, and what each found. Raises RequestInvalid."""
-    command = process(side, work, cores=cores, runs=runs, places=places)
+    command = process(side, work, cores=cores, runs=runs, places=places, same_java=True)
     ran = subprocess.run(command, capture_output=True, text=True, timeout=_QUERY_S, check=False, env=environment(side))
     if ran.returncode != 0:
         why = [line for line in ran.stderr.splitlines() if line.strip()][-1:]

@@ -23,6 +23,7 @@ from duramen.broker.control.answers import Answer, Outcome, When
 from duramen.broker.control.asking import Asker
 from duramen.broker.control.controller import Controller
 from duramen.broker.control.draft import Draft
+from duramen.broker.control.incarnations import IncarnationFile
 from duramen.broker.control.kit import TIMING, ControlKit, Timing
 from duramen.broker.control.lifecycle import Lifecycle, Phase
 from duramen.broker.control.requests import Adopt, CreateStream, Request
@@ -98,6 +99,7 @@ class MemberKit(NamedTuple):
     timing: Timing = TIMING
     tell: Callable[[str], None] | None = None
     throttled_rate: int = UNLIMITED
+    incarnations: IncarnationFile | None = None
 
 
 class Member:
@@ -260,6 +262,7 @@ class Member:
             self.replicating.end()
         elif self.lifecycle.epoch != self._begun_epoch:
             self._begun_epoch = self.lifecycle.epoch
+            self._keep_incarnation()
             self.controller.when_applied(self._begun_epoch, partial(self._registered, self._begun_epoch))
         if phase is Phase.LIVE and self._joining is not None:
             joining, self._joining = self._joining, None
@@ -267,6 +270,17 @@ class Member:
         if phase is Phase.DRAINED and self._draining is not None:
             draining, self._draining = self._draining, None
             draining()
+
+    def _keep_incarnation(self) -> None:
+        """The directory is to know under which incarnation it is registered, however often it is not after this."""
+
+        def kept(result: object) -> None:
+            if isinstance(result, OSError | DuramenError):
+                self._kit.report(f"the incarnation of this node cannot be kept: {result}")
+
+        if self._kit.incarnations is not None:
+            incarnation_id = self._kit.wish.incarnation_id
+            self._kit.worker.submit("disk", partial(self._kit.incarnations.registered, incarnation_id), kept)
 
     def _adopt(self, done: Done) -> None:
         """Bring the streams into the cluster that this node had when it was alone; then `done`."""

@@ -44,6 +44,7 @@ from duramen.controller.quorum.epochs import End
 from duramen.controller.quorum.machine import Machine
 from duramen.controller.quorum.messages import Batch, Fetch, FetchAnswer, FetchSnapshot, Message, SnapshotAnswer
 from duramen.controller.quorum.roles import Role
+from duramen.controller.quorum.voters import Voters
 
 __all__ = ["Runner"]
 
@@ -77,6 +78,11 @@ class Runner:
     def applied(self) -> End:
         """What is below has taken effect."""
         return self._kit.applied.end
+
+    @property
+    def voters(self) -> Voters:
+        """The voters, as far as that is committed and applied."""
+        return self._kit.applied.voters
 
     @property
     def error(self) -> DuramenError | None:

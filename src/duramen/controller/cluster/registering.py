@@ -3,11 +3,21 @@
 A node is its id and the UUID of its data directory. Its process holds the directory alone, so another process with the
 same directory is a restart, and the one before it is gone. Another directory under the same id is a disk that holds
 nothing of what the id stood for: it is taken only once the old one is silent.
+
+A directory that is put back to what it was some time ago lacks what it had acknowledged since, and would be trusted
+with it. So it keeps under which incarnations it took part: one that does not know the last of them is an older copy.
 """
 
 from typing import NamedTuple
 
-from duramen.base.errors import ClusterDiffers, NodeDuplicate, NodeNotFound, RequestInvalid, UnsupportedFeature
+from duramen.base.errors import (
+    ClusterDiffers,
+    DirectoryRolledBack,
+    NodeDuplicate,
+    NodeNotFound,
+    RequestInvalid,
+    UnsupportedFeature,
+)
 from duramen.controller.cluster.fencing import resettle
 from duramen.controller.cluster.rules import Loss
 from duramen.controller.events import Endpoint, Event, NodeFenced, NodeRegistered, NodeUnregistered
@@ -20,7 +30,8 @@ __all__ = ["Registration", "register", "unregister"]
 class Registration(NamedTuple):
     """How a node presents itself. Ids are UUIDs, as text; the feature levels are the least and the latest it knows.
 
-    `kept`: its directory has all that its last process wrote, synced or not, as after an orderly stop.
+    `kept`: its directory has all that its last process wrote, synced or not, as after an orderly stop. `tried` are the
+    incarnations with which its directory was to be registered before, None where it keeps none.
     """
 
     node_id: int
@@ -33,13 +44,14 @@ class Registration(NamedTuple):
     least_feature_level: int = 0
     latest_feature_level: int = 0
     kept: bool = False
+    tried: tuple[str, ...] | None = None
 
 
 def register(state: ControllerState, wish: Registration, *, end_offset: int, is_live: bool) -> list[Event]:
     """Register a node, fenced until it has caught up; none are needed for the same registration again.
 
     `end_offset` is where the first of the events will stand in the metadata log, `is_live` whether the session of the
-    node's id is not over. Raises ClusterDiffers, NodeDuplicate, UnsupportedFeature.
+    node's id is not over. Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
     """
     _check(state, wish)
     known = state.registrations.get(wish.node_id)
@@ -50,6 +62,12 @@ def register(state: ControllerState, wish: Registration, *, end_offset: int, is_
         )
     if known is not None and _is_known(known, wish):
         return []
+    if known is not None and _is_older(known, wish):
+        raise DirectoryRolledBack(
+            f"the data directory {wish.directory_id} of node {wish.node_id} is an older copy: it took part last as the"
+            f" process {known.incarnation_id} (registration {known.epoch}), and does not know of that. It may lack what"
+            " it has acknowledged since"
+        )
     events = [] if known is None else _gone(state, known, wish)
     # The end of the log behind the registration, so that who has applied so much knows of it; never given twice.
     epoch = max(end_offset + len(events), state.registrations.highest_epoch) + 1
@@ -110,7 +128,15 @@ def _registered(wish: Registration, epoch: int) -> NodeRegistered:
         wish.least_feature_level,
         wish.latest_feature_level,
         fenced=True,
+        remembers=wish.tried is not None,
     )
+
+
+def _is_older(node: Node, wish: Registration) -> bool:
+    """Whether the directory was put back to what it was before the node registered last."""
+    if node.directory_id != wish.directory_id or not node.remembers:
+        return False
+    return node.incarnation_id not in (wish.incarnation_id, *(wish.tried or ()))
 
 
 def _is_known(node: Node, wish: Registration) -> bool:

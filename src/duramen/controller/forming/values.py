@@ -48,13 +48,15 @@ class Kept(NamedTuple):
 
     `attempt` is the number of the node's own newest attempt. `promise` is the proposal of another that it stands by.
     With a `cluster_id` it belongs to a cluster, for ever; `voters` are those that the cluster was formed with, none
-    where the node came later and learns them from the log.
+    where the node came later and learns them from the log. `replaces`: another directory of this node was a voter when
+    it came, and this one is to be one in its place.
     """
 
     attempt: int = 0
     promise: Proposal | None = None
     cluster_id: UUID | None = None
     voters: Voters = NO_VOTERS
+    replaces: bool = False
 
 
 class Hello(NamedTuple):

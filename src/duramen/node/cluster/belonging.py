@@ -1,7 +1,8 @@
 """What a directory holds of how its node came to a cluster, in a file of its own.
 
 `quorum/cluster`, "DURCLUS1": a MessagePack array of the number of the newest attempt, the proposal that was promised or
-nil, the cluster id or nil, and the voters that the cluster was formed with. One that is damaged is refused: it may hold
+nil, the cluster id or nil, the voters that the cluster was formed with, and whether this directory is to vote in the
+place of one that its node had before. One that is damaged is refused: it may hold
 a promise, and "nothing" would let two clusters come of it.
 """
 
@@ -38,6 +39,7 @@ class _Row(msgspec.Struct, array_like=True, frozen=True):
     promise: _Proposal | None
     cluster_id: UUID | None
     voters: _Voters
+    replaces: bool = False
 
 
 class BelongingFile:
@@ -61,13 +63,19 @@ class BelongingFile:
         """Put it in the place of what was there; it is on disk when this returns."""
         self._file.write(msgspec.msgpack.encode(_row(kept)))
 
+    def replace(self, *, replaces: bool) -> None:
+        """Keep whether this directory is to vote in the place of another. Raises as `read`."""
+        kept = self.read()
+        if kept.replaces is not replaces:
+            self.write(kept._replace(replaces=replaces))
+
 
 def _row(kept: Kept) -> _Row:
     promise = None
     if kept.promise is not None:
         (proposer, number), seeds, voters = kept.promise
         promise = _Proposal((proposer.node_id, proposer.directory_id), number, seeds, _voter_rows(voters))
-    return _Row(kept.attempt, promise, kept.cluster_id, _voter_rows(kept.voters))
+    return _Row(kept.attempt, promise, kept.cluster_id, _voter_rows(kept.voters), kept.replaces)
 
 
 def _voter_rows(voters: Voters) -> _Voters:
@@ -84,4 +92,4 @@ def _decode(content: memoryview) -> Kept:
     if row.promise is not None:
         attempt = Attempt(ReplicaId(*row.promise.proposer), row.promise.number)
         promise = Proposal(attempt, row.promise.seeds, _voters(row.promise.voters))
-    return Kept(row.attempt, promise, row.cluster_id, _voters(row.voters))
+    return Kept(row.attempt, promise, row.cluster_id, _voters(row.voters), row.replaces)

@@ -4,12 +4,14 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 from uuid import UUID
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, StorageFailed
 from duramen.base.settings import Settings
 from duramen.broker.cluster.member import Member, MemberKit
+from duramen.broker.control.incarnations import IncarnationFile
 from duramen.broker.control.kit import TIMING, Timing
 from duramen.broker.replicas.configs import Patience
 from duramen.controller.cluster.membership import SESSIONS, Sessions
@@ -65,9 +67,11 @@ class Joining:
         cluster_id = await side.joined()
         rack = self._settings.text("broker.rack") or None
         endpoints = [Endpoint(name, *address) for name, address in {**doors, CLUSTER: self._reached_at}.items()]
+        incarnations, incarnation_id = IncarnationFile(parts.files), str(UUID(bytes=parts.randomness.token(16)))
         wish = Registration(
-            node_id, str(directory_id), str(UUID(bytes=parts.randomness.token(16))), str(cluster_id), rack,
+            node_id, str(directory_id), incarnation_id, str(cluster_id), rack,
             (BROKER_ROLE,), tuple(endpoints), FEATURE_LEVEL, FEATURE_LEVEL,
+            tried=await _on_disk(parts, partial(incarnations.begin, incarnation_id)),
         )  # fmt: skip
         kit = MemberKit(
             wish, side.runner, side.view, parts.store, parts.worker, parts.clock, parts.deadlines, parts.randomness,
@@ -75,6 +79,7 @@ class Joining:
             patience=_patience(self._settings), sessions=_sessions(self._settings),
             report_window_ms=self._settings.integer("leader.report.window.ms"), timing=_timing(self._settings),
             tell=_tell, throttled_rate=self._settings.integer("leader.replication.throttled.rate"),
+            incarnations=incarnations,
         )  # fmt: skip
         self._member = side.member = Member(kit)
         waits("waiting for the controller of the cluster")
@@ -104,6 +109,18 @@ class Joining:
             self._member.stop()
         if self._side is not None:
             await self._side.stop()
+
+
+async def _on_disk(parts: Parts, job: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+    """What a job that waits for the disk returns. Raises DirectoryUnusable, StorageFailed."""
+    done: asyncio.Future[tuple[str, ...] | BaseException] = asyncio.get_running_loop().create_future()
+    parts.worker.submit("disk", job, lambda result: None if done.done() else done.set_result(result))
+    result = await done
+    if isinstance(result, DuramenError):
+        raise result
+    if isinstance(result, BaseException):
+        raise StorageFailed(f"under which incarnations this node took part cannot be kept: {result}")
+    return result
 
 
 def _patience(settings: Settings) -> Patience:

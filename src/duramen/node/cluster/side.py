@@ -24,7 +24,7 @@ from duramen.codec.cluster.handshake import Identity
 from duramen.controller.events import Event, NodeEvent
 from duramen.controller.forming.values import Kept
 from duramen.controller.nodes import Node
-from duramen.controller.quorum.effects import Effect
+from duramen.controller.quorum.effects import Commit, Effect
 from duramen.controller.quorum.timeouts import TIMEOUTS, Timeouts
 from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voter, Voters
 from duramen.controller.state import ControllerState
@@ -127,6 +127,7 @@ class ClusterSide:
         self._agreeing = Agreeing(
             parts, self._door, self._view, voters=self._reach, carried_out=self._carried_out, failed=self._fail
         )
+        self._replaces = kept.replaces
         self._stopping = False
         self._voters = NO_VOTERS
         self._heard: dict[int, str] = {}  # where voters are, by another node
@@ -230,6 +231,11 @@ class ClusterSide:
         self._connect()
 
     def _carried_out(self, effect: Effect) -> None:
+        runner = self._agreeing.runner
+        if self._replaces and isinstance(effect, Commit) and runner is not None and self._me in runner.voters:
+            # Whoever takes its vote from here on means it.
+            self._replaces = False
+            self._parts.worker.submit("disk", partial(self._belonging.replace, replaces=False), _noted)
         if self.member is not None:
             self.member.carried_out(effect)
 
@@ -257,9 +263,10 @@ class ClusterSide:
         """Open the replica. Who has come later and knows nothing asks where the voters are first."""
         if not founders and not self._agreeing.log.end_offset:
             await self._told
+            await self._keep_replacing()
         member, known = self._member, tuple(self._neighbours.addresses)
         # A disk that has replaced a voter's knows nothing of what that has promised: it votes once it has caught up.
-        joins = Voter(self._me, member.endpoint) if not founders and member.node_id in self._heard else None
+        joins = Voter(self._me, member.endpoint) if self._replaces else None
         plan = Plan(self._me, founders, known, joins, member.timeouts, member.limits)
         opened: asyncio.Future[Runner | DuramenError] = asyncio.get_running_loop().create_future()
         self._agreeing.open(plan, partial(_settle, opened))
@@ -268,6 +275,17 @@ class ClusterSide:
             self._fail(result)
         else:
             _settle(self._joined, cluster_id)
+
+    async def _keep_replacing(self) -> None:
+        """Keep that this directory is to vote, before the log says anything else of it than that."""
+        self._replaces = self._member.node_id in self._heard
+        if not self._replaces:
+            return
+        kept: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._parts.worker.submit("disk", partial(self._belonging.replace, replaces=True), partial(_settle, kept))
+        result = await kept
+        if isinstance(result, BaseException):
+            self._fail(StorageFailed(f"what this node keeps of its cluster cannot be written: {result}"))
 
     def _fail(self, error: DuramenError) -> None:
         _settle(self.failure, error)
@@ -382,6 +400,12 @@ def _settle(future: asyncio.Future[T], value: T) -> None:
     """Settle it, unless it is, or nobody waits any more."""
     if not future.done():
         future.set_result(value)
+
+
+def _noted(result: object) -> None:
+    """It is tried again at the next start."""
+    if isinstance(result, BaseException):
+        _log.warning("what this node keeps of its cluster cannot be written: %s", result)
 
 
 def _cluster_address(node: Node) -> str:

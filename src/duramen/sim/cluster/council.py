@@ -5,6 +5,7 @@ what it decides, what no controller may decide. Pure.
 """
 
 from typing import Final
+from uuid import UUID
 from zlib import crc32
 
 from msgspec import UNSET
@@ -22,7 +23,7 @@ from duramen.controller.events import (
 )
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.quorum.messages import Batch, Vote, VoteAnswer
-from duramen.controller.quorum.voters import ReplicaId
+from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voters
 from duramen.controller.state import ControllerState
 from duramen.sim.trace import BrokenPromise
 
@@ -41,11 +42,23 @@ class Council:
         self.deleting: set[str] = set()  # names of streams that somebody wanted deleted
         self.blank: set[int] = set()  # nodes whose disk was lost
         self.lost: set[PartitionId] = set()  # partitions that only a disk had which was lost: they wait for ever
+        self._cluster_id: UUID | None = None
+        self._founders = NO_VOTERS
         self._leaders: dict[int, ReplicaId] = {}
         self._votes: dict[tuple[ReplicaId, int], ReplicaId] = {}
         self._batches: dict[int, tuple[int, int, int]] = {}  # by first offset: epoch, next offset, digest up to there
         self._digests: dict[int, int] = {0: 0}  # by end offset
         self._applied: dict[int, int] = {}  # how far each process is
+
+    def belongs(self, cluster_id: UUID, founders: Voters) -> None:
+        """A node is of a cluster, of which there is one, formed once."""
+        if self._cluster_id not in (None, cluster_id):
+            raise BrokenPromise(f"there are two clusters, {self._cluster_id} and {cluster_id}")
+        self._cluster_id = cluster_id
+        if founders:
+            if self._founders not in (NO_VOTERS, founders):
+                raise BrokenPromise(f"the cluster was formed by {self._founders} and by {founders}")
+            self._founders = founders
 
     # -- the quorum ---------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """What goes wrong in a cluster, one thing after the other and often several at once. Every fault is counted."""
 
-import errno
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Final
 
 from duramen.broker.control import requests
 from duramen.codec.cluster.channels import Channel
+from duramen.sim.cluster.disks import Disks
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.victim import Cluster
 
@@ -18,7 +18,6 @@ __all__ = ["Faults"]
 _HEALED_US: Final = (300_000, 1_500_000, 5_000_000)
 _OFTEN: Final = (1, 1, 1, 5)
 _MANY: Final = 150
-_FAILING: Final = (("sync",), ("sync_directory", "rename"), ("write", "create"), ("sync", "write"), ("read",))
 
 
 class Faults:
@@ -31,7 +30,7 @@ class Faults:
         self._chance = chance
         self._troubled = False
         self._every_us = think_us * chance.choice((8, 15, 25))
-        self._wiped = False
+        self._disks = disks = Disks(cluster, chance, self._heal_later)
         self._contested_until_us = 0
         self._deposed_until_us = 0
         kinds: tuple[tuple[str, Callable[[], bool], int], ...] = (
@@ -39,10 +38,10 @@ class Faults:
             ("kill of the controller", self._kill_controller, 2), ("kill of a leader", self._kill_leader, 3),
             ("pause", self._pause, 3), ("partition", self._part, 4), ("one way cut", self._cut_one_way, 2),
             ("ring", self._ring, 1), ("leader alone", self._isolate, 2), ("connections end", self._sever, 3),
-            ("slow disk", self._slow_disk, 2), ("slow network", self._slow_network, 2), ("clock jumps", self._jump, 1),
-            ("calls to the disk fail", self._fail_calls, 2), ("crash in a call", self._crash_in_call, 3),
-            ("restart", self._restart, 2), ("lost disk", self._wipe, 2), ("contested election", self._contest, 2),
-            ("majority that forgets", self._forget, 2), ("rolled-back disk", self._roll_back, 2),
+            ("slow disk", disks.slow, 2), ("slow network", self._slow_network, 2), ("clock jumps", self._jump, 1),
+            ("calls to the disk fail", disks.fail_calls, 2), ("crash in a call", disks.crash_in_call, 3),
+            ("restart", self._restart, 2), ("lost disk", disks.wipe, 2), ("contested election", self._contest, 2),
+            ("majority that forgets", self._forget, 2), ("rolled-back disk", disks.roll_back, 2),
             ("controllers end at once", self._end_controllers, 2), ("news come late", self._delay_news, 2),
             ("who is behind leads", self._lead_behind, 2),
         )  # fmt: skip
@@ -51,13 +50,18 @@ class Faults:
             (name, act, weight * chance.choice(_OFTEN)) for name, act, weight in kinds if chance.random() < 0.6
         ] or list(kinds)
 
-        self._remembers = any(name == "rolled-back disk" for name, _, _ in self._kinds)
+        disks.remembers = any(name == "rolled-back disk" for name, _, _ in self._kinds)
 
     @property
     def shares(self) -> dict[str, float]:
         """The kinds of faults of this run, and how often each of them is what comes next."""
         whole = sum(weight for _, _, weight in self._kinds)
         return {name: weight / whole for name, _, weight in self._kinds}
+
+    @property
+    def loses_disks(self) -> bool:
+        """Whether a disk may be lost in this run."""
+        return any(name in ("lost disk", "majority that forgets") for name, _, _ in self._kinds)
 
     def begin(self) -> None:
         """Things go wrong from here on."""
@@ -70,9 +74,7 @@ class Faults:
         cluster.network.change_cut(frozenset())
         cluster.network.slow_us = 800
         cluster.network.late.clear()
-        for node in cluster.nodes.values():
-            node.disk.crash_at = node.disk.interfere = None
-            self._set_disk(node, 1_000)
+        self._disks.mend()
 
     def _later(self) -> None:
         self._cluster.at(1 + self._chance.randrange(2 * self._every_us), self._next)
@@ -191,9 +193,10 @@ class Faults:
     def _forget(self) -> bool:
         """One of a majority loses its disk, and the rest of it its power, while the others were cut off."""
         controller = self._controller()
-        if controller is None or self._wiped:
+        if controller is None or self._disks.spoilt:
             return False
-        voters = [node for node in self._cluster.nodes.values() if node.founders and node is not controller]
+        quorum = () if controller.runner is None else controller.runner.machine.voters.ids
+        voters = [node for node in self._cluster.nodes.values() if node.replica_id in quorum and node is not controller]
         if len(voters) < 2:
             return False
         behind, forgets = self._chance.sample(voters, 2)
@@ -201,7 +204,7 @@ class Faults:
         self._cut({way for other in others for way in ((behind.node_id, other), (other, behind.node_id))})
 
         def strike() -> None:
-            if self._troubled and self._lose_disk(forgets):
+            if self._troubled and self._disks.lose(forgets):
                 self._end(controller, power=True)
                 self._cluster.network.change_cut(frozenset())
 
@@ -303,90 +306,10 @@ class Faults:
         self._heal_later(heal)
         return True
 
-    # -- disks and clocks ---------------------------------------------------------------------------
-
-    @staticmethod
-    def _set_disk(node: Node, disk_us: int) -> None:
-        node.disk_us = disk_us
-        if node.process is not None:
-            node.process.disk_us = disk_us
-
-    def _slow_disk(self) -> bool:
-        node = self._any()
-        self._set_disk(node, self._chance.choice((20_000, 100_000, 500_000)))
-        self._heal_later(partial(self._set_disk, node, 1_000))
-        return True
-
     def _jump(self) -> bool:
         self._any().clock.jump(self._chance.choice((-600_000, -2_000, 5_000, 600_000)))
         return True
 
-    def _fail_calls(self) -> bool:
-        """For a while calls of one kind fail now and then."""
-        node, failing, rate = self._any(), self._chance.choice(_FAILING), self._chance.choice((0.02, 0.3, 1.0))
-        disk, chance = node.disk, self._chance
-        disk.failed_sync = chance.choice(("keep", "drop", "forget"))
-
-        def interfere(call: str, path: str, size: int) -> int:
-            if call in failing and chance.random() < rate:
-                self._cluster.trace("node %d: %s %s fails", node.node_id, call, path)
-                raise OSError(errno.EIO, "the disk")
-            return size
-
-        def good_again() -> None:
-            if disk.interfere is interfere:
-                disk.interfere = None
-
-        disk.interfere = interfere
-        self._heal_later(good_again)
-        return True
-
-    def _crash_in_call(self) -> bool:
-        node = self._any()
-        if node.process is None:
-            return False
-        node.disk.crash_at = node.disk.calls + self._chance.randrange(1, 60)
-        return True
-
-    def _wipe(self) -> bool:
-        return self._lose_disk(self._any())
-
     def ended(self, node: Node) -> None:
         """The process of a node has ended."""
-        if self._remembers and self._chance.random() < 0.3:
-            node.remember()
-
-    def _roll_back(self) -> bool:
-        """A disk is again what it was some time ago, once in a run, of a node without a vote that nobody counts on.
-
-        Nothing says that a voter has forgotten what it promised, or a replica what it had when it was eligible.
-        """
-        able = [
-            node
-            for node in self._cluster.nodes.values()
-            if node.process is None and node.has_image and not node.founders and not self._counts(node)
-        ]
-        if self._wiped or not able:
-            return False
-        self._wiped = True
-        self._cluster.roll_back(self._chance.choice(able))
-        return True
-
-    def _counts(self, node: Node) -> bool:
-        """Whether any partition may be led by a node."""
-        partitions = self._cluster.witness.council.state.partitions
-        return any(node.node_id in {*one.isr, *one.elr} for _, one in partitions)
-
-    def _may_lose(self, node: Node) -> bool:
-        """Whether another disk has all of every partition, and none was lost in this run before."""
-        partitions = self._cluster.witness.council.state.partitions
-        only = any(set(one.isr) | set(one.elr) == {node.node_id} for _, one in partitions)
-        return not (self._wiped or only) and len(partitions) > 0
-
-    def _lose_disk(self, node: Node) -> bool:
-        """A disk is lost, once in a run, where of every partition another disk has all."""
-        if not self._may_lose(node):
-            return False
-        self._wiped = True
-        self._cluster.wipe(node)
-        return True
+        self._disks.ended(node)

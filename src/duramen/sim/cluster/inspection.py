@@ -31,6 +31,14 @@ def ills(nodes: Mapping[int, Node], council: Council, *, whole: bool = False) ->
             found.append(f"node {node.node_id} is {node.member.lifecycle.phase.name}")
         elif whole and node.member.controller.applied_offset != council.end_offset:
             found.append(f"node {node.node_id} has not applied what is below {council.end_offset}")
+        elif whole and node.replaces:
+            found.append(f"node {node.node_id} does not vote yet in the place of the disk that it lost")
+        elif whole and node.seeds and node.runner is not None:
+            found += [
+                f"node {node.node_id} counts on the vote of {voter}, whose disk is lost"
+                for voter in node.runner.voters.ids
+                if nodes[voter.node_id].replica_id != voter
+            ]
     if whole and not found:
         for place, partition in council.state.partitions:
             if place in council.lost:

@@ -9,13 +9,14 @@ from typing import Final
 from uuid import UUID
 
 from duramen.base.catalogue import BROKER
-from duramen.base.errors import DuramenError, NotController
+from duramen.base.errors import DuramenError, NotController, StorageFailed
 from duramen.base.ids import METADATA_STREAM_ID
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer
 from duramen.base.settings import Settings
 from duramen.broker.broker import Broker, Ports
 from duramen.broker.cluster.member import Member, MemberKit
+from duramen.broker.control.incarnations import IncarnationFile
 from duramen.broker.control.wire import encode_outcome
 from duramen.broker.quorum.chunks import Wire
 from duramen.broker.quorum.kit import Limits
@@ -26,11 +27,14 @@ from duramen.codec.cluster.channels import Channel, Subject
 from duramen.controller.cluster.registering import Registration
 from duramen.controller.events import Event
 from duramen.controller.nodes import BROKER_ROLE
+from duramen.controller.quorum.effects import Append as QuorumAppend
+from duramen.controller.quorum.effects import Became, Commit
 from duramen.controller.quorum.effects import Effect as QuorumEffect
-from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId
+from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voter, Voters
 from duramen.doors.cluster.quorum import channel_of
 from duramen.sim.clock import SeededRandomness
 from duramen.sim.cluster.clocks import NodeClock
+from duramen.sim.cluster.coming import Coming, address_of
 from duramen.sim.cluster.network import Link, Network
 from duramen.sim.cluster.process import Process
 from duramen.sim.cluster.watching import WatchedBroker, WatchedView, Watcher
@@ -39,13 +43,12 @@ from duramen.sim.scheduler import VirtualClock
 from duramen.sim.views import MemoryViewStore
 from duramen.storage.directory import open_directory
 from duramen.storage.handles import Handles
-from duramen.storage.log import LogConfig, LogKey
+from duramen.storage.log import Log, LogConfig, LogKey
 from duramen.storage.recovery import recover
 from duramen.storage.store import Store, StoreLimits
 
 __all__ = ["Node"]
 
-_CLUSTER_ID: Final = str(UUID(int=0xC))
 _FEATURE_LEVEL: Final = 1
 _METADATA_LOG: Final = LogKey(METADATA_STREAM_ID, 0)
 _OPEN_SEGMENTS: Final = 16
@@ -60,14 +63,18 @@ _QUORUMS: Final = (
     Limits(snapshot_bytes=4 << 10, chunk_bytes=1 << 10, kept_bytes=8 << 10),
     Limits(fetch_bytes=1, kept_bytes=8 << 10),
 )
-_OPTIONS: Final = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
+_OPTIONS: Final = {
+    "offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2,
+    "group.initial.rebalance.delay.ms": 100, "group.min.session.timeout.ms": 500,
+}  # fmt: skip
 _PATIENCE: Final = (PATIENCE, PATIENCE, Patience(600), Patience(2_000, 100))
 
 
 class Node:
     """A node. It is a Station of the network; its process, if it runs, is made of what the attributes are.
 
-    `founders` are the voters that its directory knows; a blank disk knows of none.
+    `founders` are the voters that its directory knows; a blank disk knows of none. `seeds` are the nodes with which it
+    forms a cluster, or comes to one; where there are none it is of the cluster already.
     """
 
     def __init__(self, node_id: int, seed: str, true: VirtualClock, watcher: Watcher) -> None:
@@ -76,8 +83,10 @@ class Node:
         self.clock = NodeClock(true, self.chance.randrange(-300, 301))
         self.disk_us = _DISK_US
         self.founders = NO_VOTERS
+        self.seeds: tuple[int, ...] = ()
         self.process: Process | None = None
         self.life = 0
+        self.out = False  # whether it is not to be started
         self.peers: dict[int, Node] = {}
         self.network: Network
         self._true = true
@@ -88,6 +97,7 @@ class Node:
         self._patience = self.chance.choice(_PATIENCE)
         self._numbers = count()
         self._asked: dict[Link, dict[int, Callable[[Buffer | None], None]]] = {}
+        self._cluster_id = str(UUID(int=0xC))
         self._open_links: dict[int, int] = {}  # how many there are, by node
         self._image: tuple[MemoryFileSystem, MemoryViewStore] | None = None
         self.blank()
@@ -123,8 +133,17 @@ class Node:
         self.member: Member | None = None
         self.broker: Broker | None = None
         self.ready = False
+        self._coming: Coming | None = None
+        self._opens: Callable[[], None] | None = None  # once another has said who votes
+        self._heard: Sequence[int] = ()
+        self._told = NO_VOTERS
         self._asked.clear()
         self._open_links.clear()
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it is to vote in the place of a disk that it has no more."""
+        return self._coming is not None and self._coming.replaces
 
     @property
     def rack(self) -> str:
@@ -148,9 +167,35 @@ class Node:
         log = store.ensure(_METADATA_LOG, LogConfig(durability="sync", segment_bytes=32 << 10))
         self.network.up(self)
         view = WatchedView(self.node_id, self._watcher, self._happened, self._restored)
-        seeds = tuple(node_id for node_id in self.peers if node_id != self.node_id)
-        plan = Plan(self.replica_id, self.founders, seeds, limits=self._quorum_limits)
-        life = self.life
+        opens = partial(self._open, log, view, store, metrics, started)
+        if self.seeds:
+            self._coming = Coming(
+                self.replica_id, {address_of(seed): seed for seed in self.seeds}, self.disk, process,
+                ask=self._ask_seed, belongs=partial(self._belongs, log, opens), failed=self.failed,
+            )  # fmt: skip
+        else:
+            opens()
+
+    def _belongs(self, log: Log, opens: Callable[[], None], cluster_id: UUID, founders: Voters) -> None:
+        """It is of a cluster. Who has come later and knows nothing hears first who votes."""
+        self._watcher.belongs(self.node_id, cluster_id, founders)
+        self._cluster_id, self.founders = str(cluster_id), founders
+        if founders or log.end_offset:
+            opens()
+        else:
+            self._opens = opens
+            self.hear_voters(self._heard)
+
+    def _open(
+        self, log: Log, view: WatchedView, store: Store, metrics: Metrics,
+        started: Callable[[DuramenError | None], None],
+    ) -> None:  # fmt: skip
+        process, life = self.process, self.life
+        if process is None:
+            return
+        others = tuple(node_id for node_id in self.peers if node_id != self.node_id)
+        joins = Voter(self.replica_id, address_of(self.node_id)) if self.replaces else None
+        plan = Plan(self.replica_id, self.founders, others, joins, limits=self._quorum_limits)
 
         def opened(result: Runner | DuramenError) -> None:
             if self.life != life:
@@ -159,30 +204,49 @@ class Node:
                 started(result)
                 return
             self.runner = result
-            self._be_member(result, view, store, metrics, started)
+            self._tell_voters()
+            self._be_somebody(process, partial(self._be_member, result, view, store, metrics, started), started)
 
         Opening(
             store, log, self.disk, process, self.clock, process.deadlines,
             plan=plan, view=view, outside=self, chance=self.chance.randrange,
         ).run(opened)  # fmt: skip
 
+    def _be_somebody(
+        self, process: Process, then: Callable[[str, tuple[str, ...]], None],
+        started: Callable[[DuramenError | None], None],
+    ) -> None:  # fmt: skip
+        """Go on with the incarnation of this process, and those that the directory knows from before."""
+        life, incarnation_id = self.life, str(UUID(bytes=self._randomness.token(16)))
+
+        def begun(tried: tuple[str, ...] | BaseException) -> None:
+            if self.life != life:
+                return
+            if isinstance(tried, DuramenError):
+                started(tried)
+            elif isinstance(tried, BaseException):
+                started(StorageFailed(f"the incarnation of this node cannot be kept: {tried}"))
+            else:
+                then(incarnation_id, tried)
+
+        process.submit("disk", partial(IncarnationFile(self.disk).begin, incarnation_id), begun)
+
     def _be_member(
         self, runner: Runner, view: WatchedView, store: Store, metrics: Metrics,
-        started: Callable[[DuramenError | None], None],
+        started: Callable[[DuramenError | None], None], incarnation_id: str, tried: tuple[str, ...],
     ) -> None:  # fmt: skip
         process, life = self.process, self.life
         if process is None:
             return
-        incarnation = str(UUID(bytes=self._randomness.token(16)))
         wish = Registration(
-            self.node_id, self.directory_id, incarnation, _CLUSTER_ID, self.rack, (BROKER_ROLE,), (),
-            _FEATURE_LEVEL, _FEATURE_LEVEL,
+            self.node_id, self.directory_id, incarnation_id, self._cluster_id, self.rack, (BROKER_ROLE,), (),
+            _FEATURE_LEVEL, _FEATURE_LEVEL, tried=tried,
         )  # fmt: skip
         self.member = Member(
             MemberKit(
                 wish, runner, view, store, process, self.clock, process.deadlines, self._randomness,
                 self.chance.randrange, self, self.report, self.failed, partial(self._watcher.carried_out, self.node_id),
-                self._patience,
+                self._patience, incarnations=IncarnationFile(self.disk),
             )
         )  # fmt: skip
         for other_id in self._open_links:
@@ -232,6 +296,54 @@ class Node:
         if self.process is not None:
             self.process.paused_until_us = self._true.now_us + for_us
 
+    # -- how it comes to a cluster -------------------------------------------------------------------
+
+    def _ask_seed(self, node_id: int, body: bytes, done: Callable[[int, str, bytes], None]) -> None:
+        link = self.network.link(self.node_id, node_id, Channel.CONTROL)
+        if link is not None:
+            self.network.say(link, self.node_id, partial(self.peers[node_id].asked_seed, link, body, done))
+
+    def asked_seed(self, link: Link, body: bytes, done: Callable[[int, str, bytes], None]) -> None:
+        """Another node looks for a cluster."""
+        peer, me, life = self.peers[link.peer_of(self.node_id)], self.replica_id, self.life
+
+        def answer(hello: bytes) -> None:
+            if self.life == life and link.there[self.node_id]:
+                self.network.say(link, self.node_id, partial(done, *me, hello))
+
+        if self._coming is not None:
+            self._coming.asked(peer.replica_id, body, answer)
+
+    def _tell_voters(self) -> None:
+        """Say who votes, if that is another set than before, to all who are connected."""
+        voters = NO_VOTERS if self.runner is None else self.runner.machine.voters
+        if self.seeds and voters != self._told:
+            self._told = voters
+            for node_id in self._open_links:
+                self._tell_voters_to(node_id)
+
+    def _tell_voters_to(self, node_id: int) -> None:
+        link = self.network.link(self.node_id, node_id, Channel.CONTROL)
+        if link is not None and self._told:
+            node_ids = tuple(voter.node_id for voter in self._told.ids)
+            self.network.say(link, self.node_id, partial(self.peers[node_id].hear_voters, node_ids))
+
+    def hear_voters(self, node_ids: Sequence[int]) -> None:
+        """Another node says who votes."""
+        self._heard = node_ids
+        if self._opens is not None and node_ids:
+            opens, self._opens = self._opens, None
+            if self._coming is not None and self.node_id in node_ids:
+                self._coming.replace(opens, replaces=True)
+            else:
+                opens()
+
+    def _votes_again(self) -> None:
+        """Once it is a voter that is kept no more: whoever takes its vote from here on means it."""
+        voters = NO_VOTERS if self.runner is None else self.runner.voters
+        if self._coming is not None and self._coming.replaces and self.replica_id in voters:
+            self._coming.replace(lambda: None, replaces=False)
+
     # -- what the quorum's replica needs -------------------------------------------------------------
 
     def send(self, node_id: int, message: Wire) -> None:
@@ -247,6 +359,10 @@ class Node:
 
     def carried_out(self, effect: QuorumEffect) -> None:
         self._watcher.governed(self.node_id, effect)
+        if isinstance(effect, Became | QuorumAppend):
+            self._tell_voters()
+        if isinstance(effect, Commit):
+            self._votes_again()
         if self.member is not None:
             self.member.carried_out(effect)
 
@@ -319,6 +435,8 @@ class Node:
         """There is a connection."""
         peer_id = link.peer_of(self.node_id)
         self._open_links[peer_id] = self._open_links.get(peer_id, 0) + 1
+        if link.channel is Channel.CONTROL:
+            self._tell_voters_to(peer_id)
         if self.member is not None:
             if self._open_links[peer_id] == 1:
                 self.member.opened(peer_id)
@@ -333,6 +451,8 @@ class Node:
             done(None)
         peer_id = link.peer_of(self.node_id)
         self._open_links[peer_id] -= 1
+        if link.channel is Channel.CONTROL and self._coming is not None:
+            self._coming.lost(peer_id)
         if self._open_links[peer_id] == 0:
             del self._open_links[peer_id]
             if self.member is not None:

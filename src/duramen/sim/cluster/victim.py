@@ -1,5 +1,6 @@
 """A cluster, as those see it who make something go wrong in it."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
@@ -20,9 +21,13 @@ class Cluster(Protocol):
     witness: Witness
     trace: Trace
     true: VirtualClock
+    counts: Counter[str]
 
     def at(self, delay_us: int, act: Callable[[], None]) -> None:
         """Do it later."""
+
+    def start(self, node: Node) -> None:
+        """The process of a node begins, if it does not run."""
 
     def end(self, node: Node, *, power: bool, soon: bool = False) -> None:
         """The process of a node ends, and begins again some time later, or soon."""
@@ -34,4 +39,10 @@ class Cluster(Protocol):
         """The disk of a node is lost with all that is on it."""
 
     def roll_back(self, node: Node) -> None:
-        """The disk of a node that does not run is again what it was when an image was made of it."""
+        """A node ends, and its disk is again what it was when an image was made of it."""
+
+    def take_out(self, node: Node) -> None:
+        """A node stops, and does not begin again before it is brought back."""
+
+    def bring_back(self, node: Node, *, blank: bool) -> None:
+        """A node that was taken out comes again, with its disk or with an empty one."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Protocol
+from uuid import UUID
 from zlib import crc32
 
 from duramen.base.errors import DuramenError
@@ -14,6 +15,7 @@ from duramen.controller.events import Event
 from duramen.controller.partitions import PartitionId
 from duramen.controller.quorum.effects import Effect as QuorumEffect
 from duramen.controller.quorum.messages import Batch
+from duramen.controller.quorum.voters import Voters
 from duramen.replication.effects import Effect
 
 __all__ = ["WatchedBroker", "WatchedView", "Watcher"]
@@ -21,6 +23,9 @@ __all__ = ["WatchedBroker", "WatchedView", "Watcher"]
 
 class Watcher(Protocol):
     """Who sees all that the nodes do, which it knows by their ids."""
+
+    def belongs(self, node_id: int, cluster_id: UUID, founders: Voters) -> None:
+        """The node is of a cluster from here on; `founders` are known to those who have formed it."""
 
     def applied(self, node_id: int, batch: Batch) -> None:
         """A batch of the metadata log is committed for this node, and takes effect."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from duramen.base.errors import DuramenError
 from duramen.broker.quorum.chunks import Wire
@@ -12,15 +13,16 @@ from duramen.broker.replicas.replica import Replica
 from duramen.codec.batch import header
 from duramen.controller.events import NodeRegistered
 from duramen.controller.partitions import PartitionId
-from duramen.controller.quorum.effects import Became
+from duramen.controller.quorum.effects import Became, Persist, Send
 from duramen.controller.quorum.effects import Commit as QuorumCommit
 from duramen.controller.quorum.effects import Effect as QuorumEffect
 from duramen.controller.quorum.epochs import End
 from duramen.controller.quorum.machine import Machine
 from duramen.controller.quorum.messages import Batch
 from duramen.controller.quorum.roles import Role
-from duramen.controller.quorum.voters import ReplicaId
-from duramen.replication.effects import Append, Commit, Cut, Effect, Release, Restart, Send, Serve, Show, StartAt
+from duramen.controller.quorum.voters import ReplicaId, Voters
+from duramen.replication.effects import Append, Commit, Cut, Effect, Release, Restart, Serve, Show, StartAt
+from duramen.replication.effects import Send as ReplicaSend
 from duramen.replication.history import History
 from duramen.sim.cluster.council import Council
 from duramen.sim.cluster.ledger import Committed, Holding, Ledger, has
@@ -67,6 +69,7 @@ class Witness:
         self.ledgers: dict[PartitionId, Ledger] = {}
         self.cuts = 0
         self.restarts = 0
+        self.voted: set[ReplicaId] = set()  # who was a voter at any time, committed or not
         self._nodes = nodes
         self._trace = trace
         self._failed = failed
@@ -107,6 +110,10 @@ class Witness:
         self._at_rest.pop(node.node_id, None)
         self.council.blank.add(node.node_id)
 
+    def emptied(self, node: Node) -> None:
+        """A node that is registered no more has an empty disk."""
+        self._at_rest.pop(node.node_id, None)
+
     def rolled_back(self, node: Node) -> None:
         """The disk of a node that does not run is an older one: what is on it counts again when it has registered."""
         self._at_rest.pop(node.node_id, None)
@@ -146,6 +153,14 @@ class Witness:
                 log = node.store.log(LogKey(*place))
                 yield node_id, _NOTHING if log is None else self._on_disk(node, log)
 
+    # -- the cluster --------------------------------------------------------------------------------
+
+    def belongs(self, node_id: int, cluster_id: UUID, founders: Voters) -> None:
+        self._trace("node %d is of the cluster %s, which %s formed", node_id, cluster_id, founders)
+        if founders and any(not self._nodes[one.node_id].life for one in founders.ids):
+            raise BrokenPromise(f"node {node_id} is of a cluster that was formed without one of {founders}")
+        self.council.belongs(cluster_id, founders)
+
     # -- the quorum ---------------------------------------------------------------------------------
 
     def applied(self, node_id: int, batch: Batch) -> None:
@@ -166,6 +181,8 @@ class Witness:
         node = self._nodes[node_id]
         if node.runner is not None:
             self._voters[node_id] = node.replica_id, node.runner.machine
+            if not isinstance(effect, Send | Persist):
+                self.voted.update(node.runner.machine.voters.ids)
             if isinstance(effect, QuorumCommit) and node.runner.machine.role is Role.LEADER:
                 self._committed(node.runner.machine, effect.high_watermark)
         if isinstance(effect, Became):
@@ -236,7 +253,7 @@ class Witness:
     def carried_out(self, node_id: int, place: PartitionId, effect: Effect) -> None:
         key = node_id, place
         match effect:
-            case Send() | Serve() | Release():
+            case ReplicaSend() | Serve() | Release():
                 pass
             case Append(batch, leader_id):
                 data = bytes_of(batch)

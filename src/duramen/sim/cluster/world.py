@@ -8,22 +8,27 @@ from functools import partial
 from itertools import count
 from typing import Final, NamedTuple
 
-from duramen.base.errors import DuramenError, LogDamaged
+from duramen.base.errors import DirectoryRolledBack, DuramenError, LogDamaged
 from duramen.controller.quorum.voters import Voter, Voters
 from duramen.sim.cluster.admins import Admin
+from duramen.sim.cluster.beginning import Beginning
 from duramen.sim.cluster.calls import Calls
 from duramen.sim.cluster.clients import Client
+from duramen.sim.cluster.coming import address_of
 from duramen.sim.cluster.committers import Committer
 from duramen.sim.cluster.consumers import Consumer, Inquirer
 from duramen.sim.cluster.faults import Faults
 from duramen.sim.cluster.inspection import ills, inspect, lacks_a_replica
+from duramen.sim.cluster.members import MEMBERS_GROUP, Member
 from duramen.sim.cluster.network import Network
 from duramen.sim.cluster.node import Node
+from duramen.sim.cluster.operators import Operator
 from duramen.sim.cluster.process import NEVER_US
 from duramen.sim.cluster.producers import Producer
 from duramen.sim.cluster.transactors import Transactor
 from duramen.sim.cluster.witness import Witness
 from duramen.sim.disk import Crashed
+from duramen.sim.memberships import GroupModel
 from duramen.sim.scheduler import VirtualClock
 from duramen.sim.trace import BrokenPromise, Trace
 
@@ -37,6 +42,9 @@ FAULTS: Final = 5
 
 _LONGEST_US: Final = 1_800_000_000
 _PATIENCE_US: Final = 120_000_000
+_FORMING: Final = 0.4  # of all runs, how many begin with empty disks
+_CHANGING: Final = 0.4  # of all runs, how many have an operator who changes of which nodes the cluster is
+_UNDRAINED_US: Final = 5_000_000
 _BACK_US: Final = (20_000, 500_000, 4_000_000)
 
 
@@ -78,17 +86,26 @@ class World:
         )  # fmt: skip
         self._think_us = self._chance.choice((20_000, 80_000, 200_000))
         self.faults = Faults(self, random.Random(f"{seed}/faults"), self._think_us)
-        self._make_nodes(3, self._chance.choice((0, 0, 1, 2)))
+        self.forms = random.Random(f"{seed}/forming").random() < _FORMING
+        self._members = random.Random(f"{seed}/members").choice((0, 0, 3, 4))
+        self._group = GroupModel(MEMBERS_GROUP)
+        self._membership = random.Random(f"{seed}/membership")
+        self.changes = self._membership.random() < _CHANGING
+        others = self._chance.choice((0, 0, 1, 2))
+        self._make_nodes(3, max(others, self._membership.choice((1, 2))) if self.changes else others)
 
     def _make_nodes(self, voters: int, others: int) -> None:
         for node_id in range(1, voters + others + 1):
             node = self.nodes[node_id] = Node(node_id, f"{self.seed}", self.true, self.witness)
             node.peers, node.network = self.nodes, self.network
-        founders = Voters(
-            Voter(node.replica_id, f"host{node_id}:9000") for node_id, node in self.nodes.items() if node_id <= voters
-        )
-        for node_id in range(1, voters + 1):
-            self.nodes[node_id].founders = founders
+        self._founders = {node_id: node for node_id, node in self.nodes.items() if node_id <= voters}
+        known = Voters(Voter(node.replica_id, address_of(node_id)) for node_id, node in self._founders.items())
+        if not self.forms:
+            for node in self._founders.values():
+                node.founders = known
+            return
+        for node in self.nodes.values():
+            node.seeds = tuple(self._founders)
 
     # -- a run --------------------------------------------------------------------------------------
 
@@ -110,6 +127,7 @@ class World:
         self.counts["acknowledged"] = sum(page.acknowledged for page in self.calls.book.pages.values())
         self.counts["transactions committed"] = self.calls.ended["committed"]
         self.counts["transactions aborted"] = self.calls.ended["aborted"]
+        self.counts["generations of a group"] = self._group.assigned
         self.counts["read"] = sum(page.read_records for page in self.calls.book.pages.values())
         return Outcome(
             self.seed, broken, stuck, self.trace.last(), self.calls.answered, self.calls.well, self.faults.counts,
@@ -117,10 +135,13 @@ class World:
         )  # fmt: skip
 
     def _live(self) -> None:
-        founders = {node_id: node for node_id, node in self.nodes.items() if node.founders}
-        for node in founders.values():
-            self.start(node)
-        self._until(lambda: not ills(founders, self.witness.council), "the cluster does not form")
+        if self.forms:
+            self.counts["clusters formed"] += 1
+            Beginning(self, self._founders.values(), random.Random(f"{self.seed}/beginning")).begin()
+        else:
+            for node in self._founders.values():
+                self.start(node)
+        self.go_on(lambda: not ills(self._founders, self.witness.council), "the cluster does not form")
         self.trace("the cluster is there")
         for node in self.nodes.values():
             if node.process is None:
@@ -129,17 +150,27 @@ class World:
         for client in clients:
             client.next()
         self.faults.begin()
-        self._until(self._has_seen_enough, "clients get nothing done", _LONGEST_US)
+        self.go_on(self._has_seen_enough, "clients get nothing done", _LONGEST_US)
         self.trace("all is mended")
         self.calls.open = False
         self.faults.mend()
+        self._end_drained()
         for node in self.nodes.values():
+            node.out = False
             if node.process is None:
                 self.at(1, partial(self.start, node))
             elif lacks_a_replica(node, self.witness.council):
                 self.end(node, power=False, soon=True)
-        self._until(lambda: self._are_done(clients) and not self._ills(), "the cluster is not well again")
+        self.go_on(lambda: self._are_done(clients) and not self._ills(), "the cluster is not well again")
         inspect(self.nodes, self.witness, self.calls.book)
+
+    def _end_drained(self) -> None:
+        """Nodes that were to lead nothing are started again, as often as somebody's late wish finds them."""
+        for node_id in self.witness.council.state.registrations.draining:
+            if self.nodes[node_id].ready:
+                self.end(self.nodes[node_id], power=False, soon=True)
+        if self.changes:
+            self.at(_UNDRAINED_US, self._end_drained)
 
     def _join(self, node: Node) -> None:
         """A node comes to the cluster that there is."""
@@ -156,6 +187,7 @@ class World:
         producers = [
             Producer(self.calls, seed("producer"), think_us, numbers, idempotent=number % 2 == 0) for number in range(5)
         ]
+        operators = [self._operator(seed("operator"))] if self.changes else []
         return [
             *producers,
             *(Consumer(self.calls, seed("consumer"), think_us) for _ in range(3)),
@@ -163,7 +195,14 @@ class World:
             *(Transactor(self.calls, seed("transactor"), think_us, numbers, f"t{number}") for number in range(2)),
             Committer(self.calls, seed("committer"), think_us, "g"),
             Admin(self.calls, seed("admin"), 15 * think_us),
+            *operators,
+            *(Member(self.calls, seed("member"), think_us, self._group) for _ in range(self._members)),
         ]
+
+    def _operator(self, seed: str) -> Operator:
+        # What a lost disk leaves of two voters decides nothing any more.
+        least = 3 if self.faults.loses_disks else self._membership.choice((3, 3, 2, 1))
+        return Operator(self.calls, seed, 4 * self._think_us, self, least)
 
     def _has_seen_enough(self) -> bool:
         done = self.calls.answered >= OPERATIONS and self.calls.well >= OPERATIONS // 2
@@ -191,7 +230,7 @@ class World:
         """As `at`, of what does nothing to a process but to have it do something after some time."""
         heapq.heappush(self._events, (self.true.now_us + delay_us, next(self._numbers), act))
 
-    def _until(self, condition: Callable[[], bool], otherwise: str, patience_us: int = _PATIENCE_US) -> None:
+    def go_on(self, condition: Callable[[], bool], otherwise: str, patience_us: int = _PATIENCE_US) -> None:
         """Let things happen until it is so."""
         end_us, look_us = self.true.now_us + patience_us, 0
         while True:
@@ -240,7 +279,7 @@ class World:
 
     def start(self, node: Node) -> None:
         """The process of a node begins, if it does not run."""
-        if node.process is None:
+        if node.process is None and not node.out:
             self._guarded(node, partial(self._start, node))
 
     def _start(self, node: Node) -> None:
@@ -270,7 +309,11 @@ class World:
 
         def end() -> None:
             if node.life == life and node.process is not None:
-                self.end(node, power=self._chance.random() < 0.5)
+                if isinstance(error, DirectoryRolledBack):
+                    self.counts["older disks found out"] += 1
+                    self.wipe(node)  # as its operator is told to
+                else:
+                    self.end(node, power=self._chance.random() < 0.5)
 
         self.at(self._chance.choice((1, 50_000)), end)
 
@@ -307,7 +350,22 @@ class World:
 
         self._guarded(node, partial(node.stop, stopped))
 
+    def take_out(self, node: Node) -> None:
+        node.out = True
+        if node.process is not None:
+            self.stop(node)
+
+    def bring_back(self, node: Node, *, blank: bool) -> None:
+        if blank and node.process is None:
+            self.trace("node %d gets an empty disk", node.node_id)
+            node.blank()
+            self.witness.emptied(node)
+        node.out = False
+        self.start(node)
+
     def roll_back(self, node: Node) -> None:
+        if node.process is not None:
+            self.end(node, power=True)
         self.trace("the disk of node %d is rolled back", node.node_id)
         node.roll_back()
         self.witness.rolled_back(node)

@@ -1,6 +1,7 @@
 """A Spark session that is ready for streams: the right Java and Python, and tuning (docs/doors/spark.md says why)."""
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -14,7 +15,10 @@ from duramen.spark.launching.requirements import pyspark_problem
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["make_session", "tuning"]
+__all__ = ["JAVA_OPTIONS", "java_options", "make_session", "tuning"]
+
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+"""The setting that has what the driver's Java is started with."""
 
 _TUNING: Final[Mapping[str, str]] = {
     "spark.python.unix.domain.socket.enabled": "true",
@@ -35,6 +39,15 @@ _QUICK_SPAWN: Final = "-Djdk.lang.Process.launchMechanism=VFORK"
 """One program less for each that is started: Hadoop starts six for the checkpoint files of each micro-batch."""
 
 _NO_QUICK_SPAWN_JAVA: Final = 25  # which says that it is going to be removed
+
+_COLLECTOR: Final = "-XX:+UseParallelGC"
+"""For a heap as small as Spark's it takes less of the processor than Java's own choice, and so does compiled code."""
+
+_JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+_JAVA_DEFAULTS: Final = "spark.driver.defaultJavaOptions"
+"""Where options of Java may come from besides: with two collectors it does not start."""
+
+_CHOSEN: Final = re.compile(r"-XX:\+Use\w+GC\b")
 
 _OTHER_PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
 """Settings of the interpreter that workers run."""
@@ -66,7 +79,7 @@ def make_session(
         # Spark's default is whatever `python3` is on the PATH, which need not have Duramen.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).master(master)
-    settings = {**(tuning(master, java) if tuned else {}), **(config or {})}
+    settings = {**(tuning(master, java, config) if tuned else {}), **(config or {})}
     for name, value in settings.items():
         builder = builder.config(name, value)
     lean = tuned and master.startswith("local") and not settings.keys() & _OTHER_PYTHONS
@@ -76,12 +89,22 @@ def make_session(
     return made
 
 
-def tuning(master: str, java: Java | None) -> dict[str, str]:
-    """The settings for a master; `java` is the one that is to be started, None where it runs already."""
+def tuning(master: str, java: Java | None, config: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The settings for a master, beside `config`; `java` is the one to be started, None where it runs already."""
     settings = dict(_TUNING)
     if master.startswith("local"):
         # Hundreds of tiny tasks a micro-batch (Spark's default is 200) are for clusters.
         settings |= {**_LOCAL_TUNING, "spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
-        if java is not None and java.major < _NO_QUICK_SPAWN_JAVA and sys.platform == "linux":
-            settings["spark.driver.extraJavaOptions"] = _QUICK_SPAWN
+        if java is not None:
+            said = [os.environ.get(name, "") for name in _JAVA_VARIABLES]
+            said.append((config or {}).get(_JAVA_DEFAULTS, ""))
+            if options := java_options(java, " ".join(said)):
+                settings[JAVA_OPTIONS] = options
     return settings
+
+
+def java_options(java: Java, said: str = "") -> str:
+    """What a Java is started with that does all of a session's work, beside the options that are `said` elsewhere."""
+    quick = java.major < _NO_QUICK_SPAWN_JAVA and sys.platform == "linux"
+    options = [(_QUICK_SPAWN, quick), (_COLLECTOR, not _CHOSEN.search(said))]
+    return " ".join(option for option, fits in options if fits)

@@ -15,6 +15,7 @@ from deltalake.transaction import AddAction
 from duramen.base.errors import TableUnsupported
 from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, require_columns, require_owner
 from duramen.spark.pipelines.files import written
+from duramen.spark.pipelines.handing import Handing
 from duramen.spark.pipelines.merging import Upsert, gathered, merge
 from duramen.spark.tables.deltalog import DeltaLog, fields_of
 from duramen.spark.tables.parquet import Written
@@ -92,6 +93,7 @@ class DeltaSink:
         self.place = Place(storage)
         self._storage = storage
         self._owner = owner
+        self._handing = Handing()
         self._upsert = upsert
         self._log = DeltaLog(self.place)
 
@@ -122,7 +124,7 @@ class DeltaSink:
         del state
         upsert = self._upsert
         if upsert is None:
-            files = written(batch, self._storage, schema)
+            files = written(batch, self._storage, schema, self._handing)
             return lambda now, coming: now.add(files, coming)
         rows = gathered(batch, schema, upsert, self.place.uri)
         return lambda now, coming: now.merge(rows, schema.names, upsert, coming)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from duramen.spark.pipelines.handing import Handing
 from duramen.spark.tables.parquet import ParquetFile, Written
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.storage import Place, storage_errors
@@ -26,9 +27,10 @@ _FILE_BYTES: Final = 128 << 20
 """At so many bytes a file is closed and another begun."""
 
 
-def written(batch: "DataFrame", storage: Storage, schema: pa.Schema) -> list[Written]:
+def written(batch: "DataFrame", storage: Storage, schema: pa.Schema, handing: Handing) -> list[Written]:
     """Have Spark's tasks write a micro-batch below a location. Raises what Spark makes of TableStorageFailed."""
-    rows = batch.mapInArrow(writing(storage, schema), _SAID_DDL).collect()
+    write = writing(storage, schema)
+    rows = handing.run(batch, lambda frame: frame.mapInArrow(write, _SAID_DDL).collect())
     return [Written(row.path, row.size_bytes, row.statistics) for row in rows]
 
 

@@ -15,6 +15,7 @@ from pyiceberg.table import Table as IcebergTable
 from duramen.base.errors import TableForeign, TableUnsupported
 from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, require_columns, require_owner
 from duramen.spark.pipelines.files import written
+from duramen.spark.pipelines.handing import Handing
 from duramen.spark.tables.catalog import IcebergEntry, append, arrow_schema, has_single_attempts, optional
 from duramen.spark.tables.parquet import Written
 from duramen.spark.tables.port import Storage
@@ -91,6 +92,7 @@ class IcebergSink:
         self.place = Place(storage)
         self._storage = storage
         self._owner = owner
+        self._handing = Handing()
         self._entry = IcebergEntry(storage, self.place)
 
     def find(self) -> IcebergState | None:
@@ -115,7 +117,7 @@ class IcebergSink:
     def prepare(self, batch: "DataFrame", schema: pa.Schema, state: IcebergState) -> Change[IcebergState]:
         """See the port: files have the table's own types, as Iceberg has no small numbers."""
         del schema
-        files = written(batch, self._storage, state.schema)
+        files = written(batch, self._storage, state.schema, self._handing)
         return lambda now, coming: now.add(files, coming)
 
 

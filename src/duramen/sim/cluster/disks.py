@@ -1,0 +1,121 @@
+"""What goes wrong with the disks of a cluster: slow, failing, lost, or again what they were some time ago."""
+
+import errno
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from duramen.sim.cluster.node import Node
+from duramen.sim.cluster.victim import Cluster
+
+__all__ = ["Disks"]
+
+_FAILING: Final = (("sync",), ("sync_directory", "rename"), ("write", "create"), ("sync", "write"), ("read",))
+
+
+class Disks:
+    """Faults of disks. `remembers`: whether images are made of disks, to be put back."""
+
+    def __init__(
+        self, cluster: Cluster, chance: random.Random, heal_later: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self.remembers = False
+        self.spoilt = False  # whether a disk was lost or put back, which happens once in a run
+        self._cluster = cluster
+        self._chance = chance
+        self._heal_later = heal_later
+
+    def _any(self) -> Node:
+        return self._chance.choice(list(self._cluster.nodes.values()))
+
+    def mend(self) -> None:
+        """All are well."""
+        for node in self._cluster.nodes.values():
+            node.disk.crash_at = node.disk.interfere = None
+            self._set(node, 1_000)
+
+    @staticmethod
+    def _set(node: Node, disk_us: int) -> None:
+        node.disk_us = disk_us
+        if node.process is not None:
+            node.process.disk_us = disk_us
+
+    def slow(self) -> bool:
+        """Calls take long for a while."""
+        node = self._any()
+        self._set(node, self._chance.choice((20_000, 100_000, 500_000)))
+        self._heal_later(partial(self._set, node, 1_000))
+        return True
+
+    def fail_calls(self) -> bool:
+        """For a while calls of one kind fail now and then."""
+        node, failing, rate = self._any(), self._chance.choice(_FAILING), self._chance.choice((0.02, 0.3, 1.0))
+        disk, chance = node.disk, self._chance
+        disk.failed_sync = chance.choice(("keep", "drop", "forget"))
+
+        def interfere(call: str, path: str, size: int) -> int:
+            if call in failing and chance.random() < rate:
+                self._cluster.trace("node %d: %s %s fails", node.node_id, call, path)
+                raise OSError(errno.EIO, "the disk")
+            return size
+
+        def good_again() -> None:
+            if disk.interfere is interfere:
+                disk.interfere = None
+
+        disk.interfere = interfere
+        self._heal_later(good_again)
+        return True
+
+    def crash_in_call(self) -> bool:
+        """The machine loses its power in the middle of a call."""
+        node = self._any()
+        if node.process is None:
+            return False
+        node.disk.crash_at = node.disk.calls + self._chance.randrange(1, 60)
+        return True
+
+    def ended(self, node: Node) -> None:
+        """The process of a node has ended."""
+        if self.remembers and self._chance.random() < 0.3:
+            node.remember()
+
+    def roll_back(self) -> bool:
+        """A disk is again what it was some time ago, once in a run, of a node that never voted.
+
+        It is found out, and then as good as lost; nothing finds out that a voter has forgotten what it promised.
+        """
+        able = [node for node in self._cluster.nodes.values() if not self._has_voted(node) and self._may_lose(node)]
+        old = [node for node in able if node.has_image]
+        if old:
+            self.spoilt = True
+            self._cluster.roll_back(self._chance.choice(old))
+            return True
+        running = [node for node in able if node.ready]
+        if running:
+            node = self._chance.choice(running)
+            self._cluster.end(node, power=self._chance.random() < 0.5, soon=True)
+            node.remember()
+        return False
+
+    def _has_voted(self, node: Node) -> bool:
+        return bool(node.founders) or node.replica_id in self._cluster.witness.voted
+
+    def wipe(self) -> bool:
+        """A disk is lost."""
+        return self.lose(self._any())
+
+    def lose(self, node: Node) -> bool:
+        """A disk is lost, once in a run, where of every partition another disk has all."""
+        if not self._may_lose(node):
+            return False
+        self.spoilt = True
+        self._cluster.wipe(node)
+        return True
+
+    def _may_lose(self, node: Node) -> bool:
+        """Whether another disk has all of every partition, and none was lost in this run before."""
+        partitions = self._cluster.witness.council.state.partitions
+        only = any(set(one.isr) | set(one.elr) == {node.node_id} for _, one in partitions)
+        return not (self.spoilt or only) and len(partitions) > 0

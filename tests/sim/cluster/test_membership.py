@@ -1,0 +1,80 @@
+"""Nodes that come to a cluster, go and come back: what the simulator's nodes do then is what those of a cluster do."""
+
+from collections.abc import Callable
+from itertools import count
+
+from duramen.sim.cluster.node import Node
+from duramen.sim.cluster.world import World
+
+
+def forming() -> World:
+    """A cluster that begins with empty disks, of three nodes, nobody being in the way."""
+    world = next(world for world in map(World, count(1)) if world.forms and not world.changes and len(world.nodes) == 3)
+    for node in world.nodes.values():
+        world.start(node)
+    until(world, lambda: all(node.ready for node in world.nodes.values()))
+    return world
+
+
+def until(world: World, condition: Callable[[], bool]) -> None:
+    world.go_on(condition, "that does not come to be", 60_000_000)
+
+
+def pass_by(world: World, for_us: int) -> None:
+    end_us = world.true.now_us + for_us
+    until(world, lambda: world.true.now_us >= end_us)
+
+
+def voters(node: Node) -> set[str]:
+    return set() if node.runner is None else {voter.directory_id for voter in node.runner.voters.ids}
+
+
+def has_some_of_the_log(node: Node) -> bool:
+    return node.runner is not None and node.runner.machine.end.offset > 0
+
+
+def test_the_seeds_form_a_cluster() -> None:
+    world = forming()
+    directories = {node.directory_id for node in world.nodes.values()}
+    assert all(voters(node) == directories for node in world.nodes.values())
+
+
+def test_a_voter_without_its_disk_votes_again_although_it_ends_before_it_has_caught_up() -> None:
+    world = forming()
+    node = world.nodes[3]
+    world.wipe(node)
+    until(world, lambda: has_some_of_the_log(node))
+    assert node.directory_id not in voters(world.nodes[1])
+    world.end(node, power=False)
+    until(world, lambda: node.directory_id in voters(world.nodes[1]) and len(voters(world.nodes[1])) == 3)
+    until(world, lambda: node.directory_id in voters(node))
+
+
+def test_who_has_come_later_and_never_voted_does_not() -> None:
+    world = forming()
+    node = world.nodes[3]
+    world.wipe(node)
+    until(world, lambda: node.directory_id in voters(node))
+    pass_by(world, 1_000_000)  # it keeps that it votes
+    # An operator takes its vote: once it is started again it does not ask for it.
+    taken: list[object] = []
+    broker = world.nodes[1].broker
+    assert broker is not None
+    broker.standing.office.remove_voter(3, taken.append)
+    world.end(node, power=False)
+    until(world, lambda: taken == [None])
+    until(world, lambda: node.ready)
+    pass_by(world, 10_000_000)
+    assert node.directory_id not in voters(world.nodes[1])
+
+
+def test_a_disk_that_is_put_back_is_found_out_and_replaced() -> None:
+    world = forming()
+    node, directory_id = world.nodes[3], world.nodes[3].directory_id
+    world.end(node, power=False)
+    node.remember()
+    until(world, lambda: node.ready)
+    world.roll_back(node)
+    until(world, lambda: node.ready)
+    assert world.counts["older disks found out"] == 1
+    assert node.directory_id != directory_id
