@@ -263,11 +263,19 @@ class Several:
         self._tell(place)
 
     def heal(self, node_id: int) -> None:
-        """A node hears and is heard again, and is told what there is."""
+        """A node hears and is heard again, over new connections, and is told what there is."""
         if node_id in self.cut:
             self.cut.discard(node_id)
+            for other in sorted({*self.placed} - self.cut - {node_id}):
+                self._connect(node_id, other)
+                self._connect(other, node_id)
             for place in self.partitions:
                 self._tell(place)
+
+    def _connect(self, node_id: int, other: int) -> None:
+        replicas = self.placed[node_id].replicas
+        if replicas is not None:
+            replicas.reachable(other)
 
     def _alter(self, node_id: int, place: PartitionId, proposal: AlterPartition) -> None:
         before = self.partitions[place]

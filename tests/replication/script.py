@@ -105,7 +105,7 @@ class Script:
         state = PartitionState(None, 0, 0, replicas, frozenset(replicas), observers)
         self._controller = Controller(state, config, lambda _: 0)
         for node_id in state.nodes:
-            site = Site(node_id, config, Timeouts(idle_wait_ms=500), self._witness)
+            site = Site(node_id, config, Timeouts(idle_wait_ms=500, silence_ms=300), self._witness)
             self._sites[node_id] = site
             self._starts[node_id] = 0
             self._do_start(str(node_id))

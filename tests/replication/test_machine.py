@@ -282,6 +282,20 @@ def test_what_could_not_be_sent_is_said_again_soon() -> None:
     ]
 
 
+def test_what_is_not_answered_is_asked_again_less_and_less_often_until_something_comes() -> None:
+    follower = Machine(1, 7, KEPT, config=PartitionConfig(), now_ms=0)
+    follower.told(state(2, 4, 1, {1, 2}), (1, 2, 3))
+    waits, now_ms = [], 0
+    for _ in range(4):
+        assert follower.deadline_ms is not None
+        waits.append(follower.deadline_ms - now_ms - TIMEOUTS.wait_ms)
+        now_ms = follower.deadline_ms
+        follower.tick(now_ms)
+    assert waits == [TIMEOUTS.silence_ms * times for times in (1, 2, 4, 8)]
+    follower.reachable(2)
+    assert follower.deadline_ms == now_ms + TIMEOUTS.wait_ms + TIMEOUTS.silence_ms
+
+
 def test_an_answer_that_could_not_be_sent_is_given_again_soon() -> None:
     leader = machine(state(1, 4, 1, {1, 2, 3}))
     leader.receive(fetch(4)._replace(confirmed=False))

@@ -15,15 +15,15 @@ MOST_SEEDS = 1_000
 FOUND_BY = {
     "cut-to-high-watermark": 0,
     "report-written": 1,
-    "stale-in-sync": 5,
+    "stale-in-sync": 0,
     "forget-refused": 18,
     "count-proposed": 6,
-    "any-epoch": 115,
-    "elect-anybody": 0,
+    "any-epoch": 62,
+    "elect-anybody": 1,
     "tell-at-once": 2,
-    "join-early": 10,
-    "join-before-tail": 126,
-    "unconfirmed": 12,
+    "join-early": 21,
+    "join-before-tail": 76,
+    "unconfirmed": 5,
 }
 
 

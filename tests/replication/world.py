@@ -24,7 +24,7 @@ from duramen.replication.timeouts import Timeouts
 TROUBLE_MS: Final = 2_000
 """For so long things go wrong."""
 
-TIMEOUTS: Final = Timeouts(wait_ms=40, idle_wait_ms=80, retry_ms=20, backoff_ms=5, window_ms=50)
+TIMEOUTS: Final = Timeouts(wait_ms=40, idle_wait_ms=80, silence_ms=20, retry_ms=20, backoff_ms=5, window_ms=50)
 
 
 class Totals(NamedTuple):

@@ -148,6 +148,8 @@ class ControllerState:
     def apply(self, event: Event) -> None:
         """Take an event in; one about a stream that is gone changes nothing."""
         match event:
+            case PartitionChanged():  # most of them are
+                self._change_partition(event)
             case StreamCreated():
                 stream = StreamState(
                     event.name,
@@ -164,13 +166,7 @@ class ControllerState:
             case StreamConfigured():
                 self._change(event.id, config=MappingProxyType(dict(event.config)))
             case StreamDeleted():
-                gone = self._by_id.pop(stream_id_of(event.id), None)
-                if gone is not None:
-                    self.size -= gone.partitions + STREAM_SIZE
-                    del self._by_name[gone.name]
-                    del self._by_flat_name[_flat(gone.name)]
-                    self._gaps.pop(gone.id, None)
-                    self.partitions.remove_stream(gone.id)
+                self._remove(stream_id_of(event.id))
             case ProducerIdsAllocated():
                 self.next_producer_id = max(self.next_producer_id, event.first + event.count)
             case NatsGapRecorded():
@@ -182,21 +178,30 @@ class ControllerState:
                 _put(self._quotas, event.entity, event.values)
             case GroupConfigured() | NodeConfigured():
                 self._configure(event)
-            case ClusterFormed() | FeatureLevelChanged() | PartitionChanged():
+            case ClusterFormed() | FeatureLevelChanged():
                 self._apply_of_cluster(event)
             case _:
                 self.registrations.apply(event)
 
-    def _apply_of_cluster(self, event: ClusterFormed | FeatureLevelChanged | PartitionChanged) -> None:
-        match event:
-            case ClusterFormed():
-                self.cluster_id = self.cluster_id or event.cluster_id
-            case FeatureLevelChanged():
-                self.feature_level = event.level
-            case PartitionChanged():
-                stream = self._by_id.get(stream_id_of(event.id))
-                if stream is not None and event.partition < stream.partitions:
-                    self.partitions.apply(stream.id, event)
+    def _remove(self, stream_id: StreamId) -> None:
+        gone = self._by_id.pop(stream_id, None)
+        if gone is not None:
+            self.size -= gone.partitions + STREAM_SIZE
+            del self._by_name[gone.name]
+            del self._by_flat_name[_flat(gone.name)]
+            self._gaps.pop(gone.id, None)
+            self.partitions.remove_stream(gone.id)
+
+    def _change_partition(self, event: PartitionChanged) -> None:
+        stream = self._by_id.get(stream_id_of(event.id))
+        if stream is not None and event.partition < stream.partitions:
+            self.partitions.apply(stream.id, event)
+
+    def _apply_of_cluster(self, event: ClusterFormed | FeatureLevelChanged) -> None:
+        if isinstance(event, ClusterFormed):
+            self.cluster_id = self.cluster_id or event.cluster_id
+        else:
+            self.feature_level = event.level
 
     def _configure(self, event: GroupConfigured | NodeConfigured) -> None:
         if isinstance(event, GroupConfigured):

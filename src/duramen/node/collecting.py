@@ -1,8 +1,9 @@
 """When garbage is collected: what is young as it comes, the oldest generation only while the node has little to do.
 
 A collection of the oldest generation stops the process for as long as walking every object takes that has survived:
-100 ms at 400,000 of them. What start-up made is frozen and never walked. The rest is cycles that outlived two
-collections, of which there are few: they can wait for a quiet moment.
+100 ms at 400,000 of them. What start-up made is frozen and never walked, but once: in the first quiet moment, for what
+of it is garbage. The rest is cycles that outlived two collections, of which there are few: they can wait for a quiet
+moment, too.
 """
 
 import asyncio
@@ -28,11 +29,11 @@ class Collecting:
         self._thresholds = gc.get_threshold()
         self._cpu_s = 0.0
         self._collected_s = 0.0
+        self._uncollected = False  # whether what start-up made is still with its garbage
 
     def start(self, *, collect: bool = True) -> None:
-        """Freeze what there is, without what is garbage already, and begin."""
-        if collect:
-            gc.collect()
+        """Freeze what there is, and begin; with `collect`, what of it is garbage already goes in a quiet moment."""
+        self._uncollected = collect
         gc.freeze()
         gc.set_threshold(_YOUNG, _MIDDLE, _NEVER)
         gc.enable()
@@ -52,7 +53,12 @@ class Collecting:
     def _fire(self) -> None:
         cpu_s, now_s = time.process_time(), time.monotonic()
         idle = cpu_s - self._cpu_s < _IDLE_SHARE * _INTERVAL_S
-        if gc.get_count()[2] and (idle or now_s - self._collected_s > _LATEST_S):
+        if idle and self._uncollected:
+            self._uncollected = False
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
+        elif gc.get_count()[2] and (idle or now_s - self._collected_s > _LATEST_S):
             gc.collect()
             self._collected_s = now_s
         self._cpu_s = time.process_time()

@@ -17,7 +17,7 @@ from duramen.storage.takeovers import Takeover
 
 __all__ = ["Following"]
 
-_LONGER: Final = 4
+_LONGER: Final = 16
 
 
 class Following:
@@ -37,6 +37,7 @@ class Following:
         self._upstream = leader_id
         self._wait_ms = replica.timeouts.wait_ms
         self._backoff_ms = replica.timeouts.backoff_ms
+        self._silence_ms = replica.timeouts.silence_ms
         self._retry_ms = replica.now_ms
 
     def open(self) -> None:
@@ -57,6 +58,7 @@ class Following:
         """There is a new connection to a node: what was on its way to it or from it may be lost."""
         if node_id == self._upstream:
             self._wait_ms = self._replica.timeouts.wait_ms
+            self._silence_ms = self._replica.timeouts.silence_ms
             self._fetch()
 
     def lost(self, message: Fetch | FetchAnswer) -> None:
@@ -93,6 +95,9 @@ class Following:
             else:
                 replica.refuse(fetch, Refusal.NOT_LEADER)
         if replica.now_ms >= self._retry_ms:
+            if self._waiting is not None:
+                # Who asked again at the same pace would keep a busy node busy with answering twice.
+                self._silence_ms = 2 * min(self._silence_ms, replica.timeouts.idle_wait_ms)
             self._fetch()
 
     def synced(self) -> None:
@@ -115,6 +120,8 @@ class Following:
             self._refused(answer, latest=latest, here=here)
             return
         self._backoff_ms = self._replica.timeouts.backoff_ms
+        if latest:
+            self._silence_ms = self._replica.timeouts.silence_ms
         if answer.diverging is not None:
             if here and not self._confirmed:
                 self._replica.cut(self._replica.history.meeting(answer.diverging))
@@ -184,7 +191,7 @@ class Following:
 
     def _fetch(self) -> None:
         replica = self._replica
-        self._retry_ms = replica.now_ms + self._wait_ms + replica.timeouts.retry_ms
+        self._retry_ms = replica.now_ms + self._wait_ms + self._silence_ms
         self._waiting = self._next_fetch()
         replica.send(self._upstream, self._waiting)
 

@@ -85,8 +85,7 @@ class Leading:
         """
         if len(self._in_sync.committed) < len(self._replica.state.replicas) or self._in_sync.in_flight is not None:
             return True
-        end_offset = self._replica.history.end_offset
-        return bool(self._progress.behind(self._in_sync.committed, end_offset))
+        return self._progress.is_any_below(self._in_sync.committed, self._replica.history.end_offset)
 
     @property
     def deadline_ms(self) -> int | None:
@@ -176,6 +175,8 @@ class Leading:
         replica, now_ms = self._replica, self._replica.now_ms
         if now_ms < self._in_sync.due_ms:
             return
+        if not (self.awaits_others or self._in_sync.is_open or self._slowness.finds_any):
+            return  # as it is with most, most of the time
         due_ms = now_ms + replica.timeouts.retry_ms
         if self._in_sync.in_flight is not None:
             self._in_sync.due_ms = due_ms

@@ -64,6 +64,8 @@ class Slowness:
         self._until_ms = now_ms + self._window_ms
         for node_id, latency_ms in waiting.items():
             self.observe(node_id, latency_ms)
+        if not self._latencies and self._ejected is None:
+            return True
         seen = {node_id: p99_ms(latencies) for node_id, latencies in self._latencies.items()}
         self._latencies.clear()
         for node_id, own_ms in seen.items():
@@ -81,6 +83,11 @@ class Slowness:
     def is_slow(self, node_id: int) -> bool:
         """Whether it was slow in so many windows in a row."""
         return self._slow_windows.get(node_id, 0) >= WINDOWS
+
+    @property
+    def finds_any(self) -> bool:
+        """Whether somebody was slow lately, or had to leave."""
+        return self._ejected is not None or any(self._slow_windows.values())
 
     def eject(self, members: Collection[int]) -> int | None:
         """Who of these is to leave: the one that is slow for longest, unless another has left and is slow still."""

@@ -140,8 +140,12 @@ def test_without_a_coordinator_in_reach_a_batch_is_refused_so_that_it_is_sent_ag
     answer: Answer[int] = Answer()
     partition.append(batch_of(world, writer, 0, b"one"), answer, node.broker.transactions.admission("t", joins=True))
     world.kill(coordinator)
+    third = next(one.node_id for one in world.nodes if one.node_id not in (coordinator, node.node_id))
+    world.kill(third)
     world.settle()
     assert isinstance(answer.error, NotEnoughReplicas)
+    world.node(third).start()
+    world.advance(1_000)
     assert partition.log.end_offset == 0
     writer.write("a", index, b"one")
     writer.end(commit=True)

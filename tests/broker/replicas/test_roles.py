@@ -130,6 +130,28 @@ def test_a_follower_gets_what_is_not_synced_yet() -> None:
     assert (header(data).base_offset, header(data).leader_epoch) == (0, 1)
 
 
+def test_a_fetch_that_comes_before_its_replica_is_answered_when_that_is_there() -> None:
+    around = Around()
+    fetch = Fetch(2, 1, 1, Position(-1, 0), (Reach(2, 1, 0),), 0, -1, 2, confirmed=False)
+    around.replicas.receive(PLACE, fetch._replace(number=1))
+    around.replicas.receive(PLACE, fetch)
+    around.replicas.receive(PLACE, fetch._replace(reports=True))
+    assert around.sent == []
+    around.told(1, 1, (1, 2), 1)
+    ((node_id, answer, _),) = around.sent
+    assert isinstance(answer, FetchAnswer)
+    assert (node_id, answer.asked, answer.refusal) == (2, fetch, None)
+
+
+def test_a_fetch_waits_for_no_replica_that_is_not_to_be() -> None:
+    around = Around()
+    fetch = Fetch(2, 1, 1, Position(-1, 0), (Reach(2, 1, 0),), 0, -1, 1, confirmed=False)
+    around.replicas.receive(PLACE, fetch)
+    around.replicas.removed(PLACE.stream_id)
+    around.told(1, 1, (1, 2), 1)
+    assert around.sent == []
+
+
 def test_too_few_in_sync_take_nothing_and_acknowledge_nothing() -> None:
     around = Around()
     around.told(1, 1, (1, 2), 1)

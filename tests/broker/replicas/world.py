@@ -29,7 +29,7 @@ from duramen.replication.timeouts import Timeouts
 from duramen.sim.disk import Crashed, MemoryFileSystem
 from duramen.sim.scheduler import VirtualClock
 
-TIMEOUTS: Final = Timeouts(wait_ms=40, idle_wait_ms=80, retry_ms=20, backoff_ms=5)
+TIMEOUTS: Final = Timeouts(wait_ms=40, idle_wait_ms=80, silence_ms=20, retry_ms=20, backoff_ms=5)
 CONTROLLER: Final = 0
 
 Post = Fetch | FetchAnswer | AlterPartition | AlterPartitionAnswer | Register | Heartbeat | Told

@@ -339,11 +339,9 @@ class Member:
         if isinstance(event, StreamCreated | PartitionsAdded):
             self._tell_when_made(PartitionId(stream_id_of(event.id), event.partitions - 1))
         elif isinstance(event, PartitionChanged):
-            place = PartitionId(stream_id_of(event.id), event.partition)
-            state = self.state.partitions.get(place)
-            if state is not None:
-                self._count(place, state)
-                self._telling.begin(place, led=event.leader is not UNSET)
+            # Before a node takes part, nobody is to be told: then it begins with what all of them add up to.
+            if self.replicating.takes_part:
+                self._changed(event)
         elif isinstance(event, StreamConfigured | NodeConfigured):
             self.replicating.configured()
             if isinstance(event, StreamConfigured):
@@ -355,13 +353,20 @@ class Member:
             if self._chronicle is not None and self.replicating.takes_part:
                 self._chronicle.node(event)
 
+    def _changed(self, event: PartitionChanged) -> None:
+        place = PartitionId(stream_id_of(event.id), event.partition)
+        state = self.state.partitions.get(place)
+        if state is not None:
+            self._count(place, state)
+            self._telling.begin(place, led=event.leader is not UNSET)
+
     def _tell_when_made(self, last: PartitionId) -> None:
         if self._listener is not None and not self._listener.has(last):
             self._listener.when_made(last.stream_id, partial(self._tell_stream, last.stream_id))
 
     def _count(self, place: PartitionId, state: PartitionState) -> None:
         before = self.tally.told(place, state)
-        if before is not None and self._chronicle is not None and self.replicating.takes_part:
+        if before is not None and self._chronicle is not None:
             self._chronicle.partition(f"{self.office.name(place)}-{place.partition}", before, state)
 
     def restored(self) -> None:

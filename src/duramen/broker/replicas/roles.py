@@ -1,7 +1,8 @@
 """The replicas of a node, as the controller gives them to it: opened, told what has changed, and let go."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 from duramen.base.errors import DuramenError
@@ -22,6 +23,9 @@ from duramen.replication.replica import Kept
 __all__ = ["Replicas", "state_of"]
 
 _SETS_KEPT: Final = 1024
+_EARLY: Final = 65_536
+"""Partitions of which a fetch waits for the replica: what comes of more counts as lost."""
+_NONE: Final[Mapping[int, Fetch]] = MappingProxyType({})
 
 PartitionOf = Callable[[PartitionId], tuple[Partition, PartitionConfig]]
 """Its partition, with a log that is there, and what the configs of its stream say now."""
@@ -50,6 +54,7 @@ class Replicas:
         self._partition_of = partition_of
         self._replicas: dict[PartitionId, Replica] = {}
         self._opening: dict[PartitionId, PartitionState] = {}  # the newest that was told of those
+        self._early: dict[PartitionId, dict[int, Fetch]] = {}  # of nodes that knew of a partition before this one
         self._live: Collection[int] = ()
         self._heard_lately = True
         self._gone: dict[int, int] = {}  # nodes to which there is no connection any more, and since when
@@ -113,21 +118,27 @@ class Replicas:
 
     def removed(self, stream_id: StreamId) -> None:
         """The stream is deleted: its replicas end, and whoever deletes the stream deletes their logs."""
-        for place in [*self._replicas, *self._opening]:
+        for place in [*self._replicas, *self._opening, *self._early]:
             if place.stream_id == stream_id:
                 self._close(place)
 
     def only(self, stream_ids: Collection[StreamId]) -> None:
         """There are these streams and no others: as `removed` for those that are not there any more."""
-        for place in [*self._replicas, *self._opening]:
+        for place in [*self._replicas, *self._opening, *self._early]:
             if place.stream_id not in stream_ids:
                 self._close(place)
 
     def receive(self, place: PartitionId, message: Message, records: Buffer = b"") -> None:
-        """A message for a replica came; where there is none it counts as lost."""
+        """A message for a replica came. Where there is none yet a fetch waits for it; all else counts as lost."""
         replica = self._replicas.get(place)
         if replica is not None:
             replica.receive(message, records)
+        elif isinstance(message, Fetch) and not message.reports:
+            self._wait_for_replica(place, message)
+
+    def _wait_for_replica(self, place: PartitionId, fetch: Fetch) -> None:
+        if not self._over and (place in self._early or len(self._early) < _EARLY):
+            self._early.setdefault(place, {})[fetch.node_id] = fetch
 
     def lost(self, place: PartitionId, message: Fetch | FetchAnswer) -> None:
         """What a replica wanted to say could not be sent."""
@@ -138,6 +149,7 @@ class Replicas:
     def stop(self) -> None:
         """All replicas end."""
         self._over = True
+        self._early.clear()
         self._sweeps.end()
         for place in [*self._replicas, *self._opening]:
             self._close(place)
@@ -170,11 +182,14 @@ class Replicas:
                 replica.unreachable(node_id, since_ms)
             replica.heard_by_controller(lately=self._heard_lately)
             replica.told(state, self._live)
+            for fetch in self._early.pop(place, _NONE).values():
+                replica.receive(fetch)
 
         look(self._kit.store, partition.log, found)
 
     def _close(self, place: PartitionId) -> None:
         self._opening.pop(place, None)
+        self._early.pop(place, None)
         replica = self._replicas.pop(place, None)
         if replica is not None:
             replica.stop()
