@@ -253,6 +253,7 @@ def test_streams_show_the_groups_that_read_them() -> None:
     }  # fmt: skip
     answers = {
         "GET /v1/streams/s": (200, stream),
+        "GET /v1/cluster/nodes": (200, {"nodes": []}),
         "GET /v1/groups": (200, {"groups": GROUPS, "next": None}),
         "GET /v1/groups/a": (200, GROUP),
         "GET /v1/groups/b%20c": NOT_FOUND,

@@ -292,6 +292,9 @@ def test_streams_and_groups_are_the_same_from_every_node(operator: Operator) -> 
             (found,) = client.streams.list(prefix="single")
             assert [part.high_watermark for part in found.partitions] == ends
 
+    header = run("stream", "describe", "single", server=servers[0]).out.split("PARTITION", 1)[1].splitlines()[0]
+    assert header.split()[-4:] == ["LEADER", "REPLICAS", "IN", "SYNC"]
+
     deleted = command("stream", "delete-records", "single", "--before", "5", "--yes")
     assert [one["start_offset"] for one in deleted] == [5, 5, 5]
     places = [TopicPartition("single", index, 10) for index in range(3)]

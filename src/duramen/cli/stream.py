@@ -139,7 +139,7 @@ def _describe(name: str, format_: str, server: Server) -> None:
     if format_ == JSON:
         print_json(stream)
     else:
-        print_stream(stream, in_cluster=bool(server.get("/v1/cluster/nodes")["nodes"]))
+        print_stream(stream, in_cluster=len(server.get("/v1/cluster/nodes")["nodes"]) > 1)
 
 
 @command.command("alter")

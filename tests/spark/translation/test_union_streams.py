@@ -1,13 +1,12 @@
 """Transactions over several streams, of which some are read from tables: no batch and no micro-batch has a part."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.datasource import ReadMaxRows
+from tests.spark.translation.querying import FOREVER, Query
 from tests.spark.translation.test_union import Lake
 from tests.spark.translation.test_union_transactions import earlier_version
 from tests.spark.translation.world import World, transactional
@@ -20,7 +19,6 @@ from duramen.spark.read.streaming import StreamReader
 
 Row = tuple[str, int, int, str]
 Format = Literal["delta", "iceberg"]
-FOREVER = 10_000
 NONE: dict[str, Any] = {"decode": "none"}
 
 
@@ -108,31 +106,8 @@ def rows(reader: BatchReader | StreamReader, parts: Any) -> list[Row]:
     return sorted(found)
 
 
-class Query:
-    """A streaming query, without Spark around it."""
-
-    def __init__(self, streams: Streams, **more: str) -> None:
-        self.given = streams.options(startingOffsets="earliest", **more)
-        self.reader = StreamReader(Options(self.given, "stream"))
-        self.at = self.reader.initialOffset()
-        self.batches: list[tuple[dict[str, Any], dict[str, Any], list[Row]]] = []
-
-    def run(self, most: int = FOREVER) -> Iterator[list[Row]]:
-        """Micro-batches until there is nothing new."""
-        while True:
-            end = self.reader.latestOffset(self.at, ReadMaxRows(most))
-            if end == self.at:
-                return
-            found = rows(self.reader, self.reader.partitions(self.at, end))
-            self.batches.append((self.at, end, found))
-            self.at = end
-            yield found
-
-    def replay(self) -> None:
-        """A batch that is planned again after a restart is the same, wherever its records lie now."""
-        other = StreamReader(Options(self.given, "stream"))
-        for start, end, found in self.batches:
-            assert rows(other, other.partitions(start, end)) == found
+def query_of(streams: Streams, **more: str) -> Query[Row]:
+    return Query(streams.options(startingOffsets="earliest", **more), rows)
 
 
 @pytest.fixture
@@ -163,9 +138,9 @@ def test_micro_batches_have_whole_transactions_over_streams(
                 world.round(**kind)
     for lake in lakes:
         lake.delete_before(12)
-    query, seen = Query(streams), Counter[str]()
+    query, seen = query_of(streams), Counter[str]()
     for most in (3, 20, FOREVER):
-        query, seen = Query(streams), Counter()
+        query, seen = query_of(streams), Counter()
         for found in query.run(most):
             seen += streams.judge(found)
         assert seen == streams.committed
@@ -226,7 +201,7 @@ def test_what_one_log_has_lost_in_part_is_not_shown_out_of_the_table_of_another(
     assert shown["c1"] == 0
     assert shown["a1"] == streams.committed["a1"]
     for most in (2, FOREVER):
-        found = Counter(row[3] for rows_ in Query(streams).run(most) for row in rows_)
+        found = Counter(row[3] for rows_ in query_of(streams).run(most) for row in rows_)
         assert found == shown
 
 
@@ -243,7 +218,7 @@ def test_an_upserted_table_is_read_wholly_once_no_transaction_of_it_is_left_in_p
     one.to_the_end(**kind)
     lake.delete_before(6)
     for most in (2, FOREVER):
-        query, seen = Query(streams), Counter[str]()
+        query, seen = query_of(streams), Counter[str]()
         for found in query.run(most):
             seen += streams.judge(found)
         assert seen == streams.committed
@@ -259,7 +234,7 @@ def test_a_table_of_an_earlier_version_ends_where_it_was_whole(node: NodeProcess
     one.to_the_end(**NONE)
     expected = [row[:3] for row in streams.batch(tier="hot", startingOffsets="earliest")]
     lake.delete_before(6)
-    found = [row[:3] for rows_ in Query(streams).run(3) for row in rows_]
+    found = [row[:3] for rows_ in query_of(streams).run(3) for row in rows_]
     assert sorted(found) == expected == [row[:3] for row in streams.batch()]
 
 

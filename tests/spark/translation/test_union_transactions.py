@@ -2,14 +2,13 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
-from pyspark.sql.streaming.datasource import ReadMaxRows
+from tests.spark.translation.querying import Query
 from tests.spark.translation.test_union import Lake
 from tests.spark.translation.world import World, transactional, write
 
@@ -25,7 +24,6 @@ from duramen.spark.tables.files import Layout, write_rows
 from duramen.spark.tables.opening import open_table
 
 Row = tuple[int, int, str]
-FOREVER = 10_000
 
 
 def rows(reader: BatchReader | StreamReader, parts: Any) -> list[Row]:
@@ -103,31 +101,8 @@ class Writers:
         return counts
 
 
-class Query:
-    """A streaming query, without Spark around it."""
-
-    def __init__(self, world: World, **more: str) -> None:
-        self.world = world
-        self.reader = StreamReader(Options(options(world, **more), "stream"))
-        self.at = self.reader.initialOffset()
-        self.batches: list[tuple[dict[str, Any], dict[str, Any], list[Row]]] = []
-
-    def run(self, most: int = FOREVER) -> Iterator[list[Row]]:
-        """Micro-batches until there is nothing new."""
-        while True:
-            end = self.reader.latestOffset(self.at, ReadMaxRows(most))
-            if end == self.at:
-                return
-            found = rows(self.reader, self.reader.partitions(self.at, end))
-            self.batches.append((self.at, end, found))
-            self.at = end
-            yield found
-
-    def replay(self) -> None:
-        """A batch that is planned again after a restart is the same, wherever its records lie now."""
-        other = StreamReader(Options(options(self.world), "stream"))
-        for start, end, found in self.batches:
-            assert rows(other, other.partitions(start, end)) == found
+def query_of(world: World, **more: str) -> Query[Row]:
+    return Query(options(world, **more), rows)
 
 
 @pytest.fixture
@@ -144,7 +119,7 @@ def test_micro_batches_out_of_a_table_have_whole_transactions(lake: Lake, world:
     writers.write(2, 0, 1)
     writers.work()
     world.round()
-    query = Query(world, startingOffsets="earliest")
+    query = query_of(world, startingOffsets="earliest")
     seen: Counter[str] = Counter()
     for found in query.run(5):
         seen += writers.judge(found)
@@ -199,7 +174,7 @@ def test_named_offsets_are_taken_as_they_are_in_the_table_too(world: World) -> N
         assert min(offset for partition, offset, _ in hot if partition == 0) >= first
         world.to_the_end()
         assert batch(world, startingOffsets=named) == batch(world, tier="cold", startingOffsets=named) == hot
-        query = Query(world, startingOffsets=named, tier="cold")
+        query = query_of(world, startingOffsets=named, tier="cold")
         assert sorted(row for found in query.run() for row in found) == hot
 
 
@@ -239,7 +214,7 @@ def test_a_query_from_the_latest_offset_shows_no_older_transaction_when_it_is_co
     writers = Writers(world)
     writers.write(2, 0, 1)
     writers.plain(8)
-    query = Query(world, startingOffsets="latest")
+    query = query_of(world, startingOffsets="latest")
     writers.write(2, 0, 1)
     writers.write(0, 0, 1)
     writers.end(0)
@@ -312,7 +287,7 @@ def test_all_records_are_read_from_the_log_and_from_the_table_what_the_log_has_n
         named = json.dumps({world.stream: {"0": 2, "1": 7}})
         later = [row for row in expected if row[1] >= (2 if row[0] == 0 else 7)]
         assert batch(world, **{**given, "startingOffsets": named}) == later
-        query = Query(world, **given)
+        query = query_of(world, **given)
         assert sorted(row for found in query.run(4) for row in found) == expected
         assert len(query.batches) > 4
     writers.plain(20)
