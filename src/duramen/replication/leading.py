@@ -85,7 +85,7 @@ class Leading:
         """
         if len(self._in_sync.committed) < len(self._replica.state.replicas) or self._in_sync.in_flight is not None:
             return True
-        return self._progress.is_any_below(self._in_sync.committed, self._replica.history.end_offset)
+        return bool(self._progress.behind(self._in_sync.committed, self._replica.history.end_offset))
 
     @property
     def deadline_ms(self) -> int | None:

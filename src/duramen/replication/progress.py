@@ -79,11 +79,6 @@ class Progress:
         known = self._replicas.get(node_id)
         return -1 if known is None else known.covered
 
-    def is_any_below(self, nodes: Iterable[int], offset: int) -> bool:
-        """Whether one of these is not known to have all below the offset on its disk."""
-        known = self._replicas
-        return any(node not in known or known[node].covered < offset for node in nodes)
-
     def broker_epoch(self, node_id: int) -> int:
         """The registration under which it was last heard, -1 where it was not."""
         known = self._replicas.get(node_id)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from duramen.spark.pipelines.checking import check_streams, prepare
@@ -52,3 +53,8 @@ def run_once(spark: SparkSession, file: Path, *, restarts: int = 0) -> Seen:
         terms = Terms("local[2]", once=True, restarts=restarts)
         Application(declared, frames, checkpoints, terms, seen).run(threading.Event().wait)
     return seen
+
+
+def numbers(table: Path) -> list[int]:
+    """The values in a Delta table, which are numbers."""
+    return sorted(int(row["value"]) for row in DeltaTable(str(table)).to_pyarrow_table().to_pylist())

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from tests.spark.pipelines.running import numbers
 
 from duramen.client import Admin, Cluster, Producer
 from duramen.node.process import NodeProcess
@@ -57,10 +57,6 @@ def run(file: Path, *options: str, killed_behind: int | None = None) -> tuple[in
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     return process.returncode, said
-
-
-def numbers(table: Path) -> list[int]:
-    return sorted(int(row["value"]) for row in DeltaTable(str(table)).to_pyarrow_table().to_pylist())
 
 
 @pytest.mark.long

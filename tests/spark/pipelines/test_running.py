@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from tests.spark.pipelines.running import Seen, run_once
+from tests.spark.pipelines.running import Seen, numbers, run_once
 
 from duramen.base.errors import PipelineFailed
 from duramen.client import Admin, Cluster, Producer
@@ -47,10 +46,6 @@ def fill(cluster: Cluster, stream: str, count: int) -> None:
     with Producer(cluster) as producer:
         for number in range(count):
             producer.produce(stream, b"%d" % number, partition=number % 2)
-
-
-def numbers(table: Path) -> list[int]:
-    return sorted(int(row["value"]) for row in DeltaTable(str(table)).to_pyarrow_table().to_pylist())
 
 
 class Running:

@@ -23,7 +23,7 @@ from duramen.storage.log import Log
 from duramen.storage.reader import Blocked
 from duramen.storage.store import Store
 
-__all__ = ["Lag", "Lags", "lag_of", "seconds_since"]
+__all__ = ["Lag", "Lags", "lag_between", "lag_of", "seconds_since"]
 
 _AT_ONCE: Final = 100  # offsets looked at in one step of measuring: about a millisecond
 _LOOKS_AT_ONCE: Final = 10  # of which so many may walk through the headers of an index entry's batches
@@ -51,7 +51,12 @@ class _Row(NamedTuple):
 
 def lag_of(log: Log, committed_offset: int) -> Lag:
     """How far a group that has committed this offset is behind."""
-    return Lag(log.start_offset, max(committed_offset, log.start_offset), log.high_watermark)
+    return lag_between(log.start_offset, log.high_watermark, committed_offset)
+
+
+def lag_between(start_offset: int, end_offset: int, committed_offset: int) -> Lag:
+    """The same, where a log has these bounds."""
+    return Lag(start_offset, max(committed_offset, start_offset), end_offset)
 
 
 def seconds_since(timestamp_ms: int, now_ms: int) -> float:

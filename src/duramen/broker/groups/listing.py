@@ -15,7 +15,7 @@ from duramen.base.errors import CoordinatorLoading, DuramenError, GroupNotFound,
 from duramen.base.ports import Buffer, Clock
 from duramen.broker.bounds import Bounds, BoundsOf, Wanted
 from duramen.broker.groups.coordinator import Coordinator
-from duramen.broker.groups.lag import lag_of
+from duramen.broker.groups.lag import lag_between, lag_of
 from duramen.broker.standing import Standing
 from duramen.broker.streams import Streams
 from duramen.storage.store import Store
@@ -163,9 +163,11 @@ def _with_lags(
 ) -> list[GroupRow]:
     """The rows with what their groups lack elsewhere; where that is not known, neither is the group's lag."""
     for one, bounds in zip(committed, found, strict=True):
-        before, known = rows[one.row].lag_records, isinstance(bounds, Bounds)
-        more = max(0, bounds.end_offset - max(one.offset, bounds.start_offset)) if isinstance(bounds, Bounds) else 0
-        lag = before + more if known and before is not None else None
+        lag = rows[one.row].lag_records
+        if isinstance(bounds, DuramenError):
+            lag = None
+        elif lag is not None:
+            lag += lag_between(bounds.start_offset, bounds.end_offset, one.offset).records
         rows[one.row] = msgspec.structs.replace(rows[one.row], lag_records=lag)
     return rows
 

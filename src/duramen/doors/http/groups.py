@@ -13,7 +13,7 @@ from duramen.base.positions import parse_position
 from duramen.broker.bounds import Bounds, Wanted
 from duramen.broker.broker import Broker
 from duramen.broker.groups.coordinator import GroupDescription
-from duramen.broker.groups.lag import Lag, seconds_since
+from duramen.broker.groups.lag import lag_between, seconds_since
 from duramen.broker.groups.listing import Listed
 from duramen.broker.groups.resets import Move, Reset
 from duramen.codec.kafka.membership import decode_assignment
@@ -76,7 +76,7 @@ def _offset(key: OffsetKey, committed_offset: int, bounds: Bounds | DuramenError
     if isinstance(bounds, DuramenError):
         return GroupOffset(key.topic, key.partition, committed_offset, None, None, None, None)
     start, end = bounds.start_offset, bounds.end_offset
-    lag = Lag(start, max(committed_offset, start), end)
+    lag = lag_between(start, end, committed_offset)
     seconds: float | None = 0.0
     if lag.records:
         seconds = seconds_since(bounds.timestamp_ms, now_ms) if bounds.timestamp_ms >= 0 else None
