@@ -151,6 +151,26 @@ def test_what_a_leader_said_last_is_told_for_a_minute() -> None:
     assert lagging.told_by(1)[labels] == lagging.lag(2)
 
 
+def test_a_coordinator_that_is_cut_off_for_a_session_tells_nothing() -> None:
+    lagging = Lagging()
+    lagging.move(1)
+    lagging.write(1)
+    lagging.commit(1, 0)
+    several = lagging.several
+    several.fence(1)
+    several.advance(1000)
+    replicas = several.placed[1].replicas
+    assert replicas is not None
+    assert lagging.home != 1
+    assert lagging.told_by(1)[GROUP, "a", "1"] == lagging.lag(1)  # it does not know
+    replicas.heard_by_controller(lately=False)
+    for node in (2, 3):
+        replicas.unreachable(node)
+    several.advance(1000)
+    assert lagging.told_by(1) == {}
+    assert lagging.told_by(lagging.home) == lagging.lags()
+
+
 def test_a_start_that_has_moved_counts() -> None:
     lagging = Lagging()
     lagging.move(1)

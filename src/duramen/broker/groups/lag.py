@@ -60,9 +60,14 @@ class Lags:
         places: list[Place] = []
         behind: set[OffsetKey] = set()
         left_out = looks = 0
+        group, deposed = "", True
         for at, (key, committed) in enumerate(self._offsets.each_offset(), 1):
             if at % _AT_ONCE == 0:
                 yield
+            if key.group != group:
+                group, deposed = key.group, self._offsets.deposed(key.group)
+            if deposed:
+                continue  # who coordinates it by now tells of it
             stream = self._streams.find(key.topic)
             if stream is None or not 0 <= key.partition < len(stream.partitions):
                 continue

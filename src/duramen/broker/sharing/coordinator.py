@@ -7,7 +7,7 @@ is committed (docs/adr/share-state.md).
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from duramen.base.errors import CoordinatorLoading, DuramenError, RequestInvalid, ShareGroupUnknown
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, RequestInvalid, ShareGroupUnknown
 from duramen.base.ids import StreamId
 from duramen.broker.sharing.requests import (
     AnswerDone,
@@ -52,6 +52,7 @@ class ShareCoordinator:
         self._is_gone = is_gone
         self._updates_per_snapshot = updates_per_snapshot
         self._known: dict[ShareKey, _Known] = {}
+        self._coordinated: dict[str, int] = {}  # the newest epoch in which somebody has coordinated a group
         self._missed: set[ShareKey] = set()  # whose streams were not there when that was last looked at
         states.coordinator = self
 
@@ -89,6 +90,7 @@ class ShareCoordinator:
         """A leader changes a state that it has read."""
         key = share_key(request.key)
         try:
+            self._check_keeper(key, request.keeper_epoch)
             known = self._find(key)
             fence = written_by(
                 known.fence, request.state_epoch, request.leader_epoch, request.sequence, len(request.updates)
@@ -127,6 +129,9 @@ class ShareCoordinator:
         try:
             if len({self._states.place_of(share_key(key)) for key, _, _ in request.states}) != 1:
                 raise RequestInvalid("the states of one partition are changed at a time")
+            for key, _, _ in request.states:
+                self._check_keeper(share_key(key), request.keeper_epoch)
+                self._check_coordinator(share_key(key).group, request.coordinator_epoch)
             found = [(share_key(key), start, epoch) for key, start, epoch in request.states]
             known = {key: self._find(key) for key, _, _ in found}
             for key, start, leader_epoch in found:
@@ -157,6 +162,26 @@ class ShareCoordinator:
         return self._states.snapshot(
             key, ShareState(start, (), fence.snapshot_epoch, fence.state_epoch, fence.leader_epoch)
         )
+
+    # -- whom it is meant for, and from whom it comes ------------------------------------------------
+
+    def _check_keeper(self, key: ShareKey, keeper_epoch: int) -> None:
+        """Raise NotCoordinator for what was meant for an earlier keeper: others have said more since then."""
+        epoch = self._states.keeper_epoch(key)
+        if not self._states.alone and keeper_epoch != epoch:
+            raise NotCoordinator(f"what is asked of who keeps the state in epoch {keeper_epoch} comes in {epoch}")
+
+    def _check_coordinator(self, group: str, coordinator_epoch: int) -> None:
+        """Raise NotCoordinator where a newer coordinator of the group has asked.
+
+        To remember it for as long as this node keeps the state is enough: who takes over first sees to it that the
+        states which another has begun to change are there, and says so with its epoch; and who hears of a newer keeper
+        has heard of every coordinator that was elected before.
+        """
+        newest = self._coordinated.get(group, coordinator_epoch)
+        if coordinator_epoch < newest:
+            raise NotCoordinator(f"share group {group} is coordinated in epoch {newest}, not {coordinator_epoch}")
+        self._coordinated[group] = coordinator_epoch
 
     # -- what was appended last --------------------------------------------------------------------
 
