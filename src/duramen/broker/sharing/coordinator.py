@@ -129,10 +129,10 @@ class ShareCoordinator:
         try:
             if len({self._states.place_of(share_key(key)) for key, _, _ in request.states}) != 1:
                 raise RequestInvalid("the states of one partition are changed at a time")
-            for key, _, _ in request.states:
-                self._check_keeper(share_key(key), request.keeper_epoch)
-                self._check_coordinator(share_key(key).group, request.coordinator_epoch)
             found = [(share_key(key), start, epoch) for key, start, epoch in request.states]
+            for key, _, _ in found:
+                self._check_keeper(key, request.keeper_epoch)
+                self._check_coordinator(key.group, request.coordinator_epoch)
             known = {key: self._find(key) for key, _, _ in found}
             for key, start, leader_epoch in found:
                 row = self._changed(request.change, key, known[key], start, leader_epoch)
