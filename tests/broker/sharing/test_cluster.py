@@ -270,6 +270,9 @@ def test_an_operator_moves_and_deletes_a_group(shares: Shares) -> None:
     assert [line.group_id for line in groups.listing()] == []
     with pytest.raises(ShareGroupUnknown):
         shares.take("n")
+    keeper = shares.several.broker(2).share_nodes
+    keeper.tidy()
+    assert keeper._coordinator._coordinated == {}  # nothing is left of a group that is gone
     for node in (1, 2):
         assert [line.group_id for line in shares.several.broker(node).groups.listing()] == []
     shares.several.restart(3)
@@ -452,6 +455,7 @@ def test_who_coordinated_before_undoes_nothing(shares: Shares, what: str) -> Non
     said = shares.saying("n", (first, last, ACCEPT))
     several.advance(200)
     assert said.value is None
+    several.broker(2).share_nodes.tidy()
     several.slow.clear()
     several.advance(12_000, 500)
     several.elect(shares.owners[0], 2)

@@ -247,7 +247,10 @@ class ShareCoordinator:
     def tidy(self) -> None:
         """Cut the log, and keep nothing in memory of states that nobody asks for."""
         # Where this node has begun to lead it may not have heard of a new stream yet: twice is long enough.
-        gone = {key for key in self._states.each() if self._is_gone(key.topic_id)}
+        kept = set(self._states.each())
+        gone = {key for key in kept if self._is_gone(key.topic_id)}
+        groups = {key.group for key in kept}
+        self._coordinated = {group: epoch for group, epoch in self._coordinated.items() if group in groups}
         self._forget(sorted(gone & self._missed))
         self._missed = gone - self._missed
         self._states.prune(_MOST_RECORDS, self._rewrite)
