@@ -212,6 +212,28 @@ def test_leaders_read_their_disks_for_some_at_a_time(monkeypatch: pytest.MonkeyP
     assert lagging.told_by(1) == lagging.lags()
 
 
+def test_a_partition_that_comes_to_be_led_here_is_told_once_while_others_are_asked() -> None:
+    lagging = Lagging()
+    several = lagging.several
+    lagging.move(1)
+    created: Answer[None] = Answer()
+    several.broker(1).create_stream(Definition("b", 1), created)
+    several.advance(1000)
+    place = several.place("b")
+    several.elect(place, 2)
+    several.advance(1000)
+    done: Answer[object] = Answer()
+    committed = (OffsetKey(GROUP, "b", 0), CommittedOffset(0, -1, "", 0))
+    several.broker(1).groups.commit(GROUP, CommitMember("", None, -1), [committed], done)
+    several.settle()
+    assert lagging.told_by(1) == {(GROUP, "b", "0"): (0, 0)}
+    several.elect(place, 1)
+    several.advance(1000)
+    for _ in several.broker(1).measures.update():
+        pass
+    assert list(several.broker(1).lags.records()) == [((GROUP, "b", "0"), 0)]
+
+
 def test_what_is_not_asked_for_is_counted() -> None:
     lagging = Lagging({"metrics.partitions.max": 2})
     for index in range(3):

@@ -112,7 +112,9 @@ class Lags:
         return seconds_since(timestamp_ms, self._clock.wall_ms())
 
     def _all(self) -> Iterator[tuple[tuple[str, ...], LagRow]]:
-        for row in (*self._rows, *self._elsewhere.rows):
+        here = {row.key for row in self._rows}
+        # What others said may be of a time when they led what is led here now.
+        for row in (*self._rows, *(row for row in self._elsewhere.rows if row.key not in here)):
             yield (row.key.group, row.key.topic, str(row.key.partition)), row
 
     def records(self) -> Iterator[tuple[tuple[str, ...], float]]:
