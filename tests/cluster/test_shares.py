@@ -174,7 +174,7 @@ class Group:
         connection = connect(self.any_node())
         (found,) = connection.request(ApiKey.FIND_COORDINATOR, {"coordinator_keys": [self.name]})["coordinators"]
         connection.close()
-        return found["error_code"] == 0
+        return bool(found["error_code"] == 0)
 
     def ask(self, api: ApiKey, message: Message) -> Message:
         """What the group's coordinator answers, once there is one."""
