@@ -23,6 +23,7 @@ __all__ = [
     "Read",
     "Record",
     "metric",
+    "metrics",
     "until",
 ]
 
@@ -92,17 +93,20 @@ def until(condition: Callable[[], T], timeout_s: float = 60.0) -> T:
 
 def metric(node: NodeProcess, name: str, **labels: str) -> float:
     """The value of a metric now; 0 where there is no such series yet."""
+    return next((value for found, value in metrics(node, name, **labels) if found == labels), 0.0)
+
+
+def metrics(node: NodeProcess, name: str, **labels: str) -> list[tuple[dict[str, str], float]]:
+    """All series of a metric now that have these labels, with all of theirs."""
     connection = HTTPConnection(node.http, timeout=_WAIT_S)
     try:
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
     finally:
         connection.close()
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.name == name and sample.labels == labels:
-                return sample.value
-    return 0.0
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    found = [sample for sample in samples if sample.name == name]
+    return [(sample.labels, sample.value) for sample in found if labels.items() <= sample.labels.items()]
 
 
 class _Confluent(Library):

@@ -59,6 +59,7 @@ class Placed:
         self.hand = hand
         self.listener: Listener | None = None
         self.replicas: Replicas | None = None
+        self.told: dict[PartitionId, PartitionState] = {}  # what the controller has said last
 
     # -- what is known ------------------------------------------------------------------------------
 
@@ -91,7 +92,8 @@ class Placed:
         return len(self.several.hands)
 
     def partition(self, place: PartitionId) -> PartitionState:
-        return self.several.partitions[place]
+        known = self.several.partitions
+        return self.told.get(place, known[place]) if self.node_id in self.several.unheard else known[place]
 
     @property
     def office(self) -> ClusterOffice:
@@ -108,8 +110,22 @@ class Placed:
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
         if {node_id, self.node_id} & self.several.cut:
             return False
-        self.several.placed[node_id].broker.asked(body, done)
+        asked = partial(self._ask, node_id, body, done)
+        if (self.node_id, node_id) in self.several.slow:
+            self.several.late.append(asked)
+        else:
+            asked()
         return True
+
+    def _ask(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> None:
+        asker = self.listener
+
+        def answered(answer: Buffer | None) -> None:
+            if self.listener is asker and (node_id, self.node_id) not in self.several.slow:
+                done(answer)
+
+        if node_id not in self.several.cut:
+            self.several.placed[node_id].broker.asked(body, answered)
 
     def leader_of(self, epoch: int) -> int:
         del epoch
@@ -186,6 +202,9 @@ class Several:
         self.said: deque[Said] = deque()
         self.proposed: deque[tuple[int, PartitionId, AlterPartition]] = deque()
         self.cut: set[int] = set()  # whom nobody hears, and who hears nobody, the controller included
+        self.deaf: set[int] = set()  # whom only the controller does not reach
+        self.slow: set[tuple[int, int]] = set()  # from whom to whom what brokers ask comes late, and answers do not
+        self.late: list[Callable[[], None]] = []  # what is on its way there
         self.placed: dict[int, Placed] = {}
         self.hands: dict[int, ManualBroker] = {}
         for node_id in range(1, count + 1):
@@ -196,6 +215,11 @@ class Several:
     def _place(self, node_id: int, hand: ManualBroker) -> Placed:
         self.placed[node_id] = Placed(self, node_id, hand)
         return self.placed[node_id]
+
+    @property
+    def unheard(self) -> set[int]:
+        """Who hears nothing of the controller."""
+        return self.cut | self.deaf
 
     def broker(self, node_id: int) -> Broker:
         """The broker of a node."""
@@ -239,12 +263,13 @@ class Several:
         state = self.partitions[place]
         event = PartitionChanged(str(place.stream_id), place.partition, state.partition_epoch, state.leader)
         for node_id, placed in self.placed.items():
-            if node_id not in self.cut:
+            if node_id not in self.unheard:
                 placed.broker.happened(event)
 
     def _tell(self, place: PartitionId, only: Collection[int] = ()) -> None:
         for node_id, placed in self.placed.items():
-            if placed.replicas is not None and node_id not in self.cut and (not only or node_id in only):
+            if placed.replicas is not None and node_id not in self.unheard and (not only or node_id in only):
+                placed.told[place] = self.partitions[place]
                 placed.replicas.told_live(set(self.hands) - self.cut)
                 placed.replicas.told(place, self.partitions[place])
 
@@ -272,6 +297,20 @@ class Several:
             for place in self.partitions:
                 self._tell(place)
 
+    def hear(self, node_id: int) -> None:
+        """The controller reaches a node again."""
+        if node_id in self.deaf:
+            self.deaf.discard(node_id)
+            for place in self.partitions:
+                self._say(place)
+                self._tell(place)
+
+    def arrive(self) -> None:
+        """What brokers asked comes, as late as it is."""
+        late, self.late = self.late, []
+        for asked in late:
+            asked()
+
     def _connect(self, node_id: int, other: int) -> None:
         replicas = self.placed[node_id].replicas
         if replicas is not None:
@@ -282,7 +321,7 @@ class Several:
         if (proposal.leader_epoch, proposal.partition_epoch) != (before.leader_epoch, before.partition_epoch):
             return
         in_sync = tuple(sorted(one.node_id for one in proposal.in_sync))
-        if not set(in_sync) <= {*before.isr, *self.hands} - (self.cut - {node_id}):
+        if not set(in_sync) <= {*before.isr, *self.hands} - (self.unheard - {node_id}):
             return
         self.partitions[place] = state = PartitionState(
             before.replicas, in_sync, before.leader, before.leader_epoch, before.partition_epoch + 1
@@ -306,7 +345,7 @@ class Several:
         """Deliver one message or proposal; False where there is none."""
         if self.proposed:
             node_id, place, proposal = self.proposed.popleft()
-            if node_id not in self.cut:
+            if node_id not in self.unheard:
                 self._alter(node_id, place, proposal)
             return True
         if self.said:
@@ -324,19 +363,29 @@ class Several:
                 hand.advance(step_ms)
             self.settle()
 
-    def restart(self, node_id: int, *, crash: int | None = None) -> None:
-        """Stop a node, or have its power fail, and start it again; others lead meanwhile, where they may.
+    def fence(self, node_id: int) -> None:
+        """The controller reaches a node no more, and goes by that: others lead. Everybody else does reach it."""
+        self.deaf.add(node_id)
+        self._step_down(node_id)
+        for place in self.partitions:
+            self._say(place)
 
-        `crash` draws what a loss of power leaves.
-        """
+    def _step_down(self, node_id: int) -> None:
         for place, before in self.partitions.items():
             others = tuple(one for one in before.isr if one != node_id)
-            leader = next((one for one in others if one not in self.cut), None)
+            leader = next((one for one in others if one not in self.unheard), None)
             self.partitions[place] = PartitionState(
                 before.replicas, others or before.isr, leader if before.leader == node_id else before.leader,
                 before.leader_epoch + (before.leader == node_id), before.partition_epoch + 1,
             )  # fmt: skip
             self._tell(place)
+
+    def restart(self, node_id: int, *, crash: int | None = None) -> None:
+        """Stop a node, or have its power fail, and start it again; others lead meanwhile, where they may.
+
+        `crash` draws what a loss of power leaves.
+        """
+        self._step_down(node_id)
         self.said = deque(said for said in self.said if node_id not in (said.sender, said.receiver))
         self.proposed = deque(one for one in self.proposed if one[0] != node_id)
         if crash is None:

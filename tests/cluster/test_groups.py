@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.clients import until
+from tests.clients import metrics, until
 from tests.untyped import untyped
 
 from duramen.client.http import Server
@@ -289,6 +289,29 @@ def test_every_node_lists_the_groups_of_all_over_http(nodes: NodeProcesses) -> N
             after = page["next"]
         assert found == sorted(found)
         assert [one for one in found if one in names] == sorted(names)
+
+
+def test_each_partition_s_lag_is_told_by_one_node_wherever_it_is_led(nodes: NodeProcesses) -> None:
+    name, partitions = "lagging", 6
+    admin = AdminClient({"bootstrap.servers": nodes.bootstrap_servers, **_QUIET})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(_WAIT_S)
+    producer = Producer({"bootstrap.servers": nodes.bootstrap_servers, **_QUIET})
+    for number in range(partitions * 10):
+        producer.produce(name, b"x", partition=number % partitions)
+    assert producer.flush(_WAIT_S) == 0
+    groups = [f"{name}-{number}" for number in range(4)]
+    for group in groups:
+        consumer = Consumer({"bootstrap.servers": nodes.bootstrap_servers, "group.id": group, **_QUIET})
+        for index in range(partitions):
+            until(partial(_commits, consumer, TopicPartition(name, index, index)), _WAIT_S)
+        consumer.close()
+    expected = {(group, str(index)): 10.0 - index for group in groups for index in range(partitions)}
+    records = [metrics(node, "duramen_group_lag_records", stream=name) for node in nodes.nodes.values()]
+    told = [((one["group"], one["partition"]), value) for found in records for one, value in found]
+    assert sorted(told) == sorted(expected.items())
+    seconds = [metrics(node, "duramen_group_lag_seconds", stream=name) for node in nodes.nodes.values()]
+    assert sorted((one["group"], one["partition"]) for found in seconds for one, _ in found) == sorted(expected)
+    assert all(value > 0 for found in seconds for _, value in found)
 
 
 def _commits(consumer: Consumer, place: TopicPartition) -> bool:

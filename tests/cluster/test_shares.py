@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from confluent_kafka import AcknowledgeType, KafkaException, Producer, ShareCons
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.clients import until
+from tests.cluster.proxy import Network
 from tests.doors.kafka.sharing import ACCEPT, RELEASE, Given, RawShareConsumer
 from tests.raw import connect, stream_id
 from tests.untyped import untyped
@@ -26,6 +28,7 @@ from duramen.node.processes import NodeProcesses
 _WAIT_S: Final = 90.0
 _POLL_S: Final = 0.2
 _STATES: Final = 3
+_SETTINGS: Final = {"offsets.topic.num.partitions": _STATES, "share.coordinator.state.topic.num.partitions": _STATES}
 _RECORDS: Final = 300
 _QUIET: Final[Mapping[str, str | int | bool]] = {
     "log_level": 0, "reconnect.backoff.max.ms": 500, "topic.metadata.refresh.interval.ms": 1000,
@@ -166,6 +169,13 @@ class Group:
             return self.leader(SHARE_STATE_STREAM, state_partition_for(self.key, _STATES))
         return self.leader(OFFSETS_STREAM, partition_for(self.name, _STATES))
 
+    def coordinated(self) -> bool:
+        """Whether there is a coordinator; who asks for one makes the stream of its records."""
+        connection = connect(self.any_node())
+        (found,) = connection.request(ApiKey.FIND_COORDINATOR, {"coordinator_keys": [self.name]})["coordinators"]
+        connection.close()
+        return bool(found["error_code"] == 0)
+
     def ask(self, api: ApiKey, message: Message) -> Message:
         """What the group's coordinator answers, once there is one."""
 
@@ -216,8 +226,7 @@ def joined(group: Group, member_id: str) -> RawMember:
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcesses]:
     """A cluster that the tests share; each leaves it whole."""
-    settings = {"offsets.topic.num.partitions": _STATES, "share.coordinator.state.topic.num.partitions": _STATES}
-    with NodeProcesses(tmp_path_factory.mktemp("shares"), 3, settings) as cluster:
+    with NodeProcesses(tmp_path_factory.mktemp("shares"), 3, _SETTINGS) as cluster:
         yield cluster
         for number, log in cluster.logs().items():
             assert "Traceback" not in log, number
@@ -316,3 +325,34 @@ def test_an_operator_describes_moves_and_deletes_a_group(nodes: NodeProcesses) -
     assert [one["error_code"] for one in gone["results"]] == [0]
     described = group.ask(ApiKey.SHARE_GROUP_DESCRIBE, {"group_ids": [group.name]})["groups"][0]
     assert described["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_leader_that_is_cut_off_hands_out_nothing_once_its_session_is_over(tmp_path: Path) -> None:
+    with Network() as network, NodeProcesses(tmp_path, 3, _SETTINGS, reached=network.reach) as nodes:
+        group = Group(nodes, "cut")
+        until(group.coordinated, _WAIT_S)
+        group.produce(10)
+        one = joined(group, "one")
+        assert len(until(lambda: one.fetch(wait_ms=500), _WAIT_S)) == 10
+        leader = group.owner("leader")
+        network.part([leader], [number for number in nodes.nodes if number != leader])
+
+        def refused() -> bool:
+            one.fetch(wait_ms=100)
+            errors = [place["error_code"] for topic in one.last["responses"] for place in topic["partitions"]]
+            return errors == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+        until(refused, _WAIT_S)
+        network.heal()
+        one.connection.close()
+
+        def worked_off() -> bool:
+            two = joined(group, "two")
+            found = two.fetch(wait_ms=500)
+            done = len(found) == 10 and two.say(Given(0, 9, [ACCEPT])) == {0: 0}
+            two.connection.close()
+            return done
+
+        until(worked_off, _WAIT_S)
+        assert group.offset() == (10, 0)
+        assert not [log for log in nodes.logs().values() if "Traceback" in log]

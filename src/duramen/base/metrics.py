@@ -164,8 +164,8 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(
         "duramen_group_lag_records",
         "gauge",
-        "Records of a partition that a group has not committed past. In a cluster the group's coordinator tells it of"
-        " partitions that it has a replica of.",
+        "Records of a partition that a group has not committed past. In a cluster the group's coordinator tells it, and"
+        " no other node: where another leads the partition, as that one says, or has said in the last minute.",
         ("group", "stream", "partition"),
     ),
     Metric(

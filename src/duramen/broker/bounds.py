@@ -1,6 +1,7 @@
 """How far partitions reach, wherever they are led: a node tells of those that it leads, and asks others for theirs.
 
-What nodes say begins with a byte that no other request or answer begins with; MessagePack follows.
+The time of a record is that of the batch that holds it: of its first record, or the append's where the broker sets
+times. What nodes say begins with a byte that no other request or answer begins with; MessagePack follows.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,31 +12,36 @@ from uuid import UUID
 import msgspec
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError, NotLeader, RequestInvalid, RequestTimedOut, StorageFailed
+from duramen.base.errors import DuramenError, LogDamaged, NotLeader, RequestInvalid, RequestTimedOut, StorageFailed
 from duramen.base.ports import Buffer, Clock
 from duramen.broker.partition import LATEST, Partition
 from duramen.broker.standing import Standing
 from duramen.broker.streams import Streams
 from duramen.controller.partitions import PartitionId
 from duramen.storage.log import Log
+from duramen.storage.reader import Blocked
+from duramen.storage.store import Store
 
-__all__ = ["Bounds", "BoundsOf", "TimeFound", "Wanted", "is_about_bounds"]
+__all__ = ["Bounds", "BoundsOf", "TimeFound", "Wanted", "find_time", "is_about_bounds"]
 
 _MARK: Final = b"\2"  # a number to MessagePack, where others have arrays
 _NONE: Final = -1
 _ANSWER_MS: Final = 3_000
+_AT_ONCE: Final = 20  # partitions looked at before others get their turn: half a millisecond
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
     """A partition whose bounds are wanted, and what besides: -1, that is not.
 
-    Where the records at or after `since_ms` begin, or the time of the first record at `offset` or behind it.
+    Where the records at or after `since_ms` begin, or the time of the first record at `offset` or behind it; `roughly`:
+    as far as that is known without the disk, which may be earlier than it is.
     """
 
     stream_id: bytes
     partition: int
     since_ms: int = _NONE
     offset: int = _NONE
+    roughly: bool = False
 
 
 class Bounds(msgspec.Struct, frozen=True, array_like=True):
@@ -66,17 +72,35 @@ def is_about_bounds(body: Buffer) -> bool:
     return bytes(body[:1]) == _MARK
 
 
+def find_time(store: Store, log: Log, offset: int, done: TimeFound) -> None:
+    """The timestamp of the batch that holds the record at `offset`, which lies below the high watermark.
+
+    It is exact, and may wait for the disk.
+    """
+
+    def go_on(error: BaseException | None) -> None:
+        try:
+            plan = log.plan_header(offset) if error is None else None
+        except LogDamaged:
+            plan = None
+        if isinstance(plan, Blocked):
+            store.unblock(plan, go_on)
+        else:
+            done(plan.first_timestamp if plan is not None and plan.first_timestamp >= 0 else None)
+
+    go_on(None)
+
+
 class BoundsOf:
     """Finds the bounds of partitions."""
 
     def __init__(
-        self, node_id: int, standing: Standing, streams: Streams, time_of: Callable[[Log, int, TimeFound], None],
-        clock: Clock, deadlines: Deadlines,
+        self, node_id: int, standing: Standing, streams: Streams, store: Store, clock: Clock, deadlines: Deadlines,
     ) -> None:  # fmt: skip
         self._node_id = node_id
         self._standing = standing
         self._streams = streams
-        self._time_of = time_of
+        self._store = store
         self._clock = clock
         self._deadlines = deadlines
 
@@ -97,9 +121,7 @@ class BoundsOf:
                 self._ask(leader, [wanted[at] for at in places], partial(answers.put_all, places))
         for at in nowhere:
             answers.put(at, NotLeader(f"nobody leads partition {wanted[at].partition} now: ask again"))
-        for at in here:
-            self._look(wanted[at], partial(answers.put, at))
-        answers.begun()
+        self._look_at(wanted, here, answers)
 
     def _leader(self, wish: Wanted) -> int | None:
         return self._standing.partition(PartitionId(UUID(bytes=wish.stream_id), wish.partition)).leader
@@ -121,12 +143,18 @@ class BoundsOf:
         def found(results: list[Found]) -> None:
             answer(_encoder.encode([str(one) if isinstance(one, DuramenError) else one for one in results]))
 
-        answers = _Answers(len(wanted), found)
-        for at, wish in enumerate(wanted):
-            self._look(wish, partial(answers.put, at))
-        answers.begun()
+        self._look_at(wanted, range(len(wanted)), _Answers(len(wanted), found))
 
     # -- here ---------------------------------------------------------------------------------------
+
+    def _look_at(self, wanted: Sequence[Wanted], places: Sequence[int], answers: "_Answers") -> None:
+        """Look at those at `places`, some at a time: they are the last that are asked for."""
+        for at in places[:_AT_ONCE]:
+            self._look(wanted[at], partial(answers.put, at))
+        if len(places) > _AT_ONCE:
+            self._store.soon(partial(self._look_at, wanted, places[_AT_ONCE:], answers))
+        else:
+            answers.begun()
 
     def _look(self, wish: Wanted, put: Callable[[Found], None]) -> None:
         stream = self._streams.find_id(UUID(bytes=wish.stream_id)) if len(wish.stream_id) == 16 else None
@@ -152,7 +180,10 @@ class BoundsOf:
             partition.find_offset(wish.since_ms, partial(_since, bounds, put))
         elif 0 <= wish.offset < end_offset:
             offset = max(wish.offset, bounds.start_offset)
-            self._time_of(partition.log, offset, partial(_timed, bounds, put))
+            if wish.roughly:
+                _timed(bounds, put, partition.log.time_before(offset))
+            else:
+                find_time(self._store, partition.log, offset, partial(_timed, bounds, put))
         else:
             put(bounds)
 

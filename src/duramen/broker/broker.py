@@ -24,6 +24,7 @@ from duramen.broker.gaps import Gaps
 from duramen.broker.groups.configs import GroupConfigs
 from duramen.broker.groups.coordinator import Coordinator
 from duramen.broker.groups.lag import Lags
+from duramen.broker.groups.lag_elsewhere import Elsewhere
 from duramen.broker.groups.listing import Listing, is_about_groups
 from duramen.broker.groups.offsets import OFFSETS_STREAM, Offsets
 from duramen.broker.groups.resets import Resets
@@ -135,8 +136,11 @@ class Broker:
             self.create_stream, settings, self._offsets, self._transaction_log, self._shares
         )
         metrics.most_series = settings.integer("metrics.partitions.max")
-        self.lags = Lags(self._offsets, self.streams, store, ports.clock, most_series=metrics.most_series)
-        self.bounds = BoundsOf(self.node_id, self.standing, self.streams, self.lags.time_of, ports.clock, deadlines)
+        self.bounds = BoundsOf(self.node_id, self.standing, self.streams, store, ports.clock, deadlines)
+        self.lags = Lags(
+            self._offsets, self.streams, store, ports.clock, Elsewhere(self.bounds, ports.clock, store.soon),
+            most_series=metrics.most_series,
+        )  # fmt: skip
         self.resets = Resets(self.streams, self.groups, ports.clock, self.internal_streams.ensure_offsets, self.bounds)
         self.producer_ids = ProducerIds(self.standing)
         self.transactions = Transactions(

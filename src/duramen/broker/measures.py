@@ -48,6 +48,10 @@ class Measures:
         yield
         yield from self._lags.measure()
 
+    def ask(self, done: Callable[[None], None]) -> None:
+        """Behind `update`: have other nodes tell what only they know; `done(None)` once they have, or too late."""
+        self._lags.ask(done)
+
     def _longest_open(self) -> Iterator[Sample]:
         now_ms = self._clock.wall_ms()
         since_ms = min(self._transactions.open_since_ms(), default=now_ms)

@@ -109,6 +109,10 @@ class Role(Protocol):
     def latest_offset(self) -> int | None:
         """The end that a leader tells clients; None where it does not know yet, or this node does not lead."""
 
+    @property
+    def deposed(self) -> bool:
+        """Whether it leads as far as it knows, while it reaches neither controller nor some replica in sync."""
+
     def check_leads(self) -> None:
         """Raise NotLeader unless producers and those who ask for offsets are right here."""
 
@@ -382,6 +386,11 @@ class Partition:
         except DuramenError:
             return False
         return True
+
+    @property
+    def deposed(self) -> bool:
+        """Whether this node leads it only as far as it knows: it is cut off for so long that others may lead."""
+        return self.role is not None and self.role.deposed
 
     @property
     def holds(self) -> bool:

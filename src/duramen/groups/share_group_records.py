@@ -3,8 +3,8 @@
     key    int16 15, string group
     value  int16 version 0, then a flexible message: the table below
 
-A group's partitions are *initializing* before their state is stored and *initialized* once it is; what was stored of
-others is being deleted. A record without a value ends the group.
+A group's partitions are *initializing* before their state is stored and *initialized* once it is, both while it begins
+anew; what was stored of others is being deleted. A record without a value ends the group.
 """
 
 import struct
@@ -61,7 +61,7 @@ def encode_places_key(group: str) -> bytes:
 def encode_places(places: GroupPlaces, name_of: Callable[[UUID], str]) -> bytes:
     """The value's bytes; `name_of` gives a topic's name."""
     message = {
-        "initializing_topics": _by_topic(places.unsure - places.kept, name_of),
+        "initializing_topics": _by_topic(places.unsure, name_of),
         "initialized_topics": _by_topic(places.kept, name_of),
         "deleting_topics": [],
     }

@@ -107,16 +107,17 @@ class Leading:
 
     def refusal(self) -> Refusal | None:
         """Why nothing may be appended under acks=all."""
-        if self._is_deposed():
+        if self.deposed:
             return Refusal.NOT_LEADER
         return None if self._has_enough() else Refusal.NOT_ENOUGH_REPLICAS
 
     def cut_off(self) -> None:
         """The controller or a follower cannot be reached: who waits for what this leader may never hear is told."""
-        if self._is_deposed():
+        if self.deposed:
             self._refuse_waiters()
 
-    def _is_deposed(self) -> bool:
+    @property
+    def deposed(self) -> bool:
         """Whether others may lead since long, and what is written here counts only if they do not."""
         return self._replica.unheard and any(map(self._is_cut_off, self._followers()))
 

@@ -59,6 +59,11 @@ class Machine:
         return self._replica.state.leader_epoch if isinstance(self._part, Leading) else None
 
     @property
+    def deposed(self) -> bool:
+        """Whether it leads as far as it knows, while others may lead since long; see `heard_by_controller`."""
+        return isinstance(self._part, Leading) and self._part.deposed
+
+    @property
     def history(self) -> History:
         """What its log is, written or to be written; not to be changed from outside."""
         return self._replica.history

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duramen.broker.bounds import find_time
 from duramen.broker.groups.coordinator import CommitMember
 from duramen.broker.groups.lag import lag_of
 from duramen.groups.records import CommittedOffset, OffsetKey
@@ -37,7 +38,7 @@ def _measured(hand: ManualBroker) -> dict[tuple[str, ...], tuple[float, float | 
 
 def _time_of(hand: ManualBroker, log: Log, offset: int) -> int | None:
     found: Answer[int | None] = Answer()
-    hand.broker.lags.time_of(log, offset, found)
+    find_time(hand.store, log, offset, found)
     hand.settle()
     return found.value
 

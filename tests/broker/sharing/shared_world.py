@@ -1,4 +1,4 @@
-"""A share group on three brokers that lead, are cut off, lose their power and come back as a seed draws.
+"""A share group on three brokers that lead, are cut off, hear and are heard late, lose their power and come back.
 
 The model knows, of every record, whether somebody was told that its acknowledgement is stored, and how often it had
 been delivered when somebody was told that it was given back. Only what reaches a consumer of the leader that the
@@ -66,7 +66,7 @@ class SharedWorld:
         for weight, action in (
             (25, self._fetch), (25, self._say), (25, self._step), (12, self._turn), (8, self.several.settle),
             (4, self._time), (5, self._elect), (2, self._cut), (4, self._heal), (2, self._restart), (3, self._write),
-            (1, self._tidy),
+            (1, self._tidy), (2, self._slow), (3, self._arrive), (2, self._fence), (4, self._hear),
         ):  # fmt: skip
             self._actions += [action] * weight
 
@@ -133,7 +133,7 @@ class SharedWorld:
 
     def _elect(self) -> None:
         place = self.random.choice(self.shares.owners)
-        able = [one for one in self.several.partitions[place].isr if one not in self.several.cut]
+        able = [one for one in self.several.partitions[place].isr if one not in self.several.unheard]
         self.several.elect(place, self.random.choice(able) if able else None)
 
     def _cut(self) -> None:
@@ -143,9 +143,24 @@ class SharedWorld:
     def _heal(self) -> None:
         self.several.heal(self._node())
 
+    def _fence(self) -> None:
+        if not self.several.unheard:
+            self.several.fence(self._node())
+
+    def _hear(self) -> None:
+        self.several.hear(self._node())
+
+    def _slow(self) -> None:
+        asker, asked = self.random.sample(sorted(self.several.hands), 2)
+        self.several.slow.add((asker, asked))
+
+    def _arrive(self) -> None:
+        self.several.slow.clear()
+        self.several.arrive()
+
     def _restart(self) -> None:
         node = self._node()
-        if node not in self.several.cut:
+        if node not in self.several.unheard:
             crash = self.random.randrange(1 << 30)
             self.several.restart(node, crash=crash if crash % 3 else None)
             self.held = {place: held for place, held in self.held.items() if place[0] != node}
@@ -176,7 +191,8 @@ class SharedWorld:
         if found.taken is None or fetch.broker is not self.several.broker(fetch.node):
             return
         meant = self.several.partitions[self.shares.owners[0]]
-        counts = meant.leader == fetch.node and meant.leader_epoch == fetch.epoch and fetch.node not in self.several.cut
+        unheard = fetch.node in self.several.unheard
+        counts = meant.leader == fetch.node and meant.leader_epoch == fetch.epoch and not unheard
         held = self.held.setdefault((fetch.node, fetch.owner), {})
         for first, last, deliveries in found.taken.acquired:
             for offset in range(first, last + 1):
@@ -190,8 +206,10 @@ class SharedWorld:
 
     def _end(self) -> None:
         several = self.several
+        self._arrive()
         for node in several.hands:
             several.heal(node)
+            several.hear(node)
         several.advance(2000, 500)
         for place, state in several.partitions.items():
             if state.leader is None:

@@ -12,6 +12,7 @@ from duramen.base.errors import (
     GroupNotEmpty,
     NotCoordinator,
     NotLeader,
+    OutcomeUnknown,
     ShareGroupUnknown,
     UnknownMember,
 )
@@ -269,6 +270,9 @@ def test_an_operator_moves_and_deletes_a_group(shares: Shares) -> None:
     assert [line.group_id for line in groups.listing()] == []
     with pytest.raises(ShareGroupUnknown):
         shares.take("n")
+    keeper = shares.several.broker(2).share_nodes
+    keeper.tidy()
+    assert keeper._coordinator._coordinated == {}  # nothing is left of a group that is gone
     for node in (1, 2):
         assert [line.group_id for line in shares.several.broker(node).groups.listing()] == []
     shares.several.restart(3)
@@ -318,3 +322,143 @@ def test_who_does_not_coordinate_says_so(shares: Shares) -> None:
     shares.several.advance(1000)
     with pytest.raises(NotCoordinator):
         assert answer.value is None
+
+
+def test_a_message_that_comes_late_undoes_nothing(shares: Shares) -> None:
+    several, (_, keeper, _) = shares.several, shares.owners
+    shares.take("m")
+    several.slow = {(1, 2)}
+    said = shares.saying("m", (0, 0, RELEASE))
+    several.advance(1000)
+    several.elect(keeper, 3)
+    several.advance(5000, 500)
+    assert said.value is None
+    assert offsets(shares.take("n")) == [0]
+    shares.say("n", (0, 0, ACCEPT))
+    several.elect(keeper, 2)
+    several.slow.clear()
+    several.advance(1000)
+    several.arrive()
+    several.advance(1000)
+    several.elect(shares.owners[0], 3)
+    several.advance(1000)
+    assert 0 not in offsets(shares.take("z"))
+
+
+def test_what_was_given_up_here_only_is_not_acknowledged_before_it_is_stored(shares: Shares) -> None:
+    several, keeper = shares.several, 2
+    for _ in range(5):  # as often as it is delivered at all
+        several.advance(31_000, 1000)
+        assert offsets(shares.take("m")) == list(range(10))
+    several.cut = {keeper}
+    several.advance(45_000, 1000)  # its lock runs out, and nobody stores that
+    said = shares.saying("m", (0, 9, ACCEPT))
+    several.advance(1000)
+    assert not said.there
+    several.advance(12_000, 500)
+    with pytest.raises(OutcomeUnknown):
+        assert said.value is None
+    several.heal(keeper)
+    several.advance(1000)
+    shares.say("m", (0, 9, ACCEPT))
+    several.elect(shares.owners[0], 3)
+    several.advance(1000)
+    assert shares.take("z") == []
+
+
+def test_who_is_cut_off_for_a_session_hands_out_nothing(shares: Shares) -> None:
+    several, before = shares.several, shares.leader
+    shares.take("m")
+    several.cut = {1}
+    replicas = several.placed[1].replicas
+    assert replicas is not None
+    for node in (2, 3):
+        replicas.unreachable(node)
+    several.advance(31_000, 1000)  # locks run out
+    assert offsets(shares.take("m", before)) == list(range(10))  # it may lead still
+    replicas.heard_by_controller(lately=False)
+    several.advance(31_000, 1000)
+    with pytest.raises(NotLeader, match="has not been heard by the controller"):
+        shares.take("m", before)
+    replicas.heard_by_controller(lately=True)
+    several.heal(1)
+    several.advance(1000)
+    assert offsets(shares.take("m", before)) == list(range(10))  # it led all the time
+
+
+def test_who_is_heard_no_more_and_has_lost_nobody_hands_out(shares: Shares) -> None:
+    replicas = shares.several.placed[1].replicas
+    assert replicas is not None
+    replicas.heard_by_controller(lately=False)
+    shares.several.advance(1000)
+    assert offsets(shares.take("m")) == list(range(10))
+    shares.say("m", (0, 9, ACCEPT))
+
+
+@pytest.mark.parametrize("what", ["moved", "partly", "deleted"])
+def test_nobody_joins_until_a_change_is_at_its_end(shares: Shares, what: str) -> None:
+    shares.take("m")
+    shares.beat("m", -1)
+    done: Answer[None] = Answer()
+    shares.several.slow = {(2, 3)}
+    groups, stream = shares.coordinator.share_groups, shares.coordinator.streams.get("a")
+    match what:
+        case "moved":
+            groups.alter_offsets(GROUP, [(stream.partition(0), 3)], done)
+        case "partly":
+            groups.delete_offsets(GROUP, stream, done)
+        case _:
+            shares.coordinator.groups.delete(GROUP, done)
+    shares.several.advance(500)
+    with pytest.raises(CoordinatorLoading, match="is being"):
+        shares.beat("n")
+    again: Answer[None] = Answer()
+    groups.alter_offsets(GROUP, [(stream.partition(0), 7)], again)
+    with pytest.raises(CoordinatorLoading, match="is being"):
+        assert again.value is None
+    shares.several.slow.clear()
+    shares.several.advance(5000, 500)
+    assert done.value is None
+    assert shares.beat("n").assignment is not None
+    assert offsets(shares.take("n")) == ([*range(3, 10)] if what == "moved" else [])
+
+
+@pytest.mark.parametrize("what", ["moved", "deleted"])
+def test_who_coordinated_before_undoes_nothing(shares: Shares, what: str) -> None:
+    several, before = shares.several, shares.coordinator
+    shares.beat("m", -1)
+    done: Answer[None] = Answer()
+    several.slow = {(2, 3)}  # what it asks the keeper is done, and no answer comes
+    if what == "moved":
+        before.share_groups.alter_offsets(GROUP, [(before.streams.get("a").partition(0), 0)], done)
+    else:
+        before.groups.delete(GROUP, done)
+    several.advance(200)
+    assert not done.there
+    several.fence(3)
+    several.advance(200)
+    joined: Answer[HeartbeatResult] = Answer()
+    shares.coordinator.share_groups.heartbeat(GROUP, ShareHeartbeat("n", 0, None, ["a"], "c", "/h"), joined)
+    several.advance(200)
+    assert joined.value.assignment is not None
+    given = shares.begin("n")
+    several.advance(500)
+    if what == "deleted":  # it begins at the end
+        answer: Answer[int] = Answer()
+        shares.append(answer, b"x")
+        several.advance(200)
+        given = shares.begin("n")
+        several.advance(200)
+    taken = given.value[0].taken
+    assert taken is not None
+    first, last = offsets(taken.acquired)[0], offsets(taken.acquired)[-1]
+    said = shares.saying("n", (first, last, ACCEPT))
+    several.advance(200)
+    assert said.value is None
+    several.broker(2).share_nodes.tidy()
+    several.slow.clear()
+    several.advance(12_000, 500)
+    several.elect(shares.owners[0], 2)
+    several.advance(1000)
+    assert offsets(shares.take("z")) == []
+    assert shares.several.broker(2) is shares.leader

@@ -37,9 +37,13 @@ SPOKEN = st.lists(st.tuples(COUNTS, COUNTS, COUNTS, COUNTS), max_size=3).map(tup
 UPDATES = st.lists(st.tuples(OFFSETS, SPOKEN), max_size=3).map(tuple)
 REQUESTS: st.SearchStrategy[Request] = st.one_of(
     st.builds(ReadState, KEYS, OFFSETS),
-    st.builds(WriteState, KEYS, COUNTS, OFFSETS, COUNTS, UPDATES),
+    st.builds(WriteState, KEYS, OFFSETS, COUNTS, OFFSETS, COUNTS, UPDATES),
     st.builds(
-        ChangeStates, st.sampled_from(Change), st.lists(st.tuples(KEYS, OFFSETS, OFFSETS), max_size=3).map(tuple)
+        ChangeStates,
+        st.sampled_from(Change),
+        OFFSETS,
+        OFFSETS,
+        st.lists(st.tuples(KEYS, OFFSETS, OFFSETS), max_size=3).map(tuple),
     ),
     st.builds(Locate, st.lists(KEYS, max_size=3).map(tuple)),
     st.builds(Drop, st.lists(KEYS, max_size=3).map(tuple)),

@@ -553,7 +553,7 @@ def test_durations(text: str, since_ms: int) -> None:
 def test_states_of_which_no_group_is_stored_make_the_group_at_a_start() -> None:
     shares = Shares()
     begins = [Begin(shares.key(group="older"), 0, 1)]
-    shares.do(shares.hand.broker.share_nodes._persister.change, Change.BEGIN, begins)
+    shares.do(shares.hand.broker.share_nodes._persister.change, Change.BEGIN, begins, lambda: 0)
     assert [line.group_id for line in shares.hand.broker.groups.listing()] == ["g"]
     shares.hand.restart()
     assert sorted(line.group_id for line in shares.hand.broker.groups.listing()) == ["g", "older"]

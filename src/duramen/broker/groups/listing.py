@@ -15,7 +15,8 @@ from duramen.base.errors import CoordinatorLoading, DuramenError, GroupNotFound,
 from duramen.base.ports import Buffer, Clock
 from duramen.broker.bounds import Bounds, BoundsOf, Wanted
 from duramen.broker.groups.coordinator import Coordinator
-from duramen.broker.groups.lag import lag_between, lag_of
+from duramen.broker.groups.lag import lag_of
+from duramen.broker.groups.lag_values import lag_between
 from duramen.broker.standing import Standing
 from duramen.broker.streams import Streams
 from duramen.storage.store import Store

@@ -89,6 +89,17 @@ class Offsets(StoredOffsets):
         elif not self._kept.alone:
             raise NotCoordinator(f"nobody coordinates group {group} yet: there is no stream {OFFSETS_STREAM}")
 
+    def deposed(self, group: str) -> bool:
+        """Whether the group is coordinated here only as far as this node knows, which is cut off."""
+        return self.ready and self._partition(group).deposed
+
+    def check_epoch(self, group: str, leader_epoch: int) -> None:
+        """As `check`, and raise NotCoordinator unless this node leads the group's partition in that epoch."""
+        self.check(group)
+        partition = self._partition(group)
+        if not self._kept.alone and partition.leader_epoch != leader_epoch:
+            raise NotCoordinator(f"group {group} is coordinated in epoch {leader_epoch}, not {partition.leader_epoch}")
+
     def coordinates(self, group: str) -> bool:
         """Whether the group is coordinated here."""
         return not self.ready or self._kept.coordinates(self._partition(group))

@@ -14,6 +14,7 @@ from duramen.broker.kept import KeptStream
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import Record
+from duramen.controller.partitions import PartitionId
 from duramen.groups.records import (
     CommittedOffset,
     GroupKey,
@@ -116,6 +117,10 @@ class StoredOffsets:
     def partition_of(self, group: str) -> int:
         """Which partition keeps the group. Raises CoordinatorLoading."""
         return partition_for(group, len(self._kept.there().partitions))
+
+    def place_of(self, group: str) -> PartitionId:
+        """The same, with the stream. Raises CoordinatorLoading."""
+        return PartitionId(self._kept.there().id, self.partition_of(group))
 
     def _row_key(self, key: Key) -> bytes:
         # Without a stream there are no rows, and any partition's is as good.

@@ -21,6 +21,10 @@ class Absent(NamedTuple):
     def latest_offset(self) -> int | None:
         return None
 
+    @property
+    def deposed(self) -> bool:
+        return False
+
     def check_leads(self) -> None:
         known = "nobody is known to" if self.leader_id is None else f"node {self.leader_id} does"
         raise NotLeader(f"this node has no replica of the partition that takes part: {known}")

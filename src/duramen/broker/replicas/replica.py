@@ -108,6 +108,11 @@ class Replica:
         return self._state.leader_epoch is not None
 
     @property
+    def deposed(self) -> bool:
+        """See `Machine.deposed`."""
+        return self._machine.deposed
+
+    @property
     def error(self) -> DuramenError | None:
         """Why it does nothing any more, if it does not."""
         return self._over

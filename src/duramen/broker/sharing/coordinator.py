@@ -7,7 +7,7 @@ is committed (docs/adr/share-state.md).
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from duramen.base.errors import CoordinatorLoading, DuramenError, RequestInvalid, ShareGroupUnknown
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, RequestInvalid, ShareGroupUnknown
 from duramen.base.ids import StreamId
 from duramen.broker.sharing.requests import (
     AnswerDone,
@@ -52,6 +52,7 @@ class ShareCoordinator:
         self._is_gone = is_gone
         self._updates_per_snapshot = updates_per_snapshot
         self._known: dict[ShareKey, _Known] = {}
+        self._coordinated: dict[str, int] = {}  # the newest epoch in which somebody has coordinated a group
         self._missed: set[ShareKey] = set()  # whose streams were not there when that was last looked at
         states.coordinator = self
 
@@ -89,6 +90,7 @@ class ShareCoordinator:
         """A leader changes a state that it has read."""
         key = share_key(request.key)
         try:
+            self._check_keeper(key, request.keeper_epoch)
             known = self._find(key)
             fence = written_by(
                 known.fence, request.state_epoch, request.leader_epoch, request.sequence, len(request.updates)
@@ -128,6 +130,9 @@ class ShareCoordinator:
             if len({self._states.place_of(share_key(key)) for key, _, _ in request.states}) != 1:
                 raise RequestInvalid("the states of one partition are changed at a time")
             found = [(share_key(key), start, epoch) for key, start, epoch in request.states]
+            for key, _, _ in found:
+                self._check_keeper(key, request.keeper_epoch)
+                self._check_coordinator(key.group, request.coordinator_epoch)
             known = {key: self._find(key) for key, _, _ in found}
             for key, start, leader_epoch in found:
                 row = self._changed(request.change, key, known[key], start, leader_epoch)
@@ -157,6 +162,26 @@ class ShareCoordinator:
         return self._states.snapshot(
             key, ShareState(start, (), fence.snapshot_epoch, fence.state_epoch, fence.leader_epoch)
         )
+
+    # -- whom it is meant for, and from whom it comes ------------------------------------------------
+
+    def _check_keeper(self, key: ShareKey, keeper_epoch: int) -> None:
+        """Raise NotCoordinator for what was meant for an earlier keeper: others have said more since then."""
+        epoch = self._states.keeper_epoch(key)
+        if not self._states.alone and keeper_epoch != epoch:
+            raise NotCoordinator(f"what is asked of who keeps the state in epoch {keeper_epoch} comes in {epoch}")
+
+    def _check_coordinator(self, group: str, coordinator_epoch: int) -> None:
+        """Raise NotCoordinator where a newer coordinator of the group has asked.
+
+        To remember it for as long as this node keeps the state is enough: who takes over first sees to it that the
+        states which another has begun to change are there, and says so with its epoch; and who hears of a newer keeper
+        has heard of every coordinator that was elected before.
+        """
+        newest = self._coordinated.get(group, coordinator_epoch)
+        if coordinator_epoch < newest:
+            raise NotCoordinator(f"share group {group} is coordinated in epoch {newest}, not {coordinator_epoch}")
+        self._coordinated[group] = coordinator_epoch
 
     # -- what was appended last --------------------------------------------------------------------
 
@@ -222,7 +247,10 @@ class ShareCoordinator:
     def tidy(self) -> None:
         """Cut the log, and keep nothing in memory of states that nobody asks for."""
         # Where this node has begun to lead it may not have heard of a new stream yet: twice is long enough.
-        gone = {key for key in self._states.each() if self._is_gone(key.topic_id)}
+        kept = set(self._states.each())
+        gone = {key for key in kept if self._is_gone(key.topic_id)}
+        groups = {key.group for key in kept}
+        self._coordinated = {group: epoch for group, epoch in self._coordinated.items() if group in groups}
         self._forget(sorted(gone & self._missed))
         self._missed = gone - self._missed
         self._states.prune(_MOST_RECORDS, self._rewrite)

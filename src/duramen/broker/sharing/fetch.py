@@ -174,7 +174,7 @@ class ShareFetcher:
         room = self._max_bytes - self._bytes
         if index in self._loading:
             return None
-        if one.gone or one.partition.stream.deleted:
+        if not one.delivers or one.partition.stream.deleted:
             self._fail(index, one.why_gone())
             return None
         offset = one.next_offset()
@@ -213,7 +213,7 @@ class ShareFetcher:
         read_slice(self._store, slice_, read)
 
     def _acquire(self, index: int, one: SharePartition, offset: int, data: bytes) -> None:
-        if one.gone:
+        if not one.delivers:
             self._fail(index, one.why_gone())
             return
         log = one.partition.log

@@ -56,7 +56,7 @@ class ShareGroups:
     ) -> None:
         self._sharing = sharing
         self._inventory = inventory
-        self._leaving: set[str] = set()  # groups that are being deleted
+        self._changing: set[str] = set()  # groups whose states an operator moves or deletes
         self._missed: set[str] = set()  # groups with streams that were not there when that was last looked at
         self._streams = streams
         self._clock = clock
@@ -75,8 +75,7 @@ class ShareGroups:
         try:
             self._inventory.check(group_id)
             self._kinds.check(group_id, self.kind)
-            if group_id in self._leaving:
-                raise CoordinatorLoading(f"share group {group_id} is being deleted")
+            self._check_unchanged(group_id)
             result = self._leave(group_id, heartbeat) if heartbeat.epoch == LEAVING else self._beat(group_id, heartbeat)
         except DuramenError as error:
             done(error)
@@ -205,18 +204,28 @@ class ShareGroups:
     def discard_state(self, group_id: str, done: Done) -> None:
         """Forget what is kept of a group without members: who keeps it is asked, one after the other."""
         try:
+            self._check_unchanged(group_id)
             self.check_empty(group_id)
             places = self._inventory.get(group_id).every
         except DuramenError as error:
             done(error)
-            return
-        self._leaving.add(group_id)
+        else:
+            self._inventory.forget(group_id, places, self._until(group_id, done))
 
-        def forgotten(error: DuramenError | None) -> None:
-            self._leaving.discard(group_id)
+    def _check_unchanged(self, group_id: str) -> None:
+        """Raise CoordinatorLoading while an operator changes the group: each step may come again until all are done."""
+        if group_id in self._changing:
+            raise CoordinatorLoading(f"share group {group_id} is being moved or deleted")
+
+    def _until(self, group_id: str, done: Done) -> Done:
+        """`done`, until which nobody joins the group."""
+        self._changing.add(group_id)
+
+        def over(error: DuramenError | None) -> None:
+            self._changing.discard(group_id)
             done(error)
 
-        self._inventory.forget(group_id, places, forgotten)
+        return over
 
     def remove(self, group_id: str) -> Sequence[bytes]:
         """Forget a group of which nothing is kept any more."""
@@ -260,6 +269,7 @@ class ShareGroups:
         """Have a group without members begin anew at these offsets; as in Apache Kafka, one that is new is made."""
         try:
             self._kinds.check(group_id, self.kind)
+            self._check_unchanged(group_id)
             if self.has(group_id):
                 self.check_empty(group_id)
             for partition, start in starts:
@@ -269,17 +279,18 @@ class ShareGroups:
             done(error)
         else:
             places = [((partition.log.key.stream_id, partition.index), start) for partition, start in starts]
-            self._inventory.begin_anew(group_id, places, done)
+            self._inventory.begin_anew(group_id, places, self._until(group_id, done))
 
     def delete_offsets(self, group_id: str, stream: Stream, done: Done) -> None:
         """Forget what a group without members has of a stream."""
         try:
+            self._check_unchanged(group_id)
             self.check_empty(group_id)
         except DuramenError as error:
             done(error)
         else:
             places = [place for place in self._inventory.get(group_id).every if place[0] == stream.id]
-            self._inventory.forget(group_id, places, done)
+            self._inventory.forget(group_id, places, self._until(group_id, done))
 
     # -- the node -----------------------------------------------------------------------------------
 

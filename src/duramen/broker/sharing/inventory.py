@@ -1,16 +1,17 @@
 """Which partitions each share group has a share of: records of `__consumer_offsets`, kept by the group's coordinator.
 
 A partition stands in the record before its state is stored, and until the state is gone: what a change that was not
-brought to its end has left is found again, and every step may be repeated.
+brought to its end has left is found again, and every step may be repeated, by this coordinator only as long as there is
+no other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, NotCoordinator
 from duramen.base.ids import StreamId
 from duramen.broker.groups.offsets import Offsets
-from duramen.broker.sharing.persister import Begin, SharePersister
+from duramen.broker.sharing.persister import Begin, Mandate, SharePersister
 from duramen.broker.sharing.requests import Change
 from duramen.broker.streams import Streams
 from duramen.groups.records import OtherKey
@@ -78,15 +79,16 @@ class ShareInventory:
         """See to it that a group has a share of these partitions, durably.
 
         As in Apache Kafka it begins with the first record of a partition that is new in a stream which it reads
-        already: what was written there before the group came to it is not left out.
+        already: what was written there before the group came to it is not left out. Of what is not sure who keeps it is
+        asked too, which ends what an earlier coordinator may still ask.
         """
         try:
-            kept = self.get(group).kept
+            kept, unsure = self.get(group)
         except DuramenError as error:
             done(error)
             return
         read = {topic_id for topic_id, _ in kept}
-        missing = [place for place in wanted if place not in kept]
+        missing = [place for place in wanted if place not in kept or place in unsure]
         begins = [self._begin(group, place, 0 if place[0] in read else UNKNOWN_START) for place in missing]
         self._bring_about(group, Change.BEGIN, begins, done)
 
@@ -107,10 +109,15 @@ class ShareInventory:
         mine = frozenset(places)
         begins = [self._begin(group, place, UNKNOWN_START) for place in sorted(mine)]
         keys = [begin.key for begin in begins]
+        try:
+            mandate = self._mandate(group)
+        except DuramenError as error:
+            done(error)
+            return
         self._steps(
             done,
             partial(self._store, group, lambda now: GroupPlaces(now.kept - mine, now.unsure | (now.kept & mine))),
-            partial(self._persister.change, Change.FORGET, begins),
+            partial(self._persister.change, Change.FORGET, begins, mandate),
             partial(self._persister.drop, keys),
             partial(self._store, group, lambda now: GroupPlaces(now.kept - mine, now.unsure - mine)),
         )
@@ -147,6 +154,20 @@ class ShareInventory:
         for group in [group for group in self._newest if those(group)]:
             del self._newest[group]
 
+    def _mandate(self, group: str) -> Mandate:
+        """The epoch in which this node coordinates a group now. Raises NotCoordinator, CoordinatorLoading."""
+        place = self._offsets.place_of(group)
+        epoch = self._epoch_of(place)
+        self._offsets.check_epoch(group, epoch)
+
+        def mandate() -> int:
+            now = self._epoch_of(place)
+            if now != epoch:
+                raise NotCoordinator(f"group {group} is coordinated in epoch {now} by now, not {epoch}")
+            return epoch
+
+        return mandate
+
     # -- steps --------------------------------------------------------------------------------------
 
     def _begin(self, group: str, place: Place, start: int) -> Begin:
@@ -157,10 +178,15 @@ class ShareInventory:
         if not mine:
             done(None)
             return
+        try:
+            mandate = self._mandate(group)
+        except DuramenError as error:
+            done(error)
+            return
         self._steps(
             done,
             partial(self._store, group, lambda now: GroupPlaces(now.kept, now.unsure | mine)),
-            partial(self._persister.change, change, begins),
+            partial(self._persister.change, change, begins, mandate),
             partial(self._store, group, partial(_with, mine)),
         )
 

@@ -103,6 +103,7 @@ class SharePartition:
         self._kept = ShareState()
         self._writer: StateWriter | None = None
         self._open = 0  # changes on their way to the disk
+        self._stored_start = UNKNOWN_START  # what lies before is done with, durably
         self._loading: list[Done] = []
         self._timer: Deadline | None = None
         self.gone = False
@@ -158,6 +159,7 @@ class SharePartition:
     def _begin(self, kept: ShareState) -> None:
         config = self._config()
         self._kept = kept
+        self._stored_start = kept.start_offset
         self._window = Window(
             kept.start_offset, kept.states,
             most_deliveries=config.most_deliveries, most_in_flight=config.most_in_flight,
@@ -195,6 +197,11 @@ class SharePartition:
         """Whether nothing is lost by forgetting it until it is used again."""
         held = self._window is not None and self._window.next_deadline_ms() is not None
         return not (held or self.waiting or self._open or self._loading)
+
+    @property
+    def delivers(self) -> bool:
+        """Whether records may be handed out: not where another leader may have handed them out long ago."""
+        return not (self.gone or self.partition.deposed)
 
     # -- acquiring ----------------------------------------------------------------------------------
 
@@ -274,7 +281,11 @@ class SharePartition:
                     self._counts.of(type_).value += last - first + 1
             done(error)
 
-        self._keep(decision, kept)
+        if not decision and any(last >= self._stored_start for _, last, type_ in spoken if type_ != RENEW):
+            # It is done with already, but whether that is stored is not known.
+            self._store(window.start, (), kept)
+        else:
+            self._keep(decision, kept)
 
     def release(self, owner: str, done: Done) -> None:
         """Release everything that `owner` holds."""
@@ -307,6 +318,8 @@ class SharePartition:
 
         def stored(error: DuramenError | None) -> None:
             self._open -= 1
+            if error is None:
+                self._stored_start = max(start, self._stored_start)
             if isinstance(error, FencedLeaderEpoch | ShareGroupUnknown):
                 # Another leads, or the state was begun anew: what is here is not what is kept.
                 error = NotLeader(str(error))
@@ -348,6 +361,8 @@ class SharePartition:
             self.partition.check_leads()
         except DuramenError as error:
             return error
+        if self._why is None and self.partition.deposed:
+            return NotLeader("this node has not been heard by the controller for a session: others may lead by now")
         return self._why or ShareGroupUnknown(f"group {self.key.group} has no share of this partition any more")
 
     def close(self, why: DuramenError | None = None) -> None:

@@ -22,6 +22,7 @@ from duramen.broker.sharing.requests import (
     Change,
     ChangeStates,
     Drop,
+    Key,
     Locate,
     Located,
     ReadState,
@@ -36,7 +37,7 @@ from duramen.broker.standing import Standing
 from duramen.controller.partitions import PartitionId
 from duramen.groups.share_records import ShareKey, ShareState
 
-__all__ = ["AGAIN", "Begin", "SharePersister", "StateDone", "StateWriter"]
+__all__ = ["AGAIN", "Begin", "Mandate", "SharePersister", "StateDone", "StateWriter"]
 
 AGAIN: Final = (
     CoordinatorLoading, NotCoordinator, NotEnoughReplicas, NotEnoughReplicasAfterAppend, OutcomeUnknown,
@@ -47,6 +48,9 @@ _AGAIN_MS: Final = 50
 _GIVE_UP_MS: Final = 10_000
 
 Done = Callable[[DuramenError | None], None]
+Mandate = Callable[[], int]
+"""The epoch in which this node coordinates a group; raises NotCoordinator where it does no more."""
+
 StateDone = Callable[[ShareState | DuramenError], None]
 
 
@@ -85,7 +89,7 @@ class SharePersister:
             except DuramenError as error:
                 done(error)
 
-        self._ask_keeper(key, ReadState(key_of(key), leader_epoch), answered)
+        self._ask_keeper(key, lambda _: ReadState(key_of(key), leader_epoch), answered)
 
     def writer(self, key: ShareKey, state: ShareState, leader_epoch: int) -> "StateWriter":
         """Who stores the changes of a state that was read."""
@@ -94,11 +98,15 @@ class SharePersister:
     def write(self, key: ShareKey, state_epoch: int, leader_epoch: int, updates: Sequence[Update], done: Done) -> None:
         """Store changes of a state; the one before has to be answered first."""
         self._sequence += 1
-        request = WriteState(key_of(key), state_epoch, leader_epoch, self._sequence, tuple(updates))
+        sequence = self._sequence
+
+        def request(keeper_epoch: int) -> Request:
+            return WriteState(key_of(key), keeper_epoch, state_epoch, leader_epoch, sequence, tuple(updates))
+
         self._ask_keeper(key, request, lambda answer: done(_failure(answer)))
 
-    def change(self, change: Change, wanted: Sequence[Begin], done: Done) -> None:
-        """States begin, begin anew or are forgotten; `done` once all of it is durable."""
+    def change(self, change: Change, wanted: Sequence[Begin], mandate: Mandate, done: Done) -> None:
+        """States of a group begin, begin anew or are forgotten; `done` once all of it is durable."""
         by_partition: dict[PartitionId, list[Begin]] = {}
         try:
             for begin in wanted:
@@ -109,10 +117,11 @@ class SharePersister:
         gather = _Gather(done)
         for begins in by_partition.values():
             states = tuple((key_of(key), start, leader_epoch) for key, start, leader_epoch in begins)
-            self._ask_keeper(begins[0].key, ChangeStates(change, states), gather.one())
+            request = partial(_change, change, states, mandate)
+            self._ask_keeper(begins[0].key, request, gather.one())
         gather.end()
 
-    def _ask_keeper(self, key: ShareKey, request: Request, done: AnswerDone) -> None:
+    def _ask_keeper(self, key: ShareKey, request: "_RequestFor", done: AnswerDone) -> None:
         self._ask(partial(self._states.place_of, key), request, done)
 
     # -- leaders of partitions ----------------------------------------------------------------------
@@ -125,7 +134,7 @@ class SharePersister:
         def answered(answer: Answer | DuramenError) -> None:
             done(answer if isinstance(answer, Located) else _error(answer))
 
-        self._ask(partial(_same, place), request, answered)
+        self._ask(partial(_same, place), lambda _: request, answered)
 
     def drop(self, keys: Sequence[ShareKey], done: Done) -> None:
         """Have nobody deliver by a state that he has read before; where nobody leads, nobody has."""
@@ -135,21 +144,22 @@ class SharePersister:
             by_place.setdefault(PartitionId(key.topic_id, key.partition), []).append(key)
         for place, mine in by_place.items():
             if self._standing.partition(place).leader is not None:
-                self._ask(partial(_same, place), Drop(tuple(map(key_of, mine))), gather.one())
+                self._ask(partial(_same, place), partial(_drop, mine), gather.one())
         gather.end()
 
     # -- asking -------------------------------------------------------------------------------------
 
-    def _ask(self, place_of: Callable[[], PartitionId], request: Request, done: AnswerDone) -> None:
+    def _ask(self, place_of: Callable[[], PartitionId], request: "_RequestFor", done: AnswerDone) -> None:
         until_ms = self._clock.monotonic_ms() + _GIVE_UP_MS
 
         def ask() -> None:
             try:
-                place = place_of()
+                state = self._standing.partition(place_of())
+                said = request(state.leader_epoch)
             except DuramenError as error:
                 answered(error)
             else:
-                self._ask_once(place, request, answered)
+                self._ask_once(state.leader, said, answered)
 
         def answered(answer: Answer | DuramenError) -> None:
             now_ms = self._clock.monotonic_ms()
@@ -160,8 +170,7 @@ class SharePersister:
 
         ask()
 
-    def _ask_once(self, place: PartitionId, request: Request, done: AnswerDone) -> None:
-        leader = self._standing.partition(place).leader
+    def _ask_once(self, leader: int | None, request: Request, done: AnswerDone) -> None:
         if leader is None:
             done(NotCoordinator("nobody leads the partition that would have to be asked"))
         elif leader == self._node_id:
@@ -226,6 +235,20 @@ class _Gather:
         self._left -= 1
         if not self._left:
             self._done(self._failed)
+
+
+_RequestFor = Callable[[int], Request]
+"""What is said to who leads in an epoch, each time that it is said. Raises why it is not to be said any more."""
+
+
+def _change(
+    change: Change, states: tuple[tuple[Key, int, int], ...], mandate: Mandate, keeper_epoch: int
+) -> ChangeStates:
+    return ChangeStates(change, keeper_epoch, mandate(), states)
+
+
+def _drop(keys: Sequence[ShareKey], _: int) -> Drop:
+    return Drop(tuple(map(key_of, keys)))
 
 
 def _same(place: PartitionId) -> PartitionId:

@@ -77,9 +77,13 @@ class ReadState(msgspec.Struct, frozen=True, array_like=True, tag="read"):
 
 
 class WriteState(msgspec.Struct, frozen=True, array_like=True, tag="write"):
-    """A partition's leader changes a state it has read. `sequence` rises with each change, not with repetitions."""
+    """A partition's leader changes a state it has read. `sequence` rises with each change, not with repetitions.
+
+    It is meant for who leads the state's partition in `keeper_epoch`.
+    """
 
     key: Key
+    keeper_epoch: int
     state_epoch: _Count
     leader_epoch: int
     sequence: _Count
@@ -89,10 +93,13 @@ class WriteState(msgspec.Struct, frozen=True, array_like=True, tag="write"):
 class ChangeStates(msgspec.Struct, frozen=True, array_like=True, tag="change"):
     """A group's coordinator changes states of one partition: each with where it begins (-1: not yet) and leader epoch.
 
-    Those that are to begin and are there already stay as they are.
+    Those that are to begin and are there already stay as they are. It is meant for who leads their partition in
+    `keeper_epoch`; the groups are coordinated in `coordinator_epoch`.
     """
 
     change: Change
+    keeper_epoch: int
+    coordinator_epoch: int
     states: tuple[tuple[Key, _Offset, int], ...]
 
 

@@ -137,6 +137,10 @@ class ShareStates:
         stream = self._kept.there()
         return PartitionId(stream.id, state_partition_for(key, len(stream.partitions)))
 
+    def keeper_epoch(self, key: ShareKey) -> int:
+        """The leader epoch of the partition that keeps a share partition. Raises CoordinatorLoading."""
+        return self._kept.there().partitions[self.place_of(key).partition].leader_epoch
+
     def check(self, key: ShareKey) -> None:
         """Raise NotCoordinator, CoordinatorLoading or StorageFailed unless a share partition is kept here."""
         partition = self._kept.there().partitions[self.place_of(key).partition]

@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from duramen.base.metrics import CATALOGUE, Histogram, Labels, Metric, Metrics, Sample
 from duramen.broker.broker import Broker
+from duramen.doors.completion import completion
 
 __all__ = ["CONTENT_TYPE", "answer", "render"]
 
@@ -30,6 +31,7 @@ async def answer(metrics: Metrics, broker: Broker | None, problem: str) -> Respo
     if broker is not None:
         for _ in broker.measures.update():
             await asyncio.sleep(0)
+        await completion(broker.measures.ask)
     return StreamingResponse(_pieces(metrics), media_type=CONTENT_TYPE)
 
 

@@ -13,7 +13,7 @@ from duramen.base.positions import parse_position
 from duramen.broker.bounds import Bounds, Wanted
 from duramen.broker.broker import Broker
 from duramen.broker.groups.coordinator import GroupDescription
-from duramen.broker.groups.lag import lag_between, seconds_since
+from duramen.broker.groups.lag_values import lag_between, seconds_since
 from duramen.broker.groups.listing import Listed
 from duramen.broker.groups.resets import Move, Reset
 from duramen.codec.kafka.membership import decode_assignment
