@@ -1,7 +1,5 @@
 //! A column of byte strings as it is filled: what Arrow calls a binary array with 32-bit offsets.
 
-use std::ops::Range;
-
 use arrow_array::{BinaryArray, StringArray};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 
@@ -13,17 +11,16 @@ pub const PIECE_BYTES: usize = 128;
 /// Many are no longer than this, and need a shorter piece.
 const SHORT_BYTES: usize = 32;
 
-/// What lies at `place` in `data`, behind what `out` holds; quickest where `out` has `PIECE_BYTES` of room more.
+/// The `size` bytes from `at` on in `data`, behind what `out` holds; quickest where `out` has `PIECE_BYTES` of room more.
 #[inline(always)]
-pub fn append(out: &mut Vec<u8>, data: &[u8], place: Range<usize>) {
-    let size = place.len();
-    if size <= SHORT_BYTES && append_piece::<SHORT_BYTES>(out, data, place.start, size) {
+pub fn append(out: &mut Vec<u8>, data: &[u8], at: usize, size: usize) {
+    if size <= SHORT_BYTES && append_piece::<SHORT_BYTES>(out, data, at, size) {
         return;
     }
-    if size <= PIECE_BYTES && append_piece::<PIECE_BYTES>(out, data, place.start, size) {
+    if size <= PIECE_BYTES && append_piece::<PIECE_BYTES>(out, data, at, size) {
         return;
     }
-    out.extend_from_slice(&data[place]);
+    out.extend_from_slice(&data[at..at + size]);
 }
 
 /// Whether `data` had a whole piece behind `start`, of which `size` bytes, at most all, are behind `out` now.
@@ -89,6 +86,12 @@ impl Binary {
         Ok(())
     }
 
+    /// Room for so many more rows, their bytes apart.
+    #[inline(always)]
+    pub fn reserve_rows(&mut self, rows: usize) -> Result<(), Refused> {
+        Ok(self.ends.try_reserve(rows)?)
+    }
+
     /// Room for `times` what is there, and for `bytes` and what `push` needs beside it.
     pub fn expect(&mut self, times: usize, bytes: usize) -> Result<(), Refused> {
         self.ends.try_reserve(times * self.ends.len())?;
@@ -100,7 +103,8 @@ impl Binary {
     pub fn open(&mut self, rows: usize) -> Open<'_> {
         let first = self.ends.len();
         self.ends.resize(first + rows, 0);
-        Open { ends: &mut self.ends, content: &mut self.content, nulls: &mut self.nulls, row: first }
+        let ends = &mut self.ends[first..];
+        Open { ends, content: &mut self.content, nulls: &mut self.nulls, before: first - 1 }
     }
 
     /// To be called behind the strings of a batch, by which there are so many rows now.
@@ -108,12 +112,10 @@ impl Binary {
         self.ends.truncate(rows + 1);
     }
 
-    /// One string that lies in `data`.
+    /// One string that lies in `data`, or null.
     #[inline(always)]
     pub fn push(&mut self, data: &[u8], field: Field) {
-        self.nulls.push(self.ends.len() - 1, field.size >= 0);
-        let size = field.size.max(0) as usize;
-        append(&mut self.content, data, field.at..field.at + size);
+        put(&mut self.content, &mut self.nulls, self.ends.len() - 1, data, field);
         self.ends.push(self.content.len() as i32);
     }
 
@@ -161,18 +163,24 @@ pub struct Open<'a> {
     ends: &'a mut [i32],
     content: &'a mut Vec<u8>,
     nulls: &'a mut Nulls,
-    row: usize,
+    before: usize,
 }
 
 impl Open<'_> {
-    /// The next row's string, which lies in `data`.
+    /// The string of a row, which is the one behind the last that was set; it lies in `data`.
     #[inline(always)]
-    pub fn set(&mut self, data: &[u8], field: Field) {
-        self.nulls.push(self.row - 1, field.size >= 0);
-        let size = field.size.max(0) as usize;
-        append(self.content, data, field.at..field.at + size);
-        self.ends[self.row] = self.content.len() as i32;
-        self.row += 1;
+    pub fn set(&mut self, row: usize, data: &[u8], field: Field) {
+        put(self.content, self.nulls, self.before + row, data, field);
+        self.ends[row] = self.content.len() as i32;
+    }
+}
+
+/// The string of the row behind `rows` others.
+#[inline(always)]
+fn put(content: &mut Vec<u8>, nulls: &mut Nulls, rows: usize, data: &[u8], field: Field) {
+    nulls.push(rows, field.size >= 0);
+    if field.size >= 0 {
+        append(content, data, field.at, field.size as usize);
     }
 }
 
