@@ -122,7 +122,7 @@ impl Columns {
     /// The records of a batch with offsets in `[first, end)`. Headers are checked where they are wanted.
     ///
     /// Meanwhile what lies `behind` the batch comes from memory: its CRC, which is next, would only wait for it.
-    pub fn take(&mut self, head: &Header, body: &[u8], behind: Ahead, first: i64, end: i64) -> Result<(), Refused> {
+    pub fn take(&mut self, head: &Header, body: &[u8], behind: &[u8], first: i64, end: i64) -> Result<(), Refused> {
         let (there, before) = (head.records as usize, self.rows);
         self.reserve(there, body.len())?;
         let mut keys = self.keys.as_mut().map(|keys| keys.open(there));
@@ -130,9 +130,9 @@ impl Columns {
         let mut offsets = self.offsets.as_mut().map(|offsets| opened(offsets, there));
         let mut timestamps = self.timestamps.as_mut().map(|timestamps| opened(timestamps, there));
         let range = if first < end { end.wrapping_sub(first) as u64 } else { 0 };
-        let (mut records, mut behind, mut rows) = (Records::new(head, body), behind, 0);
+        let (mut records, mut behind, mut rows) = (Records::new(head, body), Ahead::new(behind, there), 0);
         while let Some(record) = records.advance()? {
-            behind.ask(record.headers.end);
+            behind.step();
             let kept = (record.offset.wrapping_sub(first) as u64) < range;
             if let Some(headers) = &mut self.headers {
                 headers.push(head, body, record.headers, kept)?;
