@@ -10,12 +10,19 @@ use crate::refused::{Refused, corrupt};
 pub const PIECE_BYTES: usize = 128;
 /// Many are no longer than this, and need a shorter piece.
 const SHORT_BYTES: usize = 32;
+/// Most keys and names of headers are not even that.
+const SHORTEST_BYTES: usize = 16;
 
 /// The `size` bytes from `at` on in `data`, behind what `out` holds; quickest where `out` has `PIECE_BYTES` of room more.
 #[inline(always)]
 pub fn append(out: &mut Vec<u8>, data: &[u8], at: usize, size: usize) {
-    if size <= SHORT_BYTES && append_piece::<SHORT_BYTES>(out, data, at, size) {
-        return;
+    if size <= SHORT_BYTES {
+        if size <= SHORTEST_BYTES && append_piece::<SHORTEST_BYTES>(out, data, at, size) {
+            return;
+        }
+        if append_piece::<SHORT_BYTES>(out, data, at, size) {
+            return;
+        }
     }
     if size <= PIECE_BYTES && append_piece::<PIECE_BYTES>(out, data, at, size) {
         return;
