@@ -1,5 +1,7 @@
 //! A column of byte strings as it is filled: what Arrow calls a binary array with 32-bit offsets.
 
+use std::ops::Range;
+
 use arrow_array::{BinaryArray, StringArray};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 
@@ -13,9 +15,22 @@ const SHORT_BYTES: usize = 32;
 /// Most keys and names of headers are not even that.
 const SHORTEST_BYTES: usize = 16;
 
-/// The `size` bytes from `at` on in `data`, behind what `out` holds; quickest where `out` has `PIECE_BYTES` of room more.
+/// What lies at `place` in `data`, behind what `out` holds; quickest where `out` has `PIECE_BYTES` of room more.
 #[inline(always)]
-pub fn append(out: &mut Vec<u8>, data: &[u8], at: usize, size: usize) {
+pub fn append(out: &mut Vec<u8>, data: &[u8], place: Range<usize>) {
+    let size = place.len();
+    if size <= SHORT_BYTES && append_piece::<SHORT_BYTES>(out, data, place.start, size) {
+        return;
+    }
+    if size <= PIECE_BYTES && append_piece::<PIECE_BYTES>(out, data, place.start, size) {
+        return;
+    }
+    out.extend_from_slice(&data[place]);
+}
+
+/// The `size` bytes from `at` on in `data`, as `append`; quicker where most are a few, and a little slower elsewhere.
+#[inline(always)]
+fn append_short(out: &mut Vec<u8>, data: &[u8], at: usize, size: usize) {
     if size <= SHORT_BYTES {
         if size <= SHORTEST_BYTES && append_piece::<SHORTEST_BYTES>(out, data, at, size) {
             return;
@@ -187,7 +202,7 @@ impl Open<'_> {
 fn put(content: &mut Vec<u8>, nulls: &mut Nulls, rows: usize, data: &[u8], field: Field) {
     nulls.push(rows, field.size >= 0);
     if field.size >= 0 {
-        append(content, data, field.at, field.size as usize);
+        append_short(content, data, field.at, field.size as usize);
     }
 }
 

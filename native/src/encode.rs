@@ -78,7 +78,7 @@ impl<'a> Strings<'a> {
         match place {
             Some(place) => {
                 varint::write(out, place.len() as i64);
-                append(out, self.content, place.start, place.len());
+                append(out, self.content, place);
             }
             None => varint::write(out, NULL),
         }

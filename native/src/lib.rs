@@ -17,6 +17,7 @@ pub mod prefetch;
 pub mod records;
 pub mod refused;
 pub mod varint;
+pub mod xxhash;
 
 #[cfg(feature = "python")]
 mod python;
