@@ -17,7 +17,6 @@ pub mod prefetch;
 pub mod records;
 pub mod refused;
 pub mod varint;
-pub mod xxhash;
 
 #[cfg(feature = "python")]
 mod python;

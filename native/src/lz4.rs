@@ -10,9 +10,9 @@ use std::io::Write;
 use lz4::block::decompress_to_buffer;
 use lz4_flex::block::decompress_into_with_dict;
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+use twox_hash::XxHash32;
 
 use crate::refused::{Refused, corrupt};
-use crate::xxhash::xxh32;
 
 const MAGIC: u32 = 0x184D_2204;
 const SKIPPABLE: u32 = 0x184D_2A50;
@@ -99,7 +99,7 @@ fn frame(reader: &mut Reader) -> Result<Frame, Refused> {
         reader.take(4)?;
     }
     let length = descriptor.len() - reader.rest.len();
-    let expected = (xxh32(&descriptor[..length]) >> 8) as u8;
+    let expected = (XxHash32::oneshot(0, &descriptor[..length]) >> 8) as u8;
     if reader.take(1)?[0] != expected {
         return damaged("a frame's header does not match its checksum");
     }
@@ -129,7 +129,7 @@ fn block(
         return damaged("a block is larger than its frame allows");
     }
     let content = reader.take(size)?;
-    if frame.block_checksums && reader.u32()? != xxh32(content) {
+    if frame.block_checksums && reader.u32()? != XxHash32::oneshot(0, content) {
         return damaged("a block does not match its checksum");
     }
     let needed = (at + frame.block_bytes).saturating_sub(out.len());
@@ -154,7 +154,7 @@ fn end(reader: &mut Reader, frame: &Frame, content: &[u8]) -> Result<(), Refused
     if frame.content_size.is_some_and(|size| size != content.len() as u64) {
         return damaged("a frame holds more or less than it says");
     }
-    if frame.content_checksum && reader.u32()? != xxh32(content) {
+    if frame.content_checksum && reader.u32()? != XxHash32::oneshot(0, content) {
         return damaged("a frame does not match its checksum");
     }
     Ok(())
