@@ -12,9 +12,6 @@ use crate::prefetch::Ahead;
 use crate::records::{self, Records};
 use crate::refused::{Refused, corrupt, invalid};
 
-/// The largest number of milliseconds that is a 64-bit number of microseconds.
-const LARGEST_MS: i64 = i64::MAX / 1000;
-
 /// What is asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wanted {
@@ -83,7 +80,7 @@ impl Columns {
         }
     }
 
-    /// Room for what a batch may bring; `take` asks for no more memory than this, headers apart.
+    /// Room for what a batch may bring; `take` asks for no more memory than this, how many headers there are apart.
     fn reserve(&mut self, rows: usize, bytes: usize) -> Result<(), Refused> {
         for column in [&mut self.keys, &mut self.values].into_iter().flatten() {
             column.reserve(rows, bytes)?;
@@ -96,6 +93,8 @@ impl Columns {
         }
         if let Some(headers) = &mut self.headers {
             headers.ends.try_reserve(rows)?;
+            headers.names.reserve(0, bytes)?;
+            headers.values.reserve(0, bytes)?;
         }
         Ok(())
     }
@@ -123,18 +122,18 @@ impl Columns {
     /// The records of a batch with offsets in `[first, end)`. Headers are checked where they are wanted.
     ///
     /// Meanwhile what lies `behind` the batch comes from memory: its CRC, which is next, would only wait for it.
-    pub fn take(&mut self, head: &Header, body: &[u8], mut behind: Ahead, first: i64, end: i64) -> Result<(), Refused> {
+    pub fn take(&mut self, head: &Header, body: &[u8], behind: &[u8], first: i64, end: i64) -> Result<(), Refused> {
         let (there, before) = (head.records as usize, self.rows);
         self.reserve(there, body.len())?;
         let mut keys = self.keys.as_mut().map(|keys| keys.open(there));
         let mut values = self.values.as_mut().map(|values| values.open(there));
         let mut offsets = self.offsets.as_mut().map(|offsets| opened(offsets, there));
         let mut timestamps = self.timestamps.as_mut().map(|timestamps| opened(timestamps, there));
-        let mut records = Records::new(head, body);
-        let mut rows = 0;
+        let range = if first < end { end.wrapping_sub(first) as u64 } else { 0 };
+        let (mut records, mut behind, mut rows) = (Records::new(head, body), Ahead::new(behind, there), 0);
         while let Some(record) = records.advance()? {
-            behind.ask(record.headers.end);
-            let kept = first <= record.offset && record.offset < end;
+            behind.step();
+            let kept = (record.offset.wrapping_sub(first) as u64) < range;
             if let Some(headers) = &mut self.headers {
                 headers.push(head, body, record.headers, kept)?;
             }
@@ -142,16 +141,16 @@ impl Columns {
                 continue;
             }
             if let Some(keys) = &mut keys {
-                keys.set(body, record.key);
+                keys.set(rows, body, record.key);
             }
             if let Some(values) = &mut values {
-                values.set(body, record.value);
+                values.set(rows, body, record.value);
             }
             if let Some(offsets) = &mut offsets {
                 offsets[rows] = record.offset;
             }
             if let Some(timestamps) = &mut timestamps {
-                timestamps[rows] = record.timestamp.clamp(-LARGEST_MS, LARGEST_MS) * 1000;
+                timestamps[rows] = record.timestamp_us;
             }
             rows += 1;
         }
@@ -234,8 +233,8 @@ impl HeaderLists {
             return Ok(false);
         };
         if kept {
-            self.names.reserve(count, room)?;
-            self.values.reserve(count, room)?;
+            self.names.reserve_rows(count)?;
+            self.values.reserve_rows(count)?;
         }
         for _ in 0..count {
             let Some((name, next)) = records::field(data, at).filter(|(name, _)| name.size >= 0) else {

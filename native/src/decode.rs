@@ -4,7 +4,6 @@ use arrow_array::StructArray;
 
 use crate::columns::{Columns, Wanted};
 use crate::portions::Portion;
-use crate::prefetch::Ahead;
 use crate::refused::Refused;
 
 /// The records with offsets in `[first, end)` of the batches from `position` on, as many as make one array; and where
@@ -18,9 +17,9 @@ pub fn decode(
 ) -> Result<(usize, StructArray), Refused> {
     let mut portion = Portion::new(buffer, position, first, end);
     let mut columns = Columns::new(wanted);
-    if portion.step(|head, body, behind| columns.take(head, body, Ahead::new(behind), first, end))? {
+    if portion.step(|head, body, behind| columns.take(head, body, behind, first, end))? {
         columns.expect(portion.expected_batches(), 2 * portion.held_bytes())?;
-        while portion.step(|head, body, behind| columns.take(head, body, Ahead::new(behind), first, end))? {}
+        while portion.step(|head, body, behind| columns.take(head, body, behind, first, end))? {}
     }
     Ok((portion.position, columns.finish()?))
 }

@@ -6,23 +6,26 @@ const LINE_BYTES: usize = 64;
 /// Has bytes fetched from memory little by little, ahead of whoever will read them.
 pub struct Ahead<'a> {
     rest: &'a [u8],
-    asked: usize,
+    lines: usize,
 }
 
 impl<'a> Ahead<'a> {
-    /// Of these bytes none is asked for yet.
-    pub fn new(rest: &'a [u8]) -> Self {
-        Ahead { rest, asked: 0 }
+    /// Of these bytes none is asked for yet; all are after so many steps.
+    ///
+    /// Each step asks for as much as any other, so that the processor foresees where its loop ends.
+    pub fn new(bytes: &'a [u8], steps: usize) -> Self {
+        Ahead { rest: bytes, lines: bytes.len().div_ceil(LINE_BYTES).div_ceil(steps.max(1)) }
     }
 
-    /// Asks for all before `end` that were not yet asked for; what lies behind the bytes is passed over.
+    /// Asks for the bytes of one step.
     #[inline(always)]
-    pub fn ask(&mut self, end: usize) {
-        while self.asked < end {
-            if let Some(byte) = self.rest.get(self.asked) {
-                prefetch(byte);
-            }
-            self.asked += LINE_BYTES;
+    pub fn step(&mut self) {
+        for _ in 0..self.lines {
+            let Some(byte) = self.rest.first() else {
+                return;
+            };
+            prefetch(byte);
+            self.rest = self.rest.get(LINE_BYTES..).unwrap_or_default();
         }
     }
 }
@@ -46,13 +49,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_asked_for_twice_and_nothing_behind_the_end() {
-        let bytes = [0; 100];
-        let mut ahead = Ahead::new(&bytes);
-        for (end, asked) in [(0, 0), (1, 64), (64, 64), (65, 128), (1000, 1024)] {
-            ahead.ask(end);
-            assert_eq!(ahead.asked, asked);
+    fn all_is_asked_for_in_so_many_steps() {
+        for (size, steps, left) in [(1000, 4, [744, 488, 232, 0]), (1000, 3, [616, 232, 0, 0]), (0, 1, [0; 4])] {
+            let bytes = vec![0; size];
+            let mut ahead = Ahead::new(&bytes, steps);
+            for left in left {
+                ahead.step();
+                assert_eq!(ahead.rest.len(), left);
+            }
         }
-        Ahead::new(&[]).ask(1 << 20);
+        Ahead::new(&[0], 0).step();
     }
 }

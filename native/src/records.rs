@@ -2,14 +2,19 @@
 
 use crate::batches::{APPEND_TIME, Header};
 use crate::refused::{Refused, corrupt};
-use crate::varint;
+use crate::varint::{self, Short};
+
+/// The largest number of milliseconds that is a 64-bit number of microseconds.
+const LARGEST_MS: i64 = i64::MAX / 1000;
+/// No varint of two bytes is further from zero.
+const SHORT_DELTA: i64 = 1 << 13;
 
 /// A record; what it has of keys, values and headers are places in the body.
 pub struct Record {
     /// Its offset.
     pub offset: i64,
-    /// Its timestamp in ms.
-    pub timestamp: i64,
+    /// Its timestamp in µs, those that are no 64-bit number cut to the nearest that is a whole ms.
+    pub timestamp_us: i64,
     /// Where its key lies; a negative size is null.
     pub key: Field,
     /// Where its value lies.
@@ -42,7 +47,7 @@ pub struct Headers {
 pub struct Records<'a> {
     head: &'a Header,
     body: &'a [u8],
-    append_time: bool,
+    bounds: Bounds,
     left: i32,
     position: usize,
 }
@@ -50,7 +55,7 @@ pub struct Records<'a> {
 impl<'a> Records<'a> {
     /// The records of the batch with this header, decompressed.
     pub fn new(head: &'a Header, body: &'a [u8]) -> Self {
-        Records { head, body, append_time: head.attributes & APPEND_TIME != 0, left: head.records, position: 0 }
+        Records { head, body, bounds: Bounds::new(head), left: head.records, position: 0 }
     }
 
     /// The next one; None behind the last.
@@ -59,22 +64,13 @@ impl<'a> Records<'a> {
         if self.left == 0 {
             return self.end();
         }
-        let record = match short(self.head, self.body, self.position, self.append_time) {
+        let record = match self.bounds.short(self.body, self.position) {
             Some(record) => record,
-            None => self.any()?,
+            None => any(self.head, self.body, self.position)?,
         };
         self.left -= 1;
         self.position = record.headers.end;
         Ok(Some(record))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn any(&self) -> Result<Record, Refused> {
-        match one(self.head, self.body, self.position, self.append_time) {
-            Some(record) => Ok(record),
-            None => corrupt(damage(self.head, "its fields do not fill its length")),
-        }
     }
 
     fn end(&self) -> Result<Option<Record>, Refused> {
@@ -90,66 +86,113 @@ pub fn damage(head: &Header, what: &str) -> String {
     format!("a record of the batch at offset {} is damaged: {what}", head.base_offset)
 }
 
-/// The record at `position`, if what stands before its key is as short as it mostly is; None says nothing of it.
-///
-/// Its fields follow one another, so that all of them lie within its length if the last one ends there.
-#[inline(always)]
-fn short(head: &Header, body: &[u8], position: usize, append_time: bool) -> Option<Record> {
-    let window = body.get(position..)?.first_chunk()?;
-    let (length, start) = varint::read_short(window, 0)?;
-    let (timestamp_delta, at) = varint::read_short(window, start + 1)?;
-    let (offset_delta, at) = varint::read_short(window, at)?;
-    let (size, at) = varint::read_short(window, at)?;
-    let end = position + start + usize::try_from(length).ok()?;
-    let data = body.get(..end)?;
-    let key = Field { at: position + at, size };
-    let (value, at) = field(data, key.at + size.max(0) as usize)?;
-    let count = *data.get(at)?;
-    if count != 0 && (count & 0x81 != 0 || at + 1 > end) || count == 0 && at + 1 != end {
-        return None;
-    }
-    if offset_delta < 0 || offset_delta > i64::from(head.last_offset_delta) {
-        return None;
-    }
-    let timestamp = if append_time { head.max_timestamp } else { head.base_timestamp.checked_add(timestamp_delta)? };
-    if timestamp == i64::MIN {
-        return None;
-    }
-    let offset = head.base_offset + offset_delta;
-    let headers = Headers { count: i64::from(count >> 1), at: at + 1, end };
-    Some(Record { offset, timestamp, key, value, headers })
+/// What a batch's header says of each of its records.
+struct Bounds {
+    base_offset: i64,
+    /// Offset deltas are less.
+    deltas: u64,
+    /// The same for records that `short` may read.
+    short_deltas: u64,
+    base_timestamp: i64,
+    /// µs in a timestamp's delta; none where timestamps are the append's.
+    delta_us: i64,
 }
 
-fn one(head: &Header, body: &[u8], position: usize, append_time: bool) -> Option<Record> {
-    let (length, start) = varint::read(body, position)?;
-    let end = start.checked_add(usize::try_from(length).ok()?)?;
-    let data = body.get(..end)?;
-    let (timestamp_delta, at) = varint::read(data, start + 1)?;
-    let (offset_delta, at) = varint::read(data, at)?;
-    let (key, at) = field(data, at)?;
-    let (value, at) = field(data, at)?;
-    let (count, at) = varint::read(data, at)?;
-    if count < 0 || (count == 0 && at != end) {
-        return None;
+impl Bounds {
+    fn new(head: &Header) -> Self {
+        let append_time = head.attributes & APPEND_TIME != 0;
+        let base_timestamp = if append_time { head.max_timestamp } else { head.base_timestamp };
+        let deltas = (i64::from(head.last_offset_delta) + 1).max(0) as u64;
+        let ordinary = (-LARGEST_MS + SHORT_DELTA..=LARGEST_MS - SHORT_DELTA).contains(&base_timestamp);
+        Bounds {
+            base_offset: head.base_offset,
+            deltas,
+            short_deltas: if ordinary { deltas } else { 0 },
+            base_timestamp,
+            delta_us: if append_time { 0 } else { 1000 },
+        }
     }
-    if offset_delta < 0 || offset_delta > i64::from(head.last_offset_delta) {
-        return None;
+
+    /// The record at `position`, if what stands before its key is as short as it mostly is, and its timestamp as far
+    /// from the ends of time; None says nothing of it.
+    ///
+    /// Its fields follow one another, so that all of them lie within its length if the last one ends there.
+    #[inline(always)]
+    fn short(&self, body: &[u8], position: usize) -> Option<Record> {
+        let mut varints = Short::new(body.get(position..)?.first_chunk()?);
+        let length = varints.size()??;
+        let end = position + varints.at + length as usize;
+        varints.at += 1;
+        let timestamp_delta = varints.number()?;
+        let offset_delta = varints.size()??;
+        let size = varints.size()?;
+        let data = body.get(..end)?;
+        let (key, at) = Field::within(data, position + varints.at, size)?;
+        let (value, at) = field(data, at)?;
+        let count = *data.get(at)?;
+        // An even byte below 128 is a whole varint, and not negative.
+        if count & 0x81 != 0 || offset_delta >= self.short_deltas {
+            return None;
+        }
+        let timestamp_us = self.base_timestamp * 1000 + timestamp_delta * self.delta_us;
+        let headers = Headers { count: i64::from(count >> 1), at: at + 1, end };
+        headers.record(self.base_offset + offset_delta as i64, timestamp_us, key, value)
     }
-    let timestamp = if append_time { head.max_timestamp } else { head.base_timestamp.checked_add(timestamp_delta)? };
-    if timestamp == i64::MIN {
-        return None;
+
+    /// The record at `position`, whatever its fields take.
+    fn any(&self, body: &[u8], position: usize) -> Option<Record> {
+        let (length, start) = varint::read_size(body, position)?;
+        let end = start.checked_add(usize::try_from(length?).ok()?)?;
+        let data = body.get(..end)?;
+        let (timestamp_delta, at) = varint::read(data, start + 1)?;
+        let (offset_delta, at) = varint::read_size(data, at)?;
+        let (key, at) = field(data, at)?;
+        let (value, at) = field(data, at)?;
+        let (count, at) = varint::read_size(data, at)?;
+        let offset_delta = offset_delta.filter(|delta| *delta < self.deltas)? as i64;
+        let timestamp_delta = if self.delta_us == 0 { 0 } else { timestamp_delta };
+        let timestamp = self.base_timestamp.checked_add(timestamp_delta).filter(|timestamp| *timestamp != i64::MIN)?;
+        let timestamp_us = timestamp.clamp(-LARGEST_MS, LARGEST_MS) * 1000;
+        let headers = Headers { count: i64::try_from(count?).ok()?, at, end };
+        headers.record(self.base_offset + offset_delta, timestamp_us, key, value)
     }
-    let offset = head.base_offset + offset_delta;
-    Some(Record { offset, timestamp, key, value, headers: Headers { count, at, end } })
+}
+
+impl Headers {
+    /// The record that they end, which they fill; None where it has more bytes and no headers.
+    #[inline(always)]
+    fn record(self, offset: i64, timestamp_us: i64, key: Field, value: Field) -> Option<Record> {
+        if self.count == 0 && self.at != self.end {
+            return None;
+        }
+        Some(Record { offset, timestamp_us, key, value, headers: self })
+    }
+}
+
+impl Field {
+    /// The field of this size from `at` on, null if there is none, and where the next one begins.
+    #[inline(always)]
+    fn within(data: &[u8], at: usize, size: Option<u64>) -> Option<(Self, usize)> {
+        let Some(size) = size else {
+            return Some((Field { at, size: -1 }, at));
+        };
+        let end = at.checked_add(usize::try_from(size).ok()?)?;
+        if end > data.len() { None } else { Some((Field { at, size: size as i64 }, end)) }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn any(head: &Header, body: &[u8], position: usize) -> Result<Record, Refused> {
+    match Bounds::new(head).any(body, position) {
+        Some(record) => Ok(record),
+        None => corrupt(damage(head, "its fields do not fill its length")),
+    }
 }
 
 /// A field that begins with its size at `at`, and where the next one begins.
 #[inline(always)]
 pub fn field(data: &[u8], at: usize) -> Option<(Field, usize)> {
-    let (size, at) = varint::read(data, at)?;
-    if size < 0 {
-        return Some((Field { at, size }, at));
-    }
-    let end = at.checked_add(usize::try_from(size).ok()?)?;
-    if end > data.len() { None } else { Some((Field { at, size }, end)) }
+    let (size, at) = varint::read_size(data, at)?;
+    Field::within(data, at, size)
 }

@@ -3,37 +3,80 @@
 /// The varint that begins at `at`, and where it ends; None where it is cut off or too long.
 #[inline(always)]
 pub fn read(data: &[u8], at: usize) -> Option<(i64, usize)> {
-    let low = *data.get(at)?;
-    if low < 0x80 {
-        return Some((zigzag(u64::from(low)), at + 1));
+    read_bits(data, at).map(|(bits, end)| (zigzag(bits), end))
+}
+
+/// A size and where it ends, as `read`; it is negative where the first of the two is None.
+#[inline(always)]
+pub fn read_size(data: &[u8], at: usize) -> Option<(Option<u64>, usize)> {
+    read_bits(data, at).map(|(bits, end)| (size_of(bits), end))
+}
+
+/// Bytes that `Short` looks into.
+pub const WINDOW_BYTES: usize = 16;
+
+/// Goes through varints of one or two bytes that begin in the first half of some bytes; None where one has more.
+pub struct Short<'a> {
+    window: &'a [u8; WINDOW_BYTES],
+    /// Where the next one begins.
+    pub at: usize,
+}
+
+impl<'a> Short<'a> {
+    /// The first begins where the window does.
+    #[inline(always)]
+    pub fn new(window: &'a [u8; WINDOW_BYTES]) -> Self {
+        Short { window, at: 0 }
     }
-    let high = *data.get(at + 1)?;
-    if high < 0x80 {
-        return Some((zigzag(u64::from(low & 0x7F) | u64::from(high) << 7), at + 2));
+
+    /// The next number.
+    #[inline(always)]
+    pub fn number(&mut self) -> Option<i64> {
+        self.bits().map(zigzag)
+    }
+
+    /// The next number, which is a size: negative where it is None.
+    #[inline(always)]
+    pub fn size(&mut self) -> Option<Option<u64>> {
+        self.bits().map(size_of)
+    }
+
+    #[inline(always)]
+    fn bits(&mut self) -> Option<u64> {
+        let at = self.at % (WINDOW_BYTES / 2);
+        let (bits, size) = short([self.window[at], self.window[at + 1]])?;
+        self.at += size;
+        Some(bits)
+    }
+}
+
+/// The bits of the varint at `at`, and where it ends.
+#[inline(always)]
+fn read_bits(data: &[u8], at: usize) -> Option<(u64, usize)> {
+    if let Some(pair) = data.get(at..)?.first_chunk()
+        && let Some((bits, size)) = short(*pair)
+    {
+        return Some((bits, at + size));
     }
     read_long(data, at)
 }
 
-/// Bytes that `read_short` looks into.
-pub const WINDOW_BYTES: usize = 16;
-
-/// `read` where the varint has one or two bytes; None where it has more. It begins in the window's first bytes.
+/// The bits of a varint of one or two bytes, and how many it has.
 #[inline(always)]
-pub fn read_short(window: &[u8; WINDOW_BYTES], at: usize) -> Option<(i64, usize)> {
-    let low = window[at % WINDOW_BYTES];
-    if low < 0x80 {
-        return Some((zigzag(u64::from(low)), at + 1));
+fn short(pair: [u8; 2]) -> Option<(u64, usize)> {
+    let pair = u64::from(u16::from_le_bytes(pair));
+    if pair & 0x80 == 0 {
+        return Some((pair & 0x7F, 1));
     }
-    let high = window[(at + 1) % WINDOW_BYTES];
-    if high < 0x80 {
-        return Some((zigzag(u64::from(low & 0x7F) | u64::from(high) << 7), at + 2));
+    if pair & 0x8000 == 0 {
+        return Some((pair & 0x7F | pair >> 1 & 0x3F80, 2));
     }
     None
 }
 
 #[cold]
 #[inline(never)]
-fn read_long(data: &[u8], at: usize) -> Option<(i64, usize)> {
+fn read_long(data: &[u8], at: usize) -> Option<(u64, usize)> {
     let mut value = 0u64;
     for (place, &byte) in data.get(at..)?.iter().take(10).enumerate() {
         if place == 9 && byte > 1 {
@@ -41,7 +84,7 @@ fn read_long(data: &[u8], at: usize) -> Option<(i64, usize)> {
         }
         value |= u64::from(byte & 0x7F) << (7 * place);
         if byte < 0x80 {
-            return Some((zigzag(value), at + place + 1));
+            return Some((value, at + place + 1));
         }
     }
     None
@@ -50,6 +93,11 @@ fn read_long(data: &[u8], at: usize) -> Option<(i64, usize)> {
 #[inline(always)]
 fn zigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+#[inline(always)]
+fn size_of(bits: u64) -> Option<u64> {
+    if bits & 1 == 0 { Some(bits >> 1) } else { None }
 }
 
 /// How many bytes `write` takes for `value`.

@@ -211,6 +211,18 @@ class TestDecoding:
         assert found.to_pylist() == [{"key": b"key", "value": b"value"}] * 100
 
 
+@installed
+@pytest.mark.parametrize("append_time", [False, True])
+@pytest.mark.parametrize("beyond", [-8193, -8192, -1, 0, 1, 8192, 8193])
+@pytest.mark.parametrize("limit_ms", [(1 << 63) // 1000, -((1 << 63) // 1000)])
+def test_timestamps_at_the_ends_of_what_microseconds_can_be(limit_ms: int, beyond: int, append_time: bool) -> None:
+    base_ms = (limit_ms + beyond).to_bytes(8, "big", signed=True)
+    records = [NewRecord(delta, None, None) for delta in (0, 1, -1, 8191, -8192, 8192, -8193)]
+    batch = encode(records, attributes=APPEND_TIME if append_time else 0)
+    batch[27:35] = batch[35:43] = base_ms
+    assert_same_decoding(resealed(batch), *EVERYTHING, RECORD_COLUMNS)
+
+
 def lz4_frames() -> Iterator[tuple[str, bytes]]:
     """Frames of every kind that Kafka's clients may write, all of which hold `TEXT`."""
     cramjam = pytest.importorskip("cramjam")
