@@ -258,6 +258,8 @@ class Member:
             self._chronicle.stop()
 
     def _phase_changed(self, phase: Phase) -> None:
+        if phase is not Phase.FENCED:
+            self._telling.release()
         if phase is Phase.JOINING:
             self.replicating.end()
         elif self.lifecycle.epoch != self._begun_epoch:
@@ -295,6 +297,8 @@ class Member:
         """The metadata is known up to the registration: the replicas begin."""
         if epoch == self._begun_epoch:
             self.replicating.begin(epoch)
+            if self.lifecycle.phase is Phase.FENCED:
+                self._telling.hold()  # it is to say first that it may be live: clients wait for that
             self._tell_all()
 
     def _tell_all(self) -> None:
