@@ -309,12 +309,18 @@ class Metrics:
     def counter(self, name: str, *labels: str) -> Counter:
         """The counter or gauge `name` with these label values; bind it once, outside the hot path."""
         self._check(name, labels)
-        return self._counters.setdefault((name, labels), Counter())
+        found = self._counters.get((name, labels))
+        if found is None:
+            found = self._counters[name, labels] = Counter()
+        return found
 
     def histogram(self, name: str, *labels: str) -> Histogram:
         """The histogram `name` with these label values; bind it once, outside the hot path."""
         self._check(name, labels)
-        return self._histograms.setdefault((name, labels), Histogram(BOUNDS[name]))
+        found = self._histograms.get((name, labels))
+        if found is None:
+            found = self._histograms[name, labels] = Histogram(BOUNDS[name])
+        return found
 
     def compute(
         self, name: str, samples: Callable[[], Iterable[Sample]], left_out: Callable[[], int] = lambda: 0

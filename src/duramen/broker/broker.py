@@ -50,6 +50,7 @@ from duramen.controller.events import (
     GroupConfigured,
     NatsGapRecorded,
     NodeConfigured,
+    PartitionChanged,
     PartitionsAdded,
     QuotasChanged,
     StreamConfigured,
@@ -366,6 +367,8 @@ class Broker:
     def happened(self, event: Event) -> None:
         """An event of the metadata has taken effect."""
         match event:
+            case PartitionChanged():  # most of them are, and only those who listen care
+                pass
             case StreamCreated() | PartitionsAdded() | StreamConfigured():
                 state = self.metadata_state.streams.get(event.name) if isinstance(event, StreamCreated) else None
                 if state is None:

@@ -52,7 +52,7 @@ class ConfigEntry(NamedTuple):
 class StreamConfig:
     """Values in force, by name."""
 
-    __slots__ = ("_changed", "_overrides", "_settings", "_values")
+    __slots__ = ("_changed", "_log_config", "_overrides", "_settings", "_values")
 
     def __init__(self, settings: Settings, overrides: Mapping[str, str], changed: Changed = UNCHANGED) -> None:
         """`overrides` were checked when they were set; one that is not known any more is left out."""
@@ -60,6 +60,7 @@ class StreamConfig:
         self._changed = changed
         self._overrides = {name: check(STREAM[name], text) for name, text in overrides.items() if name in STREAM}
         self._values = {name: self._resolve(setting) for name, setting in STREAM.items()}
+        self._log_config: LogConfig | None = None
 
     def _resolve(self, setting: Setting) -> Value:
         if setting.name in self._overrides:
@@ -80,7 +81,12 @@ class StreamConfig:
         return str(self._values[name])
 
     def log_config(self) -> LogConfig:
-        """What storage has to know."""
+        """What storage has to know: the same object each time, for any number of logs."""
+        if self._log_config is None:
+            self._log_config = self._make_log_config()
+        return self._log_config
+
+    def _make_log_config(self) -> LogConfig:
         policy = self.text("cleanup.policy")
         deletes, compacts = "delete" in policy, "compact" in policy
         segment_ms = self.integer("segment.ms")

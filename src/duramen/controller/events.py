@@ -1,5 +1,7 @@
 """The events of the metadata log, as JSON records. Adding fields with defaults keeps old logs readable."""
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -28,6 +30,7 @@ __all__ = [
     "StreamCreated",
     "StreamDeleted",
     "decode_event",
+    "decode_events",
     "encode_event",
 ]
 
@@ -245,8 +248,12 @@ def encode_event(event: Event) -> bytes:
 
 def decode_event(value: bytes) -> Event:
     """The event in a record's value. Raises BatchCorrupt where it is none that this version knows."""
+    return decode_events((value,))[0]
+
+
+def decode_events(values: Iterable[bytes]) -> list[Event]:
+    """The events in values of records. Raises BatchCorrupt where one is none that this version knows."""
     try:
-        event: Event = _decoder.decode(value)
+        return list(map(_decoder.decode, values))
     except msgspec.MsgspecError as error:
         raise BatchCorrupt(f"the metadata log holds an event that this version cannot read: {error}") from None
-    return event

@@ -56,6 +56,9 @@ class PartitionState(msgspec.Struct, frozen=True, gc=False):
         return bool(self.adding or self.removing)
 
 
+_NOTHING: Final = PartitionState()
+
+
 def without(members: tuple[int, ...], others: Container[int | None]) -> tuple[int, ...]:
     """Those members that are not among the others, in their order."""
     return tuple([member for member in members if member not in others])
@@ -153,15 +156,17 @@ class Partitions:
 
     def apply(self, stream_id: StreamId, event: PartitionChanged) -> None:
         """Take an event in; one that is not newer than what is known changes nothing."""
-        place = PartitionId(stream_id, event.partition)
-        before = self.get(place)
-        if before is not None and event.partition_epoch <= before.partition_epoch:
+        states = self._by_stream.get(stream_id)
+        if states is None:
+            states = self._by_stream[stream_id] = {}
+        before = states.get(event.partition, _NOTHING)
+        if before is not _NOTHING and event.partition_epoch <= before.partition_epoch:
             return
-        after = _changed(before or PartitionState(), event)
-        self._by_stream.setdefault(stream_id, {})[event.partition] = after
-        self._count_leader(before.leader if before is not None else None, after.leader)
-        if before is None or before.replicas != after.replicas:
-            self._index(place, () if before is None else before.replicas, after.replicas)
+        after = states[event.partition] = _changed(before, event)
+        if before.leader != after.leader:
+            self._count_leader(before.leader, after.leader)
+        if before.replicas != after.replicas:
+            self._index(PartitionId(stream_id, event.partition), before.replicas, after.replicas)
 
     def remove_stream(self, stream_id: StreamId) -> None:
         """The stream is gone."""
@@ -178,11 +183,15 @@ class Partitions:
             self._leaders[after] = self._leaders.get(after, 0) + 1
 
     def _index(self, place: PartitionId, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        of_node = self._of_node
         for node_id in before:
             if node_id not in after:
-                del self._of_node[node_id][place]
+                del of_node[node_id][place]
         for node_id in after:
-            self._of_node.setdefault(node_id, {})[place] = None
+            places = of_node.get(node_id)
+            if places is None:
+                places = of_node[node_id] = {}
+            places[place] = None
 
 
 def _changed(before: PartitionState, event: PartitionChanged) -> PartitionState:

@@ -107,10 +107,10 @@ class Store:
         """The log of a partition, with that config; made where there is none. A new one costs nothing on disk."""
         log = self._logs.get(key)
         if log is None:
-            log = Log(LogId(self.next_log_id), key, config, self._handles)
+            log = self._logs[key] = Log(LogId(self.next_log_id), key, config, self._handles)
             self.next_log_id += 1
-            self._logs[key] = log
             self._logs_gauge.value = len(self._logs)
+            return log
         log.config = config
         if not log.written:
             log.set_durability(config.durability)

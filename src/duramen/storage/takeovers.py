@@ -25,7 +25,7 @@ class TakeoverTable:
     __slots__ = ("_entries",)
 
     def __init__(self, entries: Iterable[tuple[int, int, int]] = ()) -> None:
-        self._entries = [Takeover(*entry) for entry in entries]
+        self._entries = [Takeover(*entry) for entry in entries] if entries else []
 
     def __iter__(self) -> Iterator[Takeover]:
         return iter(self._entries)

@@ -48,7 +48,7 @@ class TransactionTable:
         # (First offset, marker's, producer): may be unstable. Few; an empty deque takes 760 bytes of each log.
         self._ending: list[tuple[int, int, int]] = []
         self.marked_offset = marked_offset
-        self.aborted = [AbortedTransaction(*row) for row in aborted]
+        self.aborted = [AbortedTransaction(*row) for row in aborted] if aborted else []
 
     def add(self, head: Header, batch: Buffer, base_offset: int) -> None:
         """Enter a transactional batch that was appended at `base_offset`."""

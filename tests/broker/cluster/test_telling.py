@@ -21,11 +21,11 @@ class World:
     def __init__(self) -> None:
         self.turns: list[list[int]] = [[]]
         self._soon: deque[Callable[[], None]] = deque()
-        self._telling = Telling(self._soon.append, lambda place: self.turns[-1].append(place.partition))
+        self.telling = Telling(self._soon.append, lambda place: self.turns[-1].append(place.partition))
 
     def begin(self, *partitions: int, led: bool = False) -> None:
         for partition in partitions:
-            self._telling.begin(PartitionId(STREAM, partition), led=led)
+            self.telling.begin(PartitionId(STREAM, partition), led=led)
 
     def turn(self) -> bool:
         """Another turn; whether there was anything to do in it."""
@@ -66,6 +66,34 @@ def test_what_changes_while_it_waits_is_told_once() -> None:
     while world.turn():
         pass
     assert world.turns[:2] == [[1, 2, 3], [4, 5]]
+
+
+def test_what_is_held_back_is_told_after_the_release_and_as_it_is_by_then() -> None:
+    world = World()
+    world.telling.hold()
+    world.begin(1, 2, 3, 4, 5)
+    while world.turn():
+        pass
+    world.begin(6, 4, led=True)
+    while world.turn():
+        pass
+    assert [turn for turn in world.turns if turn] == [[1, 2, 3]]
+    world.telling.release()
+    while world.turn():
+        pass
+    assert [turn for turn in world.turns if turn] == [[1, 2, 3], [6, 4, 5]]
+
+
+def test_a_few_are_told_at_once_though_the_rest_would_be_held_back() -> None:
+    world = World()
+    world.telling.hold()
+    world.begin(1, 2)
+    world.turn()
+    world.begin(3)
+    assert world.turns == [[1, 2], [3]]
+    world.telling.release()
+    world.turn()
+    assert not world.turn()
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.booleans())))

@@ -258,6 +258,8 @@ class Member:
             self._chronicle.stop()
 
     def _phase_changed(self, phase: Phase) -> None:
+        if phase is not Phase.FENCED:
+            self._telling.release()
         if phase is Phase.JOINING:
             self.replicating.end()
         elif self.lifecycle.epoch != self._begun_epoch:
@@ -295,6 +297,8 @@ class Member:
         """The metadata is known up to the registration: the replicas begin."""
         if epoch == self._begun_epoch:
             self.replicating.begin(epoch)
+            if self.lifecycle.phase is Phase.FENCED:
+                self._telling.hold()  # it is to say first that it may be live: clients wait for that
             self._tell_all()
 
     def _tell_all(self) -> None:
@@ -331,6 +335,13 @@ class Member:
     def happened(self, event: Event, epoch: int) -> None:
         """An event has taken effect in the view; the quorum ordered it in that epoch."""
         del epoch
+        if isinstance(event, PartitionChanged):  # most of them are
+            if self._listener is not None:
+                self._listener.happened(event)
+            # Before a node takes part, nobody is to be told: then it begins with what all of them add up to.
+            if self.replicating.takes_part:
+                self._changed(event)
+            return
         if isinstance(event, StreamDeleted):
             self.replicating.removed(stream_id_of(event.id))
             self.tally.removed(stream_id_of(event.id))
@@ -338,10 +349,6 @@ class Member:
             self._listener.happened(event)
         if isinstance(event, StreamCreated | PartitionsAdded):
             self._tell_when_made(PartitionId(stream_id_of(event.id), event.partitions - 1))
-        elif isinstance(event, PartitionChanged):
-            # Before a node takes part, nobody is to be told: then it begins with what all of them add up to.
-            if self.replicating.takes_part:
-                self._changed(event)
         elif isinstance(event, StreamConfigured | NodeConfigured):
             self.replicating.configured()
             if isinstance(event, StreamConfigured):
@@ -377,7 +384,8 @@ class Member:
             self.replicating.only({stream.id for stream in self.state.streams.values()})
             self._listener.restored()
             self.replicating.configured()
-            self._tell_all()
+            if self.replicating.takes_part:  # else it begins with all of them, once it does
+                self._tell_all()
 
     def carried_out(self, effect: Effect) -> None:
         """The replica of the quorum has done that."""

@@ -2,6 +2,8 @@
 
 A node that is lost changes tens of thousands of partitions at once. Told of all of them in one turn, a node would be
 deaf for seconds, and others would take it for gone. What waits is told as it is when its turn comes, once.
+
+A node that starts has more than a turn's to tell, and is ready for clients before that: it holds the rest back.
 """
 
 from collections import OrderedDict
@@ -27,6 +29,17 @@ class Telling:
         self._rest: OrderedDict[PartitionId, None] = OrderedDict()
         self._left = _AT_ONCE  # so many may be told in this turn
         self._comes_back = False
+        self._holds = False
+
+    def hold(self) -> None:
+        """What waits after this turn goes on waiting until `release`: the node has something to do before that."""
+        self._holds = True
+
+    def release(self) -> None:
+        """What waits is told from the next turn on."""
+        self._holds = False
+        if self._led or self._rest:
+            self._come_back()
 
     def begin(self, place: PartitionId, *, led: bool = False) -> None:
         """A partition is another: tell of it, now if it may be. `led`: its leader is another, or it has one now."""
@@ -37,6 +50,9 @@ class Telling:
             self._led[place] = None
         elif place not in self._led:
             self._rest[place] = None
+        self._come_back()
+
+    def _come_back(self) -> None:
         if not self._comes_back:
             self._comes_back = True
             self._soon(self._go_on)
@@ -48,6 +64,9 @@ class Telling:
     def _go_on(self) -> None:
         """Another turn."""
         self._left = _AT_ONCE
+        if self._holds:
+            self._comes_back = False
+            return
         for waiting in (self._led, self._rest):
             while waiting and self._left:
                 self._spend(waiting.popitem(last=False)[0])

@@ -44,9 +44,10 @@ class ControllerView:
         self._on_restored = on_restored
 
     def apply(self, batch: Batch) -> None:
-        for event in list(events_of(batch)):
-            self.state.apply(event)
-            self._on_event(event, batch.epoch)
+        apply, on_event, epoch = self.state.apply, self._on_event, batch.epoch
+        for event in events_of(batch):
+            apply(event)
+            on_event(event, epoch)
 
     def image(self) -> bytes:
         return encode_snapshot(self.state)

@@ -5,13 +5,14 @@ first entry of an epoch and sets of voters are control batches (`codec.quorum`).
 voters is a set of voters, which says who leads in a field of its own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
 from duramen.base.errors import BatchCorrupt
 from duramen.codec.batch import CONTROL, CRC_START, HEADER_BYTES, NewRecord, encode, header, records, stamp
 from duramen.codec.crc import crc32c
+from duramen.codec.plain import plain_values
 from duramen.codec.quorum import (
     LeaderChange,
     SnapshotGap,
@@ -20,7 +21,7 @@ from duramen.codec.quorum import (
     decode_control,
     encode_control,
 )
-from duramen.controller.events import Event, decode_event, encode_event
+from duramen.controller.events import Event, decode_events, encode_event
 from duramen.controller.quorum.messages import Batch
 from duramen.controller.quorum.voters import ReplicaId, Voter, Voters
 
@@ -81,13 +82,15 @@ def read_batch(data: bytes) -> Batch:
     return Batch(found.leader_epoch, found.base_offset, found.last_offset_delta + 1, data, voters)
 
 
-def events_of(batch: Batch) -> Iterator[Event]:
+def events_of(batch: Batch) -> list[Event]:
     """The events of a batch; none of a control batch. Raises BatchCorrupt."""
     data = data_of(batch)
-    if not header(data).attributes & CONTROL:
-        for record in records(data, verify=False):
-            if record.value is not None:
-                yield decode_event(record.value)
+    if header(data).attributes & CONTROL:
+        return []
+    values = plain_values(data)
+    if values is None:
+        values = [record.value for record in records(data, verify=False) if record.value is not None]
+    return decode_events(values)
 
 
 def leader_of(batch: Batch) -> int:

@@ -26,7 +26,7 @@ class Limits(NamedTuple):
     batch_bytes: int = 8 << 20
     chunk_bytes: int = 1 << 20
     kept_bytes: int = 4 << 20
-    snapshot_bytes: int = 20 << 20
+    snapshot_bytes: int = 8 << 20
 
 
 LIMITS: Final = Limits()

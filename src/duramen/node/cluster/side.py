@@ -21,7 +21,7 @@ from duramen.broker.quorum.runner import Runner
 from duramen.codec.cluster import nodes
 from duramen.codec.cluster.channels import Channel, Subject
 from duramen.codec.cluster.handshake import Identity
-from duramen.controller.events import Event, NodeEvent
+from duramen.controller.events import Event, NodeEvent, PartitionChanged
 from duramen.controller.forming.values import Kept
 from duramen.controller.nodes import Node
 from duramen.controller.quorum.effects import Commit, Effect
@@ -222,7 +222,7 @@ class ClusterSide:
     def _happened(self, event: Event, epoch: int) -> None:
         if self.member is not None:
             self.member.happened(event, epoch)
-        if isinstance(event, NodeEvent):
+        if not isinstance(event, PartitionChanged) and isinstance(event, NodeEvent):  # most of them are the former
             self._connect()
 
     def _restored(self) -> None:
