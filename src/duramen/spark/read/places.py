@@ -204,7 +204,10 @@ class Places:
         """What a micro-batch from `begin` on is cut by where tables are read; `ends` are those of `cold_ends`."""
         ended = self.ended({at: offset for at, offset in begin.items() if at in ends}) if self.is_joint(begin) else {}
         jumps = {at: ends[at] for at in ended if self.is_upserted(at)}
-        return Cold({at: end for at, end in ends.items() if at not in ended}, ended, jumps)
+        # What the log has it says itself.
+        lost = {at.topic for at, offset in self.in_log({at: begin[at] for at in jumps}).items() if offset > begin[at]}
+        newest = {topic: self._tables[topic].newest for topic in lost}
+        return Cold({at: end for at, end in ends.items() if at not in ended}, ended, jumps, newest)
 
     def is_joint(self, ats: Iterable[TopicPartition]) -> bool:
         """Whether transactions may reach over streams of which some are tables: of one alone the table knows."""

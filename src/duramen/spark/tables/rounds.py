@@ -204,9 +204,14 @@ def _decoder(declaration: Declaration, fields: Sequence[pa.Field]) -> Decoder | 
 
 
 def commit_round(
-    table: Table, dead: Table | None, work: Work, written: Sequence[Written], spans: Sequence[Span]
+    table: Table,
+    dead: Table | None,
+    work: Work,
+    written: Sequence[Written],
+    spans: Sequence[Span],
+    newest: int = -1,
 ) -> bool:
-    """Commit what the tasks of a round wrote for `spans`.
+    """Commit what the tasks of a round wrote for `spans`, with the `newest` commit sequence in these.
 
     False where their files disagree on new columns: nothing of it is in the table then but the columns; do the round
     again. Raises TableConflict where another writer won, TableStorageFailed.
@@ -223,5 +228,5 @@ def commit_round(
         rest = [span._replace(begin=ends.get(span.partition, span.begin)) for span in spans]
         dead.commit([file for one in written for file in one.dead_files], [s for s in rest if s.end > s.begin])
     files = [file for one in written for file in one.files]
-    table.commit(files, spans, [path for one in written for path in one.removed])
+    table.commit(files, spans, [path for one in written for path in one.removed], newest=newest)
     return True
