@@ -1,12 +1,15 @@
 """The job over several streams: each for itself, errors of one never those of another, and what is told of them."""
 
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.spark.translation.transacting import batch
 from tests.spark.translation.world import World
 
+from duramen.base.catalogue_tables import KEPT_OFFSETS
 from duramen.base.errors import SettingInvalid, StreamNotFound, TableForeign
 from duramen.client import Admin, Cluster
 from duramen.client.http import Server, path_of
@@ -131,3 +134,31 @@ def test_metrics_are_served_to_prometheus() -> None:
     assert "# TYPE duramen_table_records_total counter\n" in text
     with pytest.raises(SettingInvalid, match="it must be HOST:PORT"):
         Exporter("here", str)
+
+
+def test_a_table_that_is_gone_is_not_begun_anew_in_silence(node: NodeProcess, world: World) -> None:
+    server, path = Server(node.http), path_of("streams", world.stream)
+    config = {"table.format": "delta", "table.location": str(world.location), "table.decode": "json"}
+    server.patch(path, {"config": config})
+
+    def job() -> Job:
+        found = {name: table for name, (table, _) in declared_streams(server, [world.stream], {}).items()}
+        return make_job(node.kafka, found, [])
+
+    def read(**more: str) -> int:
+        return len(batch(world, **more))
+
+    world.produce([b'{"a": 1}'] * 8)
+    assert job().run(once=True)
+    shutil.rmtree(world.location)
+    for tier in ("all", "cold"):
+        with pytest.raises(TableForeign, match=f"the table of {world.stream} at .* is gone; bring it back, or begin"):
+            read(tier=tier)
+    assert read(tier="hot") == 8
+    ((table, told),) = declared_streams(server, [world.stream], {}).values()
+    assert "is gone" in status_of(table, told, world.cluster, 0).error
+    assert not job().run(once=True)
+    assert not world.location.exists()
+    server.patch(path, {"config": {KEPT_OFFSETS: ""}})  # as `duramen table enable` does
+    assert job().run(once=True)
+    assert read(tier="cold") == 8

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pyspark.sql.datasource import InputPartition
 
-from duramen.base.catalogue_tables import STREAM_SETTINGS, storage_problem
+from duramen.base.catalogue_tables import storage_problem
 from duramen.base.errors import OptionInvalid
 from duramen.client import Admin, Consumer, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
@@ -30,7 +30,6 @@ __all__ = ["Offsets", "Parts", "Places", "Tiers"]
 _NO_REACH: Final[Mapping[TopicPartition, int]] = {}
 _NOTHING_OVER: Final[Mapping[TopicPartition, Collection[int]]] = {}
 _TASK_BYTES: Final = 128 * 1024 * 1024
-_KEYS: Final = [setting.name for setting in STREAM_SETTINGS]
 
 
 class Offsets(Protocol):
@@ -73,9 +72,9 @@ class Tiers:
             return Places(consumer, {}, "hot", ids, fail=fail)
         unknown = [name for name in ids if (name, ids[name]) not in self._declared]
         if unknown:
-            from duramen.spark.translation.declared import declared
+            from duramen.spark.translation.declared import KEYS, declared
 
-            configs = Admin(consumer.cluster).configs_of(unknown, _KEYS)
+            configs = Admin(consumer.cluster).configs_of(unknown, KEYS)
             for name in unknown:
                 self._declared[name, ids[name]] = declared(name, ids[name], configs[name], self._storage)
         found = {name: self._declared[name, id_] for name, id_ in ids.items()}
