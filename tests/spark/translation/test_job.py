@@ -121,6 +121,27 @@ def test_what_the_node_declares_is_what_the_job_finds(node: NodeProcess, worlds:
     assert plain.stream not in everything
 
 
+def test_what_a_job_has_counted_stays_when_a_table_is_declared_anew(
+    node: NodeProcess, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duramen.spark.translation.job._LOOK_S", 0.0)
+    found = {world.stream: Declared(world.declaration(), 1000)}
+    seen: list[tuple[str, Account]] = []
+    job = make_job(node.kafka, found, seen)
+
+    def tell(name: str, account: Account) -> None:
+        if account.records == 8 and not found[name].declaration.filled:
+            found[name] = Declared(world.declaration(filled=True), 1000)
+            world.produce([b'{"a": 1}'] * 4)
+        if account.records == 12:
+            job.stop()
+
+    monkeypatch.setattr(job, "_seen", tell)
+    world.produce([b'{"a": 1}'] * 8)
+    assert job.run()
+    assert job.accounts()[world.stream].records == 12
+
+
 def test_metrics_are_served_to_prometheus() -> None:
     account = Account(records=3, lag_ms=1500, error="so")
     with Exporter("127.0.0.1:0", lambda: render({"s": account})) as exporter:
