@@ -161,25 +161,22 @@ def test_a_table_that_is_gone_is_not_begun_anew_in_silence(node: NodeProcess, wo
     server, path = Server(node.http), path_of("streams", world.stream)
     config = {"table.format": "delta", "table.location": str(world.location), "table.decode": "json"}
     server.patch(path, {"config": config})
-
-    def job() -> Job:
-        found = {name: table for name, (table, _) in declared_streams(server, [world.stream], {}).items()}
-        return make_job(node.kafka, found, [])
-
-    def read(**more: str) -> int:
-        return len(batch(world, **more))
-
     world.produce([b'{"a": 1}'] * 8)
-    assert job().run(once=True)
+    world.to_the_end()
+    server.patch(path, {"config": {KEPT_OFFSETS: "0:4,1:4"}})  # as a job does
+    assert len(batch(world, tier="cold")) == 8
     shutil.rmtree(world.location)
-    for tier in ("all", "cold"):
-        with pytest.raises(TableForeign, match=f"the table of {world.stream} at .* is gone; bring it back, or begin"):
-            read(tier=tier)
-    assert read(tier="hot") == 8
     ((table, told),) = declared_streams(server, [world.stream], {}).values()
+    gone = f"the table of {world.stream} at .* is gone; bring it back, or begin"
+    for tier in ("all", "cold"):
+        with pytest.raises(TableForeign, match=gone):
+            batch(world, tier=tier)
+    assert len(batch(world, tier="hot")) == 8
     assert "is gone" in status_of(table, told, world.cluster, 0).error
-    assert not job().run(once=True)
+    with pytest.raises(TableForeign, match=gone):
+        world.round(filled=table.declaration.filled)
     assert not world.location.exists()
     server.patch(path, {"config": {KEPT_OFFSETS: ""}})  # as `duramen table enable` does
-    assert job().run(once=True)
-    assert read(tier="cold") == 8
+    ((table, _),) = declared_streams(server, [world.stream], {}).values()
+    world.to_the_end(filled=table.declaration.filled)
+    assert len(batch(world, tier="cold")) == 8
