@@ -64,6 +64,17 @@ def test_enable_takes_a_location_relative_to_where_it_is_typed(duramen_alone: Ru
             1,
             "table.partition.by: 'a b' does not fit; it must be names of",
         ),
+        (("--format", "delta", "--location", ""), 1, "so table.location must say where the table lies"),
+        (
+            ("--format", "delta", "--decode", "json", "--registry", "http://127.0.0.1:1"),
+            1,
+            "table.registry.url is given, which needs table.decode=avro, and that is json",
+        ),
+        (
+            ("--format", "delta", "--schema", __file__),
+            1,
+            "table.schema is given, which needs table.decode=avro, and that is none",
+        ),
         (("--format", "parquet"), 2, "'parquet' is not one of"),
         (("--format", "delta", "--storage", "x"), 2, "'x' is not NAME=VALUE"),
         (
@@ -83,6 +94,23 @@ def test_enable_refuses_what_cannot_be_before_anything_is_asked(
     assert (ended.code, ended.out) == (code, "")
     assert message in ended.err
     assert ended.err.count("\n") == 1
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--schema", __file__), "the Avro schema: cannot be understood"),
+        (("--registry", "nowhere"), "the schema registry 'nowhere' has to be a URL"),
+    ],
+)
+def test_enable_refuses_what_no_value_can_be_decoded_by(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    with FakeNode({f"GET {PATH}": (200, STREAM)}) as node:
+        where = ("--format", "delta", "--location", str(tmp_path / "t"))
+        ended = run("table", "enable", "flights", *where, "--decode", "avro", *words, server=node.address)
+        assert node.asked == [f"GET {PATH}"]
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert message in ended.err
     assert not (tmp_path / "t").exists()
 
 

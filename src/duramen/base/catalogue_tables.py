@@ -91,6 +91,9 @@ def table_problem(values: Mapping[str, Value]) -> str | None:
         return f"table.format is {values['table.format']}, so table.location must say where the table lies"
     if values["table.decode"] == "avro" and not (values["table.schema"] or values["table.registry.url"]):
         return "table.decode is avro, so table.schema or table.registry.url must say what the values' schema is"
+    for name in ("table.schema", "table.registry.url"):
+        if values[name] and values["table.decode"] != "avro":
+            return f"{name} is given, which needs table.decode=avro, and that is {values['table.decode']}"
     if values["table.upsert.by"] != NONE and values["table.format"] != "delta":
         return (
             f"table.upsert.by is {values['table.upsert.by']}, which needs table.format=delta: what writes Iceberg"

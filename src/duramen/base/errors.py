@@ -103,6 +103,7 @@ __all__ = [
     "StreamNotFound",
     "SubjectInvalid",
     "SystemFailed",
+    "TableAhead",
     "TableConflict",
     "TableForeign",
     "TableStorageFailed",
@@ -1040,6 +1041,14 @@ class ReplicationFactorInvalid(DuramenError):
     id = "replication-factor-invalid"
     safe = "Nothing was changed; repeating gives the same answer until there are more nodes."
     remedy = "Ask for as many replicas as there are nodes, or fewer."
+
+
+class TableAhead(DuramenError):
+    """A table with one row for each key has a transaction of which another stream that is read with it lacks a part."""
+
+    id = "table-ahead"
+    safe = "Nothing was read, for it would have been a part of that transaction; repeating is safe."
+    remedy = "Read again when the other stream has it too (with tier=cold: its table), or read the streams one by one."
 
 
 class TableConflict(DuramenError):

@@ -16,7 +16,7 @@ from duramen.spark.read.committed import Committed
 from duramen.spark.read.cuts import cut
 from duramen.spark.read.shares import Floors, Share, floors_left, passed_over, share
 
-ATS = [TopicPartition("s", index) for index in range(3)]
+ATS = [TopicPartition("s", 0), TopicPartition("s", 1), TopicPartition("t", 2)]
 Places = dict[TopicPartition, int]
 
 

@@ -64,6 +64,16 @@ def test_a_start_that_moved_is_said_with_its_time_and_later_with_the_first_recor
         BatchReader(Options(named, "batch")).partitions()
 
 
+def test_what_goes_on_with_what_there_is_has_nothing_of_what_is_gone(own: NodeProcess) -> None:
+    """The batch in which the log begins has deleted records, too."""
+    named = given(own, startingOffsets='{"flights": {"0": 1}}', failOnDataLoss="false")
+    reader = StreamReader(Options(named, "stream"))
+    begin = reader.initialOffset()
+    (part,) = reader.partitions(begin, reader.latestOffset(begin, reader.getDefaultReadLimit()))
+    assert [row["offset"] for batch in reader.read(part) for row in batch.to_pylist()] == list(range(4, 10))
+    reader.stop()
+
+
 def test_a_new_partition_that_has_lost_some_is_no_silent_start(own: NodeProcess) -> None:
     reader = StreamReader(Options(given(own), "stream"))
     with pytest.raises(

@@ -60,10 +60,12 @@ class Mortal:
             raise Killed
         self._table.evolve(schema)
 
-    def commit(self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = ()) -> None:
+    def commit(
+        self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = (), newest: int = -1
+    ) -> None:
         if self._death == f"before {self._name}":
             raise Killed
-        self._table.commit(files, spans, removed)
+        self._table.commit(files, spans, removed, newest)
         if self._death == f"after {self._name}":
             raise Killed
 

@@ -11,7 +11,7 @@ import pytest
 from tests.spark.tables.filling import Job, Keyed, records, rows
 from tests.spark.tables.s3 import s3_with_a_lake
 
-from duramen.base.errors import TableConflict, TableStorageFailed, TableUnsupported
+from duramen.base.errors import TableConflict, TableForeign, TableStorageFailed, TableUnsupported
 from duramen.spark.tables.opening import open_table
 from duramen.spark.tables.port import Declaration, Storage
 from duramen.spark.tables.rounds import commit_round, translate
@@ -68,11 +68,32 @@ def test_a_directory_that_may_not_be_written(declare: Declare, tmp_path: Path) -
         open_table(declare())
 
 
+@pytest.mark.parametrize("below", ["", "/flights"])
+def test_a_file_where_a_directory_should_be(declare: Declare, tmp_path: Path, below: str) -> None:
+    (tmp_path / "lake").write_text("none")
+    where = f"{tmp_path}/lake{below}"
+    with pytest.raises(TableStorageFailed) as failed:
+        open_table(declare(storage=Storage(where)))
+    assert str(failed.value) == f"{where}: a file is there, or on the way there, where a directory should be"
+
+
+@pytest.mark.parametrize("deep", ["flights/sub", "flights/more/sub"])
+def test_a_table_is_not_made_inside_of_another(declare: Declare, tmp_path: Path, deep: str) -> None:
+    outer, inner = tmp_path / "flights", tmp_path / deep
+    open_table(declare(storage=Storage(str(outer))))
+    with pytest.raises(TableForeign, match=f"^{inner} lies in the table at {outer}, which would remove its files"):
+        open_table(declare(storage=Storage(str(inner)), stream="other", stream_id="other"))
+    assert not inner.exists()
+
+
 def test_errors_of_libraries_become_one_line() -> None:
     assert one_line(OSError(28, "No space left on device")) == "no space left on the device"
     assert one_line(ValueError("Generic error: No space left (os error 28)")) == "no space left on the device"
     assert one_line(ValueError("\x1b[31m↳\x1b[0m first\n\n  second\n")) == "first second"
     assert one_line(ValueError("... <Error><Code>NoSuchBucket</Code><Message>…")) == "S3 answers NoSuchBucket"
+    assert one_line(ValueError("Os { code: 13, kind: PermissionDenied, message: … }")) == "permission denied"
+    assert one_line(ValueError("(sqlite3.E) no (Background on this error at: https://a/b)")) == "no"
+    assert one_line(ValueError("Json error: cut off\n   0: <unknown>\n   1: start_thread\n")) == "Json error: cut off"
     assert one_line(KeyError()) == "KeyError"
     assert len(one_line(ValueError("x" * 10_000))) < 400
 

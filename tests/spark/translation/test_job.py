@@ -1,12 +1,15 @@
 """The job over several streams: each for itself, errors of one never those of another, and what is told of them."""
 
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.spark.translation.transacting import batch
 from tests.spark.translation.world import World
 
+from duramen.base.catalogue_tables import KEPT_OFFSETS
 from duramen.base.errors import SettingInvalid, StreamNotFound, TableForeign
 from duramen.client import Admin, Cluster
 from duramen.client.http import Server, path_of
@@ -118,6 +121,27 @@ def test_what_the_node_declares_is_what_the_job_finds(node: NodeProcess, worlds:
     assert plain.stream not in everything
 
 
+def test_what_a_job_has_counted_stays_when_a_table_is_declared_anew(
+    node: NodeProcess, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duramen.spark.translation.job._LOOK_S", 0.0)
+    found = {world.stream: Declared(world.declaration(), 1000)}
+    seen: list[tuple[str, Account]] = []
+    job = make_job(node.kafka, found, seen)
+
+    def tell(name: str, account: Account) -> None:
+        if account.records == 8 and not found[name].declaration.filled:
+            found[name] = Declared(world.declaration(filled=True), 1000)
+            world.produce([b'{"a": 1}'] * 4)
+        if account.records == 12:
+            job.stop()
+
+    monkeypatch.setattr(job, "_seen", tell)
+    world.produce([b'{"a": 1}'] * 8)
+    assert job.run()
+    assert job.accounts()[world.stream].records == 12
+
+
 def test_metrics_are_served_to_prometheus() -> None:
     account = Account(records=3, lag_ms=1500, error="so")
     with Exporter("127.0.0.1:0", lambda: render({"s": account})) as exporter:
@@ -131,3 +155,28 @@ def test_metrics_are_served_to_prometheus() -> None:
     assert "# TYPE duramen_table_records_total counter\n" in text
     with pytest.raises(SettingInvalid, match="it must be HOST:PORT"):
         Exporter("here", str)
+
+
+def test_a_table_that_is_gone_is_not_begun_anew_in_silence(node: NodeProcess, world: World) -> None:
+    server, path = Server(node.http), path_of("streams", world.stream)
+    config = {"table.format": "delta", "table.location": str(world.location), "table.decode": "json"}
+    server.patch(path, {"config": config})
+    world.produce([b'{"a": 1}'] * 8)
+    world.to_the_end()
+    server.patch(path, {"config": {KEPT_OFFSETS: "0:4,1:4"}})  # as a job does
+    assert len(batch(world, tier="cold")) == 8
+    shutil.rmtree(world.location)
+    ((table, told),) = declared_streams(server, [world.stream], {}).values()
+    gone = f"the table of {world.stream} at .* is gone; bring it back, or begin"
+    for tier in ("all", "cold"):
+        with pytest.raises(TableForeign, match=gone):
+            batch(world, tier=tier)
+    assert len(batch(world, tier="hot")) == 8
+    assert "is gone" in status_of(table, told, world.cluster, 0).error
+    with pytest.raises(TableForeign, match=gone):
+        world.round(filled=table.declaration.filled)
+    assert not world.location.exists()
+    server.patch(path, {"config": {KEPT_OFFSETS: ""}})  # as `duramen table enable` does
+    ((table, _),) = declared_streams(server, [world.stream], {}).values()
+    world.to_the_end(filled=table.declaration.filled)
+    assert len(batch(world, tier="cold")) == 8

@@ -41,9 +41,9 @@ class Lake:
                     partition=number % 2, timestamp_ms=NOW_MS + number, headers=headers,
                 )  # fmt: skip
 
-    def delete_before(self, offset: int) -> None:
-        """As retention does, in every partition."""
-        self._server.post(f"{self._path}/records/delete", {"before": offset, "partition": None})
+    def delete_before(self, offset: int, partition: int | None = None) -> None:
+        """As retention does, in every partition unless one is named."""
+        self._server.post(f"{self._path}/records/delete", {"before": offset, "partition": partition})
 
 
 @pytest.fixture

@@ -6,108 +6,20 @@ from typing import Any, Literal
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.translation.querying import FOREVER, Query
+from tests.spark.translation.querying import FOREVER
 from tests.spark.translation.test_union import Lake
 from tests.spark.translation.test_union_transactions import earlier_version
-from tests.spark.translation.world import World, transactional
+from tests.spark.translation.transacting import Row, Writers, options
+from tests.spark.translation.world import World
 
-from duramen.client import Admin, Cluster, Producer
+from duramen.base.errors import TableAhead
+from duramen.client import Admin, Cluster
 from duramen.node.process import NodeProcess
-from duramen.spark.options import Options
-from duramen.spark.read.source import BatchReader
-from duramen.spark.read.streaming import StreamReader
+from duramen.spark.tables.opening import open_table
 
-Row = tuple[str, int, int, str]
 Format = Literal["delta", "iceberg"]
 NONE: dict[str, Any] = {"decode": "none"}
-
-
-class Streams:
-    """Two streams of two partitions, and transactions over both; a value names its transaction, or is `p`.
-
-    Each record has a key of its own.
-    """
-
-    def __init__(self, one: World, other: World) -> None:
-        self.worlds = (one, other)
-        self.kafka = one.kafka
-        self.keys = 0
-        self.producers = [transactional(one, name) for name in "abc"]
-        self.names = ["a1", "b1", "c1"]
-        self.written: Counter[str] = Counter()
-        self.committed: Counter[str] = Counter()
-
-    def key(self) -> bytes:
-        self.keys += 1
-        return b"%d" % self.keys
-
-    def write(self, index: int, *places: int) -> None:
-        """To partitions of the first stream, 0 and 1, and of the other, 2 and 3."""
-        for place in places:
-            world = self.worlds[place // 2]
-            self.producers[index].produce(world.stream, self.names[index].encode(), self.key(), place % 2)
-            assert self.producers[index].flush(30) == 0
-            self.written[self.names[index]] += 1
-
-    def end(self, index: int, *, commit: bool = True) -> None:
-        name, producer = self.names[index], self.producers[index]
-        if commit:
-            producer.commit_transaction(30)
-            self.committed[name] = self.written[name]
-        else:
-            producer.abort_transaction(30)
-        self.names[index] = f"{name[0]}{int(name[1:]) + 1}"
-        producer.begin_transaction()
-
-    def plain(self, count: int) -> None:
-        for world in self.worlds:
-            with Producer(world.cluster) as producer:
-                for number in range(count):
-                    producer.produce(world.stream, b"p", key=self.key(), partition=number % 2)
-        self.committed["p"] += 2 * count
-
-    def work(self) -> None:
-        self.write(0, 0, 3, 0)
-        self.write(1, 1, 2)
-        self.plain(2)
-        self.write(1, 3, 0)
-        self.end(0)
-        self.write(0, 1, 2)
-        self.end(1)
-        self.end(0, commit=False)
-        self.write(0, 2, 0)
-        self.end(0)
-
-    def judge(self, found: list[Row]) -> Counter[str]:
-        """Raise where a transaction is there in part."""
-        counts = Counter(row[3] for row in found)
-        for name, count in counts.items():
-            assert name == "p" or count == self.committed[name], f"{name}: {count} of {self.written[name]}"
-        return counts
-
-    def options(self, **more: str) -> dict[str, str]:
-        names = ",".join(world.stream for world in self.worlds)
-        return {"kafka.bootstrap.servers": self.kafka, "subscribe": names, **more}
-
-    def batch(self, **more: str) -> list[Row]:
-        reader = BatchReader(Options(self.options(**more), "batch"))
-        return rows(reader, reader.partitions())
-
-
-def rows(reader: BatchReader | StreamReader, parts: Any) -> list[Row]:
-    """Stream, partition, offset and value; each once."""
-    found = [
-        (row["topic"], row["partition"], row["offset"], row["value"].decode())
-        for part in parts
-        for batch in reader.read(part)
-        for row in batch.to_pylist()
-    ]
-    assert len(found) == len({row[:3] for row in found})
-    return sorted(found)
-
-
-def query_of(streams: Streams, **more: str) -> Query[Row]:
-    return Query(streams.options(startingOffsets="earliest", **more), rows)
+UPSERTED = {"table.decode": "none", "table.upsert.by": "key"}
 
 
 @pytest.fixture
@@ -117,14 +29,14 @@ def other(node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path)
 
 
 @pytest.fixture
-def streams(world: World, other: World) -> Streams:
-    return Streams(world, other)
+def streams(world: World, other: World) -> Writers:
+    return Writers(world, other)
 
 
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])
 @pytest.mark.parametrize("both", [True, False], ids=["two tables", "table and log"])
 def test_micro_batches_have_whole_transactions_over_streams(
-    node: NodeProcess, streams: Streams, *, both: bool, format_: Format
+    node: NodeProcess, streams: Writers, *, both: bool, format_: Format
 ) -> None:
     kind: dict[str, Any] = {"format": format_, **NONE}
     tabled = streams.worlds if both else streams.worlds[:1]
@@ -138,9 +50,9 @@ def test_micro_batches_have_whole_transactions_over_streams(
                 world.round(**kind)
     for lake in lakes:
         lake.delete_before(12)
-    query, seen = query_of(streams), Counter[str]()
+    query, seen = streams.query(startingOffsets="earliest"), Counter[str]()
     for most in (3, 20, FOREVER):
-        query, seen = query_of(streams), Counter()
+        query, seen = streams.query(startingOffsets="earliest"), Counter()
         for found in query.run(most):
             seen += streams.judge(found)
         assert seen == streams.committed
@@ -160,7 +72,7 @@ def test_micro_batches_have_whole_transactions_over_streams(
     query.replay()
 
 
-def test_batches_have_whole_transactions_over_streams(node: NodeProcess, streams: Streams) -> None:
+def test_batches_have_whole_transactions_over_streams(node: NodeProcess, streams: Writers) -> None:
     one, other = streams.worlds
     lakes = [Lake(node, world, **{"table.decode": "none"}) for world in streams.worlds]
     streams.work()
@@ -185,7 +97,7 @@ def test_batches_have_whole_transactions_over_streams(node: NodeProcess, streams
 
 
 def test_what_one_log_has_lost_in_part_is_not_shown_out_of_the_table_of_another(
-    node: NodeProcess, streams: Streams
+    node: NodeProcess, streams: Writers
 ) -> None:
     lake = Lake(node, streams.worlds[0], **{"table.decode": "none"})
     bare = Lake(node, streams.worlds[1], **{"table.format": "none"})
@@ -197,20 +109,20 @@ def test_what_one_log_has_lost_in_part_is_not_shown_out_of_the_table_of_another(
     streams.worlds[0].to_the_end(**NONE)
     lake.delete_before(6)
     bare.delete_before(2)
-    shown = Counter(row[3] for row in streams.batch())
+    shown = Counter(row.value for row in streams.batch())
     assert shown["c1"] == 0
     assert shown["a1"] == streams.committed["a1"]
     for most in (2, FOREVER):
-        found = Counter(row[3] for rows_ in query_of(streams).run(most) for row in rows_)
+        found = Counter(row.value for rows_ in streams.query(startingOffsets="earliest").run(most) for row in rows_)
         assert found == shown
 
 
 def test_an_upserted_table_is_read_wholly_once_no_transaction_of_it_is_left_in_part(
-    node: NodeProcess, streams: Streams
+    node: NodeProcess, streams: Writers
 ) -> None:
     kind: dict[str, Any] = {"upsert": True, **NONE}
     one = streams.worlds[0]
-    lake = Lake(node, one, **{"table.decode": "none", "table.upsert.by": "key"})
+    lake = Lake(node, one, **UPSERTED)
     streams.work()
     one.to_the_end(**kind)
     streams.work()
@@ -218,14 +130,69 @@ def test_an_upserted_table_is_read_wholly_once_no_transaction_of_it_is_left_in_p
     one.to_the_end(**kind)
     lake.delete_before(6)
     for most in (2, FOREVER):
-        query, seen = query_of(streams), Counter[str]()
+        query, seen = streams.query(startingOffsets="earliest"), Counter[str]()
         for found in query.run(most):
             seen += streams.judge(found)
         assert seen == streams.committed
     assert streams.judge(streams.batch()) == streams.committed
 
 
-def test_a_table_of_an_earlier_version_ends_where_it_was_whole(node: NodeProcess, streams: Streams) -> None:
+def overwritten(lake: Lake, writers: Writers) -> None:
+    """Of the second transaction the upserted table of the first stream has no row, and its log no marker."""
+    one = lake.world
+    writers.write(0, 0, key=b"k")
+    writers.end(0)
+    writers.plain(6)
+    writers.remove(0, 0, b"k")
+    writers.write(0, 2)
+    writers.end(0)
+    one.to_the_end(upsert=True, **NONE)
+    lake.delete_before(open_table(one.declaration(upsert=True, **NONE)).ends()[0], partition=0)
+    writers.committed["a1"] = 0  # it is overwritten
+
+
+@pytest.mark.parametrize("most", [1, 4, FOREVER])
+def test_a_transaction_of_which_an_upserted_table_has_no_row_is_not_shown_apart(
+    node: NodeProcess, streams: Writers, most: int
+) -> None:
+    one = streams.worlds[0]
+    overwritten(Lake(node, one, **UPSERTED), streams)
+    query = streams.query(startingOffsets="earliest")
+    for found in query.run(most):
+        # With the table's rows, the key without the one that is gone, comes what was committed with that.
+        assert any(row.topic == one.stream for row in found) == any(row.value == "a2" for row in found)
+    assert Counter(row.value for _, _, found in query.batches for row in found) == +streams.committed
+    query.replay()
+
+
+def test_a_batch_waits_until_others_have_what_an_upserted_table_has(node: NodeProcess, streams: Writers) -> None:
+    one, other = streams.worlds
+    Lake(node, other, **{"table.decode": "none"})
+    other.to_the_end(**NONE)
+    overwritten(Lake(node, one, **UPSERTED), streams)
+    with pytest.raises(
+        TableAhead, match=f"the table of {one.stream} has transactions that are not wholly in the other"
+    ):
+        streams.batch(tier="cold", **{"kafka.request.timeout.ms": "200"})
+    assert streams.judge(streams.batch()) == +streams.committed
+    other.to_the_end(**NONE)
+    assert streams.judge(streams.batch(tier="cold")) == +streams.committed
+
+
+def test_an_upserted_table_that_does_not_say_what_it_had_is_read_as_it_is(
+    node: NodeProcess, streams: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = streams.worlds[0]
+    with monkeypatch.context() as earlier:
+        earlier.setattr("duramen.spark.translation.planning._newest", lambda *_: -1)
+        overwritten(Lake(node, one, **UPSERTED), streams)
+    assert open_table(one.declaration(upsert=True, **NONE)).state().newest == -1
+    assert Counter(row.value for row in streams.batch()) == +streams.committed
+    found = Counter(row.value for rows in streams.query(startingOffsets="earliest").run(2) for row in rows)
+    assert found == +streams.committed
+
+
+def test_a_table_of_an_earlier_version_ends_where_it_was_whole(node: NodeProcess, streams: Writers) -> None:
     one = streams.worlds[0]
     lake = Lake(node, one, **{"table.decode": "none"})
     streams.plain(4)
@@ -234,12 +201,12 @@ def test_a_table_of_an_earlier_version_ends_where_it_was_whole(node: NodeProcess
     one.to_the_end(**NONE)
     expected = [row[:3] for row in streams.batch(tier="hot", startingOffsets="earliest")]
     lake.delete_before(6)
-    found = [row[:3] for rows_ in query_of(streams).run(3) for row in rows_]
+    found = [row[:3] for rows_ in streams.query(startingOffsets="earliest").run(3) for row in rows_]
     assert sorted(found) == expected == [row[:3] for row in streams.batch()]
 
 
 def test_micro_batches_on_spark_have_whole_transactions_over_streams(
-    spark: SparkSession, node: NodeProcess, streams: Streams, tmp_path: Path
+    spark: SparkSession, node: NodeProcess, streams: Writers, tmp_path: Path
 ) -> None:
     lake = Lake(node, streams.worlds[0], **{"table.decode": "none"})
     for _ in range(3):
@@ -250,9 +217,9 @@ def test_micro_batches_on_spark_have_whole_transactions_over_streams(
 
     def take(batch: DataFrame, _: int) -> None:
         found = batch.selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value").collect()
-        batches.append([(row.topic, row.partition, row.offset, row.value) for row in found])
+        batches.append([Row(*row) for row in found])
 
-    given = streams.options(startingOffsets="earliest", maxOffsetsPerTrigger="12")
+    given = options(*streams.worlds, startingOffsets="earliest", maxOffsetsPerTrigger="12")
     frame = spark.readStream.format("duramen").options(**given).load()
     writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()

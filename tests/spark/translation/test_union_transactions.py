@@ -8,101 +8,17 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
-from tests.spark.translation.querying import Query
 from tests.spark.translation.test_union import Lake
+from tests.spark.translation.transacting import Writers, batch, query_of
 from tests.spark.translation.world import World, transactional, write
 
 from duramen.base.errors import OptionInvalid, RecordsLost
 from duramen.client import Producer
 from duramen.node.process import NodeProcess
-from duramen.spark.options import Options
-from duramen.spark.read.source import BatchReader
-from duramen.spark.read.streaming import StreamReader
 from duramen.spark.tables.columns import COMMIT, RAW_FIELDS
 from duramen.spark.tables.delta import DeltaFormat
 from duramen.spark.tables.files import Layout, write_rows
 from duramen.spark.tables.opening import open_table
-
-Row = tuple[int, int, str]
-
-
-def rows(reader: BatchReader | StreamReader, parts: Any) -> list[Row]:
-    """Partition, offset and value; each once."""
-    found = [
-        (row["partition"], row["offset"], (row["value"] or b"").decode())
-        for part in parts
-        for batch in reader.read(part)
-        for row in batch.to_pylist()
-    ]
-    assert len(found) == len({row[:2] for row in found})
-    return sorted(found)
-
-
-def options(world: World, **more: str) -> dict[str, str]:
-    return {"kafka.bootstrap.servers": world.kafka, "subscribe": world.stream, **more}
-
-
-def batch(world: World, **more: str) -> list[Row]:
-    reader = BatchReader(Options(options(world, **more), "batch"))
-    return rows(reader, reader.partitions())
-
-
-class Writers:
-    """Transactions that interleave over both partitions; a value names its transaction, or is `p`."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.producers = [transactional(world, name) for name in "abc"]
-        self.names = ["a1", "b1", "c1"]
-        self.written: Counter[str] = Counter()
-        self.committed: Counter[str] = Counter()
-
-    def write(self, index: int, *partitions: int) -> None:
-        for partition in partitions:
-            self.producers[index].produce(self.world.stream, self.names[index].encode(), b"k", partition)
-            assert self.producers[index].flush(30) == 0
-            self.written[self.names[index]] += 1
-
-    def end(self, index: int, *, commit: bool = True) -> None:
-        name, producer = self.names[index], self.producers[index]
-        if commit:
-            producer.commit_transaction(30)
-            self.committed[name] = self.written[name]
-        else:
-            producer.abort_transaction(30)
-        self.names[index] = f"{name[0]}{int(name[1:]) + 1}"
-        producer.begin_transaction()
-
-    def plain(self, count: int) -> None:
-        with Producer(self.world.cluster) as producer:
-            for number in range(count):
-                producer.produce(self.world.stream, b"p", partition=number % 2)
-        self.committed["p"] += count
-
-    def work(self) -> None:
-        """Some of everything; `c` has one open all the time until it is told to end it."""
-        self.write(0, 0, 1, 0)
-        self.write(1, 1)
-        self.plain(4)
-        self.write(1, 0, 0)
-        self.end(0)
-        self.write(0, 1, 1, 0)
-        self.end(1)
-        self.end(0, commit=False)
-        self.plain(2)
-        self.write(0, 0, 1)
-        self.end(0)
-
-    def judge(self, found: list[Row]) -> Counter[str]:
-        """Raise where a transaction is there in part."""
-        counts = Counter(value for _, _, value in found)
-        for name, count in counts.items():
-            assert name == "p" or count == self.committed[name], f"{name}: {count} of {self.written[name]}"
-        return counts
-
-
-def query_of(world: World, **more: str) -> Query[Row]:
-    return Query(options(world, **more), rows)
 
 
 @pytest.fixture
@@ -150,7 +66,7 @@ def test_batches_have_whole_transactions_from_any_tier(world: World) -> None:
         world.round()
         cold = batch(world, tier="cold")
         writers.judge(cold)
-        assert Counter(value for _, _, value in cold) == writers.committed
+        assert Counter(row.value for row in cold) == writers.committed
         if turn == 1:
             writers.end(2)
             assert writers.judge(batch(world)) == writers.committed
@@ -158,7 +74,7 @@ def test_batches_have_whole_transactions_from_any_tier(world: World) -> None:
     assert batch(world) == batch(world, tier="hot")
     world.to_the_end()
     assert batch(world) == batch(world, tier="hot") == batch(world, tier="cold")
-    assert Counter(value for _, _, value in batch(world)) == writers.committed
+    assert Counter(row.value for row in batch(world)) == writers.committed
 
 
 @pytest.mark.usefixtures("lake")
@@ -171,7 +87,7 @@ def test_named_offsets_are_taken_as_they_are_in_the_table_too(world: World) -> N
     for first in (1, 4, 9):
         named = json.dumps({world.stream: {"0": first, "1": 2}})
         hot = batch(world, tier="hot", startingOffsets=named)
-        assert min(offset for partition, offset, _ in hot if partition == 0) >= first
+        assert min(row.offset for row in hot if row.partition == 0) >= first
         world.to_the_end()
         assert batch(world, startingOffsets=named) == batch(world, tier="cold", startingOffsets=named) == hot
         query = query_of(world, startingOffsets=named, tier="cold")
@@ -193,16 +109,18 @@ def test_an_end_that_is_named_cuts_what_is_committed_at_that_offset_in_every_tie
         elif turn == 2:
             world.to_the_end()
         everything = batch(world)
-        ends = {partition: 1 + max(offset for at, offset, _ in everything if at == partition) for partition in (0, 1)}
-        assert Counter(value for _, _, value in everything) == writers.committed
+        ends = {
+            partition: 1 + max(row.offset for row in everything if row.partition == partition) for partition in (0, 1)
+        }
+        assert Counter(row.value for row in everything) == writers.committed
         for end in range(ends[0] + 1):
             named = json.dumps({world.stream: {"0": end, "1": min(end + 2, ends[1])}})
-            expected = [row for row in everything if row[1] < (end if row[0] == 0 else end + 2)]
+            expected = [row for row in everything if row.offset < (end if row.partition == 0 else end + 2)]
             assert batch(world, endingOffsets=named) == expected
             assert batch(world, tier="hot", endingOffsets=named) == expected
             assert batch(world, tier="hot", endingOffsets=named, maxRecordsPerPartition="3") == expected
             first = json.dumps({world.stream: {"0": end // 2, "1": 1}})
-            later = [row for row in expected if row[1] >= (end // 2 if row[0] == 0 else 1)]
+            later = [row for row in expected if row.offset >= (end // 2 if row.partition == 0 else 1)]
             assert batch(world, startingOffsets=first, endingOffsets=named) == later
         if turn == 2:
             assert batch(world, tier="cold", endingOffsets=json.dumps({world.stream: ends})) == everything
@@ -221,7 +139,7 @@ def test_a_query_from_the_latest_offset_shows_no_older_transaction_when_it_is_co
     writers.end(2)
     world.to_the_end()
     lake.delete_before(7)
-    assert Counter(value for found in query.run() for _, _, value in found) == {"a1": 2}
+    assert Counter(row.value for found in query.run() for row in found) == {"a1": 2}
 
 
 def test_what_came_late_does_not_go_before_what_an_upserted_table_has(node: NodeProcess, world: World) -> None:
@@ -237,7 +155,7 @@ def test_what_came_late_does_not_go_before_what_an_upserted_table_has(node: Node
     world.to_the_end(upsert=True)
     assert [row["_key"] for row in world.rows(upsert=True)] == [b"a"]
     late.commit_transaction(30)
-    expected = [(0, 2, '{"n": 1}'), (0, 3, '{"n": 2}')]
+    expected = [(world.stream, 0, 2, '{"n": 1}'), (world.stream, 0, 3, '{"n": 2}')]
     assert batch(world) == expected, "the log behind the table has what is late"
     world.to_the_end(upsert=True)
     assert batch(world) == batch(world, tier="cold") == expected
@@ -260,8 +178,8 @@ def test_a_transaction_whose_beginning_retention_took_stops_the_table(lake: Lake
 def test_what_is_not_committed_is_in_no_table(world: World) -> None:
     write(world, transactional(world, "a"), b"1")
     uncommitted = {"kafka.isolation.level": "read_uncommitted"}
-    assert batch(world, **uncommitted) == [(0, 0, "1")]
-    assert batch(world, tier="hot", **uncommitted) == [(0, 0, "1")]
+    assert batch(world, **uncommitted) == [(world.stream, 0, 0, "1")]
+    assert batch(world, tier="hot", **uncommitted) == [(world.stream, 0, 0, "1")]
     assert batch(world, tier="cold", **uncommitted) == []
 
 
@@ -281,11 +199,11 @@ def test_all_records_are_read_from_the_log_and_from_the_table_what_the_log_has_n
     for before in (5, 12):
         lake.delete_before(before)
         expected = sorted(
-            [row for row in committed if row[1] < before] + [row for row in everything if row[1] >= before]
+            [row for row in committed if row.offset < before] + [row for row in everything if row.offset >= before]
         )
         assert batch(world, **given) == expected
         named = json.dumps({world.stream: {"0": 2, "1": 7}})
-        later = [row for row in expected if row[1] >= (2 if row[0] == 0 else 7)]
+        later = [row for row in expected if row.offset >= (2 if row.partition == 0 else 7)]
         assert batch(world, **{**given, "startingOffsets": named}) == later
         query = query_of(world, **given)
         assert sorted(row for found in query.run(4) for row in found) == expected
@@ -309,9 +227,9 @@ def test_a_table_of_an_earlier_version_goes_on_where_it_was(node: NodeProcess, w
     writers.plain(4)
     writers.write(2, 0)
     earlier_version(world)
-    assert [row[1] for row in batch(world, tier="cold")] == [0, 1]
+    assert [row.offset for row in batch(world, tier="cold")] == [0, 1]
     writers.end(2)
-    assert [row[:2] for row in batch(world)] == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    assert [row[1:3] for row in batch(world)] == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
     world.to_the_end(decode="none")
     writers.work()
     world.to_the_end(decode="none")
@@ -319,8 +237,8 @@ def test_a_table_of_an_earlier_version_goes_on_where_it_was(node: NodeProcess, w
     assert (
         found
         == sorted(set(found))
-        == [row[:2] for row in batch(world)]
-        == [row[:2] for row in batch(world, tier="hot")]
+        == [row[1:3] for row in batch(world)]
+        == [row[1:3] for row in batch(world, tier="hot")]
     )
     assert open_table(world.declaration(decode="none")).state().floors == {0: 2}
 

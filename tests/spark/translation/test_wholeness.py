@@ -52,7 +52,7 @@ class Broker:
         self._world = world
 
     def read(self, at: TopicPartition, first: int, end: int, **_: object) -> Iterator[memoryview]:
-        return self._world.bytes_of(at, first, end)
+        return self._world.bytes_of(ATS[at.partition], first, end)
 
 
 def marks_of(log: Sequence[Entry]) -> dict[int, int]:
@@ -125,7 +125,7 @@ class Job:
         table: Any = WatchedTable(self.table, points)
         dead: Any = WatchedTable(self.dead, points)
         with suppress(Killed):
-            commit_round(table, dead, work, [one for each in done for one in each.written], made.spans)
+            commit_round(table, dead, work, [one for each in done for one in each.written], made.spans, made.newest)
         self.check()
         return True
 
@@ -143,6 +143,8 @@ class Job:
                 spans = [Span(partition, 0, end) for partition, end in ends.items()]
                 assert rows(self.table, state, spans) == self.expected(ends)
             self.require_whole(ends)
+        if self.declaration.upsert:
+            assert state.newest == max(self.sequences(state.ends), default=-1)
         dead = rows(self.dead, self.dead.state()).keys()
         below = self.dead.ends()
         assert dead == {
@@ -159,6 +161,11 @@ class Job:
             for at in ATS
             for offset, marker in expected(self.world, at, ends.get(at.partition, 0), upsert=upsert).items()
         }
+
+    def sequences(self, ends: Mapping[int, int]) -> list[int]:
+        """Those of the transactions that count before these ends."""
+        logs = ((log, ends.get(at.partition, 0)) for at, log in self.world.logs.items())
+        return [self.world.decided[one.transaction][0] for log, end in logs for one in log[:end] if one.commit]
 
     def require_whole(self, ends: Mapping[int, int]) -> None:
         sides: dict[int, set[bool]] = {}

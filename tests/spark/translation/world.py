@@ -55,9 +55,9 @@ class WatchedTable:
         self._points.around(lambda: self._table.evolve(schema))
 
     def commit(
-        self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = (), **more: Any
+        self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = (), newest: int = -1
     ) -> None:
-        self._points.around(lambda: self._table.commit(files, spans, removed, **more))
+        self._points.around(lambda: self._table.commit(files, spans, removed, newest))
 
 
 class World:

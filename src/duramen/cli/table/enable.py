@@ -54,7 +54,7 @@ def command(
     """Declare STREAM to be a table; `duramen table run` fills it. The table is made now, if it is not there yet."""
     config = {
         "table.format": table_format,
-        "table.location": location if "://" in location else str(Path(location).absolute()),
+        "table.location": location if "://" in location or not location else str(Path(location).absolute()),
         "table.decode": decode,
         "table.schema": Path(schema_file).read_text(encoding="utf-8") if schema_file else "",
         "table.registry.url": registry,
@@ -74,13 +74,18 @@ def command(
 
 
 def _make(stream: str, stream_id: str, config: Mapping[str, str], storage: Mapping[str, str]) -> None:
-    """The table itself; what is there already must be this stream's. Raises TableForeign, TableStorageFailed …"""
+    """The table itself; what is there already must be this stream's.
+
+    Raises OptionInvalid, TableForeign, TableStorageFailed …
+    """
     from duramen.cli.table.needed import need_tables
 
     need_tables()
     from duramen.spark.tables.opening import open_table
+    from duramen.spark.tables.rounds import decoder_of
     from duramen.spark.translation.declared import declared
 
     table = declared(stream, stream_id, config, storage)
     if table is not None:
+        decoder_of(table.declaration, ())
         open_table(table.declaration)

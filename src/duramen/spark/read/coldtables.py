@@ -54,6 +54,11 @@ class ColdTable:
         """Below it rows are where their own offsets are; 0 where all of them know where they count."""
         return self._opened().floors.get(partition, 0)
 
+    @property
+    def newest(self) -> int:
+        """The last commit sequence of transactions whose rows may be gone; -1 where none is, or it is not known."""
+        return self._opened().newest
+
     def next_ends(self, begin: Mapping[int, int], most: int | None, upto: Mapping[int, int]) -> Mapping[int, int]:
         """How far to read on from `begin`, for about `most` offsets: to where the table was whole. Empty where it ends.
 

@@ -17,6 +17,8 @@ __all__ = ["Cold", "cut_jointly", "together"]
 
 _T = TypeVar("_T")
 _MORE: Final = 4
+_NOBODY: Final = -1
+"""No producer's id."""
 
 Places = Mapping[TopicPartition, int]
 
@@ -26,12 +28,14 @@ class Cold(NamedTuple):
 
     `fixed` are ends that are taken as they are: of streams that are read alone, or of whose transactions too little is
     known. `ended` are the commit markers that the log has no more, in their order. `jumps` are the ends of tables with
-    a row for each key, which are read wholly or not at all.
+    a row for each key, which are read wholly or not at all. Of their transactions rows may be gone: `newest` is, by
+    stream, the last commit sequence of one that such a table has had.
     """
 
     fixed: Places
     ended: Mapping[TopicPartition, list[Ended]]
     jumps: Places
+    newest: Mapping[str, int]
 
 
 def cut_jointly(
@@ -49,7 +53,9 @@ def cut_jointly(
     while True:
         wish = end if most is None else limited(begin, end, most)
         wish = {at: max(offset, cold.jumps.get(at, offset)) for at, offset in wish.items()}
-        found = _landed(begin, wish, together(marked, cold.ended, begin, wish), cold.jumps)
+        known = together(marked, cold.ended, begin, wish, max(cold.newest.values(), default=-1))
+        known = _with_unknown(known, cold, begin)
+        found = _landed(begin, wish, known, cold.jumps)
         if most is None or wish == end or any(found[at] > begin[at] for at in found):
             return {**cold.fixed, **found}
         most *= _MORE
@@ -60,11 +66,12 @@ def together(
     ended: Mapping[TopicPartition, Collection[Ended]],
     begin: Places,
     upto: Places,
+    unsure: int = -1,
 ) -> dict[TopicPartition, Marked]:
     """What the log says, with those markers of tables before it that matter for an end at or before `upto`.
 
     Whose transaction has no marker before that end cannot be taken apart there, so what was decided later than all
-    that have one is left out.
+    that have one is left out. Up to the sequence `unsure` that is not known of any.
     """
     inside = (
         one.sequence
@@ -72,7 +79,7 @@ def together(
         for one in (*ended.get(at, ()), *marked[at].ended)
         if begin[at] <= one.offset < offset
     )
-    newest = max(inside, default=-1)
+    newest = max([unsure, *inside])
     found = dict(marked)
     for at, cold in ended.items():
         first = marked[at].ended[0].offset if marked[at].ended else None
@@ -82,6 +89,27 @@ def together(
         ]  # fmt: skip
         found[at] = marked[at]._replace(ended=[*kept, *marked[at].ended])
     return found
+
+
+def _with_unknown(known: Mapping[TopicPartition, Marked], cold: Cold, begin: Places) -> dict[TopicPartition, Marked]:
+    """What is known, and in tables whose rows may be gone a marker of each transaction that they may have had.
+
+    These are all that others have and that was decided by then. One marker anywhere before a table's end will do.
+    """
+    added: dict[TopicPartition, Marked] = {}
+    for topic, newest in cold.newest.items():
+        within = min((at for at, jump in cold.jumps.items() if at.topic == topic and begin[at] < jump), default=None)
+        if within is not None:
+            others = {
+                one.sequence
+                for at, found in known.items()
+                for one in found.ended
+                if at.topic != topic and one.commit and 0 <= one.sequence <= newest and one.offset >= begin[at]
+            }
+            # Whose they are must not tell anything of what that producer has open there.
+            unknown = [Ended(begin[within], _NOBODY, begin[within], sequence, commit=True) for sequence in others]
+            added[within] = known[within]._replace(ended=[*unknown, *known[within].ended])
+    return {**known, **added}
 
 
 def _landed(

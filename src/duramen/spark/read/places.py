@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pyspark.sql.datasource import InputPartition
 
-from duramen.base.catalogue_tables import STREAM_SETTINGS, storage_problem
+from duramen.base.catalogue_tables import storage_problem
 from duramen.base.errors import OptionInvalid
 from duramen.client import Admin, Consumer, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
@@ -30,7 +30,6 @@ __all__ = ["Offsets", "Parts", "Places", "Tiers"]
 _NO_REACH: Final[Mapping[TopicPartition, int]] = {}
 _NOTHING_OVER: Final[Mapping[TopicPartition, Collection[int]]] = {}
 _TASK_BYTES: Final = 128 * 1024 * 1024
-_KEYS: Final = [setting.name for setting in STREAM_SETTINGS]
 
 
 class Offsets(Protocol):
@@ -73,9 +72,9 @@ class Tiers:
             return Places(consumer, {}, "hot", ids, fail=fail)
         unknown = [name for name in ids if (name, ids[name]) not in self._declared]
         if unknown:
-            from duramen.spark.translation.declared import declared
+            from duramen.spark.translation.declared import KEYS, declared
 
-            configs = Admin(consumer.cluster).configs_of(unknown, _KEYS)
+            configs = Admin(consumer.cluster).configs_of(unknown, KEYS)
             for name in unknown:
                 self._declared[name, ids[name]] = declared(name, ids[name], configs[name], self._storage)
         found = {name: self._declared[name, id_] for name, id_ in ids.items()}
@@ -204,7 +203,10 @@ class Places:
         """What a micro-batch from `begin` on is cut by where tables are read; `ends` are those of `cold_ends`."""
         ended = self.ended({at: offset for at, offset in begin.items() if at in ends}) if self.is_joint(begin) else {}
         jumps = {at: ends[at] for at in ended if self.is_upserted(at)}
-        return Cold({at: end for at, end in ends.items() if at not in ended}, ended, jumps)
+        # What the log has it says itself.
+        lost = {at.topic for at, offset in self.in_log({at: begin[at] for at in jumps}).items() if offset > begin[at]}
+        newest = {topic: self._tables[topic].newest for topic in lost}
+        return Cold({at: end for at, end in ends.items() if at not in ended}, ended, jumps, newest)
 
     def is_joint(self, ats: Iterable[TopicPartition]) -> bool:
         """Whether transactions may reach over streams of which some are tables: of one alone the table knows."""

@@ -195,11 +195,14 @@ class Reading:
 
     def read(self, span: Span) -> Iterator[pa.RecordBatch]:
         """The span's records. Raises RecordsLost, ServerUnreachable, BatchCorrupt …"""
-        at = span.at
+        at, gone = span.at, 0  # before which offset there is nothing any more
 
         def on_gap(wanted: int, there: int) -> int:
+            nonlocal gone
             upto = min(there, span.upto)
             report_lost(cut_off(consumer, at, wanted, upto), fail=self.fail)
+            # The batch there may have records that are gone as well.
+            gone = max(gone, upto)
             return upto
 
         part = Part(*at, self.columns)
@@ -214,7 +217,7 @@ class Reading:
                     # An answer came whole: nobody writes to it any more.
                     whole = Shown(piece.toreadonly(), span.first)
                     for data, low, _ in [whole] if committed is None else committed.pass_on(piece):
-                        for records in decode(data, low, span.end, part.columns):
+                        for records in decode(data, max(low, gone), span.end, part.columns):
                             yield part.batch(records)
             except (StreamNotFound, RequestTimedOut) as error:
                 why = not_there(consumer, at.topic, topic_id, error)

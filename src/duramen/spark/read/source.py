@@ -18,8 +18,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from duramen.base.errors import DuramenError, OptionInvalid
+from duramen.base.errors import DuramenError, OptionInvalid, TableAhead
 from duramen.client import Cluster, Consumer, TopicPartition
+from duramen.client.cluster import Patience
 from duramen.client.consumer import LATEST
 from duramen.client.marked import Marked
 from duramen.spark.columns import arrow_schema, spark_schema
@@ -28,7 +29,7 @@ from duramen.spark.plainly import said_plainly
 from duramen.spark.read.cold import read_part
 from duramen.spark.read.cuts import cut
 from duramen.spark.read.filters import EVERYTHING, narrow
-from duramen.spark.read.joint import together
+from duramen.spark.read.joint import cut_jointly, together
 from duramen.spark.read.losses import log_start
 from duramen.spark.read.marks import Marks
 from duramen.spark.read.places import Places, Tiers
@@ -139,8 +140,20 @@ class BatchReader(DataSourceReader):
 
     @said_plainly()
     def partitions(self) -> list[InputPartition]:
-        """A range of offsets for each task. Raises what reaching the brokers raises, RecordsLost, StreamNotFound."""
-        cluster, marks = cluster_of(self._options), Marks(wanted=reads_committed(self._options))
+        """A range of offsets for each task.
+
+        Raises what reaching the brokers raises, RecordsLost, StreamNotFound; TableAhead once the timeout is over.
+        """
+        cluster = cluster_of(self._options)
+        patience = Patience(cluster.timeout_s)
+        while True:
+            try:
+                return self._planned(cluster)
+            except TableAhead as error:
+                patience.pause(error)
+
+    def _planned(self, cluster: Cluster) -> list[InputPartition]:
+        marks = Marks(wanted=reads_committed(self._options))
         ats, ids = self._selection.find(cluster, all_of_them=True)
         committed = marks.left_to_brokers(cluster, ats)
         consumer = consumer_of(self._options, committed=committed)
@@ -193,21 +206,25 @@ class BatchReader(DataSourceReader):
     ) -> tuple[dict[TopicPartition, Marked], dict[TopicPartition, int]] | None:
         """What is known of transactions over streams of which some are tables, and the farthest end by that.
 
-        None where there is no such thing, or the ends are named, which are taken as they are.
+        None where there is no such thing, or the ends are named, which are taken as they are. Raises TableAhead where
+        a table that can only be read wholly has more than the others.
         """
         if self._ending.everywhere != LATEST or not places.is_joint(first):
             return None
         in_log = marks.look(cluster, places.in_log(first), ids)
         if in_log is None:
             return None
-        ended = places.ended(first)
-        # Some tables can only be read wholly.
-        low = {
-            at: offset if at in ended and not places.is_upserted(at) else max(offset, places.table_end(at))
-            for at, offset in first.items()
-        }
-        known = together(in_log, ended, first, end)
-        return known, cut(low, end, known)
+        cold = places.cold(first, {at: places.table_end(at) for at in first if places.table_end(at)})
+        # Tables of which too little is known are read wholly.
+        low = {at: max(offset, cold.fixed.get(at, 0)) for at, offset in first.items()}
+        sound = cut_jointly(low, end, in_log, cold._replace(fixed={}))
+        ahead = sorted({at.topic for at, jump in cold.jumps.items() if sound[at] < jump})
+        if ahead:
+            raise TableAhead(
+                f"the table of {ahead[0]} has transactions that are not wholly in the other streams yet: read again"
+                " later, or read the streams one by one"
+            )
+        return together(in_log, cold.ended, first, end), sound
 
     def _narrowed(self, consumer: Consumer, spans: list[Span], marked: Mapping[TopicPartition, Marked]) -> list[Span]:
         """The parts of spans that filters leave; to their ends where a record may count at a marker further on."""

@@ -2,8 +2,9 @@
 
 How far each partition is in the table is said by *application transactions* of Delta's log, which every commit carries
 with its files and which checkpoints keep: `duramen:<stream id>:<partition>`, whose version is the end offset, and
-`duramen:<stream id>:partitions`, how many of them to ask for. Ends that it had before are in the information of each
-commit, so that they go with Delta's old logs.
+`duramen:<stream id>:partitions`, how many of them to ask for. Where rows go as newer ones of their keys come,
+`duramen:<stream id>:newest` is the last commit sequence of a transaction that is in the table. Ends that it had
+before are in the information of each commit, so that they go with Delta's old logs.
 """
 
 import time
@@ -114,7 +115,12 @@ class DeltaFormat:
             history = self._history(table)
             rounds = history if ends in history else [*history, ends]
             files = chosen(self._files(table), None)
-            return State(self._numbers(table, "begin", ends), ends, self._floors(table, ends), rounds, files)
+            begins, floors = self._numbers(table, "begin", ends), self._floors(table, ends)
+            return State(begins, ends, floors, rounds, files, self._newest(table))
+
+    def _newest(self, table: DeltaTable) -> int:
+        found = table.transaction_version(f"{self._id}:newest")
+        return -1 if found is None else found
 
     def _numbers(self, table: DeltaTable, kind: str, partitions: Iterable[int]) -> dict[int, int]:
         found = {at: table.transaction_version(f"{self._id}:{kind}:{at}") for at in partitions}
@@ -151,7 +157,9 @@ class DeltaFormat:
                     if attempt == ATTEMPTS - 1:
                         raise
 
-    def commit(self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = ()) -> None:
+    def commit(
+        self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = (), newest: int = -1
+    ) -> None:
         """See the port."""
         with storage_errors(self.place.uri):
             # Compactions and added columns do not move the ends: a commit gives way to them, and comes after.
@@ -160,6 +168,8 @@ class DeltaFormat:
                 ends = self._ends(table)
                 check_spans(self.declaration.stream, ends, spans)
                 moved = self._moved(table, ends, spans) if spans else []
+                if self.declaration.upsert and newest > self._newest(table):
+                    moved.append(Transaction(f"{self._id}:newest", newest))
                 history = self._history(table)
                 if spans:
                     history = with_ends(history, {**ends, **{span.partition: span.end for span in spans}})

@@ -123,8 +123,11 @@ class IcebergFormat:
                     if attempt == ATTEMPTS - 1:
                         raise
 
-    def commit(self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = ()) -> None:
+    def commit(
+        self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = (), newest: int = -1
+    ) -> None:
         """See the port."""
+        del newest  # all rows stay
         with storage_errors(self.place.uri):
             # Compactions and added columns do not move the ends: a commit gives way to them, and comes after.
             for _ in range(ATTEMPTS):

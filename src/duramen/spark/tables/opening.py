@@ -4,10 +4,11 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from duramen.base.errors import DependencyMissing, TableUnsupported
+from duramen.base.errors import DependencyMissing, TableForeign, TableUnsupported
 from duramen.spark.tables.columns import DEAD_LETTER_SCHEMA
 from duramen.spark.tables.port import Declaration, Table
 from duramen.spark.tables.schemas import first_schema
+from duramen.spark.tables.storage import Place
 
 __all__ = ["DEAD_LETTERS", "find_dead_letters", "find_table", "open_dead_letters", "open_table"]
 
@@ -29,7 +30,18 @@ def find_table(declaration: Declaration) -> Table | None:
     format's library is not installed.
     """
     table = _table(declaration)
-    return table if table.exists() else None
+    if table.exists():
+        return table
+    _require_new(declaration)
+    return None
+
+
+def _require_new(declaration: Declaration) -> None:
+    if declaration.filled:
+        raise TableForeign(
+            f"the table of {declaration.stream} at {declaration.storage.location} is gone; bring it back, or begin a"
+            " new one with `duramen table enable`"
+        )
 
 
 def open_table(declaration: Declaration) -> Table:
@@ -60,12 +72,18 @@ def _of_dead_letters(declaration: Declaration) -> Declaration:
         upsert=False,
         schema=b"",
         registry="",
+        filled=False,
     )
 
 
 def _opened(declaration: Declaration, schema: pa.Schema) -> Table:
     table = _table(declaration)
     if not table.exists():
+        _require_new(declaration)
+        place = Place(declaration.storage)
+        enclosing = place.enclosing_table()
+        if enclosing is not None:
+            raise TableForeign(f"{place.uri} lies in the table at {enclosing}, which would remove its files one day")
         table.create(schema)
     return table
 

@@ -28,7 +28,7 @@ class Declaration(NamedTuple):
 
     `partition_by` are names of columns: of decoded ones, or `_date`, or `_stream_partition`. `decode` is none, json or
     avro. `schema`, where there is one, is an Avro schema in JSON, or a `saved` Arrow schema of what JSON has.
-    `registry` is the URL of a schema registry for Avro.
+    `registry` is the URL of a schema registry for Avro. `filled`: a job has said already what it keeps there.
     """
 
     format: str
@@ -40,6 +40,7 @@ class Declaration(NamedTuple):
     upsert: bool = False
     schema: bytes = b""
     registry: str = ""
+    filled: bool = False
 
 
 class Span(NamedTuple):
@@ -88,7 +89,8 @@ class State(NamedTuple):
 
     `begins` and `ends` are as the table has them. `rounds` are ends that it had before, oldest first, and the present
     ones: it was whole at each of them, no transaction in part. What a version wrote that did not know where records
-    count goes by their own offsets: it lies below `floors`, which tables made since then do not have.
+    count goes by their own offsets: it lies below `floors`, which tables made since then do not have. `newest` is the
+    last commit sequence in a table with one row for each key, of which rows may be gone; -1 where there is none.
     """
 
     begins: Mapping[int, int]
@@ -96,6 +98,7 @@ class State(NamedTuple):
     floors: Mapping[int, int]
     rounds: Sequence[Mapping[int, int]]
     files: Sequence[DataFile]
+    newest: int = -1
 
 
 class Cleaned(NamedTuple):
@@ -129,10 +132,13 @@ class Table(Protocol):
     def evolve(self, schema: pa.Schema) -> None:
         """Add the columns that `schema` has and the table has not, and widen those that it has wider."""
 
-    def commit(self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = ()) -> None:
+    def commit(
+        self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = (), newest: int = -1
+    ) -> None:
         """Add `files`, remove those with the paths `removed`, and move the ends along `spans`: one atomic step.
 
-        All of `spans` together end where no transaction is in the table in part.
+        All of `spans` together end where no transaction is in the table in part; `newest` is the last commit sequence
+        of those that count there, which a table with one row for each key keeps.
 
         Raises TableConflict, and changes nothing, where a span does not begin at its partition's end (0 where there is
         none yet, or any offset: a stream's first record may be at any), or a removed file is gone: another writer won.

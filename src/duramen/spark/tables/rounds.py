@@ -31,7 +31,7 @@ from duramen.spark.tables.storage import Place
 from duramen.spark.tables.upserting import upsert
 from duramen.spark.values.decoded import Decoder
 
-__all__ = ["Work", "Written", "commit_round", "plan_round", "translate"]
+__all__ = ["Work", "Written", "commit_round", "decoder_of", "plan_round", "translate"]
 
 _MOST_LETTERS: Final = 500
 _MAY_LACK: Final = (("headers", HEADERS_TYPE), *((name, pa.int64()) for name in COMMIT_COLUMNS))
@@ -107,7 +107,7 @@ class _Rows:
         self._declaration = work.declaration
         self._span = span
         self._fields = [field for field in loaded(work.schema) if field.name not in OWN_NAMES]
-        self._decoder = _decoder(work.declaration, self._fields)
+        self._decoder = decoder_of(work.declaration, self._fields)
         self._dead_begin = max(span.begin, dict(work.dead_ends).get(span.partition, 0))
         self._dead: Writer | None = None
         if work.dead_location:
@@ -187,7 +187,8 @@ def _raw(records: pa.RecordBatch, partition: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(ROW_FIELDS)))
 
 
-def _decoder(declaration: Declaration, fields: Sequence[pa.Field]) -> Decoder | None:
+def decoder_of(declaration: Declaration, fields: Sequence[pa.Field]) -> Decoder | None:
+    """What decodes values into these columns; None where none does. Raises OptionInvalid."""
     if declaration.decode == "none":
         return None
     if declaration.decode == "json":
@@ -204,9 +205,14 @@ def _decoder(declaration: Declaration, fields: Sequence[pa.Field]) -> Decoder | 
 
 
 def commit_round(
-    table: Table, dead: Table | None, work: Work, written: Sequence[Written], spans: Sequence[Span]
+    table: Table,
+    dead: Table | None,
+    work: Work,
+    written: Sequence[Written],
+    spans: Sequence[Span],
+    newest: int = -1,
 ) -> bool:
-    """Commit what the tasks of a round wrote for `spans`.
+    """Commit what the tasks of a round wrote for `spans`, with the `newest` commit sequence in these.
 
     False where their files disagree on new columns: nothing of it is in the table then but the columns; do the round
     again. Raises TableConflict where another writer won, TableStorageFailed.
@@ -223,5 +229,5 @@ def commit_round(
         rest = [span._replace(begin=ends.get(span.partition, span.begin)) for span in spans]
         dead.commit([file for one in written for file in one.dead_files], [s for s in rest if s.end > s.begin])
     files = [file for one in written for file in one.files]
-    table.commit(files, spans, [path for one in written for path in one.removed])
+    table.commit(files, spans, [path for one in written for path in one.removed], newest=newest)
     return True

@@ -4,7 +4,8 @@ import errno
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -28,6 +29,18 @@ _MARKS: Final = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
 """Colours and arrows for terminals."""
 
 _S3_CODE: Final = re.compile(r"<Code>(.*?)</Code>")
+_RUST_CODE: Final = re.compile(r"\(os error (\d+)\)|\bOs \{ code: (\d+)")
+"""What libraries of Rust's raise has the number in its text alone."""
+
+_BACKTRACE: Final = re.compile(r"\s0: \S.*", re.DOTALL)
+_SQL_NOISE: Final = re.compile(r"\(sqlite3\.\w+\) |\(Background on this error at: \S+\)")
+_REASONS: Final = {
+    errno.ENOSPC: "no space left on the device",
+    errno.EDQUOT: "the quota of the disk is exceeded",
+    errno.EACCES: "permission denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOTDIR: "a file is there, or on the way there, where a directory should be",
+}
 
 
 class Found(NamedTuple):
@@ -40,10 +53,13 @@ class Found(NamedTuple):
 
 def one_line(error: BaseException) -> str:
     """What an error of a library says, as one short line."""
-    text = " ".join(_MARKS.sub(" ", str(error)).split()) or type(error).__name__
-    # What libraries of Rust's raise has the number in its text alone.
-    if f"(os error {errno.ENOSPC})" in text or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
-        return "no space left on the device"
+    text = (
+        " ".join(_SQL_NOISE.sub(" ", _MARKS.sub(" ", _BACKTRACE.sub("", str(error)))).split()) or type(error).__name__
+    )
+    coded = _RUST_CODE.search(text)
+    number = int(coded[1] or coded[2]) if coded else getattr(error, "errno", None)
+    if number in _REASONS:
+        return _REASONS[number]
     refused = _S3_CODE.search(text)
     if refused is not None:
         text = f"S3 answers {refused.group(1)}"
@@ -107,8 +123,29 @@ class Place:
 
     def make_parent(self) -> None:
         """Have the directory in which the location is; nothing on S3."""
-        if self.is_local:
-            os.makedirs(os.path.dirname(self._base), exist_ok=True)
+        if not self.is_local:
+            return
+        parent = os.path.dirname(self._base)
+        try:
+            os.makedirs(parent, exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(errno.ENOTDIR, "not a directory", parent) from error
+
+    def enclosing_table(self) -> str | None:
+        """Where a table is further up, which takes all files below its place for its own; None where none is."""
+        for parent in PurePosixPath(self._base).parents:
+            with suppress(OSError):  # on S3, what is further up may be none of this user's
+                if self._has_table(str(parent).rstrip("/")):
+                    return str(parent) if self.is_local else f"s3://{parent}"
+        return None
+
+    def _has_table(self, base: str) -> bool:
+        return bool(self._in(f"{base}/_delta_log")) or any(
+            info.path.endswith(".metadata.json") for info in self._in(f"{base}/metadata")
+        )
+
+    def _in(self, base: str) -> list[fs.FileInfo]:
+        return self._files.get_file_info(fs.FileSelector(base, allow_not_found=True, recursive=False))
 
     def open(self, path: str) -> pa.NativeFile:
         """A file to be read."""

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from duramen.base.catalogue_tables import NONE, STREAM_SETTINGS, TABLE_PREFIX
+from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE, STREAM_SETTINGS, TABLE_PREFIX
 from duramen.base.lists import entries
 from duramen.base.settings import Value, check
 from duramen.spark.tables.port import Declaration, Storage
 
 __all__ = ["KEYS", "Declared", "declared"]
 
-KEYS: Final = tuple(setting.name for setting in STREAM_SETTINGS)
-"""The configs that declare a table."""
+KEYS: Final = (*(setting.name for setting in STREAM_SETTINGS), KEPT_OFFSETS)
+"""The configs that declare a table, and whether it has been filled."""
 
 
 class Declared(NamedTuple):
@@ -44,5 +44,6 @@ def declared(
         values["upsert.by"] != NONE,
         str(values["schema"]).encode(),
         str(values["registry.url"]),
+        bool(config.get(KEPT_OFFSETS)),
     )
     return Declared(declaration, int(values["max.lag.ms"]))

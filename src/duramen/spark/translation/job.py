@@ -92,12 +92,14 @@ class Job:
             _log.warning("the streams could not be listed: %s; going on with those that are known", error)
 
     def _look(self, found: Mapping[str, Declared], *, once: bool) -> None:
+        accounts = self.accounts()
         for name in [name for name in self._keepers if name not in self._turns.busy]:
             if found.get(name) != self._keepers[name][0]:
                 self._keepers.pop(name)[1].close()
         for name, declared in found.items():
             if name not in self._keepers:
                 keeper = self._keeper(declared)
+                keeper.account = accounts.get(name, keeper.account)
                 if once:
                     keeper.stop_at_the_end()
                 self._keepers[name] = declared, keeper

@@ -51,12 +51,14 @@ class Plan(NamedTuple):
     """A round: how far each partition goes, and the pieces that each task translates, in order.
 
     `behind`: records are left for another round. `lost` are offsets that are gone, and that nothing can bring back.
+    `newest` is the last commit sequence of a transaction that counts in it, -1 where there is none.
     """
 
     spans: Sequence[Span]
     tasks: Sequence[Sequence[Piece]]
     behind: bool
     lost: Sequence[Span] = ()
+    newest: int = -1
 
     @property
     def records(self) -> int:
@@ -100,7 +102,20 @@ def plan(
             Span(span.partition, starts[span.partition], span.end), span.end - span.begin if whole else piece
         )
     ]
-    return Plan(spans, _packed(pieces, piece), any(ends[one] < farthest[one] for one in ends), lost)
+    behind = any(ends[one] < farthest[one] for one in ends)
+    return Plan(spans, _packed(pieces, piece), behind, lost, _newest(spans, marked))
+
+
+def _newest(spans: Sequence[Span], marked: Mapping[int, Marked]) -> int:
+    return max(
+        (
+            one.sequence
+            for span in spans
+            for one in marked[span.partition].ended
+            if one.commit and span.begin <= one.offset < span.end
+        ),
+        default=-1,
+    )
 
 
 def needed_from(ends: Offsets, marked: Mapping[int, Marked]) -> dict[int, int]:

@@ -93,7 +93,7 @@ class Round:
         for one in done:
             one.check()
         written = [one for each in done for one in each.written]
-        if not commit_round(table, dead, work, written, next_.spans):
+        if not commit_round(table, dead, work, written, next_.spans, next_.newest):
             return None
         self.needed_from = needed
         read, read_bytes = sum(one.records for one in done), sum(one.read_bytes for one in done)
