@@ -82,7 +82,7 @@ def write_segment(files: FileSystem, write: SegmentWrite) -> Written:
     for chunk in _chunks(write.buffers):
         write_all(file, chunk, position)
         # The disk gets it now, bit by bit: a sync that finds much would keep those of the write-ahead log waiting.
-        file.forget(position, sum(map(len, chunk)))
+        file.write_back(position, sum(map(len, chunk)))
         whole, tail_crc = cover(tail_crc, position, chunk)
         crcs += whole
         position += sum(map(len, chunk))

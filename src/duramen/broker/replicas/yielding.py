@@ -121,9 +121,7 @@ class Yielding:
             step = _STEP * min(1.0, _STEPS / len(self._taken_us))
             exponent = step * ((len(self._taken_us) - slow) - slow * (1 - _RARE) / _RARE)
             self._rate *= min(_RISE, max(_FALL, math.exp(exponent)))
-        least = max(
-            LEAST_RATE * 2.0 ** min(64.0, (now_ms - self._began_ms) / _PATIENCE_MS), _GAIN * self._written_rate
-        )
+        least = max(LEAST_RATE * 2.0 ** min(64.0, (now_ms - self._began_ms) / _PATIENCE_MS), _GAIN * self._written_rate)
         self._rate = min(max(self._rate, least), float(MOST_RATE))
         self._least = self._least + 1 if self._rate <= _NEAR * least else 0
         if self._least > _LONG_WINDOWS and self._taken_us and self._slow_us is not None:
