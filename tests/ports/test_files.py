@@ -102,6 +102,16 @@ def test_what_was_just_written_is_cached_or_said_not_to_be(files: FileSystem) ->
     assert file.read_cached(0, 4) is None
 
 
+def test_what_is_on_its_way_to_the_disk_is_read_as_before(files: FileSystem) -> None:
+    file = files.open("data", create=True)
+    content = b"0123456789abcdef" * 4096
+    write_all(file, [content], 0)
+    file.write_back(0, len(content))
+    assert bytes(file.read(0, len(content))) == content
+    file.sync()
+    assert bytes(file.read(0, len(content))) == content
+
+
 def test_what_memory_may_forget_is_read_as_before(files: FileSystem) -> None:
     file = files.open("data", create=True)
     content = b"0123456789abcdef" * 4096

@@ -39,6 +39,9 @@ class File(Protocol):
     def forget(self, position: int, size: int) -> None:
         """Plain: memory need not keep these bytes for reading them again; a hint. Nothing is lost."""
 
+    def write_back(self, position: int, size: int) -> None:
+        """Plain: begin to bring these bytes to the disk; a hint. None of them is sure to be there before `sync`."""
+
     def sync(self) -> None:
         """Blocking: everything written before this call, and the size, is on disk when it returns (fdatasync)."""
 

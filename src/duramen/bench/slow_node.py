@@ -40,6 +40,9 @@ class _SlowFile:
     def forget(self, position: int, size: int) -> None:
         self._file.forget(position, size)
 
+    def write_back(self, position: int, size: int) -> None:
+        self._file.write_back(position, size)
+
     def sync(self) -> None:
         time.sleep(self._delay_s())
 

@@ -87,6 +87,10 @@ class HostFile:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_DONTNEED)
 
+    def write_back(self, position: int, size: int) -> None:
+        # Linux begins to write what it is to let go of and cannot yet; sync_file_range(2) is not to be had in Python.
+        self.forget(position, size)
+
     def sync(self) -> None:
         _sync(self._fd, _datasync)
 

@@ -73,6 +73,9 @@ class MemoryFile:
     def forget(self, position: int, size: int) -> None:
         pass
 
+    def write_back(self, position: int, size: int) -> None:
+        pass
+
     def sync(self) -> None:
         try:
             self._system.called("sync", self._path, 0)

@@ -81,6 +81,8 @@ def write_segment(files: FileSystem, write: SegmentWrite) -> Written:
     position, crcs, tail_crc = write.position, [], write.tail_crc
     for chunk in _chunks(write.buffers):
         write_all(file, chunk, position)
+        # The disk gets it now, bit by bit: a sync that finds much would keep those of the write-ahead log waiting.
+        file.write_back(position, sum(map(len, chunk)))
         whole, tail_crc = cover(tail_crc, position, chunk)
         crcs += whole
         position += sum(map(len, chunk))

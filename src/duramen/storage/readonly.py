@@ -56,6 +56,9 @@ class _ReadOnlyFile:
     def forget(self, position: int, size: int) -> None:
         self._file.forget(position, size)
 
+    def write_back(self, *_: object) -> None:
+        raise _refused()
+
     def size(self) -> int:
         return self._file.size()
 

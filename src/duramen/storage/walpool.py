@@ -161,6 +161,8 @@ class WalPool:
             file.allocate(size)
             for start in range(0, min(size, zeroed_bytes), len(_ZEROS)):
                 write_all(file, [_ZEROS[: min(len(_ZEROS), size - start)]], start)
+                if start:
+                    file.sync()  # bit by bit: syncs of others wait behind what the disk gets at a time
             file.sync()
             self._files.sync_directory(WAL_DIRECTORY)
         except OSError:

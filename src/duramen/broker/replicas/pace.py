@@ -6,19 +6,26 @@ from typing import Final
 
 from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.ports import Clock
+from duramen.broker.replicas.yielding import Yielding
 
 __all__ = ["UNLIMITED", "Pace"]
 
 UNLIMITED: Final = (1 << 63) - 1
 """As many bytes a second as there are (the default of Kafka's `leader.replication.throttled.rate`)."""
+_LEAST_PIECE_BYTES: Final = 64 << 10
+_PIECE_MS: Final = 4
 
 
 class Pace:
-    """A rate, in bytes a second, that those who are served share in the order in which they ask."""
+    """A rate, in bytes a second, that those who are served share in the order in which they ask.
 
-    def __init__(self, rate: int, clock: Clock, deadlines: Deadlines) -> None:
-        self._rate = rate
+    It is what producers do not feel (`Yielding`), and at most `most_rate`.
+    """
+
+    def __init__(self, most_rate: int, clock: Clock, deadlines: Deadlines) -> None:
+        self._most_rate = most_rate
         self._clock = clock
+        self._yielding = Yielding(clock.monotonic_ms())
         self._waiting: deque[Callable[[], None]] = deque()
         self._alarm = Alarm(deadlines, self._go_on)
         self._free_us = 0  # when what was sent is paid for
@@ -27,8 +34,21 @@ class Pace:
 
     @property
     def limited(self) -> bool:
-        """Whether anybody has to ask."""
-        return self._rate != UNLIMITED
+        """Whether there is a bound that holds for those too who cost others nothing."""
+        return self._most_rate != UNLIMITED
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much may go at a time, so that others get their turn soon."""
+        return max(_LEAST_PIECE_BYTES, self._rate() * _PIECE_MS // 1000)
+
+    def took(self, taken_us: int) -> None:
+        """An acknowledgement of this node, or a sync, took so long."""
+        self._yielding.took(taken_us, self._clock.monotonic_ms())
+
+    def wrote(self, size: int) -> None:
+        """So many bytes were written to what this node leads."""
+        self._yielding.wrote(size, self._clock.monotonic_ms())
 
     def ask(self, go: Callable[[], None]) -> None:
         """Call `go` when it is its turn: now, or later. Whoever went says `spent`, once."""
@@ -37,8 +57,9 @@ class Pace:
 
     def spent(self, size: int) -> None:
         """Whose turn it was has sent so many bytes."""
-        now_us = 1000 * self._clock.monotonic_ms()
-        self._free_us = max(self._free_us, now_us) + size * 1_000_000 // self._rate
+        now_ms = self._clock.monotonic_ms()
+        self._yielding.sent(size, now_ms)
+        self._free_us = max(self._free_us, 1000 * now_ms) + size * 1_000_000 // self._rate()
         self._busy = False
         self._go_on()
 
@@ -52,9 +73,13 @@ class Pace:
             return  # who went has sent already: the loop below goes on
         self._going = True
         while self._waiting and not self._busy:
-            if 1000 * self._clock.monotonic_ms() < self._free_us:
-                self._alarm.move(-(-self._free_us // 1000))
+            free_ms = self._free_us // 1000  # the clock knows no parts of it
+            if self._clock.monotonic_ms() < free_ms:
+                self._alarm.move(free_ms)
                 break
             self._busy = True
             self._waiting.popleft()()
         self._going = False
+
+    def _rate(self) -> int:
+        return min(self._most_rate, self._yielding.rate(self._clock.monotonic_ms()))

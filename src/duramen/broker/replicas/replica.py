@@ -27,6 +27,7 @@ from duramen.broker.replicas.batches import follow_up
 from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.log import ReplicaLog
 from duramen.broker.replicas.serving import Serving
+from duramen.broker.replicas.timing import Timing
 from duramen.controller.partitions import PartitionId
 from duramen.replication.effects import (
     Append,
@@ -86,6 +87,7 @@ class Replica:
         self._acks: dict[Released, None] = {}  # who waits with acks=all, to be told if the replica ends
         self._waits: dict[Callable[[Outcome], None], None] = {}  # who waits for a record
         self._told_soon = False
+        self._timing = Timing(log, kit.clock, kit.pace)
         self._over: DuramenError | None = None
         partition.waiting[self._synced] = None
         partition.role = self
@@ -206,6 +208,7 @@ class Replica:
         """The controller's log says so, and which nodes are live; see `Machine.told`."""
         if self._over is None:
             self._tick()
+            self._timing.forget()
             self._machine.told(state, live)
             self._go_on()
 
@@ -367,6 +370,8 @@ class Replica:
         shown_offset = self._machine.shown_offset
         if shown_offset > self._state.high_watermark:
             self._state.high_watermark = shown_offset
+            if self.leads:
+                self._timing.reached(shown_offset)
             self._partition.log.notify()
 
     # -- the disk -----------------------------------------------------------------------------------
@@ -378,6 +383,7 @@ class Replica:
             if machine.history.end_offset != first_offset:
                 raise AssertionError(f"{self._name}: a batch at {first_offset} behind {machine.history.end}")
             machine.appended(end_offset - first_offset)
+        self._timing.appended(end_offset, leads=self.leads, in_sync=self._kit.node_id in machine.state.in_sync)
         if not self._told_soon:
             # Once for all that comes in a turn.
             self._told_soon = True
@@ -402,6 +408,8 @@ class Replica:
         machine, synced_offset = self._machine, self._partition.log.synced_offset
         if self._agenda.uncut:
             machine.synced(Position(machine.history.epoch_at(synced_offset - 1), synced_offset))
+        if not self.leads:
+            self._timing.reached(synced_offset)
         self._go_on()
 
     def _cut(self, effect: Cut | Restart) -> None:

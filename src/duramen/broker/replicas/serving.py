@@ -51,7 +51,8 @@ class Serving:
             self._unwritten.append(serve)  # the batches wait for room in the storage
             return
         pace = self._kit.pace
-        if pace is None or not pace.limited or serve.node_id in self._machine.state.in_sync:
+        in_sync = serve.node_id in self._machine.state.in_sync
+        if pace is None or in_sync or not (pace.limited or self._is_filed(asked.end.offset)):
             self._begin(serve, None)
         elif serve.node_id not in self._postponed:
             self._postponed[serve.node_id] = serve
@@ -66,10 +67,16 @@ class Serving:
         else:
             self._begin(serve, pace)
 
+    def _is_filed(self, offset: int) -> bool:
+        """Whether what follows is in a file: who asks for that lacks more than what was written just now."""
+        return offset < self._log.end_offset and self._log.active.pending_start(offset) is None
+
     def _begin(self, serve: Serve, pace: Pace | None) -> None:
         self._reading += 1
-        offset = serve.answer.asked.end.offset
-        self._replica_log.read(offset, self._kit.fetch_bytes, partial(self._read, serve, pace))
+        offset, most_bytes = serve.answer.asked.end.offset, self._kit.fetch_bytes
+        if pace is not None:
+            most_bytes = min(most_bytes, pace.piece_bytes)
+        self._replica_log.read(offset, most_bytes, partial(self._read, serve, pace))
 
     def written(self) -> None:
         """More is written: whoever waits for that is answered."""

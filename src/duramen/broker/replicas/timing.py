@@ -1,0 +1,47 @@
+"""How long batches take on a replica in sync, and how many bytes are written here: what the pace of others goes by."""
+
+from collections import deque
+from typing import Final
+
+from duramen.base.ports import Clock
+from duramen.broker.replicas.pace import Pace
+from duramen.storage.log import Log
+
+__all__ = ["Timing"]
+
+_MOST: Final = 64
+"""Batches on their way whose time is taken: of more, those behind are about as late."""
+
+
+class Timing:
+    """Of a leader it is the time until a batch is acknowledged, of a follower until it is synced."""
+
+    def __init__(self, log: Log, clock: Clock, pace: Pace | None) -> None:
+        self._log = log
+        self._clock = clock
+        self._pace = pace
+        self._ends: deque[tuple[int, float]] = deque()  # of batches on their way, and since when
+        self._segment, self._size = log.active, log.active.size
+
+    def appended(self, end_offset: int, *, leads: bool, in_sync: bool) -> None:
+        """A batch is in the log, which ends at `end_offset`."""
+        if self._pace is None:
+            return
+        segment = self._log.active
+        grown = segment.size - (self._size if segment is self._segment else 0)
+        self._segment, self._size = segment, segment.size
+        if leads:
+            self._pace.wrote(max(0, grown))
+        if in_sync and len(self._ends) < _MOST:
+            self._ends.append((end_offset, self._clock.seconds()))
+
+    def reached(self, offset: int) -> None:
+        """All below is acknowledged or synced."""
+        while self._ends and self._ends[0][0] <= offset:
+            _, since_s = self._ends.popleft()
+            if self._pace is not None:
+                self._pace.took(int(1_000_000 * (self._clock.seconds() - since_s)))
+
+    def forget(self) -> None:
+        """Another leads, or others are in sync: what is on its way takes as long as that takes."""
+        self._ends.clear()
