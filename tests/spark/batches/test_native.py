@@ -4,6 +4,8 @@ Without the native package what needs it is skipped; the twins are tested either
 """
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -362,6 +364,28 @@ class TestKeyScan:
         found = [row for batch in way.scan_keys(data, first, first + length) for row in batch.to_pylist()]
         assert [row["offset"] for row in found] == sorted(row["offset"] for row in found)
         assert {row["key"]: (row["offset"], row["tombstone"]) for row in found} == expected
+
+
+THREADS = """
+import threading
+from duramen.codec.batch import NewRecord, encode
+from duramen.spark.batches import native
+data = bytes(encode([NewRecord(0, None, b"v")] * 8))
+rows = []
+def decode():
+    rows.extend(batch.num_rows for batch in native.decode(data, 0, 8, ["value", "headers"]))
+for _ in range(50):
+    thread = threading.Thread(target=decode)
+    thread.start()
+    thread.join()
+assert rows == [8] * 50, rows
+"""
+
+
+@installed
+def test_threads_that_come_and_go_decode() -> None:
+    """In a process of its own: an allocator that keeps something of a thread that is gone takes the process with it."""
+    subprocess.run([sys.executable, "-c", THREADS], check=True)
 
 
 class TestTheChoice:
