@@ -9,8 +9,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from duramen.base.errors import RequestInvalid
+from duramen.base.errors import DuramenError, RequestInvalid, RequestTimedOut, StreamNotFound
 from duramen.bench.contenders import Contender
+from duramen.client.cluster import Patience
 from duramen.client.http import Server
 from duramen.node.process import NodeProcess, hold_port
 from duramen.node.processes import NodeProcesses
@@ -67,15 +68,29 @@ class Several:
         return AdminClient({"bootstrap.servers": ",".join(nodes), "log_level": 0})
 
     def stream(self, name: str, replicas: Sequence[int], config: Mapping[str, str] | None = None) -> Contender:
-        """A stream of one partition, led by the first of these nodes. Raises RequestInvalid."""
+        """A stream of one partition that the first of these nodes leads, and knows of. Raises RequestInvalid …"""
         wish = NewTopic(name, 1, replica_assignment=[list(replicas)], config=dict(config or {}))
         try:
             admin = self.admin()  # it is to live until it is answered
             admin.create_topics([wish], request_timeout=_TIMEOUT_S)[name].result()
         except KafkaException as error:
             raise RequestInvalid(f"creating {name}: {error}") from None
+        self._wait_until_led(name, replicas[0])
         address = self.processes.nodes[replicas[0]].kafka
         return Contender("duramen", "three nodes", "kafka", address, name, name, address)
+
+    def _wait_until_led(self, name: str, number: int) -> None:
+        """Whoever answered had the controller's word only: the leader may hear of it later. Raises RequestTimedOut."""
+        patience = Patience(_TIMEOUT_S)
+        while True:
+            error: DuramenError = RequestTimedOut(f"node {number} does not lead {name} after {_TIMEOUT_S:g} s")
+            try:
+                (partition,) = self.server(number).get(f"/v1/streams/{name}")["partitions"]
+                if partition["leads"] and partition["leader_epoch"] >= 0:
+                    return
+            except StreamNotFound as unknown:
+                error = unknown
+            patience.pause(error)
 
     def metric(self, number: int, name: str) -> float:
         """The sum of a metric of one node."""
