@@ -31,18 +31,10 @@ pub fn append(out: &mut Vec<u8>, data: &[u8], place: Range<usize>) {
 /// The `size` bytes from `at` on in `data`, as `append`; quicker where most are a few, and a little slower elsewhere.
 #[inline(always)]
 fn append_short(out: &mut Vec<u8>, data: &[u8], at: usize, size: usize) {
-    if size <= SHORT_BYTES {
-        if size <= SHORTEST_BYTES && append_piece::<SHORTEST_BYTES>(out, data, at, size) {
-            return;
-        }
-        if append_piece::<SHORT_BYTES>(out, data, at, size) {
-            return;
-        }
-    }
-    if size <= PIECE_BYTES && append_piece::<PIECE_BYTES>(out, data, at, size) {
+    if size <= SHORTEST_BYTES && append_piece::<SHORTEST_BYTES>(out, data, at, size) {
         return;
     }
-    out.extend_from_slice(&data[at..at + size]);
+    append(out, data, at..at + size);
 }
 
 /// Whether `data` had a whole piece behind `start`, of which `size` bytes, at most all, are behind `out` now.

@@ -214,7 +214,7 @@ class BatchReader(DataSourceReader):
         in_log = marks.look(cluster, places.in_log(first), ids)
         if in_log is None:
             return None
-        cold = places.cold(first, {at: places.table_end(at) for at in first if places.table_end(at)})
+        cold = places.cold(first, {at: upto for at in first if (upto := places.table_end(at))})
         # Tables of which too little is known are read wholly.
         low = {at: max(offset, cold.fixed.get(at, 0)) for at, offset in first.items()}
         sound = cut_jointly(low, end, in_log, cold._replace(fixed={}))
