@@ -47,11 +47,21 @@ class Racks:
         self.admin = AdminClient({"bootstrap.servers": nodes.bootstrap_servers})
 
     def create(self, name: str, **config: object) -> Placed:
-        """A stream of one partition, once all three replicas are in sync."""
-        made = NewTopic(name, 1, 3, config={key.replace("_", "."): str(value) for key, value in config.items()})
-        self.admin.create_topics([made])[name].result(_WAIT_S)
-        until(lambda: _led(self, name) and len(self.placed(name).in_sync) == 3, _WAIT_S)
-        return self.placed(name)
+        """A stream of one partition with three replicas, once every node knows of it."""
+        return self.make(NewTopic(name, 1, 3, config={key.replace("_", "."): str(of) for key, of in config.items()}))
+
+    def make(self, wish: NewTopic) -> Placed:
+        """A stream of one partition, once it is led and every node knows of it: the answer tells of the controller."""
+        self.admin.create_topics([wish])[wish.topic].result(_WAIT_S)
+        until(lambda: all(self._knows(number, wish.topic) for number in self.nodes.nodes), _WAIT_S)
+        placed = self.placed(wish.topic)
+        assert len(placed.in_sync) == wish.replication_factor
+        return placed
+
+    def _knows(self, number: int, name: str) -> bool:
+        with self.client(number) as client, contextlib.suppress(errors.StreamNotFound):
+            return client.streams.describe(name).partitions[0].leader_epoch >= 0
+        return False
 
     def placed(self, name: str) -> Placed:
         """As a node tells that does not stand still."""
@@ -233,10 +243,7 @@ def test_a_chain_shows_at_its_tail_what_all_have_synced(racks: Racks) -> None:
 
 
 def test_a_read_replica_serves_its_rack_and_nobody_waits_for_it(racks: Racks) -> None:
-    made = NewTopic("copied", 1, 2, config={"read.replicas": "all"})
-    racks.admin.create_topics([made])["copied"].result(_WAIT_S)
-    until(lambda: _led(racks, "copied") and len(racks.placed("copied").in_sync) == 2, _WAIT_S)
-    placed = racks.placed("copied")
+    placed = racks.make(NewTopic("copied", 1, 2, config={"read.replicas": "all"}))
     (observer,) = set(_RACKS) - set(placed.replicas)
     offset = racks.produce("copied", b"one", b"two") + 1
     with racks.client(placed.leader) as client:
@@ -266,25 +273,11 @@ def _does_not_hold(client: duramen.Client, name: str, node: int) -> bool:
     return False
 
 
-def _led(racks: Racks, name: str) -> bool:
-    try:
-        return racks.placed(name).leader > 0
-    except ValueError:  # it is not known yet
-        return False
-
-
-def _knows(client: duramen.Client, name: str) -> bool:
-    return name in {info.name for info in client.streams.list()}
-
-
 def test_a_node_without_a_replica_sends_on_to_one_that_has_it(racks: Racks) -> None:
-    racks.admin.create_topics([NewTopic("single", 1, 1)])["single"].result(_WAIT_S)
-    until(partial(_led, racks, "single"), _WAIT_S)
-    holder = racks.placed("single").leader
+    holder = racks.make(NewTopic("single", 1, 1)).leader
     racks.produce("single", b"here")
     for number in _RACKS:
         with racks.client(number) as client:
-            until(partial(_knows, client, "single"), _WAIT_S)
             client.wait_replicated("single", 0, 0, _WAIT_S)
             if number != holder:
                 with pytest.raises(errors.NotLeader):
