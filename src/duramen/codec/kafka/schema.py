@@ -12,7 +12,7 @@ the smallest element there can be, and all arrays of one message together agains
 
 import struct
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -357,7 +357,7 @@ def _array_codec(field: Field, element: _Codec, *, flexible: bool) -> _Codec:
             return _different(source, count, decode_element)
         return [decode_element(source) for _ in range(count)]
 
-    def encode(values: list[Any] | None, out: list[bytes]) -> None:
+    def encode(values: Sequence[Any] | None, out: list[bytes]) -> None:
         if values is None:
             out.append(write_length(-1))
             return

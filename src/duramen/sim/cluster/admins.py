@@ -28,7 +28,7 @@ class Admin(Client):
 
     def __init__(self, calls: Calls, seed: str, think_us: int) -> None:
         super().__init__(calls, seed, think_us)
-        self._names = (f"s{number}" for number in count(1))
+        self._names = map("s{}".format, count(1))
         self._topologies = self.chance.choice(_TOPOLOGIES)
         self._wishes: tuple[tuple[int, Callable[[], None]], ...] = (
             (2, self._create), (1, self._delete), (1, self._grow), (3, self._configure), (3, self._trim),
