@@ -1,4 +1,4 @@
-"""Storing records: built into batches, every batch checked before the first is appended, answered once acknowledged."""
+"""Storing records: built into batches, each checked before the first is appended or sent on, answered once all are."""
 
 import asyncio
 import random
@@ -7,6 +7,9 @@ from typing import Final, NamedTuple
 from duramen.base.errors import BatchTooLarge, DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.units import MIB
 from duramen.broker.broker import Broker
+from duramen.broker.forwarding.appending import Batch
+from duramen.broker.forwarding.forwarding import Forwarding
+from duramen.broker.forwarding.requests import Fate
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import HEADER_BYTES, encode_record, seal
@@ -78,10 +81,12 @@ def largest_body_bytes(stream: Stream) -> int:
     return max(MIB, min(2 * stream.max_message_bytes, _LARGEST_BODY_BYTES))
 
 
-async def produce(broker: Broker, name: str, wishes: list[RecordWish]) -> RecordPlaces:
+async def produce(
+    broker: Broker, forwarding: Forwarding, name: str, wishes: list[RecordWish], within_ms: int
+) -> RecordPlaces:
     """Store records; returns their places once all are acknowledged as the stream's durability says.
 
-    Nothing is stored where one of them does not fit. Raises PartlyStored where the disk took only some.
+    Nothing is stored where one of them does not fit. Raises PartlyStored where some were, or may have been.
     """
     stream = broker.streams.get(name)
     if stream.internal:
@@ -90,36 +95,41 @@ async def produce(broker: Broker, name: str, wishes: list[RecordWish]) -> Record
     if stream.deleted:
         raise StreamNotFound(f"stream {name} was deleted meanwhile")
     for batch in built:
-        batch.partition.check_leads()
         batch.partition.check(batch.content)
-    # Nothing else comes between the checks and the appends.
-    appended = [_append(batch) for batch in built]
+    # What this node leads is appended before anything else can come between that and the checks.
+    fates = await _fates(forwarding, built, within_ms)
     places: dict[int, Place] = {}
-    failed: DuramenError | None = None
-    for batch, future in zip(built, appended, strict=True):
-        outcome = await future
-        if isinstance(outcome, DuramenError):
-            failed = failed or outcome
-        else:
+    unknown: list[int] = []
+    for batch, fate in zip(built, fates, strict=True):
+        if fate.error is None:
             for delta, number in enumerate(batch.numbers):
-                places[number] = Place(batch.partition.index, outcome + delta)
+                places[number] = Place(batch.partition.index, fate.base_offset + delta)
+        elif fate.unknown:
+            unknown += batch.numbers
+    failed = _worst(fates)
     if failed is None:
         return RecordPlaces([places[number] for number in range(len(wishes))])
-    if places:
+    if places or unknown:
         stored = [Stored(number, place.partition, place.offset) for number, place in sorted(places.items())]
-        raise PartlyStored(failed, stored)
+        raise PartlyStored(failed, stored, sorted(unknown))
     raise failed
 
 
-def _append(batch: _Batch) -> "asyncio.Future[int | DuramenError]":
-    future: asyncio.Future[int | DuramenError] = asyncio.get_running_loop().create_future()
+async def _fates(forwarding: Forwarding, built: list[_Batch], within_ms: int) -> list[Fate]:
+    future: asyncio.Future[list[Fate]] = asyncio.get_running_loop().create_future()
 
-    def done(base_offset: int, error: DuramenError | None) -> None:
+    def done(fates: list[Fate]) -> None:
         if not future.done():
-            future.set_result(base_offset if error is None else error)
+            future.set_result(fates)
 
-    batch.partition.append(batch.content, done)
-    return future
+    forwarding.append([Batch(one.partition, one.content) for one in built], within_ms, done)
+    return await future
+
+
+def _worst(fates: list[Fate]) -> DuramenError | None:
+    """The first error; where some batch may be stored and nobody knows, the first that says so."""
+    failed = sorted((fate for fate in fates if fate.error is not None), key=lambda fate: not fate.unknown)
+    return failed[0].error if failed else None
 
 
 async def _build(stream: Stream, wishes: list[RecordWish], now_ms: int) -> list[_Batch]:
