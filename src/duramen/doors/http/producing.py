@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.errors import BatchTooLarge, DuramenError, RequestInvalid, StreamNotFound
@@ -15,6 +16,7 @@ from duramen.broker.streams import Stream
 from duramen.codec.batch import HEADER_BYTES, encode_record, seal
 from duramen.codec.jsonbytes import JsonBytes, bytes_of
 from duramen.codec.partitioner import partition_of
+from duramen.controller.partitions import PartitionId
 from duramen.doors.http.problems import PartlyStored
 from duramen.doors.http.types import Place, RecordPlaces, RecordWish, Stored
 
@@ -91,7 +93,7 @@ async def produce(
     stream = broker.streams.get(name)
     if stream.internal:
         raise RequestInvalid(f"{stream.name} is the broker's own")
-    built = await _build(stream, wishes, broker.now_ms())
+    built = await _build(stream, wishes, broker.now_ms(), random.choice(_takers(broker, stream)))
     if stream.deleted:
         raise StreamNotFound(f"stream {name} was deleted meanwhile")
     for batch in built:
@@ -132,12 +134,18 @@ def _worst(fates: list[Fate]) -> DuramenError | None:
     return failed[0].error if failed else None
 
 
-async def _build(stream: Stream, wishes: list[RecordWish], now_ms: int) -> list[_Batch]:
+def _takers(broker: Broker, stream: Stream) -> Sequence[int]:
+    """Partitions for records without a key: those that are led here, or else anywhere."""
+    here = [partition.index for partition in stream.partitions if partition.leads]
+    every = range(len(stream.partitions))
+    led = (index for index in every if broker.standing.partition(PartitionId(stream.id, index)).leader is not None)
+    return here or list(led) or every
+
+
+async def _build(stream: Stream, wishes: list[RecordWish], now_ms: int, sticky: int) -> list[_Batch]:
+    """Records without a key go to the partition `sticky`: as Kafka's sticky partitioner spreads batches."""
     built: list[_Batch] = []
     building: dict[int, _Building] = {}
-    # Records without a key share a partition, another in each request: as Kafka's sticky partitioner spreads batches.
-    led = [partition.index for partition in stream.partitions if partition.leads]
-    sticky = random.choice(led or range(len(stream.partitions)))
     for number, wish in enumerate(wishes):
         if number % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)
