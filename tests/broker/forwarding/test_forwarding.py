@@ -120,6 +120,15 @@ def test_a_node_that_is_not_ready_is_asked_again(world: World) -> None:
     assert answer.value == [Fate(0)]
 
 
+def test_a_leader_that_stops_is_asked_no_more(world: World) -> None:
+    answer = world.append(1, world.batch(1, 2, b"a"))
+    world.under_way.pop().done(encode(Appended.of([Fate(-1, NodeStopping("it stops"))])))
+    world.lead(2, 2)
+    world.deliver_all(within_ms=1000)
+    assert answer.value == [Fate(0)]
+    assert [receiver for _, receiver, _ in world.requests()] == [3, 2]
+
+
 def test_what_was_appended_in_an_epoch_that_ended_is_not_sent_to_the_next_leader(world: World) -> None:
     answer = world.append(2, world.batch(2, 2, b"before"))
     world.deliver_all()

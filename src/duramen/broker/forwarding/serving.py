@@ -80,8 +80,6 @@ class Serving:
         stream = self._ways.broker.streams.find_id(UUID(bytes=stream_id))
         if stream is None or stream.deleted:
             raise NotLeader("the stream is not known here, or not yet")
-        if stream.internal:
-            raise RequestInvalid(f"{stream.name} is the broker's own")
         return stream
 
     def _led(self, stream_id: bytes, index: int) -> Partition:
@@ -95,7 +93,9 @@ class Serving:
     # -- appends ------------------------------------------------------------------------------------
 
     def _append(self, request: Append, done: Done) -> None:
-        self._stream(request.stream_id)
+        stream = self._stream(request.stream_id)
+        if stream.internal:
+            raise RequestInvalid(f"{stream.name} is the broker's own")
         fates: dict[int, Fate] = {}
 
         def settled(at: int, fate: Fate) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from duramen.base.errors import DuramenError, NotLeader, OffsetNotAvailable
+from duramen.base.errors import DuramenError, NodeStopping, NotLeader, OffsetNotAvailable
 from duramen.base.ports import Buffer
 from duramen.broker.broker import Broker
 from duramen.broker.forwarding.room import Room
@@ -40,5 +40,8 @@ class Ways(NamedTuple):
 
 
 def is_elsewhere(error: DuramenError | OSError) -> bool:
-    """Whether the node that says this has done nothing, and another, or it itself later, may."""
-    return isinstance(error, NotLeader | OffsetNotAvailable)
+    """Whether the node that says this has done nothing, and another, or it itself later, may.
+
+    A node that stops leads no more in a moment.
+    """
+    return isinstance(error, NodeStopping | NotLeader | OffsetNotAvailable)
