@@ -9,6 +9,7 @@ from http.client import HTTPException
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.clients import until
@@ -132,6 +133,26 @@ def test_every_node_deletes_records(balanced: Balanced) -> None:
         status, answer = balanced.next("POST", f"{path}/delete", {"before": before})
         assert (status, [one["start_offset"] for one in answer["partitions"]]) == (_OK, [before] * 3)
     assert len(balanced.values(path, 3)) == 18
+
+
+def test_every_node_shows_moves_and_deletes_groups(balanced: Balanced) -> None:
+    path = balanced.create("grouped", 1, 1)
+    assert balanced.next("POST", path, {"records": [{"value": "v"}] * 10})[0] == _OK
+    consumer = Consumer({"bootstrap.servers": balanced.nodes.bootstrap_servers, "group.id": "anywhere"})
+    consumer.commit(offsets=[TopicPartition("grouped", 0, 4)], asynchronous=False)
+    consumer.close()
+    for to, number in enumerate(balanced.nodes.nodes):
+        status, answer = balanced.ask(number, "POST", "/v1/groups/anywhere/offsets", {"to": str(to)})
+        assert (status, [one["after"] for one in answer["offsets"]]) == (_OK, [to])
+        for other in balanced.nodes.nodes:
+            status, group = balanced.ask(other, "GET", "/v1/groups/anywhere")
+            assert (status, [one["committed_offset"] for one in group["offsets"]]) == (_OK, [to])
+    status, problem = balanced.next("POST", "/v1/groups/anywhere/offsets", {"to": "nowhere"})
+    assert (status, problem["type"]) == (400, "request-invalid")
+    assert balanced.next("DELETE", "/v1/groups/anywhere")[0] == 204
+    for number in balanced.nodes.nodes:
+        status, problem = balanced.ask(number, "DELETE", "/v1/groups/anywhere")
+        assert (status, problem["type"]) == (404, "group-not-found")
 
 
 def test_leaders_that_are_killed_lose_and_double_nothing(balanced: Balanced) -> None:

@@ -1,5 +1,9 @@
 """Records that come to a node which does not lead: they go to those who do, once, and each one's fate is told."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
 import pytest
 from tests.broker.forwarding.world import ROOM_BYTES, WITHIN_MS, World, values_of
 
@@ -7,13 +11,26 @@ from duramen.base.errors import (
     DuramenError,
     NodeBusy,
     NodeStopping,
+    NotCoordinator,
     NotLeader,
     OffsetOutOfRange,
     OutcomeUnknown,
 )
 from duramen.base.positions import At, Last, Position
+from duramen.broker.forwarding.errands import Managing
 from duramen.broker.forwarding.here import Found
-from duramen.broker.forwarding.requests import Append, Appended, Bytes, Fate, Read, Request, decode_answer, encode
+from duramen.broker.forwarding.requests import (
+    Append,
+    Appended,
+    Bytes,
+    Fate,
+    Manage,
+    Managed,
+    Read,
+    Request,
+    decode_answer,
+    encode,
+)
 from duramen.broker.partition import LATEST
 from duramen.sim.broker import Answer
 
@@ -314,3 +331,62 @@ def test_records_are_deleted_by_the_leader(world: World) -> None:
     world.deliver_all(within_ms=1000)
     assert isinstance(answers[2].error, OutcomeUnknown)
     assert len(world.sent) == 3
+
+
+# -- groups -----------------------------------------------------------------------------------------
+
+
+Told = Callable[[Managed | DuramenError], None]
+
+
+class Coordinators:
+    """Does what is wanted of groups on each node, when the test says so."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.wanted: list[tuple[int, Told]] = []
+        for node_id, node in world.nodes.items():
+            node.serve_groups(partial(self._manage, node_id))
+
+    def _manage(self, node_id: int, _: Manage, done: Told) -> None:
+        self.wanted.append((node_id, done))
+
+    def ask(self, node_id: int, what: Literal["show", "delete"]) -> "Answer[Managed | DuramenError | OSError]":
+        """Ask a node about a group whose offsets are stored in partition 2."""
+        answer: Answer[Managed | DuramenError | OSError] = Answer()
+        errand = Managing(self._world.partition(node_id, 2), Manage(what, "g", b""), partial(self._begin, node_id))
+        self._world.nodes[node_id].manage(errand, answer)
+        return answer
+
+    def _begin(self, node_id: int, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None]:
+        self.wanted.append((node_id, done))
+        return lambda: None
+
+
+def test_a_group_is_the_coordinators_wherever_it_is_asked_for(world: World) -> None:
+    coordinators = Coordinators(world)
+    answers = [coordinators.ask(3, "delete"), coordinators.ask(1, "delete")]
+    world.deliver()
+    assert [node_id for node_id, _ in coordinators.wanted] == [3, 3]
+    for _, done in coordinators.wanted:
+        done(Managed(b""))
+    assert [answer.value for answer in answers] == [Managed(b"")] * 2
+
+
+def test_only_what_changes_nothing_is_asked_for_again(world: World) -> None:
+    coordinators = Coordinators(world)
+    shown, deleted = coordinators.ask(1, "show"), coordinators.ask(1, "delete")
+    world.deliver()
+    world.deliver()
+    for _, done in coordinators.wanted:
+        done(NotCoordinator("no more"))
+    assert isinstance(deleted.error, NotCoordinator)
+    assert not shown.calls
+    world.lead(2, 2)
+    world.deliver_all(within_ms=1000)
+    node_id, done = coordinators.wanted[-1]
+    done(Managed(b"{}"))
+    assert (node_id, len(coordinators.wanted), shown.value) == (2, 3, Managed(b"{}"))
+    lost = coordinators.ask(1, "delete")
+    world.lose()
+    assert isinstance(lost.error, OutcomeUnknown)

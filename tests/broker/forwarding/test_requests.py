@@ -19,6 +19,8 @@ from duramen.broker.forwarding.requests import (
     Delete,
     Deleted,
     Fate,
+    Manage,
+    Managed,
     Read,
     Request,
     decode,
@@ -39,6 +41,7 @@ REQUESTS: st.SearchStrategy[Request] = st.one_of(
     st.builds(Append, IDS, st.lists(st.tuples(INDEXES, st.binary(max_size=99).map(bytearray)), min_size=1, max_size=4)),
     st.builds(Read, IDS, INDEXES, POSITIONS.map(where_of), st.integers(1, 1 << 20), st.integers(0, 60_000)),
     st.builds(Delete, IDS, INDEXES, OFFSETS),
+    st.builds(Manage, st.sampled_from(["show", "move", "delete"]), st.text(max_size=9), st.binary(max_size=99)),
 )
 FATES = st.builds(
     Fate, OFFSETS, st.none() | st.sampled_from([NotLeader("x"), NodeBusy("y"), OutcomeUnknown("z")]), st.booleans()
@@ -47,6 +50,7 @@ ANSWERS: st.SearchStrategy[Answer] = st.one_of(
     st.lists(FATES, max_size=3).map(Appended.of),
     st.builds(Bytes, OFFSETS, OFFSETS, st.binary(max_size=99)),
     st.builds(Deleted, OFFSETS),
+    st.builds(Managed, st.binary(max_size=99)),
 )
 
 

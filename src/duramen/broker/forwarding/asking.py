@@ -5,7 +5,15 @@ from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from duramen.base.deadlines import Deadline
-from duramen.base.errors import DuramenError, NodeStopping, NotLeader, OutcomeUnknown, RequestInvalid
+from duramen.base.errors import (
+    CoordinatorLoading,
+    DuramenError,
+    NodeStopping,
+    NotCoordinator,
+    NotLeader,
+    OutcomeUnknown,
+    RequestInvalid,
+)
 from duramen.base.ports import Buffer
 from duramen.broker.forwarding.requests import Answer, Request, decode_answer, encode
 from duramen.broker.forwarding.ways import FIRST_RETRY_MS, LAST_RETRY_MS, Ways, is_elsewhere
@@ -115,11 +123,16 @@ class Asking(Generic[T]):
             return
         self._attempt += 1
         self._cancel_here = None
-        if isinstance(outcome, DuramenError) and is_elsewhere(outcome):
+        if isinstance(outcome, DuramenError) and self._is_elsewhere(outcome):
             self._refusal = outcome
             self._again()
         else:
             self._finish(outcome)
+
+    def _is_elsewhere(self, error: DuramenError) -> bool:
+        # A coordinator that is one no more may have done it before.
+        moved = isinstance(error, CoordinatorLoading | NotCoordinator)
+        return is_elsewhere(error) or (moved and self._errand.repeats)
 
     def _again(self) -> None:
         if self._late:

@@ -1,4 +1,4 @@
-"""What is wanted of one partition besides appends: a read, which a replica may answer too, and a deletion."""
+"""What is wanted of one partition besides appends: a read, which a replica may answer too, a deletion, or a group."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,10 +8,10 @@ from duramen.base.positions import Position
 from duramen.broker.fetching import Fetches
 from duramen.broker.forwarding import here
 from duramen.broker.forwarding.here import Fetching, Found
-from duramen.broker.forwarding.requests import Answer, Bytes, Delete, Deleted, Read, where_of
+from duramen.broker.forwarding.requests import Answer, Bytes, Delete, Deleted, Manage, Managed, Read, where_of
 from duramen.broker.partition import LATEST, Partition
 
-__all__ = ["Deleting", "Reading"]
+__all__ = ["Deleting", "Managing", "Reading"]
 
 
 class Reading(NamedTuple):
@@ -66,6 +66,31 @@ class Deleting(NamedTuple):
 
     def read(self, answer: Answer) -> int | None:
         return answer.start_offset if isinstance(answer, Deleted) else None
+
+
+class Managing(NamedTuple):
+    """What a client wants of a group, of whoever leads the `partition` that its offsets are stored in.
+
+    `do` does it here, and returns what cancels it.
+    """
+
+    partition: Partition
+    wanted: Manage
+    do: Callable[[Callable[[Managed | DuramenError | OSError], None]], Callable[[], None]]
+
+    @property
+    def repeats(self) -> bool:
+        return self.wanted.what == "show"
+
+    def begin(self, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None] | None:
+        return self.do(done) if self.partition.leads else None
+
+    def request(self, spent_ms: int) -> Manage:
+        del spent_ms
+        return self.wanted
+
+    def read(self, answer: Answer) -> Managed | None:
+        return answer if isinstance(answer, Managed) else None
 
 
 def _nothing() -> None:

@@ -10,9 +10,9 @@ from duramen.base.positions import Position
 from duramen.broker.broker import Broker
 from duramen.broker.forwarding.appending import Batch, Delivery
 from duramen.broker.forwarding.asking import Asking, Errand
-from duramen.broker.forwarding.errands import Deleting, Reading
+from duramen.broker.forwarding.errands import Deleting, Managing, Reading
 from duramen.broker.forwarding.here import Found
-from duramen.broker.forwarding.requests import Bytes, Fate
+from duramen.broker.forwarding.requests import Answer, Bytes, Fate, Manage, Managed
 from duramen.broker.forwarding.room import Room
 from duramen.broker.forwarding.serving import Serving
 from duramen.broker.forwarding.ways import Way, Ways
@@ -75,6 +75,14 @@ class Forwarding:
     def delete(self, partition: Partition, before: int, done: Callable[[int | DuramenError | OSError], None]) -> None:
         """Delete the records before an offset, -1: before the high watermark; `done` gets the first that is left."""
         self._ask(Deleting(partition, before), WITHIN_MS, done)
+
+    def manage(self, errand: Managing, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None]:
+        """Have a group's coordinator do what is wanted; returns what cancels it."""
+        return self._ask(errand, WITHIN_MS, done)
+
+    def serve_groups(self, manage: Callable[[Manage, Callable[[Answer | DuramenError], None]], None]) -> None:
+        """From here on `manage` does what other nodes want of groups that are coordinated here."""
+        self._serving.manage = manage
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """Another node asks. Raises RequestInvalid where that cannot be read."""

@@ -21,6 +21,8 @@ __all__ = [
     "Delete",
     "Deleted",
     "Fate",
+    "Manage",
+    "Managed",
     "Read",
     "Request",
     "Where",
@@ -70,7 +72,15 @@ class Delete(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
     before: _Offset
 
 
-Request = Append | Read | Delete
+class Manage(msgspec.Struct, frozen=True, array_like=True, tag="manage"):
+    """A group's coordinator is to show it, to move its offsets as the wish says, which is JSON, or to delete it."""
+
+    what: Literal["show", "move", "delete"]
+    group_id: str
+    wish: bytes
+
+
+Request = Append | Read | Delete | Manage
 
 
 class Fate(NamedTuple):
@@ -110,7 +120,13 @@ class Deleted(msgspec.Struct, frozen=True, array_like=True, tag="deleted"):
     start_offset: _Offset
 
 
-Answer = Appended | Bytes | Deleted
+class Managed(msgspec.Struct, frozen=True, array_like=True, tag="managed"):
+    """What a client is answered about a group: JSON, or nothing."""
+
+    content: bytes
+
+
+Answer = Appended | Bytes | Deleted | Managed
 
 
 class _Refusal(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
@@ -118,8 +134,8 @@ class _Refusal(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_requests: Final = msgspec.msgpack.Decoder(Append | Read | Delete)
-_answers: Final = msgspec.msgpack.Decoder(Appended | Bytes | Deleted | _Refusal)
+_requests: Final = msgspec.msgpack.Decoder(Append | Read | Delete | Manage)
+_answers: Final = msgspec.msgpack.Decoder(Appended | Bytes | Deleted | Managed | _Refusal)
 
 
 def encode(value: Request | Answer | DuramenError) -> bytes:

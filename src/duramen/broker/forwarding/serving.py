@@ -17,7 +17,9 @@ from duramen.broker.forwarding.requests import (
     Delete,
     Deleted,
     Fate,
+    Manage,
     Read,
+    Request,
     decode,
     encode,
     position_of,
@@ -37,11 +39,12 @@ Done = Callable[[Answer | DuramenError], None]
 
 
 class Serving:
-    """Answers the requests of other nodes."""
+    """Answers the requests of other nodes; `manage` those about groups, once there is a door that can."""
 
     def __init__(self, ways: Ways) -> None:
         self._ways = ways
         self._waiting: set[Done] = set()
+        self.manage: Callable[[Manage, Done], None] | None = None
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """Another node asks. Raises RequestInvalid where that cannot be read."""
@@ -65,7 +68,7 @@ class Serving:
         except DuramenError as error:
             done(error)
 
-    def _serve(self, request: Append | Read | Delete, done: Done) -> None:
+    def _serve(self, request: Request, done: Done) -> None:
         """Raises why it cannot be; then nothing was done, and `done` is not called."""
         match request:
             case Append():
@@ -75,6 +78,10 @@ class Serving:
             case Delete():
                 partition = self._led(request.stream_id, request.partition)
                 here.delete(partition, request.before, partial(_deleted, done))
+            case Manage():
+                if self.manage is None:
+                    raise NotLeader("the node that was asked is not ready yet")
+                self.manage(request, done)
 
     def _stream(self, stream_id: bytes) -> Stream:
         stream = self._ways.broker.streams.find_id(UUID(bytes=stream_id))

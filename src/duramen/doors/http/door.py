@@ -12,6 +12,8 @@ from duramen.broker.broker import Broker
 from duramen.broker.forwarding.forwarding import Forwarding
 from duramen.broker.forwarding.room import Room
 from duramen.doors.http.application import application
+from duramen.doors.http.coordinated import serving
+from duramen.doors.http.groups import WORKS
 from duramen.doors.http.hosts import Hosts
 from duramen.doors.http.routes import Node
 from duramen.doors.http.server import Server
@@ -50,6 +52,7 @@ class HttpDoor:
         self._node.problem = problem
         self._node.broker = broker
         self._node.forwarding = forwarding
+        forwarding.serve_groups(serving(broker, WORKS))
         self._node.cluster_id = cluster_id
 
     async def stop(self) -> None:
