@@ -4,8 +4,7 @@ import contextlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from functools import cached_property, partial
-from http import HTTPStatus
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.cli.command import Ended, run
 from tests.clients import until
-from tests.doors.http.conftest import Ask, asking
 from tests.doors.kafka.asking import Asking
 from tests.untyped import untyped
 
@@ -311,23 +309,6 @@ def test_streams_and_groups_are_the_same_from_every_node(operator: Operator) -> 
         with duramen.connect(server) as client:
             assert [one.lag_records for one in client.groups.describe("looked").offsets] == [end - 10 for end in ends]
             assert [one.after for one in client.groups.reset("looked", "end", dry_run=True)] == ends
-
-
-def test_over_http_a_node_stores_what_it_leads_or_nothing(operator: Operator) -> None:
-    operator.create("posted", 3, 1)
-    path = "/v1/streams/posted/records"
-    for node in operator.nodes.nodes.values():
-        send = asking(node.http)
-        until(partial(_posted, send, path), _WAIT_S)
-        everywhere = {"records": [{"value": "y", "partition": index} for index in range(3)]}
-        status, problem = send("POST", path, everywhere)
-        assert (status, problem["type"], "stored" in problem) == (HTTPStatus.SERVICE_UNAVAILABLE, "not-leader", False)
-        assert "node" in problem["detail"]
-    assert sum(part["high_watermark"] for part in _described(operator, "posted")) == len(operator.nodes.nodes)
-
-
-def _posted(send: Ask, path: str) -> bool:
-    return send("POST", path, {"records": [{"value": "x"}]})[0] == HTTPStatus.OK
 
 
 def _described(operator: Operator, name: str) -> list[dict[str, Any]]:

@@ -906,11 +906,17 @@ class NotEnoughReplicasAfterAppend(DuramenError):
 
 
 class OutcomeUnknown(DuramenError):
-    """The node led the quorum of the controller no more, or had failed, before a change was committed."""
+    """A node that was to do something leads no more, has failed, or was not heard of again before it said that it had.
+
+    A change of the metadata, or records that another node has sent on to the one that leads their partition.
+    """
 
     id = "outcome-unknown"
-    safe = "Whether the change was made is not known: it is made wholly or not at all, and shows in what is described."
-    remedy = "Look whether the change was made before you ask for it again."
+    safe = (
+        "Whether the change was made is not known: it is made wholly or not at all, and shows in what is described."
+        " Records are stored wholly or not at all in each batch."
+    )
+    remedy = "Look whether the change was made, or the records are there, before you ask for it again."
 
 
 class PathNotFound(DuramenError):

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
+from duramen.base.units import MIB
 from duramen.broker.broker import Broker
+from duramen.broker.forwarding.forwarding import Forwarding
+from duramen.broker.forwarding.room import Room
 from duramen.node.addresses import Address
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["HttpSide"]
 
 _BACKLOG: Final = 128
+_ROOM_BYTES: Final = 16 * MIB
 _DOOR: Final = "duramen.doors.http.door"
 
 
@@ -31,6 +35,8 @@ class HttpSide:
         *, on_demand: bool,
     ) -> None:  # fmt: skip
         """`progress` says how far the start has got; `on_demand`: the door is made for the first connection."""
+        self.room = Room(_ROOM_BYTES)
+        """The memory for what clients send and wait for, and for what other nodes ask for theirs."""
         self._metrics = metrics
         self._addresses = addresses
         self._settings = settings
@@ -39,7 +45,7 @@ class HttpSide:
         self._listeners: Sequence[socket.socket] = ()
         self._opening: asyncio.Task[None] | None = None
         self._door: HttpDoor | None = None
-        self._ready: tuple[Broker, str, Callable[[], str]] | None = None
+        self._ready: tuple[Broker, str, Callable[[], str], Forwarding] | None = None
 
     async def start(self, listeners: Sequence[socket.socket]) -> str:
         """Take connections from bound sockets; returns the address of the first. Raises SettingInvalid."""
@@ -68,14 +74,14 @@ class HttpSide:
     async def _open(self) -> None:
         from duramen.doors.http.door import HttpDoor
 
-        self._door = HttpDoor(self._metrics, self._addresses, self._settings, self._progress)
+        self._door = HttpDoor(self._metrics, self._addresses, self._settings, self._progress, self.room)
         await self._door.start(self._listeners)
         if self._ready is not None:
             self._door.ready(*self._ready)
 
-    def ready(self, broker: Broker, cluster_id: str, problem: Callable[[], str]) -> None:
+    def ready(self, broker: Broker, cluster_id: str, problem: Callable[[], str], forwarding: Forwarding) -> None:
         """The broker is there; `problem` says why not every door takes requests, empty where they do."""
-        self._ready = broker, cluster_id, problem
+        self._ready = broker, cluster_id, problem, forwarding
         if self._door is not None:
             self._door.ready(*self._ready)
 

@@ -19,6 +19,7 @@ from duramen.base.settings import Settings
 from duramen.base.units import MIB
 from duramen.broker.broker import Broker, Ports
 from duramen.broker.configs import compaction_limits
+from duramen.broker.forwarding.forwarding import Forwarding, Nowhere
 from duramen.doors.completion import completion, outcome
 from duramen.doors.kafka.door import KafkaDoor
 from duramen.doors.kafka.faults import Faults
@@ -144,7 +145,10 @@ class Node:
             await self._nats.open(self._broker, files)
             self.addresses["nats"] = self._nats.address
         self._write_addresses()
-        self._http.ready(self._broker, cluster_id, self.problem)
+        forwarding = Forwarding(self._broker, self._joining or Nowhere(), self._http.room)
+        if self._joining is not None:
+            self._joining.serve_records(forwarding.asked)
+        self._http.ready(self._broker, cluster_id, self.problem, forwarding)
         # A test's node does not live long enough for the time that a collection takes.
         self._collecting.start(collect=self._faults is None)
         self._measuring.start()

@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from duramen.base.errors import BatchInvalid, BatchTooLarge, StorageFailed, StorageFull, StreamNotFound
+from duramen.base.units import MIB
+from duramen.broker.forwarding.forwarding import Forwarding, Nowhere
+from duramen.broker.forwarding.room import Room
 from duramen.codec.batch import CONTROL, NewRecord, encode, header
 from duramen.codec.jsonbytes import Base64, json_of
 from duramen.doors.http.problems import PartlyStored, answer_to_partly_stored
 from duramen.doors.http.producing import produce
 from duramen.doors.http.reading import Reading
-from duramen.doors.http.types import Place, RecordInfo, RecordsQuery, RecordWish
+from duramen.doors.http.types import Place, RecordInfo, RecordPlaces, RecordsQuery, RecordWish
 from duramen.sim.broker import ManualBroker
 
 T = TypeVar("T")
@@ -38,6 +41,15 @@ def run(hand: ManualBroker, work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(settling())
 
 
+def alone(hand: ManualBroker) -> Forwarding:
+    """The node has no others that it could ask."""
+    return Forwarding(hand.broker, Nowhere(), Room(MIB))
+
+
+def storing(hand: ManualBroker, name: str, wishes: list[RecordWish]) -> Coroutine[Any, Any, RecordPlaces]:
+    return produce(hand.broker, alone(hand), name, wishes, 1000)
+
+
 def read_all(hand: ManualBroker, name: str, partition: int, **query: Any) -> list[RecordInfo]:
     """Every record of a partition, page by page."""
     found: list[RecordInfo] = []
@@ -46,7 +58,7 @@ def read_all(hand: ManualBroker, name: str, partition: int, **query: Any) -> lis
     async def pages() -> None:
         nonlocal offset
         while True:
-            page = await reading.read(hand.broker, name, RecordsQuery(partition, offset, **query))
+            page = await reading.read(hand.broker, alone(hand), name, RecordsQuery(partition, offset, **query))
             if not page.records:
                 assert page.next == page.end
                 return
@@ -91,7 +103,7 @@ def test_any_records_are_read_as_they_were_stored(requests: list[list[RecordWish
     hand.create("s", partitions=3, max_message_bytes=600)
     for request in requests:
         now_ms = hand.broker.now_ms()
-        places = run(hand, produce(hand.broker, "s", request)).records
+        places = run(hand, storing(hand, "s", request)).records
         for wish, place in zip(request, places, strict=True):
             if wish.partition is not None:
                 assert place.partition == wish.partition
@@ -135,7 +147,7 @@ def test_what_was_stored_is_said_where_the_disk_took_only_some() -> None:
     failing_at(hand, stream.partition(1).log.directory)
     request = [RecordWish(str(number), partition=number % 2) for number in range(4)]
     with pytest.raises(PartlyStored) as raised:
-        run(hand, produce(hand.broker, "s", request))
+        run(hand, storing(hand, "s", request))
     assert isinstance(raised.value.error, StorageFailed | StorageFull)
     scope = {"type": "http", "method": "POST", "path": "/x", "headers": [], "query_string": b""}
     answer = asyncio.run(answer_to_partly_stored(Request(scope | {"server": ("localhost", 1)}), raised.value))
@@ -155,17 +167,17 @@ def test_where_nothing_was_stored_the_error_is_the_answer() -> None:
     hand.settle()
     failing_at(hand, stream.partition(0).log.directory)
     with pytest.raises((StorageFailed, StorageFull)):
-        run(hand, produce(hand.broker, "s", [RecordWish("v")]))
+        run(hand, storing(hand, "s", [RecordWish("v")]))
 
 
 def test_all_batches_are_checked_before_the_first_is_appended() -> None:
     hand = ManualBroker()
     hand.create("compacted", partitions=2, cleanup_policy="compact")
     with pytest.raises(BatchInvalid, match="every record needs a key"):
-        run(hand, produce(hand.broker, "compacted", [RecordWish("v", "k", partition=0), RecordWish("v", partition=1)]))
+        run(hand, storing(hand, "compacted", [RecordWish("v", "k", partition=0), RecordWish("v", partition=1)]))
     hand.create("small", max_message_bytes=200)
     with pytest.raises(BatchTooLarge, match="record 1: it takes"):
-        run(hand, produce(hand.broker, "small", [RecordWish("v"), RecordWish("v" * 200)]))
+        run(hand, storing(hand, "small", [RecordWish("v"), RecordWish("v" * 200)]))
     assert hand.values("compacted") == hand.values("small") == []
 
 
@@ -174,11 +186,11 @@ def test_a_stream_that_is_deleted_meanwhile() -> None:
     hand.create("s")
 
     async def meanwhile() -> None:
-        storing = asyncio.ensure_future(produce(hand.broker, "s", [RecordWish("v")] * 1000))
+        task = asyncio.ensure_future(storing(hand, "s", [RecordWish("v")] * 1000))
         await asyncio.sleep(0)
         hand.delete("s")
         with pytest.raises(StreamNotFound, match="deleted meanwhile"):
-            await storing
+            await task
 
     asyncio.run(meanwhile())
 
@@ -186,7 +198,7 @@ def test_a_stream_that_is_deleted_meanwhile() -> None:
 def test_the_answer_is_what_json_says_of_it() -> None:
     hand = ManualBroker()
     hand.create("s")
-    run(hand, produce(hand.broker, "s", [RecordWish({"base64": "/w=="}, "k", [("h", None)])]))
+    run(hand, storing(hand, "s", [RecordWish({"base64": "/w=="}, "k", [("h", None)])]))
     (record,) = read_all(hand, "s", 0)
     wish = msgspec.json.decode(msgspec.json.encode(record), type=RecordWish)
     assert (wish.value, wish.key, wish.headers, wish.partition) == ({"base64": "/w=="}, "k", [("h", None)], 0)

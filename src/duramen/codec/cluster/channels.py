@@ -20,7 +20,7 @@ class Channel(IntEnum):
     METADATA = 2
     """The metadata log and its snapshots, as the quorum fetches them."""
     DATA = 3
-    """The logs of streams, as replicas fetch them."""
+    """The logs of streams, as replicas fetch them, and records on their way to a leader."""
 
 
 class Subject(IntEnum):
@@ -35,6 +35,8 @@ class Subject(IntEnum):
     BROKER = 5
     """What the brokers of nodes ask each other: about transactions."""
     NODES = 6
+    RECORDS = 7
+    """What nodes ask each other for clients that came to one which does not lead."""
 
 
 _MEBIBYTE: Final = 1024 * 1024

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
+from duramen.broker.forwarding.room import Room
 from duramen.doors.http import cluster, configs, groups, health, nodes, problems, records, replicated, streams
 from duramen.doors.http.bodies import Bodies
 from duramen.doors.http.hosts import Guard, Hosts
@@ -60,9 +61,9 @@ class _Counting:
         await self._app(scope, receive, counting)
 
 
-def application(node: Node, hosts: Hosts) -> Starlette:
-    """What answers the requests to `node` that `hosts` lets in."""
-    bodies = Bodies()
+def application(node: Node, hosts: Hosts, room: Room) -> Starlette:
+    """What answers the requests to `node` that `hosts` lets in; `room` is the memory for what is being read."""
+    bodies = Bodies(room)
     by_path: dict[str, dict[str, _Endpoint]] = {}
     for route in ROUTES:
         by_path.setdefault(route.path, {})[route.method] = _endpoint(route, node, bodies)

@@ -7,7 +7,7 @@ import msgspec
 from starlette.requests import Request
 
 from duramen.base.errors import BodyTooLarge, BodyTypeUnsupported, NodeBusy, RequestInvalid, RequestTimedOut
-from duramen.base.units import MIB
+from duramen.broker.forwarding.room import Room
 
 __all__ = ["RECEIVE_S", "Bodies"]
 
@@ -16,15 +16,14 @@ T = TypeVar("T")
 RECEIVE_S: Final = 5.0
 """How long the head of a request may take to come, and its body after that."""
 
-_TOGETHER_BYTES: Final = 16 * MIB
 _JSON: Final = "application/json"
 
 
 class Bodies:
     """Reads bodies; all that are being read take a bounded amount of memory together."""
 
-    def __init__(self) -> None:
-        self._held_bytes = 0
+    def __init__(self, room: Room) -> None:
+        self._room = room
 
     async def read(self, request: Request, type_: type[T], limit_bytes: int) -> T:
         """The body as `type_`. Raises BodyTypeUnsupported, BodyTooLarge, NodeBusy, RequestTimedOut, RequestInvalid."""
@@ -50,10 +49,10 @@ class Bodies:
             async for chunk in request.stream():
                 if len(content) + len(chunk) > limit_bytes:
                     raise BodyTooLarge(f"a body has at most {limit_bytes} bytes here")
-                if self._held_bytes + len(chunk) > _TOGETHER_BYTES:
-                    raise NodeBusy(f"the bodies of requests that are being read have {_TOGETHER_BYTES} bytes already")
-                self._held_bytes += len(chunk)
+                if not self._room.take(len(chunk)):
+                    limit = self._room.limit_bytes
+                    raise NodeBusy(f"the bodies of requests that are being read have {limit} bytes already")
                 content += chunk
         finally:
-            self._held_bytes -= len(content)
+            self._room.give(len(content))
         return content

@@ -9,7 +9,11 @@ from duramen.base.hosts import host_port
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.broker.broker import Broker
+from duramen.broker.forwarding.forwarding import Forwarding
+from duramen.broker.forwarding.room import Room
 from duramen.doors.http.application import application
+from duramen.doors.http.coordinated import serving
+from duramen.doors.http.groups import WORKS
 from duramen.doors.http.hosts import Hosts
 from duramen.doors.http.routes import Node
 from duramen.doors.http.server import Server
@@ -21,9 +25,11 @@ class HttpDoor:
     """Listening sockets and what they answer."""
 
     def __init__(
-        self, metrics: Metrics, addresses: Mapping[str, str], settings: Settings, progress: Callable[[], str]
-    ) -> None:
+        self, metrics: Metrics, addresses: Mapping[str, str], settings: Settings, progress: Callable[[], str],
+        room: Room,
+    ) -> None:  # fmt: skip
         """`progress` says how far the start has got, until the node is ready. Raises SettingInvalid."""
+        self._room = room
         self._hosts = Hosts(settings)
         self._node = Node(metrics, addresses, progress)
         self._server: Server | None = None
@@ -37,20 +43,23 @@ class HttpDoor:
             host, port = listener.getsockname()[:2]
             self._hosts.listen(host, port)
             addresses.append(host_port(host, port))
-        self._server = Server(application(self._node, self._hosts))
+        self._server = Server(application(self._node, self._hosts, self._room))
         self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=list(listeners)))
         return addresses[0]
 
-    def ready(self, broker: Broker, cluster_id: str, problem: Callable[[], str]) -> None:
+    def ready(self, broker: Broker, cluster_id: str, problem: Callable[[], str], forwarding: Forwarding) -> None:
         """The broker is there; `problem` says why not every door takes requests, empty where they do."""
         self._node.problem = problem
         self._node.broker = broker
+        self._node.forwarding = forwarding
+        forwarding.serve_groups(serving(broker, WORKS))
         self._node.cluster_id = cluster_id
 
     async def stop(self) -> None:
         """Answer what was asked and close."""
         self._node.broker = None
-        self._node.reading.stop()
+        if self._node.forwarding is not None:
+            self._node.forwarding.stop()
         for wait in self._node.waits:
             if not wait.done():
                 wait.set_exception(NodeStopping("this node is stopping"))

@@ -1,7 +1,7 @@
 """Consumer groups: listed, shown with their lag, moved to other offsets, and deleted."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -12,12 +12,14 @@ from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.base.positions import parse_position
 from duramen.broker.bounds import Bounds, Wanted
 from duramen.broker.broker import Broker
+from duramen.broker.forwarding.requests import Manage
 from duramen.broker.groups.coordinator import GroupDescription
 from duramen.broker.groups.lag_values import lag_between, seconds_since
 from duramen.broker.groups.listing import Listed
 from duramen.broker.groups.resets import Move, Reset
 from duramen.codec.kafka.membership import decode_assignment
 from duramen.doors.completion import completion
+from duramen.doors.http.coordinated import Work, coordinated
 from duramen.doors.http.routes import Call, Route
 from duramen.doors.http.types import (
     AssignedPartition,
@@ -34,7 +36,7 @@ from duramen.doors.http.types import (
 from duramen.groups.records import OffsetKey
 from duramen.groups.values import MemberSnapshot
 
-__all__ = ["ROUTES"]
+__all__ = ["ROUTES", "WORKS"]
 
 Done = Callable[[DuramenError | None], None]
 
@@ -84,7 +86,11 @@ def _offset(key: OffsetKey, committed_offset: int, bounds: Bounds | DuramenError
 
 
 async def _show(call: Call) -> GroupInfo:
-    broker, group_id = call.broker, call.path["id"]
+    answer = await coordinated(call, _describe, Manage("show", call.path["id"], b""))
+    return msgspec.json.decode(answer, type=GroupInfo)
+
+
+async def _describe(broker: Broker, group_id: str, _: bytes) -> GroupInfo:
     described = broker.groups.describe(group_id)
     offsets = await _offsets(broker, group_id)
     snapshot = described.snapshot
@@ -113,16 +119,24 @@ def _member(member: MemberSnapshot, described: GroupDescription) -> MemberInfo:
 
 
 async def _move(call: Call, body: OffsetsWish) -> OffsetMoves:
-    broker = call.broker
+    answer = await coordinated(call, _reset, Manage("move", call.path["id"], msgspec.json.encode(body)))
+    return msgspec.json.decode(answer, type=OffsetMoves)
+
+
+async def _reset(broker: Broker, group_id: str, wish: bytes) -> OffsetMoves:
+    try:
+        body = msgspec.json.decode(wish, type=OffsetsWish)
+    except msgspec.MsgspecError as error:
+        raise RequestInvalid(f"what is wanted of a group cannot be read: {error}") from None
     try:
         position = parse_position(body.to, broker.now_ms())
     except ValueError as error:
         raise RequestInvalid(f"`to` does not fit: {error}") from None
-    wish = Reset(call.path["id"], position, body.streams, body.partition, body.dry_run)
+    reset = Reset(group_id, position, body.streams, body.partition, body.dry_run)
     moves: list[Move] = []
 
     def begin(done: Done) -> None:
-        broker.resets.reset(wish, partial(_settle, moves, done))
+        broker.resets.reset(reset, partial(_settle, moves, done))
 
     await completion(begin)
     return OffsetMoves([OffsetMove(*move) for move in moves])
@@ -137,12 +151,19 @@ def _settle(moves: list[Move], done: Done, result: list[Move] | DuramenError) ->
 
 
 async def _delete(call: Call) -> None:
-    groups = call.broker.groups
-    await completion(lambda done: groups.delete(call.path["id"], done))
+    await coordinated(call, _remove, Manage("delete", call.path["id"], b""))
 
 
-_ELSEWHERE: Final = (errors.CoordinatorLoading, errors.NotCoordinator)
-_WRITING: Final = (*_ELSEWHERE, errors.NodeStopping, errors.StorageFull, errors.StorageFailed)
+async def _remove(broker: Broker, group_id: str, _: bytes) -> None:
+    await completion(lambda done: broker.groups.delete(group_id, done))
+
+
+WORKS: Final[Mapping[str, Work]] = {"show": _describe, "move": _reset, "delete": _remove}
+"""What may be wanted of a group, and how its coordinator does it."""
+
+
+_ELSEWHERE: Final = (errors.CoordinatorLoading, errors.NotCoordinator, errors.NodeBusy, errors.NotLeader)
+_WRITING: Final = (*_ELSEWHERE, errors.NodeStopping, errors.OutcomeUnknown, errors.StorageFull, errors.StorageFailed)
 
 ROUTES = (
     Route("GET", "/v1/groups", _list, "Consumer groups by id, page by page"),

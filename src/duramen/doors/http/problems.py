@@ -50,6 +50,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.NotEnoughReplicas: 503,
     errors.NotEnoughReplicasAfterAppend: 503,
     errors.NotLeader: 503,
+    errors.OffsetNotAvailable: 503,
     errors.OriginRefused: 403,
     errors.OutcomeUnknown: 503,
     errors.PathNotFound: 404,
@@ -70,12 +71,16 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
 
 
 class PartlyStored(Exception):
-    """Some records of a request were stored, and `error` kept others from it."""
+    """Some records of a request were stored, or may be, and `error` kept others from it.
 
-    def __init__(self, error: DuramenError, stored: list[Stored]) -> None:
+    `unknown` are the numbers of those of which nobody knows; what is in neither was not stored.
+    """
+
+    def __init__(self, error: DuramenError, stored: list[Stored], unknown: list[int]) -> None:
         super().__init__(str(error))
         self.error = error
         self.stored = stored
+        self.unknown = unknown
 
 
 def status_of(error: type[DuramenError]) -> int:
@@ -106,7 +111,8 @@ async def answer_to_partly_stored(request: Request, error: Exception) -> Respons
     if not isinstance(error, PartlyStored):
         raise error
     problem = problem_of(error.error, request.url.path)
-    problem.stored = error.stored
+    problem.stored = error.stored or msgspec.UNSET
+    problem.unknown = error.unknown or msgspec.UNSET
     return answer_with(problem)
 
 

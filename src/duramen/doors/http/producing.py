@@ -1,17 +1,22 @@
-"""Storing records: built into batches, every batch checked before the first is appended, answered once acknowledged."""
+"""Storing records: built into batches, each checked before the first is appended or sent on, answered once all are."""
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.errors import BatchTooLarge, DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.units import MIB
 from duramen.broker.broker import Broker
+from duramen.broker.forwarding.appending import Batch
+from duramen.broker.forwarding.forwarding import Forwarding
+from duramen.broker.forwarding.requests import Fate
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import HEADER_BYTES, encode_record, seal
 from duramen.codec.jsonbytes import JsonBytes, bytes_of
 from duramen.codec.partitioner import partition_of
+from duramen.controller.partitions import PartitionId
 from duramen.doors.http.problems import PartlyStored
 from duramen.doors.http.types import Place, RecordPlaces, RecordWish, Stored
 
@@ -78,56 +83,69 @@ def largest_body_bytes(stream: Stream) -> int:
     return max(MIB, min(2 * stream.max_message_bytes, _LARGEST_BODY_BYTES))
 
 
-async def produce(broker: Broker, name: str, wishes: list[RecordWish]) -> RecordPlaces:
+async def produce(
+    broker: Broker, forwarding: Forwarding, name: str, wishes: list[RecordWish], within_ms: int
+) -> RecordPlaces:
     """Store records; returns their places once all are acknowledged as the stream's durability says.
 
-    Nothing is stored where one of them does not fit. Raises PartlyStored where the disk took only some.
+    Nothing is stored where one of them does not fit. Raises PartlyStored where some were, or may have been.
     """
     stream = broker.streams.get(name)
     if stream.internal:
         raise RequestInvalid(f"{stream.name} is the broker's own")
-    built = await _build(stream, wishes, broker.now_ms())
+    built = await _build(stream, wishes, broker.now_ms(), random.choice(_takers(broker, stream)))
     if stream.deleted:
         raise StreamNotFound(f"stream {name} was deleted meanwhile")
     for batch in built:
-        batch.partition.check_leads()
         batch.partition.check(batch.content)
-    # Nothing else comes between the checks and the appends.
-    appended = [_append(batch) for batch in built]
+    # What this node leads is appended before anything else can come between that and the checks.
+    fates = await _fates(forwarding, built, within_ms)
     places: dict[int, Place] = {}
-    failed: DuramenError | None = None
-    for batch, future in zip(built, appended, strict=True):
-        outcome = await future
-        if isinstance(outcome, DuramenError):
-            failed = failed or outcome
-        else:
+    unknown: list[int] = []
+    for batch, fate in zip(built, fates, strict=True):
+        if fate.error is None:
             for delta, number in enumerate(batch.numbers):
-                places[number] = Place(batch.partition.index, outcome + delta)
+                places[number] = Place(batch.partition.index, fate.base_offset + delta)
+        elif fate.unknown:
+            unknown += batch.numbers
+    failed = _worst(fates)
     if failed is None:
         return RecordPlaces([places[number] for number in range(len(wishes))])
-    if places:
+    if places or unknown:
         stored = [Stored(number, place.partition, place.offset) for number, place in sorted(places.items())]
-        raise PartlyStored(failed, stored)
+        raise PartlyStored(failed, stored, sorted(unknown))
     raise failed
 
 
-def _append(batch: _Batch) -> "asyncio.Future[int | DuramenError]":
-    future: asyncio.Future[int | DuramenError] = asyncio.get_running_loop().create_future()
+async def _fates(forwarding: Forwarding, built: list[_Batch], within_ms: int) -> list[Fate]:
+    future: asyncio.Future[list[Fate]] = asyncio.get_running_loop().create_future()
 
-    def done(base_offset: int, error: DuramenError | None) -> None:
+    def done(fates: list[Fate]) -> None:
         if not future.done():
-            future.set_result(base_offset if error is None else error)
+            future.set_result(fates)
 
-    batch.partition.append(batch.content, done)
-    return future
+    forwarding.append([Batch(one.partition, one.content) for one in built], within_ms, done)
+    return await future
 
 
-async def _build(stream: Stream, wishes: list[RecordWish], now_ms: int) -> list[_Batch]:
+def _worst(fates: list[Fate]) -> DuramenError | None:
+    """The first error; where some batch may be stored and nobody knows, the first that says so."""
+    failed = sorted((fate for fate in fates if fate.error is not None), key=lambda fate: not fate.unknown)
+    return failed[0].error if failed else None
+
+
+def _takers(broker: Broker, stream: Stream) -> Sequence[int]:
+    """Partitions for records without a key: those that are led here, or else anywhere."""
+    here = [partition.index for partition in stream.partitions if partition.leads]
+    every = range(len(stream.partitions))
+    led = (index for index in every if broker.standing.partition(PartitionId(stream.id, index)).leader is not None)
+    return here or list(led) or every
+
+
+async def _build(stream: Stream, wishes: list[RecordWish], now_ms: int, sticky: int) -> list[_Batch]:
+    """Records without a key go to the partition `sticky`: as Kafka's sticky partitioner spreads batches."""
     built: list[_Batch] = []
     building: dict[int, _Building] = {}
-    # Records without a key share a partition, another in each request: as Kafka's sticky partitioner spreads batches.
-    led = [partition.index for partition in stream.partitions if partition.leads]
-    sticky = random.choice(led or range(len(stream.partitions)))
     for number, wish in enumerate(wishes):
         if number % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)

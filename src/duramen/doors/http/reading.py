@@ -1,16 +1,21 @@
 """Reading records: whole batches as consumers get them, decoded a page at a time off the event loop."""
 
 import asyncio
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from duramen.base.errors import DuramenError, NodeStopping, RequestInvalid, StorageFailed
-from duramen.base.positions import At, Last, Position, parse_position
+from duramen.base.errors import NodeBusy, RequestInvalid, StorageFailed
+from duramen.base.positions import Position, parse_position
 from duramen.broker.broker import Broker
-from duramen.broker.fetching import Fetched, Wanted
+from duramen.broker.forwarding.forwarding import Forwarding
+from duramen.broker.forwarding.here import Found
+from duramen.broker.forwarding.requests import Bytes
+from duramen.broker.forwarding.room import Room
 from duramen.broker.partition import Partition
 from duramen.codec.batch import CONTROL, Record, batches, records
 from duramen.codec.jsonbytes import Base64, JsonBytes, json_of
 from duramen.doors.http.types import RecordInfo, RecordPage, RecordsQuery
+from duramen.storage.reader import Slice
 from duramen.storage.scanning import read_slice
 
 __all__ = ["Reading"]
@@ -44,47 +49,50 @@ class Reading:
     """Answers reads; knows how many of them wait."""
 
     def __init__(self) -> None:
-        self._waiting: set[asyncio.Future[list[Fetched]]] = set()
+        self._waiting = 0
         self._decoding = asyncio.Semaphore(_AT_ONCE)
 
-    def stop(self) -> None:
-        """Those who wait are told that the node is stopping."""
-        for future in self._waiting:
-            _settle(future, NodeStopping("this node is stopping"))
-
-    async def read(self, broker: Broker, name: str, query: RecordsQuery) -> RecordPage:
+    async def read(self, broker: Broker, forwarding: Forwarding, name: str, query: RecordsQuery) -> RecordPage:
         """A page of records below the high watermark. Raises StreamNotFound, OffsetOutOfRange, LogDamaged …"""
         stream = broker.streams.get(name)
         partition = stream.partition(query.partition)
-        offset = await _offset(partition, _position(query.offset, broker.now_ms()))
-        fetched = await self._fetch(broker, partition, offset, query)
-        if fetched.error is not None:
-            raise fetched.error
-        if fetched.slice is None:
-            return RecordPage([], offset, fetched.high_watermark)
-        page = _Page(stream.name, partition.index, offset, query.limit, query.max_bytes, stream.decoded_limit_bytes)
-        async with self._decoding:
-            data = await _read(broker, fetched)
-            decoded = await _decode(broker, data, page)
-        stream.bytes_out.value += decoded.bytes
-        stream.records_out.value += len(decoded.records)
-        return RecordPage(decoded.records, decoded.next_offset, fetched.high_watermark)
-
-    async def _fetch(self, broker: Broker, partition: Partition, offset: int, query: RecordsQuery) -> Fetched:
-        future: asyncio.Future[list[Fetched]] = asyncio.get_running_loop().create_future()
-        fetcher = broker.fetches.fetch(
-            [Wanted(partition, offset, query.max_bytes)],
-            min_bytes=1,
-            max_bytes=query.max_bytes,
-            max_wait_ms=query.max_wait_ms if len(self._waiting) < _MOST_WAITING else 0,
-            done=lambda fetched: _settle(future, fetched),
+        found = await self._find(forwarding, partition, _position(query.offset, broker.now_ms()), query)
+        page = _Page(
+            stream.name, partition.index, found.offset, query.limit, query.max_bytes, stream.decoded_limit_bytes
         )
-        self._waiting.add(future)
+        if isinstance(found, Bytes):
+            decoded = await self._decode_sent(broker, forwarding.room, found.data, page)
+        elif found.content is None:
+            return RecordPage([], found.offset, found.high_watermark)
+        else:
+            async with self._decoding:
+                decoded = await _decode(broker, await _read(broker, found.content), page)
+            stream.bytes_out.value += decoded.bytes
+            stream.records_out.value += len(decoded.records)
+        return RecordPage(decoded.records, decoded.next_offset, found.high_watermark)
+
+    async def _find(
+        self, forwarding: Forwarding, partition: Partition, position: Position, query: RecordsQuery
+    ) -> Found | Bytes:
+        future: asyncio.Future[Found | Bytes] = asyncio.get_running_loop().create_future()
+        max_wait_ms = query.max_wait_ms if self._waiting < _MOST_WAITING else 0
+        cancel = forwarding.read(partition, position, query.max_bytes, max_wait_ms, partial(_settle, future))
+        self._waiting += 1
         try:
-            return (await future)[0]
+            return await future
         finally:
-            self._waiting.discard(future)
-            fetcher.cancel()
+            self._waiting -= 1
+            cancel()
+
+    async def _decode_sent(self, broker: Broker, room: Room, data: bytes, page: _Page) -> _Decoded:
+        """The records of what another node has sent: the others wait here with theirs, as many as there is room for."""
+        if not room.take(len(data), alone=True):
+            raise NodeBusy(f"what clients have sent and wait for takes {room.limit_bytes} bytes already: ask again")
+        try:
+            async with self._decoding:
+                return await _decode(broker, data, page)
+        finally:
+            room.give(len(data))
 
 
 def _settle(future: "asyncio.Future[_T]", result: _T | BaseException) -> None:
@@ -105,31 +113,9 @@ def _position(text: str, now_ms: int) -> Position:
         raise RequestInvalid(f"the query parameter offset does not fit: {error}") from None
 
 
-async def _offset(partition: Partition, position: Position) -> int:
-    log = partition.log
-    if position == "start":
-        return log.start_offset
-    if position == "end":
-        return log.high_watermark
-    if isinstance(position, At):
-        return position.offset
-    if isinstance(position, Last):
-        return max(log.start_offset, log.high_watermark - position.count)
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def found(offset: int, _: int, error: DuramenError | OSError | None) -> None:
-        _settle(future, offset if error is None else error)
-
-    partition.find_offset(position.timestamp_ms, found)
-    offset = await future
-    return offset if offset >= 0 else log.high_watermark
-
-
-async def _read(broker: Broker, fetched: Fetched) -> bytes:
+async def _read(broker: Broker, slice_: Slice) -> bytes:
     future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-    if fetched.slice is None:
-        return b""
-    read_slice(broker.store, fetched.slice, lambda data: _settle(future, data))
+    read_slice(broker.store, slice_, lambda data: _settle(future, data))
     return await future
 
 

@@ -1,18 +1,18 @@
 """Records for people with curl: stored and read as JSON."""
 
-from collections.abc import Callable
-from functools import partial
+import asyncio
 
 from duramen.base import errors
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, StorageFailed
+from duramen.broker.forwarding.forwarding import Forwarding
 from duramen.broker.partition import LATEST, Partition
-from duramen.doors.completion import completion
 from duramen.doors.http.producing import largest_body_bytes, produce
 from duramen.doors.http.routes import Call, Route
 from duramen.doors.http.types import (
     Deleted,
     Deletions,
     DeletionWish,
+    ProduceQuery,
     RecordPage,
     RecordPlaces,
     RecordsQuery,
@@ -27,16 +27,23 @@ def _limit(call: Call) -> int:
     return largest_body_bytes(call.broker.streams.get(call.path["name"]))
 
 
-async def _produce(call: Call, body: RecordWishes) -> RecordPlaces:
-    return await produce(call.broker, call.path["name"], body.records)
+async def _produce(call: Call, query: ProduceQuery, body: RecordWishes) -> RecordPlaces:
+    return await produce(call.broker, call.forwarding, call.path["name"], body.records, query.timeout_ms)
 
 
 async def _read(call: Call, query: RecordsQuery) -> RecordPage:
-    return await unless_gone(call.request, call.node.reading.read(call.broker, call.path["name"], query))
+    return await unless_gone(
+        call.request, call.node.reading.read(call.broker, call.forwarding, call.path["name"], query)
+    )
 
 
-def _begin(partition: Partition, before: int, done: Callable[[DuramenError | None], None]) -> None:
-    partition.delete_before(before, lambda _, error: done(error))
+async def _delete_in(forwarding: Forwarding, partition: Partition, before: int) -> Deleted:
+    future: asyncio.Future[int | DuramenError | OSError] = asyncio.get_running_loop().create_future()
+    forwarding.delete(partition, before, lambda found: None if future.done() else future.set_result(found))
+    outcome = await future
+    if isinstance(outcome, int):
+        return Deleted(partition.index, outcome)
+    raise outcome if isinstance(outcome, DuramenError) else StorageFailed(f"deleting failed: {outcome}")
 
 
 async def _delete(call: Call, body: DeletionWish) -> Deletions:
@@ -44,10 +51,9 @@ async def _delete(call: Call, body: DeletionWish) -> Deletions:
     partitions = list(stream.partitions) if body.partition is None else [stream.partition(body.partition)]
     before = LATEST if body.before is None else body.before
     for partition in partitions:
-        partition.check_deletion(before)  # before the first is changed
-    for partition in partitions:
-        await completion(partial(_begin, partition, before))
-    return Deletions([Deleted(partition.index, partition.log.start_offset) for partition in partitions])
+        if partition.leads:  # others say so themselves
+            partition.check_deletion(before)  # before the first is changed
+    return Deletions([await _delete_in(call.forwarding, partition, before) for partition in partitions])
 
 
 ROUTES = (
@@ -56,7 +62,8 @@ ROUTES = (
         "Store records; answered with their places once they are acknowledged as with acks=all",
         (
             errors.StreamNotFound, errors.BatchInvalid, errors.BatchTooLarge, errors.TimestampInvalid,
-            errors.NodeStopping, errors.StorageFull, errors.StorageFailed,
+            errors.NodeBusy, errors.NodeStopping, errors.NotEnoughReplicas, errors.NotEnoughReplicasAfterAppend,
+            errors.NotLeader, errors.OutcomeUnknown, errors.StorageFull, errors.StorageFailed,
         ),
         body_limit_bytes=_limit,
     ),
@@ -64,8 +71,8 @@ ROUTES = (
         "GET", "/v1/streams/{name}/records", _read,
         "Read records of a partition, at once or as soon as there are some",
         (
-            errors.StreamNotFound, errors.OffsetOutOfRange, errors.LogDamaged, errors.BatchCorrupt,
-            errors.StorageFailed,
+            errors.StreamNotFound, errors.OffsetOutOfRange, errors.LogDamaged, errors.BatchCorrupt, errors.NodeBusy,
+            errors.NodeStopping, errors.NotLeader, errors.OffsetNotAvailable, errors.StorageFailed,
         ),
     ),
     Route(
@@ -73,7 +80,7 @@ ROUTES = (
         "Delete the oldest records, up to an offset; answered once that is durable",
         (
             errors.StreamNotFound, errors.OffsetOutOfRange, errors.DeletionRefused, errors.NodeStopping,
-            errors.StorageFull, errors.StorageFailed,
+            errors.NotLeader, errors.OutcomeUnknown, errors.StorageFull, errors.StorageFailed,
         ),
     ),
 )  # fmt: skip

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from duramen.base.errors import DuramenError, NodeStarting
 from duramen.base.metrics import Metrics
 from duramen.broker.broker import Broker
+from duramen.broker.forwarding.forwarding import Forwarding
 from duramen.doors.http.reading import Reading
 from duramen.replication.reaching import Outcome
 
@@ -32,6 +33,7 @@ class Node:
         self.metrics = metrics
         self.addresses = addresses
         self.broker: Broker | None = None
+        self.forwarding: Forwarding | None = None
         self.cluster_id = ""
         self.progress = progress
         self.problem: Callable[[], str] = str
@@ -56,6 +58,13 @@ class Call:
         if self.node.broker is None:
             raise NodeStarting("the node is starting or stopping")
         return self.node.broker
+
+    @property
+    def forwarding(self) -> Forwarding:
+        """Who does what clients want, here or elsewhere. Raises NodeStarting as `broker`."""
+        if self.node.broker is None or self.node.forwarding is None:
+            raise NodeStarting("the node is starting or stopping")
+        return self.node.forwarding
 
 
 Handler = Callable[..., Awaitable[object]]

@@ -31,6 +31,7 @@ __all__ = [
     "PartitionInfo",
     "Place",
     "Problem",
+    "ProduceQuery",
     "RecordInfo",
     "RecordPage",
     "RecordPlaces",
@@ -68,7 +69,8 @@ class Stored(msgspec.Struct):
 class Problem(msgspec.Struct):
     """An error (RFC 9457). `type` is the stable id of the error, `instance` the path that was asked for.
 
-    `stored` comes where only some of a request's records were stored.
+    Where records were to be stored, `stored` are those that were, `unknown` the numbers of those that may be, and all
+    others were not.
     """
 
     type: str
@@ -77,6 +79,7 @@ class Problem(msgspec.Struct):
     detail: str
     instance: str
     stored: list[Stored] | msgspec.UnsetType = msgspec.UNSET
+    unknown: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
 class NodeInfo(msgspec.Struct):
@@ -226,6 +229,19 @@ class RecordWishes(msgspec.Struct, forbid_unknown_fields=True):
     """What `POST /v1/streams/NAME/records` takes."""
 
     records: Annotated[list[RecordWish], Meta(min_length=1, max_length=MOST_RECORDS)]
+
+
+class ProduceQuery(msgspec.Struct):
+    """How long storing may take."""
+
+    timeout_ms: Annotated[
+        int,
+        Meta(
+            ge=1, le=_LONGEST_WAIT_MS,
+            description="How long leaders are looked for, and acknowledgements waited for; where that was not enough,"
+            " the answer says what became of each record",
+        ),
+    ] = _LONGEST_WAIT_MS  # fmt: skip
 
 
 class Place(msgspec.Struct):

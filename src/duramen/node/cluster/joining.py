@@ -9,6 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, StorageFailed
+from duramen.base.ports import Buffer
 from duramen.base.settings import Settings
 from duramen.broker.cluster.member import Member, MemberKit
 from duramen.broker.control.incarnations import IncarnationFile
@@ -84,6 +85,15 @@ class Joining:
         self._member = side.member = Member(kit)
         waits("waiting for the controller of the cluster")
         return self._member
+
+    def ask_records(self, node_id: int, body: Buffer, done: Callable[[Buffer | None], None]) -> bool:
+        """A Way to the other nodes."""
+        return self._side is not None and self._side.ask_records(node_id, body, done)
+
+    def serve_records(self, asked: Callable[[Buffer, Callable[[bytes], None]], None]) -> None:
+        """From here on `asked` answers what other nodes ask for their clients."""
+        if self._side is not None:
+            self._side.records = asked
 
     @property
     def obstacle(self) -> str:

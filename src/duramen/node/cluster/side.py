@@ -114,6 +114,7 @@ class ClusterSide:
         self._parts = parts
         self._me = ReplicaId(member.node_id, str(member.directory_id))
         self.member: Part | None = None
+        self.records: Callable[[Buffer, Callable[[bytes], None]], None] | None = None  # answers requests for records
         self._view = ControllerView(self._happened, self._restored)
         self._door = ClusterDoor(
             self, identity, member.secret,
@@ -218,6 +219,11 @@ class ClusterSide:
         """Send what replicas say: see `Network`."""
         link = self._door.peers.link(node_id, Channel.DATA)
         return link is None or link.send(Subject.REPLICAS, *pieces) or not link.open
+
+    def ask_records(self, node_id: int, body: Buffer, done: Callable[[Buffer | None], None]) -> bool:
+        """Ask another node for clients: see `broker.forwarding`."""
+        link = self._door.peers.link(node_id, Channel.DATA)
+        return link is not None and link.request(Subject.RECORDS, done, body)
 
     def _happened(self, event: Event, epoch: int) -> None:
         if self.member is not None:
@@ -392,6 +398,10 @@ class ClusterSide:
                 self.member.asked_broker(body, partial(link.answer, Subject.BROKER, number))
             case Subject.BROKER:
                 link.answer(Subject.BROKER, number)  # nothing: who asks does so again
+            case Subject.RECORDS if self.records is not None:
+                self.records(body, partial(link.answer, Subject.RECORDS, number))
+            case Subject.RECORDS:
+                link.answer(Subject.RECORDS, number)  # nothing: who asks does so again
             case _:
                 raise RequestInvalid(f"a request about {subject.name}, which this node does not take")
 

@@ -1,0 +1,194 @@
+"""What nodes ask each other for their clients, and the answers, as values and as bytes (MessagePack).
+
+Who is asked answers by what it has itself and never asks on: a request goes to one other node at most.
+"""
+
+from typing import Annotated, Final, Literal, NamedTuple
+
+import msgspec
+
+from duramen.base.errors import DuramenError, NotLeader, RequestInvalid
+from duramen.base.ports import Buffer
+from duramen.base.positions import At, Last, Position, Since
+from duramen.broker.refusals import Refused
+
+__all__ = [
+    "MOST_BATCHES",
+    "Answer",
+    "Append",
+    "Appended",
+    "Bytes",
+    "Delete",
+    "Deleted",
+    "Fate",
+    "Manage",
+    "Managed",
+    "Read",
+    "Request",
+    "Where",
+    "decode",
+    "decode_answer",
+    "encode",
+    "position_of",
+    "where_of",
+]
+
+MOST_BATCHES: Final = 10_000
+"""Batches of one request."""
+
+_INT64_MAX: Final = (1 << 63) - 1
+_LONGEST_WAIT_MS: Final = 60_000
+_MOST_BYTES: Final = 1 << 20  # and one batch in any case
+
+_Id = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+_Index = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
+_Offset = Annotated[int, msgspec.Meta(ge=-1, le=_INT64_MAX)]
+Where = tuple[Literal["start", "end", "at", "last", "since"], Annotated[int, msgspec.Meta(ge=0, le=_INT64_MAX)]]
+"""A place in a log: its kind, and the offset, count or time in ms that belongs to it."""
+
+
+class Append(msgspec.Struct, frozen=True, array_like=True, tag="append"):
+    """Batches for partitions of one stream, in their order, each as its leader would get it of a producer."""
+
+    stream_id: _Id
+    batches: Annotated[list[tuple[_Index, bytearray]], msgspec.Meta(min_length=1, max_length=MOST_BATCHES)]
+
+
+class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
+    """Whole batches from a place on, below the high watermark; at once, or as soon as there are some."""
+
+    stream_id: _Id
+    partition: _Index
+    where: Where
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=_MOST_BYTES)]
+    max_wait_ms: Annotated[int, msgspec.Meta(ge=0, le=_LONGEST_WAIT_MS)]
+
+
+class Delete(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
+    """The records before an offset are to go; -1: before the high watermark."""
+
+    stream_id: _Id
+    partition: _Index
+    before: _Offset
+
+
+class Manage(msgspec.Struct, frozen=True, array_like=True, tag="manage"):
+    """A group's coordinator is to show it, to move its offsets as the wish says, which is JSON, or to delete it."""
+
+    what: Literal["show", "move", "delete"]
+    group_id: str
+    wish: bytes
+
+
+Request = Append | Read | Delete | Manage
+
+
+class Fate(NamedTuple):
+    """What became of a batch: its base offset, or why it has none; `unknown`: it may be in the log all the same."""
+
+    base_offset: int
+    error: DuramenError | None = None
+    unknown: bool = False
+
+
+class Appended(msgspec.Struct, frozen=True, array_like=True, tag="appended"):
+    """The fates of all batches, in their order."""
+
+    fates: tuple[tuple[_Offset, Refused | None, bool], ...]
+
+    @classmethod
+    def of(cls, fates: list[Fate]) -> "Appended":
+        """Fates as another node is told of them."""
+        return cls(tuple((one.base_offset, _refused(one.error), one.unknown) for one in fates))
+
+    def read(self) -> list[Fate]:
+        """The fates."""
+        return [Fate(offset, None if why is None else why.error(), unknown) for offset, why, unknown in self.fates]
+
+
+class Bytes(msgspec.Struct, frozen=True, array_like=True, tag="bytes"):
+    """Whole batches, those that hold the records from `offset` on; none where nothing is there yet."""
+
+    offset: _Offset
+    high_watermark: _Offset
+    data: bytes
+
+
+class Deleted(msgspec.Struct, frozen=True, array_like=True, tag="deleted"):
+    """The first offset that is left."""
+
+    start_offset: _Offset
+
+
+class Managed(msgspec.Struct, frozen=True, array_like=True, tag="managed"):
+    """What a client is answered about a group: JSON, or nothing."""
+
+    content: bytes
+
+
+Answer = Appended | Bytes | Deleted | Managed
+
+
+class _Refusal(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
+    why: Refused
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_requests: Final = msgspec.msgpack.Decoder(Append | Read | Delete | Manage)
+_answers: Final = msgspec.msgpack.Decoder(Appended | Bytes | Deleted | Managed | _Refusal)
+
+
+def encode(value: Request | Answer | DuramenError) -> bytes:
+    """A request, an answer to one, or why there is none."""
+    return _encoder.encode(_Refusal(Refused.of(value)) if isinstance(value, DuramenError) else value)
+
+
+def decode(body: Buffer) -> Request:
+    """What another node asks. Raises RequestInvalid."""
+    try:
+        request: Request = _requests.decode(body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise RequestInvalid(f"a request for records cannot be read: {error}") from None
+    return request
+
+
+def decode_answer(body: Buffer) -> Answer | DuramenError:
+    """What another node has answered; an empty one is of a node that is not ready. Raises RequestInvalid."""
+    if not len(body):
+        return NotLeader("the node that was asked is not ready yet")
+    try:
+        answer = _answers.decode(body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise RequestInvalid(f"an answer about records cannot be read: {error}") from None
+    return answer.why.error() if isinstance(answer, _Refusal) else answer
+
+
+def where_of(position: Position) -> Where:
+    """A place in a log, as another node is told of it."""
+    match position:
+        case At():
+            return "at", position.offset
+        case Last():
+            return "last", position.count
+        case Since():
+            return "since", position.timestamp_ms
+        case _:
+            return position, 0
+
+
+def position_of(where: Where) -> Position:
+    """The place that another node means."""
+    kind, number = where
+    match kind:
+        case "at":
+            return At(number)
+        case "last":
+            return Last(number)
+        case "since":
+            return Since(number)
+        case _:
+            return kind
+
+
+def _refused(error: DuramenError | None) -> Refused | None:
+    return None if error is None else Refused.of(error)

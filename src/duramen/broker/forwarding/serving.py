@@ -1,0 +1,172 @@
+"""What other nodes ask for their clients: answered by what this one leads, in bounded memory, and never asked on."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from duramen.base.errors import BatchTooLarge, DuramenError, NodeBusy, NotLeader, RequestInvalid, StorageFailed
+from duramen.base.ports import Buffer
+from duramen.broker.forwarding import here
+from duramen.broker.forwarding.here import Fetching, Found
+from duramen.broker.forwarding.requests import (
+    Answer,
+    Append,
+    Appended,
+    Bytes,
+    Delete,
+    Deleted,
+    Fate,
+    Manage,
+    Read,
+    Request,
+    decode,
+    encode,
+    position_of,
+)
+from duramen.broker.forwarding.ways import Ways
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream
+from duramen.codec.cluster.channels import LARGEST_BODY_BYTES, Channel
+from duramen.storage.scanning import read_slice
+
+__all__ = ["Serving"]
+
+_MOST_WAITING: Final = 50  # reads of all other nodes; beyond that, they are answered at once
+_LARGEST_SLICE_BYTES: Final = LARGEST_BODY_BYTES[Channel.DATA] - 1024
+
+Done = Callable[[Answer | DuramenError], None]
+
+
+class Serving:
+    """Answers the requests of other nodes; `manage` those about groups, once there is a door that can."""
+
+    def __init__(self, ways: Ways) -> None:
+        self._ways = ways
+        self._waiting: set[Done] = set()
+        self.manage: Callable[[Manage, Done], None] | None = None
+
+    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """Another node asks. Raises RequestInvalid where that cannot be read."""
+        size = len(body)
+        room = self._ways.room
+        if not room.take(size):
+            answer(encode(_busy(room.limit_bytes)))
+            return
+
+        def done(outcome: Answer | DuramenError) -> None:
+            room.give(size)
+            answer(encode(outcome))
+
+        try:
+            request = decode(body)
+        except RequestInvalid:
+            room.give(size)
+            raise
+        try:
+            self._serve(request, done)
+        except DuramenError as error:
+            done(error)
+
+    def _serve(self, request: Request, done: Done) -> None:
+        """Raises why it cannot be; then nothing was done, and `done` is not called."""
+        match request:
+            case Append():
+                self._append(request, done)
+            case Read():
+                self._read(request, done)
+            case Delete():
+                partition = self._led(request.stream_id, request.partition)
+                here.delete(partition, request.before, partial(_deleted, done))
+            case Manage():
+                if self.manage is None:
+                    raise NotLeader("the node that was asked is not ready yet")
+                self.manage(request, done)
+
+    def _stream(self, stream_id: bytes) -> Stream:
+        stream = self._ways.broker.streams.find_id(UUID(bytes=stream_id))
+        if stream is None or stream.deleted:
+            raise NotLeader("the stream is not known here, or not yet")
+        return stream
+
+    def _led(self, stream_id: bytes, index: int) -> Partition:
+        stream = self._stream(stream_id)
+        if index >= len(stream.partitions):
+            raise NotLeader(f"partition {index} of {stream.name} is not known here, or not yet")
+        partition = stream.partitions[index]
+        partition.check_leads()
+        return partition
+
+    # -- appends ------------------------------------------------------------------------------------
+
+    def _append(self, request: Append, done: Done) -> None:
+        stream = self._stream(request.stream_id)
+        if stream.internal:
+            raise RequestInvalid(f"{stream.name} is the broker's own")
+        fates: dict[int, Fate] = {}
+
+        def settled(at: int, fate: Fate) -> None:
+            fates[at] = fate
+            if len(fates) == len(request.batches):
+                done(Appended.of([fates[one] for one in range(len(fates))]))
+
+        for at, (index, batch) in enumerate(request.batches):
+            try:
+                partition = self._led(request.stream_id, index)
+            except DuramenError as error:
+                settled(at, Fate(-1, error))
+            else:
+                here.append(partition, batch, partial(settled, at))
+
+    # -- reads --------------------------------------------------------------------------------------
+
+    def _read(self, request: Read, done: Done) -> None:
+        partition = self._led(request.stream_id, request.partition)
+        wait_ms = request.max_wait_ms if len(self._waiting) < _MOST_WAITING else 0
+
+        def found(outcome: Found | DuramenError | OSError) -> None:
+            self._waiting.discard(done)
+            self._found(partition, outcome, done)
+
+        self._waiting.add(done)
+        Fetching(
+            self._ways.broker.fetches, partition, position_of(request.where), request.max_bytes, wait_ms, found
+        )  # fmt: skip
+
+    def _found(self, partition: Partition, found: Found | DuramenError | OSError, done: Done) -> None:
+        if not isinstance(found, Found):
+            done(_as_ours(found))
+        elif found.content is None:
+            done(Bytes(found.offset, found.high_watermark, b""))
+        else:
+            self._read_slice(partition, found, done)
+
+    def _read_slice(self, partition: Partition, found: Found, done: Done) -> None:
+        size = 0 if found.content is None else len(found.content)
+        room = self._ways.room
+        if size > _LARGEST_SLICE_BYTES:
+            node_id = self._ways.broker.node_id
+            done(BatchTooLarge(f"a batch of {size} bytes does not go between nodes: read it of node {node_id}"))
+            return
+        if found.content is None or not room.take(size, alone=True):
+            done(_busy(room.limit_bytes))
+            return
+
+        def read(data: bytes | DuramenError | OSError) -> None:
+            room.give(size)
+            done(Bytes(found.offset, found.high_watermark, data) if isinstance(data, bytes) else _as_ours(data))
+
+        partition.served(found.content, found.offset)
+        read_slice(self._ways.broker.store, found.content, read)
+
+
+def _deleted(done: Done, outcome: int | DuramenError) -> None:
+    done(outcome if isinstance(outcome, DuramenError) else Deleted(outcome))
+
+
+def _as_ours(error: DuramenError | OSError) -> DuramenError:
+    return error if isinstance(error, DuramenError) else StorageFailed(f"reading failed: {error}")
+
+
+def _busy(limit_bytes: int) -> NodeBusy:
+    return NodeBusy(f"what clients have sent and wait for takes {limit_bytes} bytes already: ask again")

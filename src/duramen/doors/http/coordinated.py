@@ -1,0 +1,91 @@
+"""What is asked about a group: done by its coordinator, which is this node or another one, and answered here."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from duramen.base.errors import DuramenError, NodeBusy, StorageFailed
+from duramen.broker.broker import Broker
+from duramen.broker.forwarding.errands import Managing
+from duramen.broker.forwarding.requests import Answer, Manage, Managed
+from duramen.broker.groups.offsets import OFFSETS_STREAM
+from duramen.doors.http.routes import Call
+from duramen.groups.records import partition_for
+
+__all__ = ["Work", "coordinated", "serving"]
+
+Work = Callable[[Broker, str, bytes], Awaitable[msgspec.Struct | None]]
+"""Does it on the coordinator, for a group and a wish, and returns what is answered as JSON."""
+
+_MOST_SERVED: Final = 25  # requests of other nodes at a time
+
+
+async def coordinated(call: Call, work: Work, wanted: Manage) -> bytes:
+    """The coordinator's answer: JSON, or nothing.
+
+    Raises what it refuses with, or NotLeader where nobody leads the partition that the group's offsets are stored in.
+    """
+    broker = call.broker
+    stream = broker.streams.find(OFFSETS_STREAM)
+    if stream is None or not stream.partitions:
+        return (await _done(broker, work, wanted)).content
+    partition = stream.partition(partition_for(wanted.group_id, len(stream.partitions)))
+    errand = Managing(partition, wanted, partial(_begin, broker, work, wanted))
+    future: asyncio.Future[Managed | DuramenError | OSError] = asyncio.get_running_loop().create_future()
+    cancel = call.forwarding.manage(errand, lambda found: None if future.done() else future.set_result(found))
+    try:
+        outcome = await future
+    finally:
+        cancel()
+    if isinstance(outcome, Managed):
+        return outcome.content
+    raise outcome if isinstance(outcome, DuramenError) else StorageFailed(f"it failed: {outcome}")
+
+
+def serving(
+    broker: Broker, works: Mapping[str, Work]
+) -> Callable[[Manage, Callable[[Answer | DuramenError], None]], None]:
+    """What does for other nodes what they want of groups; `works` by the names of what may be wanted."""
+    tasks: set[Callable[[], None]] = set()
+
+    def manage(wanted: Manage, done: Callable[[Answer | DuramenError], None]) -> None:
+        if len(tasks) >= _MOST_SERVED:
+            raise NodeBusy(f"{_MOST_SERVED} requests of other nodes about groups are being answered: ask again")
+
+        def told(outcome: Managed | DuramenError | OSError) -> None:
+            tasks.discard(cancel)
+            done(StorageFailed(f"it failed: {outcome}") if isinstance(outcome, OSError) else outcome)
+
+        cancel = _begin(broker, works[wanted.what], wanted, told)
+        tasks.add(cancel)
+
+    return manage
+
+
+def _begin(
+    broker: Broker, work: Work, wanted: Manage, done: Callable[[Managed | DuramenError | OSError], None]
+) -> Callable[[], None]:
+    """Do it here, beside all else; returns what cancels it."""
+
+    async def run() -> None:
+        try:
+            outcome: Managed | DuramenError | OSError = await _done(broker, work, wanted)
+        except (DuramenError, OSError) as error:
+            outcome = error
+        done(outcome)
+
+    task = asyncio.get_running_loop().create_task(run())
+
+    def cancel() -> None:
+        if wanted.what == "show":  # what changes something is done whether or not somebody waits for it
+            task.cancel()
+
+    return cancel
+
+
+async def _done(broker: Broker, work: Work, wanted: Manage) -> Managed:
+    answer = await work(broker, wanted.group_id, wanted.wish)
+    return Managed(b"" if answer is None else msgspec.json.encode(answer))
