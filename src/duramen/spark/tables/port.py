@@ -28,7 +28,7 @@ class Declaration(NamedTuple):
 
     `partition_by` are names of columns: of decoded ones, or `_date`, or `_stream_partition`. `decode` is none, json or
     avro. `schema`, where there is one, is an Avro schema in JSON, or a `saved` Arrow schema of what JSON has.
-    `registry` is the URL of a schema registry for Avro. `filled`: a job has said already what it keeps there.
+    `registry` is the URL of a schema registry for Avro. `made`: the table has been there.
     """
 
     format: str
@@ -40,7 +40,7 @@ class Declaration(NamedTuple):
     upsert: bool = False
     schema: bytes = b""
     registry: str = ""
-    filled: bool = False
+    made: bool = False
 
 
 class Span(NamedTuple):
