@@ -4,7 +4,7 @@ The one promise: `commit` adds files and moves the end offsets of their partitio
 where these stand. So each offset is in the table exactly once, whoever is killed and whoever tries twice.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -124,6 +124,13 @@ class Table(Protocol):
 
     def state(self) -> State:
         """All of the newest state, its files by partition and offset."""
+        ...
+
+    def earlier(self, *, since_ms: int) -> Iterator[State]:
+        """The states at ends that it had before, newest first, as far as they were the newest at `since_ms` or later.
+
+        None where the format does not tell.
+        """
         ...
 
     def schema(self) -> pa.Schema:
