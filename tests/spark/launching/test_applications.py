@@ -1,8 +1,13 @@
 """An application whose Spark does not start says why, in one line."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from duramen.spark.launching.masters import unreachable
 
 PIPELINE = """\
 pipeline: it
@@ -12,11 +17,24 @@ sinks: {out: {from: there, console: true}}
 """
 
 
-def test_a_master_that_spark_does_not_know(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("master", "why"),
+    [("locl", "Master must "), ("spark://127.0.0.1:1", "127.0.0.1:1 cannot be reached: Connection refused")],
+)
+def test_a_master_that_cannot_be(tmp_path: Path, master: str, why: str) -> None:
     (tmp_path / "it.yaml").write_text(PIPELINE)
-    command = [sys.executable, "-m", "duramen", "pipeline", "validate", "--offline", "--master", "locl", "it.yaml"]
+    command = [sys.executable, "-m", "duramen", "pipeline", "validate", "--offline", "--master", master, "it.yaml"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=500)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("duramen: Spark does not start on locl: Master must ")
+    assert ended.stderr.startswith(f"duramen: Spark does not start on {master}: {why}")
     assert ended.stderr.endswith("[spark-failed]\n")
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_one_of_several_masters_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        port = there.getsockname()[1]
+        assert unreachable(f"spark://127.0.0.1:1,127.0.0.1:{port}") is None
+    assert unreachable("spark://127.0.0.1:1,[::1]:1") is not None
+    assert unreachable("spark://127.0.0.1:99999") is not None
+    assert unreachable("local[*]") is None

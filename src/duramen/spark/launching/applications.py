@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from duramen.base.errors import DependencyMissing, SparkFailed
 from duramen.spark.launching.jvm import end_java, interrupted_later, quiet
+from duramen.spark.launching.masters import unreachable
 from duramen.spark.launching.requirements import pyspark_problem
 from duramen.spark.launching.sessions import make_session
 from duramen.spark.launching.why import why
@@ -30,6 +31,9 @@ def application(name: str, master: str, config: Mapping[str, str], log: Path | N
     problem = pyspark_problem()
     if problem is not None:
         raise DependencyMissing(problem)
+    problem = unreachable(master)
+    if problem is not None:
+        raise SparkFailed(f"Spark does not start on {master}: {problem}")
     logging.getLogger("SQLQueryContextLogger").disabled = True  # prints every error with Java's traceback
     with contextlib.ExitStack() as stack:
         stack.callback(end_java)
