@@ -1,5 +1,6 @@
 """An application whose Spark does not start says why, in one line."""
 
+import signal
 import socket
 import subprocess
 import sys
@@ -7,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from duramen.base.errors import SparkFailed
+from duramen.spark.launching import applications
+from duramen.spark.launching.jvm import interrupted_later
 from duramen.spark.launching.masters import unreachable
 
 PIPELINE = """\
@@ -38,3 +42,31 @@ def test_one_of_several_masters_is_enough() -> None:
     assert unreachable("spark://127.0.0.1:1,[::1]:1") is not None
     assert unreachable("spark://127.0.0.1:99999") is not None
     assert unreachable("local[*]") is None
+
+
+def test_a_signal_that_waits_comes_though_the_block_fails() -> None:
+    seen: list[int] = []
+
+    def fail() -> None:
+        with interrupted_later():
+            signal.raise_signal(signal.SIGTERM)
+            assert not seen
+            raise ConnectionRefusedError
+
+    before = signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            fail()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen == [signal.SIGTERM]
+
+
+def test_java_that_ends_while_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(applications, "make_session", refused)
+    said = r"^Spark does not start on local\[2\]: its Java has ended: .*Connection refused"
+    with pytest.raises(SparkFailed, match=said), applications.application("it", "local[2]", {}, tmp_path / "log"):
+        pass

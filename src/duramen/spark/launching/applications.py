@@ -49,8 +49,9 @@ def _started(name: str, master: str, config: Mapping[str, str], log: Path) -> "S
     try:
         with interrupted_later(), quiet(log):
             return make_session(name, master, config=config)
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         said = str(error)  # some of it is asked of Java, which still runs, or has written why it does not
         if any(one in said for one in _SAID_IN_LOG):
             said = log.read_bytes()[before:].decode(errors="replace") or said
-        raise SparkFailed(f"Spark does not start on {master}: {why(said)}") from None
+        ended = "its Java has ended: " if isinstance(error, ConnectionError) else ""
+        raise SparkFailed(f"Spark does not start on {master}: {ended}{why(said)}") from None
