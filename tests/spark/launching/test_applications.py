@@ -70,3 +70,19 @@ def test_java_that_ends_while_spark_starts(tmp_path: Path, monkeypatch: pytest.M
     said = r"^Spark does not start on local\[2\]: its Java has ended: .*Connection refused"
     with pytest.raises(SparkFailed, match=said), applications.application("it", "local[2]", {}, tmp_path / "log"):
         pass
+
+
+def test_java_that_ends_first_leaves_no_traceback(tmp_path: Path) -> None:
+    script = """
+from pathlib import Path
+from duramen.spark.launching.applications import application
+with application("it", "local[1]", {"spark.ui.enabled": "false"}, Path("log")) as spark:
+    try:
+        raise EOFError
+    except EOFError:
+        spark.sparkContext._accumulatorServer.handle_error(None, "")
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=500
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

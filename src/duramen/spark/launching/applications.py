@@ -5,7 +5,7 @@ import logging
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from duramen.base.errors import DependencyMissing, SparkFailed
 from duramen.spark.launching.jvm import end_java, interrupted_later, quiet
@@ -48,10 +48,19 @@ def _started(name: str, master: str, config: Mapping[str, str], log: Path) -> "S
     before = log.stat().st_size if log.exists() else 0
     try:
         with interrupted_later(), quiet(log):
-            return make_session(name, master, config=config)
+            session = make_session(name, master, config=config)
     except (PySparkException, Py4JError, ConnectionError) as error:
         said = str(error)  # some of it is asked of Java, which still runs, or has written why it does not
         if any(one in said for one in _SAID_IN_LOG):
             said = log.read_bytes()[before:].decode(errors="replace") or said
         ended = "its Java has ended: " if isinstance(error, ConnectionError) else ""
         raise SparkFailed(f"Spark does not start on {master}: {ended}{why(said)}") from None
+    # It prints a traceback where Java ends before this process does, which is said otherwise.
+    server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = _nothing
+    return session
+
+
+def _nothing(*_: object) -> None:
+    """In the place of what prints."""
