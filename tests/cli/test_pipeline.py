@@ -106,12 +106,12 @@ def test_status_while_spark_starts(tmp_path: Path) -> None:
     assert declared is not None
     checkpoints = Checkpoints(tmp_path / "checkpoints", "copy")
     with checkpoints.held():
-        with starting(checkpoints, declared, "local[2]"):
+        with starting(checkpoints, declared, "local[2]", lambda: False):
             status = read_status(checkpoints)
         assert (status.pipeline, status.state, status.master) == ("copy", "starting", "local[2]")
         assert status.queries == [QueryStatus("out", "starting", 0, None, None, None)]
     assert read_status(checkpoints).state == "lost"
-    with pytest.raises(PipelineInvalid), checkpoints.held(), starting(checkpoints, declared, "local[2]"):
+    with pytest.raises(PipelineInvalid), checkpoints.held(), starting(checkpoints, declared, "local[2]", lambda: False):
         raise PipelineInvalid("a column is not there")
     assert read_status(checkpoints).state == "failed"
 

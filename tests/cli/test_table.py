@@ -1,6 +1,7 @@
 """`duramen table`, against a node that says over HTTP what the test wants, and against a real one."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,38 @@ def test_enable_refuses_a_location_with_something_else(tmp_path: Path) -> None:
         assert node.asked == [f"GET {PATH}"]
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert "[table-foreign]" in ended.err
+
+
+def test_a_table_that_is_removed_before_its_first_round_is_gone_and_not_new(duramen: Run, tmp_path: Path) -> None:
+    words = ("table", "enable", "removed-early", "--format", "delta", "--location", str(tmp_path / "t"))
+    assert duramen("stream", "create", "removed-early", "--partitions", "2").code == 0
+    assert duramen(*words).code == 0
+    shutil.rmtree(tmp_path / "t")
+    ended = duramen("table", "status", "removed-early")
+    assert ended.code == 1
+    gone = f"the table of removed-early at {tmp_path / 't'} is gone; bring it back, or begin a new one with"
+    assert gone in ended.out
+    assert not (tmp_path / "t").exists()
+    assert duramen(*words).code == 0
+    assert duramen("table", "status", "removed-early").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--location", "s3://lake/t", "--storage", "s3.endpoint=nonsense"), "s3.endpoint: 'nonsense' does not fit"),
+        (("--location", "a%20b"), "%20 would be read as an escape"),
+    ],
+)
+def test_enable_refuses_in_one_line_what_libraries_trip_over(
+    duramen_alone: Run, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    with FakeNode({f"GET {PATH}": (200, STREAM)}) as node:
+        ended = duramen_alone("table", "enable", "flights", "--format", "delta", *words, server=node.address)
+        assert node.asked == [f"GET {PATH}"]
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert message in ended.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_disable_sets_back_what_was_set_and_leaves_the_files() -> None:

@@ -63,8 +63,9 @@ RETENTION_SETTINGS: Final = (
             "table does not have yet; 1: retention does not wait for the table.",
             scope="stream", dynamic=True, minimum=1, maximum=1000),
     Setting(KEPT_OFFSETS, "list", "",
-            "Of each partition PARTITION:OFFSET: before it the table needs nothing of the log. `duramen table run` "
-            "sets it about once a minute, for retention; what is in the table it says itself.",
+            "Of each partition PARTITION:OFFSET: before it the table needs nothing of the log. `duramen table enable` "
+            "sets it to 0, and `duramen table run` about once a minute, for retention; what is in the table it says "
+            "itself. Where it is set, a table that is not there is gone, not new.",
             scope="stream", dynamic=True, item=r"[0-9]{1,10}:[0-9]{1,19}", example="PARTITION:OFFSET"),
 )
 # fmt: on

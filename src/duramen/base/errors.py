@@ -1054,7 +1054,10 @@ class TableAhead(DuramenError):
 
     id = "table-ahead"
     safe = "Nothing was read, for it would have been a part of that transaction; repeating is safe."
-    remedy = "Read again when the other stream has it too (with tier=cold: its table), or read the streams one by one."
+    remedy = (
+        "Read again when the other stream has it too (with tier=cold: its table; `duramen table status` tells how far"
+        " that is), or read the streams one by one."
+    )
 
 
 class TableConflict(DuramenError):

@@ -44,7 +44,7 @@ class Connection:
         try:
             self._socket = open_socket(host, port, timeout_s, self._interrupt)
         except TimeoutError:
-            raise ServerUnreachable(f"{self.address} did not answer within {timeout_s:g} s") from None
+            raise ServerUnreachable(f"{self.address} did not answer within {round(timeout_s, 2):g} s") from None
         except OSError as error:
             raise ServerUnreachable(f"{self.address} cannot be reached: {error.strerror or error}") from None
         try:
@@ -160,7 +160,7 @@ class Connection:
     def _lost(self, error: Exception) -> ServerUnreachable:
         self.close()
         if isinstance(error, TimeoutError):
-            return ServerUnreachable(f"{self.address} did not answer within {self._timeout_s:g} s")
+            return ServerUnreachable(f"{self.address} did not answer within {round(self._timeout_s, 2):g} s")
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return ServerUnreachable(f"the connection to {self.address} is lost: {why}")
 

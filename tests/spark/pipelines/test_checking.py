@@ -50,6 +50,10 @@ def wrong(late):
 
 def none(late):
     return None
+
+def leaves(late):
+    import sys
+    sys.exit(3)
 """
 
 
@@ -104,6 +108,38 @@ def test_sql(spark: SparkSession, directory: Path) -> None:
     assert edited(spark, directory, ("f.carrier = a.carrier", "@nofunc(f.carrier) = a.carrier"))[0].startswith(
         "Cannot resolve routine `nofunc`"
     )
+
+
+def test_what_streams_cannot_do_has_no_hint_that_does_not_help(spark: SparkSession, directory: Path) -> None:
+    query = "GROUP BY carrier, window(at, '1 hour')"
+    assert edited(spark, directory, (query, f"{query} ORDER BY 1"), ("  out: {", "  @out: {")) == [
+        (
+            "Sorting is not supported on streaming DataFrames/Datasets, unless it is on aggregated DataFrame/Dataset in"
+            " Complete output mode"
+        )
+    ]
+
+
+def test_a_type_that_a_new_table_cannot_have(spark: SparkSession, directory: Path) -> None:
+    (said,) = edited(
+        spark, directory, ("sum(delay) AS delay", "INTERVAL 1 DAY AS delay"), ("delta: out", "delta: @out")
+    )
+    assert said.startswith("a Delta table has no type for duration")
+
+
+def test_a_function_that_ends_the_process(spark: SparkSession, directory: Path) -> None:
+    assert edited(spark, directory, ("steps:doubled", "steps:leaves"), ("  doubled:", "  @doubled:")) == [
+        "step doubled: SystemExit: 3"
+    ]
+
+
+def test_an_option_of_storage_that_does_not_fit(spark: SparkSession, directory: Path) -> None:
+    assert edited(spark, directory, ("delta: out}", "delta: s3://lake/out, options: {@s3.endpoint: nonsense}}")) == [
+        "s3.endpoint: 'nonsense' does not fit; it must be a URL such as http://127.0.0.1:9000"
+    ]
+    assert edited(
+        spark, directory, ("{table: airlines}", "{table: s3://lake/airlines, options: {@s3.endpoint: nonsense}}")
+    ) == ["s3.endpoint: 'nonsense' does not fit; it must be a URL such as http://127.0.0.1:9000"]
 
 
 def test_commands_are_not_run(spark: SparkSession, directory: Path) -> None:

@@ -157,6 +157,7 @@ def test_names() -> None:
 
 def test_a_trigger_and_rows() -> None:
     assert edited("trigger: 10s", "trigger: @soon")[0].startswith("trigger: 'soon' does not fit: ")
+    assert edited("trigger: 10s", "trigger: @-5s") == ["trigger: '-5s' does not fit: it cannot be negative"]
     assert edited("rows: 5", "rows: @0") == ["rows of sink screen must be a whole number from 1 to 10000"]
 
 
@@ -170,6 +171,7 @@ def test_no_pipeline_at_all() -> None:
     assert said("") == ["it:1:1: the file is empty"]
     assert said("- a\n- b\n")[0].startswith("it:1:1: the pipeline must be a mapping with pipeline, brokers,")
     assert said("pipeline: [\n")[0].startswith("it:2:1: this is not YAML: ")
+    assert said("pipeline: {a: b\nc: d\n")[0].endswith("but got ':'; that begins in line 1")
     assert said("a:\n\tb: c\n")[0].endswith("; lines are indented with spaces, not with tabs")
     assert edited("brokers: ", "brokers ")[0].endswith("; does the line before lack its colon?")
     assert edited("    json: carrier", "    json: a: carrier")[0].endswith(

@@ -8,10 +8,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from tests.spark.pipelines.running import Seen, numbers, run_once
 
@@ -98,6 +100,42 @@ def test_killed_run_again_and_interrupted_each_record_is_there_once(
     assert numbers(tmp_path / "out") == list(range(400))
     status = read_status(checkpoints)
     assert (status.state, status.queries[0].state) == ("stopped", "stopped")
+
+
+@pytest.mark.long
+def test_ended_together_with_its_java(node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path) -> None:
+    """SIGTERM to all of it, as systemd sends it, is no failure and no bug; what it had is there."""
+    fill(cluster, stream_name, 400)
+    file, log = tmp_path / "copy.yaml", tmp_path / "log"
+    file.write_text(COPY.format(brokers=node.kafka, stream=stream_name))
+    running = Running(file, log)
+    running.until(lambda said: (said["batch"] or {}).get("batch_id", 0) >= 2)
+    assert running.end(signal.SIGTERM) == 0, log.read_text()
+    assert [line for line in log.read_text().splitlines() if not line.startswith(WITHOUT_NATIVE)] == []
+    assert read_status(Checkpoints(tmp_path / "checkpoints" / "copy", "copy")).state == "stopped"
+
+
+class Gone:
+    """A frame whose Java has been ended."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Py4JError(f"{name}: shutdown in progress")
+
+
+def test_java_that_is_gone_is_a_failure_unless_it_was_told_to_stop(tmp_path: Path) -> None:
+    file, problems = tmp_path / "copy.yaml", Problems()
+    file.write_text(COPY.format(brokers="127.0.0.1:1", stream="there"))
+    declared = load(file, problems)
+    assert declared is not None
+    checkpoints = Checkpoints(tmp_path / "checkpoints", "copy")
+    for told in (False, True):
+        seen = Seen()
+        with checkpoints.held():
+            application = Application(declared, {"numbers": cast("Any", Gone())}, checkpoints, Terms("local[2]"), seen)
+            with nullcontext() if told else pytest.raises(PipelineFailed, match=r"Spark's Java is gone.*in progress"):
+                application.run(lambda _, told=told: told)  # type: ignore[misc]
+        assert seen.last is not None
+        assert seen.last.state == ("stopped" if told else "failed")
 
 
 def test_a_stream_deleted_under_its_query_and_another_goes_on(

@@ -11,7 +11,7 @@ import pytest
 from tests.spark.tables.filling import Job, Keyed, records, rows
 from tests.spark.tables.s3 import s3_with_a_lake
 
-from duramen.base.errors import TableConflict, TableForeign, TableStorageFailed, TableUnsupported
+from duramen.base.errors import OptionInvalid, TableConflict, TableForeign, TableStorageFailed, TableUnsupported
 from duramen.spark.tables.opening import open_table
 from duramen.spark.tables.port import Declaration, Storage
 from duramen.spark.tables.rounds import commit_round, translate
@@ -86,6 +86,75 @@ def test_a_table_is_not_made_inside_of_another(declare: Declare, tmp_path: Path,
     assert not inner.exists()
 
 
+@pytest.mark.parametrize("name", ["a b", "100%", "ü#?x", "q?x", "c:d", "p%20q", "p%2Fq", "p%20q/t"])
+def test_a_directory_may_have_any_name_or_is_refused_at_once(declare: Declare, tmp_path: Path, name: str) -> None:
+    wish = declare(storage=Storage(str(tmp_path / name)))
+    if wish.format == "delta" and "%2" in name:
+        escape = "%2F" if "%2F" in name else "%20"
+        with pytest.raises(TableUnsupported, match=f"^a Delta table cannot lie at {tmp_path}/{name}: {escape} would"):
+            open_table(wish)
+        assert list(tmp_path.iterdir()) == []
+        return
+    job, log = Job.of(wish), {0: [(b"key", b'{"a": %d}' % n) for n in range(4)]}
+    job.fill(log, 2)
+    job.fill(log, 4)
+    assert job.table.compact().read == 2
+    job.table.expire(older_than_ms=0)
+    job.table.vacuum(older_than_ms=0)
+    assert [row["a"] for row in rows(Job.of(wish).table)] == [0, 1, 2, 3]
+    top = name.partition("/")[0]
+    assert {one.name for one in tmp_path.iterdir()} <= {top, f"{top}-dead-letters", "duramen-catalog.db"}
+
+
+def test_a_directory_as_a_url(declare: Declare, tmp_path: Path) -> None:
+    wish = declare(storage=Storage(f"file://{tmp_path}/a%20b#c"))
+    job = Job.of(wish)
+    job.fill({0: [(b"key", b'{"a": 1}')]})
+    assert (tmp_path / "a b#c").is_dir()
+    assert [row["a"] for row in rows(Job.of(wish).table)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("file://tmp/flights", r"names a host; a path of this machine is file:///PATH"),
+        ("hdfs://tmp/flights", r"is no location for a table: give a path, or s3://BUCKET/PREFIX"),
+        ("s3:///flights", r"names no bucket"),
+        ("s3://a lake/flights", r"no bucket has the name 'a lake'"),
+        ("s3://lake/flights#1", r"what is behind \? or # would not be in the prefix"),
+    ],
+)
+def test_a_location_that_cannot_be(declare: Declare, location: str, message: str) -> None:
+    with pytest.raises(TableUnsupported, match=message) as failed:
+        open_table(declare(storage=Storage(location, {"catalog.uri": "sqlite://"})))
+    assert "\n" not in str(failed.value)
+
+
+ENDPOINTS = ["nonsense", "127.0.0.1:9000", "http://", "http://a b", "http://a:99999", "http://a:b", "ftp://a", "https://[::1",
+             "http://u@a", "http://a/path", "::"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        *(("s3.endpoint", one, r" does not fit; it must be a URL such as http://.*") for one in ENDPOINTS),
+        ("s3.region", "eu central", " does not fit; it must be a region such as eu-central-1"),
+        ("s3.access-key-id", "a\nb", " does not fit; it must be of ASCII characters, without blanks"),
+        ("s3.secret-access-key", "ü", " does not fit; it must be of ASCII characters, without blanks"),
+    ],
+)
+def test_options_of_s3_that_cannot_be(declare: Declare, name: str, value: str, message: str) -> None:
+    options = {"s3.endpoint": "http://127.0.0.1:1", "catalog.uri": "sqlite://"}
+    with pytest.raises(OptionInvalid, match=rf"^{name}: .*{message}$"):
+        open_table(declare(storage=Storage("s3://lake/flights", {**options, name: value})))
+
+
+def test_an_endpoint_of_the_environment_that_cannot_be(declare: Declare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "nonsense")
+    with pytest.raises(OptionInvalid, match=r"^AWS_ENDPOINT_URL: 'nonsense' does not fit; it must be a URL"):
+        open_table(declare(storage=Storage("s3://lake/flights", {"catalog.uri": "sqlite://"})))
+
+
 def test_errors_of_libraries_become_one_line() -> None:
     assert one_line(OSError(28, "No space left on device")) == "no space left on the device"
     assert one_line(ValueError("Generic error: No space left (os error 28)")) == "no space left on the device"
@@ -137,6 +206,26 @@ def test_of_two_writers_on_s3_each_time_one_wins(declare: Declare, on_s3: Storag
     assert [row["a"] for row in rows(jobs[0].table)] == list(range(10))
     jobs[0].table.compact()
     assert [row["a"] for row in rows(jobs[1].table)] == list(range(10))
+
+
+def test_s3_as_the_environment_says(declare: Declare, on_s3: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {
+        "s3.endpoint": "AWS_ENDPOINT_URL",
+        "s3.region": "AWS_REGION",
+        "s3.access-key-id": "AWS_ACCESS_KEY_ID",
+        "s3.secret-access-key": "AWS_SECRET_ACCESS_KEY",
+    }
+    for option, variable in names.items():
+        monkeypatch.setenv(variable, on_s3.options[option])
+    catalog = {name: value for name, value in on_s3.options.items() if name not in names}
+    job = Job.of(declare(storage=on_s3._replace(options=catalog)))
+    job.fill({0: [(b"key", b'{"a": 1}')]})
+    assert [row["a"] for row in rows(job.table)] == [1]
+
+
+def test_a_delta_table_on_s3_lies_where_it_is_said_to(s3: dict[str, str]) -> None:
+    with pytest.raises(TableUnsupported, match="%20 would be read as an escape"):
+        open_table(Declaration("delta", Storage("s3://lake/a%20b", s3), "flights", "id"))
 
 
 def test_a_bucket_that_is_not_there(declare: Declare, on_s3: Storage) -> None:

@@ -130,8 +130,8 @@ def test_what_a_job_has_counted_stays_when_a_table_is_declared_anew(
     job = make_job(node.kafka, found, seen)
 
     def tell(name: str, account: Account) -> None:
-        if account.records == 8 and not found[name].declaration.filled:
-            found[name] = Declared(world.declaration(filled=True), 1000)
+        if account.records == 8 and not found[name].declaration.made:
+            found[name] = Declared(world.declaration(made=True), 1000)
             world.produce([b'{"a": 1}'] * 4)
         if account.records == 12:
             job.stop()
@@ -174,9 +174,9 @@ def test_a_table_that_is_gone_is_not_begun_anew_in_silence(node: NodeProcess, wo
     assert len(batch(world, tier="hot")) == 8
     assert "is gone" in status_of(table, told, world.cluster, 0).error
     with pytest.raises(TableForeign, match=gone):
-        world.round(filled=table.declaration.filled)
+        world.round(made=table.declaration.made)
     assert not world.location.exists()
     server.patch(path, {"config": {KEPT_OFFSETS: ""}})  # as `duramen table enable` does
     ((table, _),) = declared_streams(server, [world.stream], {}).values()
-    world.to_the_end(filled=table.declaration.filled)
+    world.to_the_end(made=table.declaration.made)
     assert len(batch(world, tier="cold")) == 8

@@ -15,6 +15,7 @@ from tests.spark.translation.world import World
 from duramen.base.errors import TableAhead
 from duramen.client import Admin, Cluster
 from duramen.node.process import NodeProcess
+from duramen.spark.read import coldtables
 from duramen.spark.tables.opening import open_table
 
 Format = Literal["delta", "iceberg"]
@@ -165,18 +166,54 @@ def test_a_transaction_of_which_an_upserted_table_has_no_row_is_not_shown_apart(
     query.replay()
 
 
-def test_a_batch_waits_until_others_have_what_an_upserted_table_has(node: NodeProcess, streams: Writers) -> None:
+def test_a_batch_of_tables_alone_takes_an_upserted_one_as_it_was_when_the_others_had_as_much(
+    node: NodeProcess, streams: Writers
+) -> None:
+    one, other = streams.worlds
+    Lake(node, one, **UPSERTED)
+    Lake(node, other, **{"table.decode": "none"})
+    before = Counter[str]()
+    for _ in range(3):
+        streams.work()
+        one.to_the_end(upsert=True, **NONE)
+        # Transactions go on: what is read has a part of none, and is never less than the tables had together once.
+        found = streams.judge(streams.batch(tier="cold"))
+        assert found == before
+        other.to_the_end(**NONE)
+        before = Counter(streams.committed)
+        streams.work()
+        one.to_the_end(upsert=True, **NONE)
+        open_table(one.declaration(upsert=True, **NONE)).compact()
+        assert streams.judge(streams.batch(tier="cold")) == before
+    other.to_the_end(**NONE)
+    assert streams.judge(streams.batch(tier="cold")) == streams.committed == streams.judge(streams.batch())
+
+
+def test_an_upserted_table_is_taken_as_it_was_though_rows_and_markers_are_gone(
+    node: NodeProcess, streams: Writers
+) -> None:
     one, other = streams.worlds
     Lake(node, other, **{"table.decode": "none"})
     other.to_the_end(**NONE)
     overwritten(Lake(node, one, **UPSERTED), streams)
+    assert streams.judge(streams.batch(tier="cold")) == {}
+    assert streams.judge(streams.batch()) == +streams.committed
+    other.to_the_end(**NONE)
+    assert streams.judge(streams.batch(tier="cold")) == +streams.committed
+
+
+def test_a_batch_waits_until_others_have_what_an_upserted_table_has_for_long(
+    node: NodeProcess, streams: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = streams.worlds
+    Lake(node, other, **{"table.decode": "none"})
+    other.to_the_end(**NONE)
+    overwritten(Lake(node, one, **UPSERTED), streams)
+    monkeypatch.setattr(coldtables, "_BACK_MS", -1)
     with pytest.raises(
         TableAhead, match=f"the table of {one.stream} has transactions that are not wholly in the other"
     ):
         streams.batch(tier="cold", **{"kafka.request.timeout.ms": "200"})
-    assert streams.judge(streams.batch()) == +streams.committed
-    other.to_the_end(**NONE)
-    assert streams.judge(streams.batch(tier="cold")) == +streams.committed
 
 
 def test_an_upserted_table_that_does_not_say_what_it_had_is_read_as_it_is(

@@ -57,10 +57,15 @@ def command(file: Path, *, checkpoints: Path | None, once: bool, restarts: int |
         say_problems(file, problems)
         say_starting(master)
         with contextlib.ExitStack() as stack:
-            with starting(held, declared, master):
-                spark = stack.enter_context(open_spark(declared, master, {}, held.directory / _LOG))
-                frames = prepare(spark, declared, problems)
-                say_problems(file, problems)
+            try:
+                with starting(held, declared, master, stop.is_set):
+                    spark = stack.enter_context(open_spark(declared, master, {}, held.directory / _LOG))
+                    frames = prepare(spark, declared, problems)
+                    say_problems(file, problems)
+            except Exception:
+                if stop.is_set():  # whoever told this process may have told its Java as well
+                    return
+                raise
             watcher = stack.enter_context(_watcher())
             Application(declared, frames, held, Terms(master, once, restarts), watcher).run(stop.wait)
 

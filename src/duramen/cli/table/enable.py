@@ -69,7 +69,9 @@ def command(
     path = path_of("streams", stream)
     there = server.get(path)
     _make(stream, str(there["id"]), config, storage)
-    server.patch(path, {"config": config})
+    # A table that has been made and is not there any more is no new one; of the log it may need all.
+    made = ",".join(f"{part['partition']}:0" for part in there["partitions"])
+    server.patch(path, {"config": config | {KEPT_OFFSETS: made}})
     click.echo(f"Stream {stream} is a table at {config['table.location']}; `duramen table run` fills it.")
 
 

@@ -42,8 +42,9 @@ def interrupted_later(numbers: Sequence[signal.Signals] = (signal.SIGINT, signal
     finally:
         for one, handler in zip(numbers, before, strict=True):
             signal.signal(one, handler)
-    for number in seen:
-        signal.raise_signal(number)
+        # Also where the block fails: Java may have been told as well, and has ended.
+        for number in seen:
+            signal.raise_signal(number)
 
 
 def end_java() -> None:

@@ -58,6 +58,9 @@ class SinkTable(Protocol[_S]):
     def find(self) -> _S | None:
         """The newest version; None where there is nothing yet."""
 
+    def require_types(self, schema: pa.Schema) -> None:
+        """Raises TableUnsupported for a column that no new table could have, as far as that is known before."""
+
     def create(self, schema: pa.Schema, query_id: str) -> _S:
         """Make the table, unless another makes it first."""
 

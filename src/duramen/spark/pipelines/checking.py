@@ -47,10 +47,10 @@ def check_streams(pipeline: Declared, problems: Problems) -> None:
             continue
         timeout_ms = options.number("kafka.request.timeout.ms") or 0
         with Cluster(options.text("kafka.bootstrap.servers"), timeout_s=timeout_ms / 1000) as cluster:
-            _check_there(cluster, part.location, problems)
+            _check_there(cluster, part.location, problems, written=isinstance(part, Sink))
 
 
-def _check_there(cluster: Cluster, location: Text, problems: Problems) -> None:
+def _check_there(cluster: Cluster, location: Text, problems: Problems, *, written: bool) -> None:
     names = [name.strip() for name in location.value.split(",") if name.strip()]
     there = cluster.topics(names)
     missing = [name for name in names if name not in there]
@@ -59,6 +59,8 @@ def _check_there(cluster: Cluster, location: Text, problems: Problems) -> None:
         said = meant(missing[0], known)
         # A broker may have more streams than a line can name.
         hint = said if said.startswith("; did you mean") else "; `duramen stream list` names those that there are"
+        if written:
+            hint += f"; `duramen stream create {missing[0]}` makes it"
         problems.add(location.place, f"there is no stream {missing[0]}{hint}")
 
 

@@ -102,10 +102,14 @@ class DeltaSink:
         with storage_errors(self.place.uri):
             return self._state(self._log.load()) if self._log.is_there() else None
 
-    def create(self, schema: pa.Schema, query_id: str) -> DeltaState:
+    def require_types(self, schema: pa.Schema) -> None:
         """See the port."""
         for field in schema:
             _stored(field.type)
+
+    def create(self, schema: pa.Schema, query_id: str) -> DeltaState:
+        """See the port."""
+        self.require_types(schema)
         with storage_errors(self.place.uri):
             made = self._log.create(
                 schema,

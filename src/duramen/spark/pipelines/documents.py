@@ -36,6 +36,8 @@ def compose(text: str, problems: Problems) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         said = " ".join(filter(None, (error.context, error.problem)))
         hint = next((hint for part, hint in _HINTS.items() if part in said), "")
+        if error.context_mark and error.problem_mark and error.context_mark.line < error.problem_mark.line and not hint:
+            hint = f"; that begins in line {error.context_mark.line + 1}"
         problems.add(_place(error.problem_mark or error.context_mark), f"this is not YAML: {said}{hint}")
         return None
     except yaml.YAMLError as error:

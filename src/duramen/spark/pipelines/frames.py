@@ -113,8 +113,8 @@ class _Builder:
             frame.createOrReplaceTempView(name.value)
             self.frames[name.value.lower()] = frame
 
-    def _made(self, text: Text, make: "Callable[[], DataFrame]") -> "DataFrame | None":
-        """What `make` makes; what Spark or we refuse becomes a problem of `text`."""
+    def _made(self, text: Text, make: "Callable[[], DataFrame]", options: Sequence[Option] = ()) -> "DataFrame | None":
+        """What `make` makes; what Spark or we refuse becomes a problem of `text`, or of the option that is named."""
         from pyspark.errors import PySparkException
 
         try:
@@ -122,7 +122,7 @@ class _Builder:
         except PySparkException as error:
             self._problems.add(placed(str(error), text), plain(error.getMessage() or str(error)))
         except DuramenError as error:
-            self._problems.add(text.place, str(error))
+            self._problems.add(place_of(options, text, str(error)), str(error))
         return None
 
     # -- sources ------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class _Builder:
                 raise TableForeign(f"there is no table {storage.location}")
             return self._spark.read.format(source.format or "").options(**storage.options).load(storage.location)
 
-        return self._made(source.location, load)
+        return self._made(source.location, load, source.options)
 
     def _watermarked(self, frame: "DataFrame", watermark: Watermark) -> "DataFrame | None":
         from pyspark.errors import PySparkException
@@ -189,7 +189,7 @@ class _Builder:
             return None
         try:
             made = step.function(*(self.frames[name.value.lower()] for name in step.inputs))
-        except Exception as error:  # noqa: BLE001 -- whatever the user's code raises is said with its step
+        except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever the user's code raises is said with its step
             said = plain(str(error)) or "it says nothing"
             self._problems.add(step.name.place, f"step {step.name.value}: {type(error).__name__}: {said}")
             return None

@@ -132,7 +132,8 @@ def _check_trigger(trigger: Text | None, problems: Problems) -> None:
     if trigger is None:
         return
     try:
-        parse_ms(trigger.value)
+        if parse_ms(trigger.value) < 0:
+            raise ValueError("it cannot be negative")
     except ValueError as error:
         problems.add(trigger.place, f"trigger: {trigger.value!r} does not fit: {error}")
 

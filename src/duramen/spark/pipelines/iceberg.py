@@ -101,6 +101,9 @@ class IcebergSink:
             found = self._entry.find()
             return None if found is None else self._state(found)
 
+    def require_types(self, schema: pa.Schema) -> None:
+        """See the port: the library says it when it makes the table."""
+
     def create(self, schema: pa.Schema, query_id: str) -> IcebergState:
         """See the port."""
         own = {_OWNER: self._owner, _QUERY: query_id, _BATCH: str(NOTHING_YET)}

@@ -60,7 +60,7 @@ def _from_python(path: Path, directory: str, problems: Problems) -> Declared | N
     except SyntaxError as error:
         problems.add(Place(error.lineno or 1, error.offset or 1), f"this is not Python: {error.msg}")
         return None
-    except Exception as error:  # noqa: BLE001 -- whatever the user's code raises is said with its line
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever the user's code raises is said with its line
         problems.add(_line_of(error, path), f"{type(error).__name__}: {_one_line(error)}")
         return None
     _travel_by_value(module)
@@ -82,7 +82,7 @@ def _with_function(step: Step, directory: str, problems: Problems) -> Step:
     _find_modules_in(directory)
     try:
         imported = importlib.import_module(module)
-    except Exception as error:  # noqa: BLE001 -- whatever the user's code raises is said with its place
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever the user's code raises is said with its place
         problems.add(step.function.place, f"{module} cannot be imported: {type(error).__name__}: {_one_line(error)}")
         return step
     function: Callable[..., Any] | None = getattr(imported, name, None)

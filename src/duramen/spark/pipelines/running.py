@@ -114,7 +114,7 @@ class Application:
 
         Raises PipelineFailed where a query failed for good, or Spark is gone.
         """
-        from py4j.protocol import Py4JNetworkError
+        from py4j.protocol import Py4JError
 
         try:
             while not all(query.keeper.is_over for query in self._queries):
@@ -124,7 +124,12 @@ class Application:
                 if wait(_LOOK_MS / 1000):
                     break
             self._stop()
-        except (Py4JNetworkError, ConnectionError) as error:
+        except (Py4JError, ConnectionError) as error:
+            if wait(0):  # who ends this process may have told its Java as well, as systemd does
+                for query in self._queries:
+                    query.keeper.stopped()
+                self._tell("stopped")
+                return
             self._tell("failed")
             raise PipelineFailed(
                 f"Spark's Java is gone; {self._checkpoints.directory / 'spark.log'} has what it said: {error}"

@@ -87,8 +87,8 @@ def _check_mode(spark: "SparkSession", sink: Sink, rows: "DataFrame", problems: 
         checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), mode)
     except PySparkException as error:
         said = plain(str(error))
-        hint = f"; {_OBVIOUS_MODE}" if sink.mode is None and "output mode" in said else ""
-        problems.add((sink.mode or sink.name).place, said.removesuffix(".") + hint)
+        hint = f"; {_OBVIOUS_MODE}" if sink.mode is None and "without watermark" in said else ""
+        problems.add((sink.mode or sink.name).place, said.rstrip(".;") + hint)
 
 
 def _check_stream(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Problems) -> None:
@@ -124,11 +124,14 @@ def _check_table(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Pr
         except PySparkException as error:
             problems.add(placed(str(error), sink.delete_when), plain(error.getMessage() or str(error)))
     try:
-        state = _table(pipeline, sink).find()
-        if state is not None:
-            state.require(to_arrow_schema(rows.schema, timezone="UTC"))
+        table, schema = _table(pipeline, sink), to_arrow_schema(rows.schema, timezone="UTC")
+        state = table.find()
+        if state is None:
+            table.require_types(schema)
+        else:
+            state.require(schema)
     except DuramenError as error:
-        problems.add(sink.location.place, str(error))
+        problems.add(place_of(sink.options, sink.location, str(error)), str(error))
 
 
 # -- running ----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +47,9 @@ def write_status(checkpoints: Checkpoints, status: Status) -> None:
 
 
 @contextlib.contextmanager
-def starting(checkpoints: Checkpoints, pipeline: Declared, master: str) -> Iterator[None]:
+def starting(
+    checkpoints: Checkpoints, pipeline: Declared, master: str, is_stopped: Callable[[], bool]
+) -> Iterator[None]:
     """Says so while Spark starts and looks at the pipeline, and that it has failed where that comes to nothing.
 
     `checkpoints` are held by the caller.
@@ -64,7 +66,7 @@ def starting(checkpoints: Checkpoints, pipeline: Declared, master: str) -> Itera
     try:
         yield
     except BaseException:
-        tell("failed")
+        tell("stopped" if is_stopped() else "failed")
         raise
 
 

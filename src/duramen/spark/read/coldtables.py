@@ -1,6 +1,7 @@
 """The table of a stream as it is read: which of its files have which offsets, and what it knows of transactions."""
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ColdTable", "EndedIn"]
 
+_BACK_MS: Final = 300_000
+"""Well below the ten minutes for which a job keeps earlier states at least."""
+
 _NO_STATE: Final = State({}, {}, {}, (), ())
 
 EndedIn = MutableMapping[str, list[Ended] | None]
@@ -26,13 +30,14 @@ EndedIn = MutableMapping[str, list[Ended] | None]
 
 
 class ColdTable:
-    """A table, opened when it is first asked for; what it says stays the same from then on."""
+    """A table, opened when it is first asked for; what it says stays the same from then on, but for `go_back`."""
 
     def __init__(self, declared: "Declared", ended_in: EndedIn) -> None:
         """`ended_in` is what was found in files already; it is added to."""
         self.declaration = declared.declaration
         self._ended_in = ended_in
         self._state: State | None = None
+        self._earlier: Iterator[State] | None = None
 
     def _opened(self) -> State:
         if self._state is None:
@@ -44,6 +49,18 @@ class ColdTable:
             except DuramenError as error:
                 raise type(error)(f"{error}; tier=hot reads what is in the log alone") from None
         return self._state
+
+    def go_back(self) -> bool:
+        """Be as it was when it ended earlier; False where that is longer ago than its files surely stay."""
+        if self._earlier is None:
+            from duramen.spark.tables.opening import find_table
+
+            table = find_table(self.declaration)
+            since_ms = time.time_ns() // 1_000_000 - _BACK_MS
+            self._earlier = iter(()) if table is None else table.earlier(since_ms=since_ms)
+        state = next(self._earlier, None)
+        self._state = state or self._state
+        return state is not None
 
     def extent(self, partition: int) -> tuple[int, int] | None:
         """Its offsets of a partition, `[first, end)`; None where there is nothing of it."""

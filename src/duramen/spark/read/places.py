@@ -213,6 +213,13 @@ class Places:
         topics = {at.topic for at in ats}
         return len(topics) > 1 and bool(topics & self._tables.keys())
 
+    def go_back(self, topics: Iterable[str]) -> bool:
+        """Take these tables as they were earlier, where they alone are read; False where they cannot be.
+
+        With the log, what retention took of it meanwhile would be in neither.
+        """
+        return self._tier == "cold" and all(self._tables[topic].go_back() for topic in topics)
+
     def is_upserted(self, at: TopicPartition) -> bool:
         """Whether its table has each key once."""
         return at.topic in self._tables and self._tables[at.topic].declaration.upsert

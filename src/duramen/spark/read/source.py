@@ -2,8 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -59,6 +59,17 @@ _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 Ends = Mapping[TopicPartition, int]
+
+
+class _Joint(NamedTuple):
+    """What is known of transactions over several streams, and the farthest end by that.
+
+    Tables that can only be read wholly are `ahead` where they have more than the others.
+    """
+
+    marked: dict[TopicPartition, Marked]
+    sound: dict[TopicPartition, int]
+    ahead: Sequence[str]
 
 
 class DuramenDataSource(DataSource):
@@ -158,6 +169,50 @@ class BatchReader(DataSourceReader):
         committed = marks.left_to_brokers(cluster, ats)
         consumer = consumer_of(self._options, committed=committed)
         places = self._tiers.look(consumer, ids, fail=self._reading.fail)
+        while True:
+            first, end = self._resolved(consumer, places, ats)
+            joint = self._jointly(marks, cluster, places, first, end, ids)
+            if joint is None or not joint.ahead:
+                break
+            if not places.go_back(joint.ahead):
+                raise TableAhead(
+                    f"the table of {joint.ahead[0]} has transactions that are not wholly in the other streams yet: read"
+                    " again later, or read the streams one by one"
+                )
+        sound = end if joint is None else joint.sound
+        whole = {at: end[at] if places.is_upserted(at) else sound[at] for at in ats}
+        parts = places.cut([(at, first[at], whole[at]) for at in ats], streaming=False)
+        ends = {} if self._ending.everywhere == LATEST else end
+        late = {at: (upto, max(upto, places.table_end(at))) for at, upto in ends.items()} if places.has_log else {}
+        # A transaction may have ended in partitions of which nothing is read from the log.
+        hot = {at: (end[at], end[at]) for at in ats if parts.hot or late}
+        hot |= {at: (low, high) for at, low, high in parts.hot}
+        begin, upto = {at: low for at, (low, _) in hot.items()}, {at: high for at, (_, high) in hot.items()}
+        if joint is not None:
+            marked: dict[TopicPartition, Marked] | None = joint.marked
+            upto = {at: max(begin[at], min(high, sound[at])) for at, high in upto.items()}
+        else:
+            marked = marks.look(cluster, begin, ids)
+            if marked is not None and self._ending.everywhere == LATEST:
+                upto = cut(begin, upto, marked)
+        named = self._starting.everywhere is None
+        kept = Floors(named=first) if named else Floors(whole=first)
+        floors = behind_tables(kept, parts.joined, {at: first[at] for at in parts.upserted})
+        spans = [(at, begin[at], upto[at]) for at in begin]
+        over = {} if joint is None else passed_over(kept, first, sound, joint.marked)
+        counted = spans if joint is None else [(at, first[at], upto.get(at, sound[at])) for at in ats]
+        newest = [one for one in spans if one[0] in parts.upserted and one[1] < one[2]]
+        newer = {one.at: one.from_base() for one in shared(newest, counted, ids, marked, floors, committed=committed)}
+        narrowed = self._narrowed(consumer, [one for one in spans if one[0] not in parts.upserted], marked or {})
+        return [
+            *places.tasks(parts, newer, self._narrowing, kept, ends, over),
+            *tasks(self._options, narrowed, ids, marked, floors, committed=committed, unfiltered=counted, ends=late),
+        ]
+
+    def _resolved(
+        self, consumer: Consumer, places: Places, ats: Sequence[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Where to begin and to end by the options and by what there is. Raises RecordsLost."""
         there = places.bounds(ats)
         first = self._starting.resolve(places, ats)
         end = self._ending.resolve(places, ats)
@@ -170,44 +225,14 @@ class BatchReader(DataSourceReader):
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read to {end[at] - 1}"
                 report_lost(what, fail=self._reading.fail)
             first[at], end[at] = max(first[at], earliest), min(end[at], latest)
-        joint = self._jointly(marks, cluster, places, first, end, ids)
-        sound = end if joint is None else joint[1]
-        whole = {at: end[at] if places.is_upserted(at) else sound[at] for at in ats}
-        parts = places.cut([(at, first[at], whole[at]) for at in ats], streaming=False)
-        ends = {} if self._ending.everywhere == LATEST else end
-        late = {at: (upto, max(upto, places.table_end(at))) for at, upto in ends.items()} if places.has_log else {}
-        # A transaction may have ended in partitions of which nothing is read from the log.
-        hot = {at: (end[at], end[at]) for at in ats if parts.hot or late}
-        hot |= {at: (low, high) for at, low, high in parts.hot}
-        begin, upto = {at: low for at, (low, _) in hot.items()}, {at: high for at, (_, high) in hot.items()}
-        if joint is not None:
-            marked: dict[TopicPartition, Marked] | None = joint[0]
-            upto = {at: max(begin[at], min(high, sound[at])) for at, high in upto.items()}
-        else:
-            marked = marks.look(cluster, begin, ids)
-            if marked is not None and self._ending.everywhere == LATEST:
-                upto = cut(begin, upto, marked)
-        named = self._starting.everywhere is None
-        kept = Floors(named=first) if named else Floors(whole=first)
-        floors = behind_tables(kept, parts.joined, {at: first[at] for at in parts.upserted})
-        spans = [(at, begin[at], upto[at]) for at in begin]
-        over = {} if joint is None else passed_over(kept, first, sound, joint[0])
-        counted = spans if joint is None else [(at, first[at], upto.get(at, sound[at])) for at in ats]
-        newest = [one for one in spans if one[0] in parts.upserted and one[1] < one[2]]
-        newer = {one.at: one.from_base() for one in shared(newest, counted, ids, marked, floors, committed=committed)}
-        narrowed = self._narrowed(consumer, [one for one in spans if one[0] not in parts.upserted], marked or {})
-        return [
-            *places.tasks(parts, newer, self._narrowing, kept, ends, over),
-            *tasks(self._options, narrowed, ids, marked, floors, committed=committed, unfiltered=counted, ends=late),
-        ]
+        return first, end
 
     def _jointly(
         self, marks: Marks, cluster: Cluster, places: Places, first: Ends, end: Ends, ids: Mapping[str, str]
-    ) -> tuple[dict[TopicPartition, Marked], dict[TopicPartition, int]] | None:
-        """What is known of transactions over streams of which some are tables, and the farthest end by that.
+    ) -> "_Joint | None":
+        """What transactions over streams, of which some are tables, leave of it.
 
-        None where there is no such thing, or the ends are named, which are taken as they are. Raises TableAhead where
-        a table that can only be read wholly has more than the others.
+        None where there is no such thing, or the ends are named, which are taken as they are.
         """
         if self._ending.everywhere != LATEST or not places.is_joint(first):
             return None
@@ -219,12 +244,7 @@ class BatchReader(DataSourceReader):
         low = {at: max(offset, cold.fixed.get(at, 0)) for at, offset in first.items()}
         sound = cut_jointly(low, end, in_log, cold._replace(fixed={}))
         ahead = sorted({at.topic for at, jump in cold.jumps.items() if sound[at] < jump})
-        if ahead:
-            raise TableAhead(
-                f"the table of {ahead[0]} has transactions that are not wholly in the other streams yet: read again"
-                " later, or read the streams one by one"
-            )
-        return together(in_log, cold.ended, first, end), sound
+        return _Joint(together(in_log, cold.ended, first, end), sound, ahead)
 
     def _narrowed(self, consumer: Consumer, spans: list[Span], marked: Mapping[TopicPartition, Marked]) -> list[Span]:
         """The parts of spans that filters leave; to their ends where a record may count at a marker further on."""

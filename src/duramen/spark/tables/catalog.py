@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
@@ -24,6 +25,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from duramen.base.errors import TableForeign, TableUnsupported
 from duramen.spark.tables.port import Storage
+from duramen.spark.tables.s3 import ENDPOINT, REGION, endpoint_of, region_of
 from duramen.spark.tables.storage import Place
 
 __all__ = ["ATTEMPTS", "IcebergEntry", "append", "arrow_schema", "has_catalog", "has_single_attempts", "optional"]
@@ -107,7 +109,10 @@ class IcebergEntry:
             if "uri" not in properties:
                 self._place.make_parent()
                 warehouse = self._place.uri.rsplit("/", 1)[0]
-                properties |= {"type": "sql", "uri": f"sqlite:///{_beside(self._place)}", "warehouse": warehouse}
+                properties |= {"type": "sql", "uri": f"sqlite:///{quote(_beside(self._place))}", "warehouse": warehouse}
+            if not self._place.is_local and endpoint_of(self._options):
+                # Of the environment's words the library knows the keys alone.
+                properties |= {ENDPOINT: endpoint_of(self._options), REGION: region_of(self._options)}
             properties.setdefault("py-io-impl", "pyiceberg.io.pyarrow.PyArrowFileIO")
             self._catalog_of = load_catalog("duramen", **properties)
         return self._catalog_of

@@ -8,7 +8,7 @@ before are in the information of each commit, so that they go with Delta's old l
 """
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -36,6 +36,9 @@ _HISTORY: Final = "duramen.history"
 _RETENTION: Final = "delta.logRetentionDuration"
 _LOOK_BACK: Final = 20
 """Commits that may have come since one that says the history: those that only change the table's metadata."""
+
+_MOST_BACK: Final = 256
+"""Commits that are looked at for what the table was before."""
 
 _HOUR_MS: Final = 3_600_000
 
@@ -110,13 +113,29 @@ class DeltaFormat:
     def state(self) -> State:
         """See the port."""
         with storage_errors(self.place.uri):
+            return self._state(self._log.load())
+
+    def earlier(self, *, since_ms: int) -> Iterator[State]:
+        """See the port."""
+        with storage_errors(self.place.uri):
             table = self._log.load()
+            replaced_ms = [commit["timestamp"] for commit in table.history(_MOST_BACK)]
             ends = self._ends(table)
-            history = self._history(table)
-            rounds = history if ends in history else [*history, ends]
-            files = chosen(self._files(table), None)
-            begins, floors = self._numbers(table, "begin", ends), self._floors(table, ends)
-            return State(begins, ends, floors, rounds, files, self._newest(table))
+            for at_ms, version in zip(replaced_ms, range(table.version() - 1, -1, -1), strict=False):
+                if at_ms < since_ms:
+                    return
+                table.load_as_version(version)
+                if self._ends(table) != ends:
+                    ends = self._ends(table)
+                    yield self._state(table)
+
+    def _state(self, table: DeltaTable) -> State:
+        ends = self._ends(table)
+        history = self._history(table)
+        rounds = history if ends in history else [*history, ends]
+        files = chosen(self._files(table), None)
+        begins, floors = self._numbers(table, "begin", ends), self._floors(table, ends)
+        return State(begins, ends, floors, rounds, files, self._newest(table))
 
     def _newest(self, table: DeltaTable) -> int:
         found = table.transaction_version(f"{self._id}:newest")

@@ -6,6 +6,7 @@ carries with its files and that checkpoints keep.
 Source: the Delta transaction log protocol, "Transaction Identifiers".
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -14,7 +15,8 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from duramen.base.errors import TableForeign
+from duramen.base.errors import TableForeign, TableUnsupported
+from duramen.spark.tables.s3 import ENVIRONMENT, endpoint_of, region_of
 from duramen.spark.tables.storage import Place
 
 __all__ = ["ATTEMPTS", "DeltaLog", "fields_of"]
@@ -22,19 +24,17 @@ __all__ = ["ATTEMPTS", "DeltaLog", "fields_of"]
 ATTEMPTS: Final = 20
 """How often a change gives way to others before that is an error."""
 
-_OPTIONS: Final = {
-    "s3.endpoint": "AWS_ENDPOINT_URL",
-    "s3.region": "AWS_REGION",
-    "s3.access-key-id": "AWS_ACCESS_KEY_ID",
-    "s3.secret-access-key": "AWS_SECRET_ACCESS_KEY",
-    "s3.session-token": "AWS_SESSION_TOKEN",
-}
+_ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
 class DeltaLog:
     """The log of the table at a place. Its methods raise what the library says of the storage."""
 
     def __init__(self, place: Place) -> None:
+        """Raises TableUnsupported where the library would look elsewhere: it takes a path for a part of a URL."""
+        escape = _ESCAPE.search(place.uri)
+        if escape is not None:
+            raise TableUnsupported(f"a Delta table cannot lie at {place.uri}: {escape[0]} would be read as an escape")
         self._place = place
         self._options = _storage_options(place)
 
@@ -135,8 +135,8 @@ def fields_of(schema: Schema) -> pa.Schema:
 def _storage_options(place: Place) -> dict[str, str]:
     if place.is_local:
         return {}
-    options = {_OPTIONS[name]: value for name, value in place.options.items() if name in _OPTIONS}
-    if options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+    options = {ENVIRONMENT[name]: value for name, value in place.options.items() if name in ENVIRONMENT}
+    if endpoint_of(place.options).startswith("http://"):
         options["AWS_ALLOW_HTTP"] = "true"
     # Of two writers of one version the storage lets one through.
-    return {"AWS_REGION": "us-east-1", **options, "aws_conditional_put": "etag"}
+    return {**options, "AWS_REGION": region_of(place.options), "aws_conditional_put": "etag"}

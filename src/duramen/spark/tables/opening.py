@@ -37,7 +37,7 @@ def find_table(declaration: Declaration) -> Table | None:
 
 
 def _require_new(declaration: Declaration) -> None:
-    if declaration.filled:
+    if declaration.made:
         raise TableForeign(
             f"the table of {declaration.stream} at {declaration.storage.location} is gone; bring it back, or begin a"
             " new one with `duramen table enable`"
@@ -72,7 +72,7 @@ def _of_dead_letters(declaration: Declaration) -> Declaration:
         upsert=False,
         schema=b"",
         registry="",
-        filled=False,
+        made=False,
     )
 
 

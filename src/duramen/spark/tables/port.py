@@ -4,7 +4,7 @@ The one promise: `commit` adds files and moves the end offsets of their partitio
 where these stand. So each offset is in the table exactly once, whoever is killed and whoever tries twice.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ class Declaration(NamedTuple):
 
     `partition_by` are names of columns: of decoded ones, or `_date`, or `_stream_partition`. `decode` is none, json or
     avro. `schema`, where there is one, is an Avro schema in JSON, or a `saved` Arrow schema of what JSON has.
-    `registry` is the URL of a schema registry for Avro. `filled`: a job has said already what it keeps there.
+    `registry` is the URL of a schema registry for Avro. `made`: the table has been there.
     """
 
     format: str
@@ -40,7 +40,7 @@ class Declaration(NamedTuple):
     upsert: bool = False
     schema: bytes = b""
     registry: str = ""
-    filled: bool = False
+    made: bool = False
 
 
 class Span(NamedTuple):
@@ -124,6 +124,13 @@ class Table(Protocol):
 
     def state(self) -> State:
         """All of the newest state, its files by partition and offset."""
+        ...
+
+    def earlier(self, *, since_ms: int) -> Iterator[State]:
+        """The states at ends that it had before, newest first, as far as they were the newest at `since_ms` or later.
+
+        None where the format does not tell.
+        """
         ...
 
     def schema(self) -> pa.Schema:

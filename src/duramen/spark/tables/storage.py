@@ -3,27 +3,23 @@
 import errno
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
 
 from duramen.base.errors import DuramenError, TableStorageFailed, TableUnsupported
 from duramen.spark.tables.port import Storage
+from duramen.spark.tables.s3 import s3_files
 
 __all__ = ["Found", "Place", "check_location", "one_line", "storage_errors"]
 
 _S3_SCHEMES: Final = ("s3", "s3a")
-_ARGUMENTS: Final = {
-    "s3.region": "region",
-    "s3.access-key-id": "access_key",
-    "s3.secret-access-key": "secret_key",
-    "s3.session-token": "session_token",
-}
+_BUCKET: Final = re.compile(r"[A-Za-z0-9._-]+")
 _MOST_LETTERS: Final = 300
 _MARKS: Final = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
 """Colours and arrows for terminals."""
@@ -79,31 +75,40 @@ def storage_errors(location: str) -> Iterator[None]:
 
 def check_location(location: str) -> None:
     """Raise TableUnsupported unless there is a way to this location."""
-    scheme = urlsplit(location).scheme.lower() if "://" in location else ""
+    scheme, _, rest = location.rpartition("://")
+    scheme = scheme.lower()
     if not location or scheme not in {"", "file", *_S3_SCHEMES}:
         raise TableUnsupported(f"{location!r} is no location for a table: give a path, or s3://BUCKET/PREFIX")
-    if scheme in _S3_SCHEMES and not urlsplit(location).netloc:
-        raise TableUnsupported(f"{location!r} names no bucket: s3://BUCKET/PREFIX")
+    if scheme in _S3_SCHEMES:
+        bucket = rest.partition("/")[0]
+        if not bucket:
+            raise TableUnsupported(f"{location!r} names no bucket: s3://BUCKET/PREFIX")
+        if not _BUCKET.fullmatch(bucket):
+            raise TableUnsupported(f"{location!r}: no bucket has the name {bucket!r}")
+        if "?" in rest or "#" in rest:
+            raise TableUnsupported(f"{location!r}: what is behind ? or # would not be in the prefix; leave them out")
+    if scheme == "file" and not rest.startswith("/"):
+        raise TableUnsupported(f"{location!r} names a host; a path of this machine is file:///PATH")
 
 
 class Place:
     """The files below a location, by their relative paths."""
 
     def __init__(self, storage: Storage) -> None:
-        """Raises TableUnsupported."""
+        """Raises TableUnsupported, and OptionInvalid for options of the storage that cannot be."""
         check_location(storage.location)
         self.options = dict(storage.options)
         scheme, _, rest = storage.location.rpartition("://")
         self.is_local = scheme.lower() not in _S3_SCHEMES
         if self.is_local:
-            path = unquote(urlsplit(storage.location).path) if scheme else rest
+            path = unquote(rest) if scheme else rest
             self._base = os.path.abspath(path)
             self.uri = self._base
             self._files: fs.FileSystem = fs.LocalFileSystem()
         else:
             self._base = rest.rstrip("/")
             self.uri = f"s3://{self._base}"
-            self._files = _s3(self.options)
+            self._files = s3_files(self.options)
 
     def uri_of(self, path: str) -> str:
         """Where a file is, for others."""
@@ -177,13 +182,3 @@ class Place:
             if info.type == fs.FileType.File:
                 path = info.path.removeprefix(f"{self._base}/")
                 yield Found(path, info.size or 0, (info.mtime_ns or 0) // 1_000_000)
-
-
-def _s3(options: Mapping[str, str]) -> fs.FileSystem:
-    arguments = {_ARGUMENTS[name]: value for name, value in options.items() if name in _ARGUMENTS}
-    endpoint = options.get("s3.endpoint", os.environ.get("AWS_ENDPOINT_URL", ""))
-    if endpoint:
-        split = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
-        arguments |= {"endpoint_override": split.netloc, "scheme": split.scheme}
-        arguments.setdefault("region", os.environ.get("AWS_REGION", "us-east-1"))
-    return fs.S3FileSystem(**arguments)

@@ -11,7 +11,7 @@ from duramen.spark.tables.port import Declaration, Storage
 __all__ = ["KEYS", "Declared", "declared"]
 
 KEYS: Final = (*(setting.name for setting in STREAM_SETTINGS), KEPT_OFFSETS)
-"""The configs that declare a table, and whether it has been filled."""
+"""The configs that declare a table, and whether it has been made."""
 
 
 class Declared(NamedTuple):
