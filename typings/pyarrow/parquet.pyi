@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any, BinaryIO, Self
 
@@ -15,6 +15,9 @@ class Statistics:
 class ColumnChunkMetaData:
     path_in_schema: str
     has_dictionary_page: bool
+    compression: str
+    total_compressed_size: int
+    total_uncompressed_size: int
     statistics: Statistics | None
 
 class ColumnSchema:
@@ -51,8 +54,8 @@ class ParquetWriter:
         where: NativeFile,
         schema: Schema,
         *,
-        compression: str,
-        compression_level: int,
+        compression: str | Mapping[str, str],
+        compression_level: int | Mapping[str, int],
         use_dictionary: Sequence[str],
         metadata_collector: list[FileMetaData],
         store_schema: bool,

@@ -1,5 +1,6 @@
 """Data files: dictionaries where values come again, and none where they do not."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,26 @@ def test_a_column_that_is_named_has_none(tmp_path: Path) -> None:
     file.add(rows(0, 3000))
     footer = pq.ParquetFile(str(tmp_path / file.close().path)).metadata.row_group(0)
     assert not any(footer.column(index).has_dictionary_page for index in range(footer.num_columns))
+
+
+def test_what_does_not_become_smaller_is_not_compressed(tmp_path: Path) -> None:
+    chosen = random.Random(3)
+    schema = pa.schema([("value", pa.binary()), ("text", pa.binary()), ("tags", pa.list_(pa.binary()))])
+    values: list[list[Any]] = [
+        [chosen.randbytes(100) for _ in range(2000)],
+        [b"the same with a number %d" % number for number in range(2000)],
+        [[chosen.randbytes(100)] for _ in range(2000)],
+    ]
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)], schema=schema
+    )
+    file = ParquetFile(Place(Storage(str(tmp_path))), "one.parquet", schema)
+    file.add(rows)
+    path = str(tmp_path / file.close().path)
+    footer = pq.ParquetFile(path).metadata.row_group(0)
+    columns = [footer.column(index) for index in range(footer.num_columns)]
+    assert [column.compression for column in columns] == ["UNCOMPRESSED", "ZSTD", "UNCOMPRESSED"]
+    assert pq.read_table(path).to_pylist() == rows.to_pylist()
 
 
 def test_a_file_without_rows_is_a_file(tmp_path: Path) -> None:

@@ -77,6 +77,16 @@ def test_a_log_that_ends_before_its_table_lost_records() -> None:
         plan({0: 9}, {0: (0, 4)}, piece=100, slots=1, skip_lost=True)
 
 
+def test_no_task_is_idle_while_another_has_two_pieces() -> None:
+    made = plan({}, dict.fromkeys(range(4), (0, 300)), piece=1000, slots=2)
+    assert [[one.span for one in task] for task in made.tasks] == [
+        [Span(0, 0, 300), Span(1, 0, 300)],
+        [Span(2, 0, 300), Span(3, 0, 300)],
+    ]
+    small = plan({}, dict.fromkeys(range(4), (0, 30)), piece=1000, slots=4)
+    assert [len(task) for task in small.tasks] == [4]
+
+
 def test_pieces_have_about_the_same_bytes_whatever_the_records_are() -> None:
     assert piece_records(100.0) == PIECE_BYTES // 100
     assert piece_records(10_000_000.0) == 1000

@@ -9,6 +9,7 @@ from duramen.base.errors import RecordsLost, StreamNotFound, TableForeign
 from duramen.client import Admin, Cluster
 from duramen.client.http import Server, path_of
 from duramen.node.process import NodeProcess
+from duramen.spark.translation.log import Log, record_bytes
 from duramen.spark.translation.round import Outcome
 
 GOOD = [b'{"a": %d}' % number for number in range(40)]
@@ -26,6 +27,16 @@ def test_everything_is_in_the_table_once_with_its_columns(world: World) -> None:
     world.produce(GOOD)
     world.to_the_end()
     assert [(row["_stream_partition"], row["_offset"], row["_value"]) for row in world.rows()] == world.expected()
+
+
+def test_the_first_round_knows_how_large_records_are(world: World) -> None:
+    log = Log(world.kafka, world.stream, world.stream_id)
+    assert record_bytes(world.cluster, log, {0: 0, 1: 0}) is None
+    world.produce([b"x" * 3000] * 40)
+    found = record_bytes(world.cluster, log, {0: 0, 1: 0})
+    assert found is not None
+    assert 3000 < found < 3200
+    assert record_bytes(world.cluster, log, {0: 20, 1: 20}) is None
 
 
 def test_bad_records_are_in_the_table_and_among_the_dead_letters(world: World) -> None:

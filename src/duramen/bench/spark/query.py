@@ -22,6 +22,7 @@ __all__ = ["main"]
 
 Asked = Mapping[str, Any]
 _Work = Callable[[SparkSession, Asked], object]
+_KEEP_MS: Final = 86_400_000
 
 
 def main() -> None:
@@ -85,17 +86,39 @@ def _delta(spark: SparkSession, asked: Asked) -> None:
     writer.foreachBatch(into).start().awaitTermination()
 
 
+def _table(spark: SparkSession, asked: Asked) -> None:
+    """A stream declared to be a Delta table, and filled: as `duramen table enable` and `table run --once` do it."""
+    from duramen.base.catalogue_tables import KEPT_OFFSETS
+    from duramen.client.http import Server, path_of
+    from duramen.spark.translation.making import JobOptions, make_job
+
+    server, stream = Server(asked["http"]), asked["stream"]
+    config = {"table.format": "delta", "table.location": _table_location(asked), KEPT_OFFSETS: ""}
+    server.patch(path_of("streams", stream), {"config": config})
+    options = JobOptions((stream,), asked["servers"], {}, 1, skip_lost=False, keep_ms=_KEEP_MS)
+    job = make_job(server, spark, options, lambda *_: None)
+    if not job.run(once=True):
+        raise RuntimeError(job.accounts()[stream].error)
+
+
+def _table_location(asked: Asked) -> str:
+    # Not the directory itself, for the table of dead letters lies beside.
+    return str(Path(asked["into"]) / "table")
+
+
 def _written(spark: SparkSession, asked: Asked) -> list[int]:
     """What a work has left that says nothing of it: rows, and the bytes of their values."""
-    if asked["work"] != "delta":
+    value = "value"
+    if asked["work"] in ("parquet", "available"):
         written = spark.read.parquet(asked["into"])
     elif asked["format"] != "duramen":
         written = spark.read.format("delta").load(asked["into"])
     else:
         from deltalake import DeltaTable
 
-        written = spark.read.parquet(*DeltaTable(asked["into"]).file_uris())
-    (row,) = written.agg(sf.count("*").alias("n"), sf.sum(sf.length("value")).alias("size")).collect()
+        place, value = (_table_location(asked), "_value") if asked["work"] == "table" else (asked["into"], value)
+        written = spark.read.parquet(*DeltaTable(place).file_uris())
+    (row,) = written.agg(sf.count("*").alias("n"), sf.sum(sf.length(value)).alias("size")).collect()
     return [row["n"], row["size"]]
 
 
@@ -151,6 +174,7 @@ _WORKS: Final[Mapping[str, _Work]] = {
     "parquet": _parquet,
     "available": _available,
     "delta": _delta,
+    "table": _table,
     "events": _events,
     "drained": _drained,
     "newest": _newest,

@@ -1,10 +1,13 @@
 """Rows a second that Spark reads: a batch counted, one to Parquet, a stream of what is there to Parquet and to Delta.
 
+Ours goes to Delta in both of its ways: in a pipeline, and as a table.
+
 Both sources run in processes of their own and take turns. The first run of each process warms the JVM up and does not
 count.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -14,6 +17,8 @@ from duramen.bench.peers.spark_kafka import CONNECTOR_VERSION
 from duramen.bench.spark.sides import VALUE_BYTES, Side, both, fill, run, with_delta
 from duramen.bench.targets import Outcome, Rounds, at_least, not_measured
 from duramen.bench.worker import Worker
+from duramen.client.http import Server, path_of
+from duramen.spark.translation.declared import KEYS
 
 __all__ = ["PEER", "WORKS", "measure_reading", "steps"]
 
@@ -22,8 +27,12 @@ WORKS: Final[Mapping[str, tuple[str, float]]] = {
     "parquet": ("Spark, batch to Parquet", 2.0),
     "available": ("Spark, AvailableNow to Parquet", 2.0),
     "delta": ("Spark, AvailableNow to Delta", 2.0),
+    "table": ("Spark, AvailableNow to Delta, as a table", 2.0),
 }
 """What is measured, and how many times the peer's rate is wanted."""
+
+_PEERS_WORK: Final[Mapping[str, str]] = {"table": "delta"}
+"""What the peer does where it has no such work: of both, what a user of it would do."""
 
 PEER: Final = f"Spark {CONNECTOR_VERSION}'s own Kafka source from Apache Kafka"
 
@@ -56,10 +65,14 @@ def measure_reading(
             fill(side, records)
             worker.step()
         for number in range(rounds):
+            rates: dict[tuple[str, str], float] = {}
             for work in works:
                 for side in sides:
-                    worker.say(f"{side.name}: {work}, round {number + 1}")
-                    found[work].add(side.name, _rate(side, work, records, runs, cores, directory))
+                    does = work if side.connector is None else _PEERS_WORK.get(work, work)
+                    if (side.name, does) not in rates:
+                        worker.say(f"{side.name}: {does}, round {number + 1}")
+                        rates[side.name, does] = _rate(side, does, records, runs, cores, directory)
+                    found[work].add(side.name, rates[side.name, does])
                     worker.step()
     return [_outcome(work, found[work], peer=peer) for work in works]
 
@@ -77,7 +90,17 @@ def _outcome(work: str, found: Rounds, *, peer: bool) -> Outcome:
 def _rate(side: Side, work: str, records: int, runs: int, cores: int, places: Path) -> float:
     """Rows a second: the median of `runs` after a first that does not count. Raises RequestInvalid."""
     asked = with_delta(side) if work == "delta" else side
-    took_s, found = run(asked, work, cores=cores, runs=runs + 1, places=places)
+    with _table_for_a_while(side) if work == "table" else nullcontext():
+        took_s, found = run(asked, work, cores=cores, runs=runs + 1, places=places)
     if any(one != [records, records * VALUE_BYTES] for one in found):
         raise RequestInvalid(f"Spark read {found} with the source {side.format}, not {records} records each time")
     return records / median(took_s[1:])
+
+
+@contextmanager
+def _table_for_a_while(side: Side) -> Iterator[None]:
+    """A stream that is declared to be a table meanwhile is none behind it, or reads would look for the table."""
+    try:
+        yield
+    finally:
+        Server(side.http).patch(path_of("streams", side.stream), {"config": dict.fromkeys(KEYS)})

@@ -57,12 +57,13 @@ _DELTA: Final[Mapping[str, str]] = {
 
 
 class Side(NamedTuple):
-    """A source and the broker that it reads; `connector` is None for ours."""
+    """A source and the broker that it reads; `connector` is None for ours, which has an HTTP door too."""
 
     name: str
     servers: str
     stream: str
     connector: Connector | None
+    http: str = ""
 
     @property
     def format(self) -> str:
@@ -89,7 +90,8 @@ def both(directory: Path, stream: str, *, peer: bool) -> Iterator[Sequence[Side]
     connector = fetch_connector() if peer else None
     with ExitStack() as stack:
         ours = stack.enter_context(Ours(directory / "duramen", nats=False))
-        sides = [Side("duramen", ours.stream(stream, "sync", "kafka", PARTITIONS).records, stream, None)]
+        servers = ours.stream(stream, "sync", "kafka", PARTITIONS).records
+        sides = [Side("duramen", servers, stream, None, ours.process.http)]
         if connector is not None:
             kafka = stack.enter_context(ApacheKafka(directory / "kafka"))
             sides.append(Side("kafka", kafka.topic(stream, "lazy", PARTITIONS).records, stream, connector))
@@ -157,6 +159,7 @@ def process(
         "format": side.format,
         "servers": side.servers,
         "stream": side.stream,
+        "http": side.http,
         "options": {},
         "into": str(places / f"{side.name}-into"),
         "checkpoint": str(places / f"{side.name}-checkpoint"),

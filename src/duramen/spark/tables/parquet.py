@@ -1,6 +1,6 @@
 """One Parquet file being written: rows gathered into row groups, and on the disk before anything names it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -17,6 +17,12 @@ _GROUP_BYTES: Final = 32 << 20
 _TELLING_ROWS: Final = 1000
 _UNLIKE: Final = 0.9
 """The part of the first rows that has to have a value of its own for a dictionary not to be made."""
+_LEVEL: Final = 1
+_SAMPLES: Final = 4
+_SAMPLE_BYTES: Final = 256 << 10
+_TELLING_BYTES: Final = 64 << 10
+_DENSE: Final = 15 / 16
+"""The part of a column's bytes that compression has to leave for it not to be compressed."""
 _TOLD_APART: Final = (pa.types.is_binary, pa.types.is_string, pa.types.is_integer, pa.types.is_timestamp)
 
 
@@ -65,15 +71,8 @@ class ParquetFile:
         return self._writer
 
     def _begun(self, plain: Collection[str]) -> pq.ParquetWriter:
-        return pq.ParquetWriter(
-            self._stream,
-            self.schema,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=[name for name in self.schema.names if name not in plain],
-            metadata_collector=self._footers,
-            store_schema=False,
-        )
+        shared = [name for name in self.schema.names if name not in plain]
+        return _writer(self._stream, self.schema, _dense(self._waiting, self.schema, shared), shared, self._footers)
 
     def _finish(self) -> None:
         if self._writer is not None:
@@ -94,6 +93,26 @@ class ParquetFile:
                 step()
 
 
+def _writer(
+    stream: pa.NativeFile,
+    schema: pa.Schema,
+    dense: Mapping[str, bool],
+    shared: Sequence[str],
+    footers: list[pq.FileMetaData],
+) -> pq.ParquetWriter:
+    """One with dictionaries for the `shared` columns; `dense` ones are not compressed, all others are."""
+    zstd = [path for path, is_dense in dense.items() if not is_dense]
+    return pq.ParquetWriter(
+        stream,
+        schema,
+        compression=dict.fromkeys(zstd, "zstd") if dense else "zstd",
+        compression_level=dict.fromkeys(zstd, _LEVEL) if dense else _LEVEL,
+        use_dictionary=shared,
+        metadata_collector=footers,
+        store_schema=False,
+    )
+
+
 def _unlike(rows: pa.RecordBatch) -> list[str]:
     """The columns of which nearly every value is another."""
     if rows.num_rows < _TELLING_ROWS:
@@ -103,3 +122,27 @@ def _unlike(rows: pa.RecordBatch) -> list[str]:
         for field, values in zip(rows.schema, rows.columns, strict=True)
         if any(is_kind(field.type) for is_kind in _TOLD_APART) and len(pc.unique(values)) > _UNLIKE * rows.num_rows
     ]
+
+
+def _dense(waiting: Sequence[pa.RecordBatch], schema: pa.Schema, shared: Sequence[str]) -> dict[str, bool]:
+    """Of each column whether its values hardly become smaller, as what is compressed or encrypted; by some rows.
+
+    By Parquet's paths. Nothing where that is so of none, or there are no rows.
+    """
+    footers: list[pq.FileMetaData] = []
+    writer = _writer(pa.BufferOutputStream(), schema, {}, shared, footers)
+    sample = [_first(rows) for rows in waiting[:: max(1, len(waiting) // _SAMPLES)]]
+    writer.write_table(pa.Table.from_batches(sample, schema))
+    writer.close()
+    groups = [footers[0].row_group(index) for index in range(footers[0].num_row_groups)]
+    found = {
+        column.path_in_schema: column.total_uncompressed_size >= _TELLING_BYTES
+        and column.total_compressed_size > _DENSE * column.total_uncompressed_size
+        for group in groups
+        for column in map(group.column, range(group.num_columns))
+    }
+    return found if any(found.values()) else {}
+
+
+def _first(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.slice(0, max(1, rows.num_rows * _SAMPLE_BYTES // max(rows.nbytes, _SAMPLE_BYTES)))

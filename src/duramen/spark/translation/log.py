@@ -4,8 +4,8 @@ A record of a transaction counts at the commit marker, so the end of a table goe
 their records come with the span that their marker is in (`duramen.spark.read.cuts`).
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from duramen.spark.read.committed import Committed, Held, Shown
 from duramen.spark.read.reading import consumer_of
 from duramen.spark.translation.planning import Piece
 
-__all__ = ["Log", "bounds", "newest_wait_ms", "read"]
+__all__ = ["Log", "bounds", "newest_wait_ms", "read", "record_bytes"]
 
 _FETCH_MS: Final = 0
 
@@ -102,14 +102,27 @@ def bounds(cluster: Cluster, log: Log) -> dict[int, tuple[int, int]]:
     return {at.partition: both for at, both in found.items()}
 
 
+def record_bytes(cluster: Cluster, log: Log, starts: Mapping[int, int]) -> float | None:
+    """What a record takes in memory on average, by the first ones from `starts` on; None where there are none."""
+    rows = size_bytes = 0
+    for batch in _first_ones(cluster, log, starts, RECORD_COLUMNS):
+        rows, size_bytes = rows + batch.num_rows, size_bytes + batch.nbytes
+    return size_bytes / rows if rows else None
+
+
 def newest_wait_ms(cluster: Cluster, log: Log, behind: Sequence[tuple[int, int]], now_ms: int) -> int:
     """For how long the first records that a table lacks have waited; `behind` has (partition, offset) of them."""
-    positions = {TopicPartition(log.stream, partition): offset for partition, offset in behind}
-    waits = [0]
+    found = _first_ones(cluster, log, dict(behind), ("offset", "timestamp"))
+    first_us: list[int] = [one.column("timestamp").cast(pa.int64())[0].as_py() for one in found]
+    return max([0, *(now_ms - one // 1000 for one in first_us)])
+
+
+def _first_ones(
+    cluster: Cluster, log: Log, starts: Mapping[int, int], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """A few records of each partition that has any from there on."""
+    positions = {TopicPartition(log.stream, partition): offset for partition, offset in starts.items()}
     for fetched in _consumer(cluster).fetch(positions, max_wait_ms=_FETCH_MS) if positions else ():
         first = positions[fetched.at]
         for piece in fetched.pieces[:1]:
-            for batch in decode(piece.toreadonly(), first, first + (1 << 31), ("offset", "timestamp")):
-                waits.append(now_ms - batch.column("timestamp").cast(pa.int64())[0].as_py() // 1000)
-                break
-    return max(waits)
+            yield from islice(decode(piece.toreadonly(), first, first + (1 << 31), columns), 1)

@@ -21,6 +21,8 @@ PIECE_BYTES: Final = 128 * 1024 * 1024
 """About so many bytes of records, not compressed, make a piece: what one task writes into one file, or a few."""
 
 _GUESSED_RECORD_BYTES: Final = 1024
+_SMALLEST_PART: Final = 8
+"""This part of a piece is worth a task of its own."""
 _LEAST_RECORDS: Final = 1000
 _MOST_RECORDS: Final = 16_000_000
 
@@ -103,7 +105,7 @@ def plan(
         )
     ]
     behind = any(ends[one] < farthest[one] for one in ends)
-    return Plan(spans, _packed(pieces, piece), behind, lost, _newest(spans, marked))
+    return Plan(spans, _packed(pieces, piece, slots), behind, lost, _newest(spans, marked))
 
 
 def _newest(spans: Sequence[Span], marked: Mapping[int, Marked]) -> int:
@@ -175,7 +177,7 @@ def _share(starts: Offsets, farthest: Offsets, piece: int, slots: int, *, whole:
     there = sum(end > starts[partition] for partition, end in farthest.items())
     if whole or not there:
         return piece
-    return max(piece // 8, piece * slots // there, 1)
+    return max(piece // _SMALLEST_PART, piece * slots // there, 1)
 
 
 class _Shares:
@@ -209,15 +211,17 @@ def _pieces(span: Span, most: int) -> list[Span]:
     return [Span(span.partition, edges[index], edges[index + 1]) for index in range(count)]
 
 
-def _packed(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
-    """Small pieces together, in their order, so that a task is worth its while."""
+def _packed(pieces: Sequence[Piece], most: int, slots: int) -> list[list[Piece]]:
+    """Small pieces together, in their order, so that a task is worth its while and none of the slots is idle."""
     tasks: list[list[Piece]] = []
     room = 0
+    there = sum(piece.span.end - piece.span.begin for piece in pieces)
+    share = min(most, max(most // _SMALLEST_PART, math.ceil(there / slots)))
     for piece in pieces:
         size = piece.span.end - piece.span.begin
         if not tasks or size > room:
             tasks.append([])
-            room = most
+            room = share
         tasks[-1].append(piece)
         room -= size
     return tasks

@@ -13,7 +13,7 @@ from duramen.client.marked import Marked
 from duramen.spark.read.marks import Marks
 from duramen.spark.tables.port import Declaration, Table
 from duramen.spark.tables.rounds import commit_round, plan_round
-from duramen.spark.translation.log import Log, bounds
+from duramen.spark.translation.log import Log, bounds, record_bytes
 from duramen.spark.translation.planning import Filled, Plan, needed_from, piece_records, plan
 from duramen.spark.translation.task import Done, Task
 
@@ -117,6 +117,8 @@ class Round:
             there = {at: (first, min(end, max(upto.get(at, 0), begins[at]))) for at, (first, end) in there.items()}
         starts = {at: min(max(state.ends.get(at, 0), first), end) for at, (first, end) in there.items()}
         marked = self._marked(cluster, starts)
+        if self._record_bytes is None:
+            self._record_bytes = record_bytes(cluster, self._log, starts)
         next_ = plan(
             Filled(state.ends, state.begins, state.floors),
             there,
