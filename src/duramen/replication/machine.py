@@ -117,6 +117,8 @@ class Machine:
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do, unless something else happens first."""
         part_ms = None if self._part is None else self._part.deadline_ms
+        if self._early is None and not self._reaching.anybody:
+            return part_ms  # as it is with most, most of the time
         early_ms = None if self._early is None else self._early.deadline_ms
         times = (part_ms, early_ms, self._reaching.deadline_ms)
         return min([time_ms for time_ms in times if time_ms is not None], default=None)
