@@ -265,8 +265,33 @@ def test_only_in_a_line_it_matters_to_a_follower_who_is_live() -> None:
         follower = Machine(1, 7, KEPT, config=PartitionConfig(topology=topology), now_ms=0)
         follower.told(told, (1, 2, 3))
         assert follower.follows(upstream)  # the leader first, whatever the topology
-        assert follower.minds_live is (topology is Topology.CHAIN)
+        assert follower.minds_live((1, 2)) is (topology is Topology.CHAIN)
         assert not follower.awaits_others
+
+
+def test_a_leader_minds_that_a_node_is_live_once_it_was_heard() -> None:
+    leader = machine(state(1, 4, 1, {1, 3}))
+    assert not leader.minds_live((1, 2, 3))
+    leader.told_live((1, 3))
+    leader.receive(fetch(4)._replace(node_id=3, reaches=(Reach(3, 9, 5),)))
+    leader.receive(fetch(4))
+    assert [effect for effect in leader.take() if isinstance(effect, Propose)] == []
+    assert (leader.minds_live((1, 3)), leader.minds_live((1, 2, 3))) == (False, True)
+    leader.told_live((1, 2, 3))
+    proposed = [effect.proposal for effect in leader.take() if isinstance(effect, Propose)]
+    assert [member.node_id for member in proposed[0].in_sync] == [1, 2, 3]
+
+
+def test_who_goes_on_following_the_same_leader_has_nothing_to_do() -> None:
+    follower = machine(state(2, 4, 1, {1, 2, 3}))
+    deadline_ms = follower.deadline_ms
+    shrunk = state(2, 4, 2, {1, 2})
+    assert not follower.minds(shrunk)
+    follower.told(shrunk, (1, 2))
+    assert (follower.take(), follower.deadline_ms, follower.state) == ([], deadline_ms, shrunk)
+    assert follower.minds(state(3, 5, 3, {1, 3}))
+    assert follower.minds(state(None, 5, 3, {3}))
+    assert machine(state(1, 4, 1, {1, 2, 3})).minds(state(1, 4, 2, {1, 2}))
 
 
 def test_what_could_not_be_sent_is_said_again_soon() -> None:

@@ -1,5 +1,7 @@
 """A leader: answers fetches, raises the high watermark, keeps the in-sync set, lets acks=all go. Pure."""
 
+from collections.abc import Collection
+
 from duramen.replication.effects import MoveLeader, Propose, Release, Serve
 from duramen.replication.insync import InSync
 from duramen.replication.messages import (
@@ -64,6 +66,11 @@ class Leading:
     def placed(self) -> None:
         """Others are live: one of them may be ready to join."""
         self._review()
+
+    def lets_join(self, live: Collection[int]) -> bool:
+        """Whether one of these was heard and is not in sync. Of who was not, nothing changes before it is."""
+        maximal, heard = self._in_sync.maximal, self._progress.heard
+        return any(node in live and node not in maximal and heard(node) for node in self._replica.state.replicas)
 
     def latest_offset(self) -> int | None:
         """The end that clients are told: the high watermark, or None where an earlier leader may have told a later one.

@@ -97,10 +97,17 @@ class Machine:
         """Whether it leads, and for somebody it matters who is connected; see `Leading.awaits_others`."""
         return isinstance(self._part, Leading) and self._part.awaits_others
 
-    @property
-    def minds_live(self) -> bool:
-        """Whether it matters which nodes are live: who stands in a line may have another before it then."""
-        return self.awaits_others or self._replica.config.topology is not Topology.FANOUT
+    def minds_live(self, live: Collection[int]) -> bool:
+        """Whether it matters that these nodes are live: who stands in a line may have another before it then."""
+        if self._replica.config.topology is not Topology.FANOUT:
+            return True
+        return isinstance(self._part, Leading) and self._part.lets_join(live)
+
+    def minds(self, state: PartitionState) -> bool:
+        """Whether it has to do anything once it is told so: who follows the same leader goes on as it did."""
+        if not isinstance(self._part, Following) or self._replica.config.topology is not Topology.FANOUT:
+            return True
+        return state.leader_epoch != self._replica.state.leader_epoch
 
     def follows(self, node_id: int) -> bool:
         """Whether it fetches from that node."""
@@ -110,6 +117,8 @@ class Machine:
     def deadline_ms(self) -> int | None:
         """When `tick` has something to do, unless something else happens first."""
         part_ms = None if self._part is None else self._part.deadline_ms
+        if self._early is None and not self._reaching.anybody:
+            return part_ms  # as it is with most, most of the time
         early_ms = None if self._early is None else self._early.deadline_ms
         times = (part_ms, early_ms, self._reaching.deadline_ms)
         return min([time_ms for time_ms in times if time_ms is not None], default=None)
@@ -162,7 +171,7 @@ class Machine:
                 self._part.placed()
             return
         replica.live = live
-        if isinstance(self._part, Leading):
+        if isinstance(self._part, Leading) and self._part.lets_join(live):
             self._part.placed()
 
     def configure(self, config: PartitionConfig) -> None:

@@ -60,10 +60,13 @@ class Chronicle:
             self._moves[before.leader, after.leader] += 1
             if after.leader is None:
                 self._leaderless.append(name)
-        if before.isr != after.isr and set(before.isr) != set(after.isr):
-            self._isr_changes += 1
-            self._left.update(without(before.isr, after.isr))
-            self._joined.update(without(after.isr, before.isr))
+        if before.isr != after.isr:
+            left, joined = without(before.isr, after.isr), without(after.isr, before.isr)
+            self._isr_changes += bool(left or joined)
+            for node_id in left:
+                self._left[node_id] += 1
+            for node_id in joined:
+                self._joined[node_id] += 1
         if self._due_ms is None and (self._moves or self._isr_changes):
             self._due_ms = self._clock.monotonic_ms() + _SUMMED_MS
             self._alarm.move(self._due_ms)

@@ -37,8 +37,7 @@ class Tally:
 
     def told(self, place: PartitionId, after: PartitionState) -> PartitionState | None:
         """A partition is like this; what it was before, None for a new one."""
-        before = self._known.get(place.stream_id, {}).get(place.partition)
-        self._take(place, after)
+        before = self._take(place, after)
         if before is None:
             return None
         if after.leader is not None and after.leader_epoch != before.leader_epoch:
@@ -55,17 +54,23 @@ class Tally:
             self.offline.pop(place, None)
             self.under_replicated.pop(place, None)
 
-    def _take(self, place: PartitionId, state: PartitionState) -> None:
-        self._known.setdefault(place.stream_id, {})[place.partition] = state
+    def _take(self, place: PartitionId, state: PartitionState) -> PartitionState | None:
+        """It is like this now; returns what it was before."""
+        known = self._known.get(place.stream_id)
+        if known is None:
+            known = self._known[place.stream_id] = {}
+        before = known.get(place.partition)
+        known[place.partition] = state
         _mark(self.offline, place, is_so=state.leader is None)
         # Replicas that a reassignment brings are not missed before they are there.
         leads = state.leader == self._node_id
         lacks = leads and bool(without(without(state.replicas, state.adding), state.isr))
         _mark(self.under_replicated, place, is_so=lacks)
+        return before
 
 
 def _mark(places: dict[PartitionId, None], place: PartitionId, *, is_so: bool) -> None:
     if is_so:
         places[place] = None
-    else:
+    elif places:  # most of the time there are none
         places.pop(place, None)

@@ -207,14 +207,12 @@ class Replica:
     def told(self, state: PartitionState, live: Collection[int]) -> None:
         """The controller's log says so, and which nodes are live; see `Machine.told`."""
         if self._over is None:
-            self._tick()
             self._timing.forget()
-            self._machine.told(state, live)
-            self._go_on()
+        self._meet(partial(self._machine.told, state, live), stirs=self._machine.minds(state))
 
     def told_live(self, live: Collection[int]) -> None:
         """These nodes are live."""
-        self._meet(partial(self._machine.told_live, live), stirs=self._machine.minds_live)
+        self._meet(partial(self._machine.told_live, live), stirs=self._machine.minds_live(live))
 
     def configure(self, config: PartitionConfig) -> None:
         """The stream's configs have changed."""
@@ -236,7 +234,7 @@ class Replica:
         self._meet(partial(self._machine.heard_by_controller, lately=lately), stirs=self._machine.awaits_others)
 
     def _meet(self, happens: Callable[[], None], *, stirs: bool) -> None:
-        """It happens to all replicas of the node; most only note it, which has to be cheap: it does not stir them."""
+        """It happens to many replicas at once; most only note it, which has to be cheap: it does not stir them."""
         if self._over is not None:
             return
         if stirs:

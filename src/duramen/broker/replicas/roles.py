@@ -87,6 +87,8 @@ class Replicas:
 
     def told_live(self, live: Collection[int]) -> None:
         """These nodes are not known to be gone."""
+        if live == self._live:
+            return
         self._live = live
         self._sweep(lambda replica: replica.told_live(self._live))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from duramen.controller.cluster.rules import Loss, RulesOf
-from duramen.controller.cluster.settling import change
+from duramen.controller.cluster.settling import Alike
 from duramen.controller.events import (
     Event,
     NodeDraining,
@@ -13,7 +13,7 @@ from duramen.controller.events import (
     PartitionChanged,
 )
 from duramen.controller.nodes import Node, Nodes
-from duramen.controller.partitions import PartitionId
+from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.state import ControllerState
 
 __all__ = ["drain", "fence", "is_drained", "leave", "resettle", "unfence"]
@@ -26,12 +26,12 @@ def fence(state: ControllerState, node: Node) -> list[Event]:
 
 def leave(state: ControllerState, node: Node, places: Iterable[PartitionId]) -> list[PartitionChanged]:
     """What becomes of some partitions of a node that is about to be fenced, as if it were."""
-    nodes, rules_of = state.registrations.after(NodeFenced(node.id, node.epoch)), RulesOf(state)
+    alike, rules_of = Alike(state.registrations.after(NodeFenced(node.id, node.epoch))), RulesOf(state)
     events: list[PartitionChanged] = []
     for place in places:
         partition = state.partitions.get(place)
         if partition is not None:
-            events += change(place, partition, partition, nodes, rules_of[place.stream_id])
+            events += alike.change(place, partition, rules_of[place.stream_id])
     return events
 
 
@@ -40,11 +40,11 @@ def unfence(state: ControllerState, node: Node) -> list[Event]:
     if not node.fenced:
         return []
     event = NodeUnfenced(node.id, node.epoch)
-    nodes, rules_of = state.registrations.after(event), RulesOf(state)
+    alike, rules_of = Alike(state.registrations.after(event)), RulesOf(state)
     events: list[Event] = [event]
     for place, partition in state.partitions.of_node(node.id):
         if partition.leader is None:
-            events += change(place, partition, partition, nodes, rules_of[place.stream_id])
+            events += alike.change(place, partition, rules_of[place.stream_id])
     return events
 
 
@@ -70,12 +70,15 @@ def resettle(state: ControllerState, node_id: int, nodes: Nodes, loss: Loss = Lo
 
     Who may have lost some of a partition holds it only if nobody else does; who has lost all holds nothing.
     """
-    rules_of = RulesOf(state)
+    alike, rules_of = Alike(nodes), RulesOf(state)
     blank = node_id if loss is Loss.ALL else None
     events: list[PartitionChanged] = []
     for place, partition in state.partitions.of_node(node_id):
         rules = rules_of[place.stream_id]
-        others = any(member != node_id for member in (*partition.isr, *partition.elr))
-        lost = node_id if others and rules.loses(loss) else None
-        events += change(place, partition, partition, nodes, rules, lost=lost, blank=blank)
+        lost = node_id if rules.loses(loss) and _others_hold(partition, node_id) else None
+        events += alike.change(place, partition, rules, lost=lost, blank=blank)
     return events
+
+
+def _others_hold(partition: PartitionState, node_id: int) -> bool:
+    return any(member != node_id for member in (*partition.isr, *partition.elr))

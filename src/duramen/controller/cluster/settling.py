@@ -17,7 +17,7 @@ from duramen.controller.events import PartitionChanged
 from duramen.controller.nodes import Nodes
 from duramen.controller.partitions import PartitionId, PartitionState, difference, without
 
-__all__ = ["Settled", "change", "settle"]
+__all__ = ["Alike", "Settled", "change", "settle"]
 
 _Members = tuple[int, ...]
 
@@ -42,6 +42,54 @@ def change(
     """The event that `settle` leads to, if anything changes."""
     after, unclean = settle(before, wanted, nodes, rules, lost=lost, blank=blank)
     return [] if after is before else [difference(place, before, after, unclean=unclean)]
+
+
+class Alike:
+    """What nodes come to mean for many partitions: of those that stand in the same way it is worked out for the first.
+
+    A node has tens of thousands, and they stand in a few ways. Epochs say nothing of how a partition stands.
+    """
+
+    __slots__ = ("_known", "_nodes")
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._known: dict[tuple[object, ...], Settled | None] = {}
+
+    def change(
+        self,
+        place: PartitionId,
+        before: PartitionState,
+        rules: Rules,
+        *,
+        lost: int | None = None,
+        blank: int | None = None,
+    ) -> list[PartitionChanged]:
+        """As `change` of a partition that is wanted as it is."""
+        stands = (
+            before.replicas, before.isr, before.leader, before.elr, before.last_known_elr, before.adding,
+            before.removing, rules, lost, blank,
+        )  # fmt: skip
+        if stands in self._known:
+            settled = self._known[stands]
+        else:
+            first = settle(before, before, self._nodes, rules, lost=lost, blank=blank)
+            settled = self._known[stands] = None if first.partition is before else first
+        if settled is None:
+            return []
+        as_first, unclean = settled
+        after = PartitionState(
+            as_first.replicas,
+            as_first.isr,
+            as_first.leader,
+            before.leader_epoch + (as_first.leader != before.leader),
+            before.partition_epoch + 1,
+            as_first.elr,
+            as_first.last_known_elr,
+            as_first.adding,
+            as_first.removing,
+        )
+        return [difference(place, before, after, unclean=unclean)]
 
 
 def settle(
