@@ -119,7 +119,7 @@ class Node:
         self._ticking.start()
         self._worker = HostWorker(loop)
         self._http = HttpSide(
-            self._metrics, self.addresses, self.settings, self._progress.words, on_demand=self._faults is not None
+            self._metrics, self.addresses, self.settings, self._how_far, on_demand=self._faults is not None
         )
         self.addresses["http"] = await self._http.start(http_sockets)
         store = await self._open_store(files, self._directory)
@@ -241,6 +241,11 @@ class Node:
     def banner(self) -> list[str]:
         """Where everything is, for people, with a line to try for each door."""
         return banner(self.data_dir, self.addresses, self.settings.text("kafka.advertise"), self.problem())
+
+    def _how_far(self) -> str:
+        """How far the start has got, and what keeps it from going on."""
+        said, obstacle = self._progress.words(), "" if self._joining is None else self._joining.obstacle
+        return f"{said}: {obstacle}" if said and obstacle else said
 
     def problem(self) -> str:
         """Why not every door takes requests; empty where they do."""
