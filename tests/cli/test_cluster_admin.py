@@ -72,6 +72,7 @@ def test_status_is_one_screen() -> None:
     assert ["1", "leader", "20", "20", "0", "-"] in lines
     assert any(line[:5] == ["2", "voter", "20", "15", "5"] and line[-1] == "ago" for line in lines)
     assert ["4", "observer", "-", "-", "-", "-"] in lines
+    assert "DIRECTORY" not in said.out
     assert ["1", "live", "r1", "3", "4", "2", "4", "h1:9092"] in lines
     assert ["4", "fenced", "-", "3", "4", "2", "-", "-"] in lines
     assert "Partitions  12: 0 without a leader, 2 under-replicated, 7 being moved" in said.out
@@ -79,6 +80,15 @@ def test_status_is_one_screen() -> None:
     assert "            being moved: m:0 m:1 m:2 m:3 m:4 and 2 more\n" in said.out
     assert "without a leader:" not in said.out
     assert len(lines) <= 24
+
+
+def test_a_node_with_another_disk_is_there_twice_for_a_while() -> None:
+    quorum = CLUSTER["quorum"] | {"observers": [VOTER | {"directory_id": "former"}]}
+    with FakeNode({"GET /v1/cluster": (200, CLUSTER | {"quorum": quorum})}) as node:
+        lines = [line.split() for line in run("cluster", "status", server=node.address).out.splitlines()]
+    assert [line[-1] for line in lines if line[1:2] in (["QUORUM"], ["leader"], ["observer"])] == [
+        "DIRECTORY", "d", "former",
+    ]  # fmt: skip
 
 
 def test_status_says_where_no_leader_has_answered() -> None:
@@ -107,18 +117,20 @@ def test_nodes_are_added_drained_and_removed() -> None:
     bodies: list[Any] = []
     answers: Answers = {
         "POST /v1/cluster/voters": keeping(bodies, (204, None)),
+        "GET /v1/cluster": (200, CLUSTER),
         "POST /v1/cluster/nodes/4/drain": (204, None),
         "DELETE /v1/cluster/nodes/4": (204, None),
         "DELETE /v1/cluster/nodes/5": (400, {"type": "request-invalid", "detail": "node 5 is live: stop it"}),
     }
     with FakeNode(answers) as node:
-        assert run("cluster", "add", "4", server=node.address).out == "Node 4 votes.\n"
+        added = run("cluster", "add", "4", server=node.address)
         drained = run("cluster", "drain", "4", server=node.address)
         assert drained.out.startswith("Node 4 drains: leaders leave it")
         assert run("cluster", "remove", "4", "--yes", server=node.address).out == "Node 4 is of the cluster no more.\n"
         refused = run("cluster", "remove", "5", "--yes", server=node.address)
         unasked = run("cluster", "remove", "4", server=node.address)
-    assert bodies == [{"node_id": 4}]
+    assert (bodies, added.out) == ([{"node_id": 4}], "Node 4 votes.\n")
+    assert added.err == "There are 2 voters now, which is no safer than 1: no more of them may be down. Have 3, or 5.\n"
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("duramen: node 5 is live: stop it")
     assert (unasked.code, "give --yes" in unasked.err) == (2, True)
@@ -169,14 +181,15 @@ def test_reassignments() -> None:
         wrong = [
             run("cluster", "reassign", *words, server=node.address)
             for words in (("a", "0"), ("a", "--cancel"), ("a", "0", "--replicas", "x"), ("--replicas", "1"),
-                          ("a", "0", "--replicas", "1", "--cancel"))
+                          ("a", "0", "--replicas", "1", "--cancel"), ("a", "0", "--replicas", str(1 << 31)))
         ]  # fmt: skip
     assert listed[1].split() == ["a", "0", "3,1,2", "3", "-"]
     assert document == [under_way]
     assert (begun.split()[-1], taken.split()[-1]) == ("begun", "cancelled")
     assert [body["partitions"][0]["replicas"] for body in bodies] == [[3, 1], None]
-    assert [one.code for one in wrong] == [2] * 5
+    assert [one.code for one in wrong] == [2] * 6
     assert "must be ids of nodes such as 1,2,3" in wrong[2].err
+    assert "must be ids of nodes such as 1,2,3" in wrong[5].err
 
 
 def test_partitions_get_another_number_of_replicas() -> None:

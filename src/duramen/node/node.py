@@ -5,13 +5,13 @@ import json
 import logging
 import socket
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import StorageFailed
+from duramen.base.ids import shown_cluster_id
 from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
 from duramen.base.ports import FileSystem
@@ -132,7 +132,7 @@ class Node:
         self._progress.begin("reading streams and groups")
         self._broker = self._make_broker(store, self._directory, standing)
         await completion(self._broker.start)
-        cluster_id = urlsafe_b64encode(self._broker.standing.cluster_id.bytes).decode().rstrip("=")
+        cluster_id = shown_cluster_id(self._broker.standing.cluster_id)
         self._kafka = KafkaDoor(
             self._broker, self._clock, self._deadlines,
             cluster_id=cluster_id, advertise=self.settings.text("kafka.advertise"),

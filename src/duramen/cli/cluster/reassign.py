@@ -1,5 +1,6 @@
 """`duramen cluster reassign`: a partition gets other replicas."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import click
 
 from duramen.base.errors import StreamNotFound
 from duramen.cli.cluster.factors import with_factor
+from duramen.cli.cluster.nodes import LARGEST_ID, PARTITION
 from duramen.cli.cluster.outcomes import print_outcomes
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
@@ -22,14 +24,14 @@ def _ids(_: click.Context, __: click.Parameter, value: str | None) -> list[int] 
     if value is None:
         return None
     parts = [part.strip() for part in value.split(",")]
-    if not all(part.isascii() and part.isdecimal() for part in parts):
+    if not all(re.fullmatch("[0-9]{1,10}", part) and int(part) <= LARGEST_ID for part in parts):
         raise click.BadParameter(f"{value!r} does not fit; it must be ids of nodes such as 1,2,3")
     return list(map(int, parts))
 
 
 @click.command("reassign")
 @click.argument("stream", required=False, type=StreamName())
-@click.argument("partition", required=False, type=click.IntRange(0))
+@click.argument("partition", required=False, type=PARTITION)
 @click.option("--replicas", metavar="NODE,NODE…", callback=_ids,
               help="The nodes that are to hold it, the preferred leader first.")  # fmt: skip
 @click.option("--replication-factor", "factor", type=click.IntRange(1, 32767), metavar="NUMBER",

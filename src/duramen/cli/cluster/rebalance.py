@@ -7,6 +7,7 @@ import click
 
 from duramen.cli.asking import check_askable, confirm, yes_option
 from duramen.cli.cluster.moving import carry_out
+from duramen.cli.cluster.nodes import NODE_ID
 from duramen.cli.cluster.outcomes import print_outcomes
 from duramen.cli.cluster.places import named_places
 from duramen.cli.output import JSON, format_option, print_json
@@ -19,7 +20,7 @@ _REASSIGNMENTS = "/v1/cluster/reassignments"
 
 
 @click.command("rebalance")
-@click.option("--without", "without_nodes", multiple=True, type=click.IntRange(0), metavar="NODE",
+@click.option("--without", "without_nodes", multiple=True, type=NODE_ID, metavar="NODE",
               help="Empty this node; may be repeated.")  # fmt: skip
 @click.option("--at-once", type=click.IntRange(1, 10_000), default=10, show_default=True, metavar="NUMBER",
               help="How many partitions are copied at the same time.")  # fmt: skip

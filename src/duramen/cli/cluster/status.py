@@ -50,10 +50,14 @@ def _print_quorum(found: Mapping[str, Any]) -> None:
             "leader" if one["node_id"] == quorum["leader_id"] and role == "voter" else role,
             *(_number(one[field]) for field in ("end_offset", "synced_offset", "lag")),
             "-" if one["fetched_ms"] is None else f"{format_ms(max(0, now_ms - one['fetched_ms']))} ago",
+            one["directory_id"],
         )
         for role, one in roles
     ]
-    print_table(("NODE", "QUORUM", "END", "SYNCED", "LAG", "LAST HEARD"), rows, right=(0, 2, 3, 4))
+    header = ("NODE", "QUORUM", "END", "SYNCED", "LAG", "LAST HEARD", "DIRECTORY")
+    # A node is there twice for a while after it has come with another disk.
+    columns = len(header) - (len({one["node_id"] for _, one in roles}) == len(roles))
+    print_table(header[:columns], [row[:columns] for row in rows], right=(0, 2, 3, 4))
 
 
 def _number(value: int | None) -> str:
