@@ -21,7 +21,7 @@ _ROWS: Final = ("throughput", "lag", "latency", "syncs", "memory", "nats", "erro
 _ALERTS: Final = {
     "DuramenDown", "DuramenNotReady", "DuramenStorageFailed", "DuramenStorageFull", "DuramenLagGrowing",
     "DuramenNatsGap", "DuramenSyncSlow", "DuramenLoopSlow", "DuramenPartitionsOffline", "DuramenWritesRefused",
-    "DuramenUnderReplicated", "DuramenNodeFenced", "DuramenNoController",
+    "DuramenUnderReplicated", "DuramenNodeFenced", "DuramenNoController", "DuramenUncleanElection",
 }  # fmt: skip
 
 

@@ -1,11 +1,12 @@
 """Ids and their layout."""
 
+import base64
 import uuid
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.base.ids import SHARD_BITS, Position, new_directory_id, new_stream_id, shard_of
+from duramen.base.ids import SHARD_BITS, Position, new_directory_id, new_stream_id, shard_of, shown_cluster_id
 
 
 @given(st.binary(min_size=16, max_size=16), st.integers(0, (1 << SHARD_BITS) - 1))
@@ -23,3 +24,10 @@ def test_a_directory_id_is_a_random_uuid(chance: bytes) -> None:
 
 def test_positions_compare_as_histories_do() -> None:
     assert Position(1, 100) < Position(2, 50) < Position(2, 51)
+
+
+@given(st.uuids())
+def test_a_cluster_id_is_shown_as_kafka_s_are(cluster_id: uuid.UUID) -> None:
+    shown = shown_cluster_id(cluster_id)
+    assert len(shown) == 22
+    assert uuid.UUID(bytes=base64.urlsafe_b64decode(f"{shown}==")) == cluster_id

@@ -75,6 +75,11 @@ def test_a_streams_errors_are_configs() -> None:
         check(STREAM["retention.ms"], "soon")
 
 
+def test_what_read_replicas_may_be_is_said() -> None:
+    with pytest.raises(ConfigInvalid, match="must be all, racks, rack:NAME or ids of nodes, with commas between them"):
+        check(STREAM["read.replicas"], "zzz")
+
+
 def test_an_unknown_name_in_a_file() -> None:
     with pytest.raises(
         SettingInvalid, match=r"here.toml: num.partition is not a setting; did you mean num.partitions\?"

@@ -45,6 +45,12 @@ def outcome(partition: int, error: str | None = None) -> dict[str, Any]:
     return {"stream": "a", "partition": partition, "error": error, "detail": None if error is None else "it is so"}
 
 
+def planned(*moves: dict[str, Any], kept: int = 0) -> Answer:
+    """A plan, after which so many partitions are where they should not be."""
+    first = [{"stream": "k", "partition": index} for index in range(kept)]
+    return 200, {"moves": moves, "kept": {"count": kept, "first": first}}
+
+
 def keeping(bodies: list[Any], answer: Answer | Callable[[Any], Answer]) -> Callable[[Any], Answer]:
     """An answer that keeps what was sent."""
 
@@ -66,6 +72,7 @@ def test_status_is_one_screen() -> None:
     assert ["1", "leader", "20", "20", "0", "-"] in lines
     assert any(line[:5] == ["2", "voter", "20", "15", "5"] and line[-1] == "ago" for line in lines)
     assert ["4", "observer", "-", "-", "-", "-"] in lines
+    assert "DIRECTORY" not in said.out
     assert ["1", "live", "r1", "3", "4", "2", "4", "h1:9092"] in lines
     assert ["4", "fenced", "-", "3", "4", "2", "-", "-"] in lines
     assert "Partitions  12: 0 without a leader, 2 under-replicated, 7 being moved" in said.out
@@ -73,6 +80,15 @@ def test_status_is_one_screen() -> None:
     assert "            being moved: m:0 m:1 m:2 m:3 m:4 and 2 more\n" in said.out
     assert "without a leader:" not in said.out
     assert len(lines) <= 24
+
+
+def test_a_node_with_another_disk_is_there_twice_for_a_while() -> None:
+    quorum = CLUSTER["quorum"] | {"observers": [VOTER | {"directory_id": "former"}]}
+    with FakeNode({"GET /v1/cluster": (200, CLUSTER | {"quorum": quorum})}) as node:
+        lines = [line.split() for line in run("cluster", "status", server=node.address).out.splitlines()]
+    assert [line[-1] for line in lines if line[1:2] in (["QUORUM"], ["leader"], ["observer"])] == [
+        "DIRECTORY", "d", "former",
+    ]  # fmt: skip
 
 
 def test_status_says_where_no_leader_has_answered() -> None:
@@ -101,18 +117,20 @@ def test_nodes_are_added_drained_and_removed() -> None:
     bodies: list[Any] = []
     answers: Answers = {
         "POST /v1/cluster/voters": keeping(bodies, (204, None)),
+        "GET /v1/cluster": (200, CLUSTER),
         "POST /v1/cluster/nodes/4/drain": (204, None),
         "DELETE /v1/cluster/nodes/4": (204, None),
         "DELETE /v1/cluster/nodes/5": (400, {"type": "request-invalid", "detail": "node 5 is live: stop it"}),
     }
     with FakeNode(answers) as node:
-        assert run("cluster", "add", "4", server=node.address).out == "Node 4 votes.\n"
+        added = run("cluster", "add", "4", server=node.address)
         drained = run("cluster", "drain", "4", server=node.address)
         assert drained.out.startswith("Node 4 drains: leaders leave it")
         assert run("cluster", "remove", "4", "--yes", server=node.address).out == "Node 4 is of the cluster no more.\n"
         refused = run("cluster", "remove", "5", "--yes", server=node.address)
         unasked = run("cluster", "remove", "4", server=node.address)
-    assert bodies == [{"node_id": 4}]
+    assert (bodies, added.out) == ([{"node_id": 4}], "Node 4 votes.\n")
+    assert added.err == "There are 2 voters now, which is no safer than 1: no more of them may be down. Have 3, or 5.\n"
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("duramen: node 5 is live: stop it")
     assert (unasked.code, "give --yes" in unasked.err) == (2, True)
@@ -163,19 +181,51 @@ def test_reassignments() -> None:
         wrong = [
             run("cluster", "reassign", *words, server=node.address)
             for words in (("a", "0"), ("a", "--cancel"), ("a", "0", "--replicas", "x"), ("--replicas", "1"),
-                          ("a", "0", "--replicas", "1", "--cancel"))
+                          ("a", "0", "--replicas", "1", "--cancel"), ("a", "0", "--replicas", str(1 << 31)))
         ]  # fmt: skip
     assert listed[1].split() == ["a", "0", "3,1,2", "3", "-"]
     assert document == [under_way]
     assert (begun.split()[-1], taken.split()[-1]) == ("begun", "cancelled")
     assert [body["partitions"][0]["replicas"] for body in bodies] == [[3, 1], None]
-    assert [one.code for one in wrong] == [2] * 5
+    assert [one.code for one in wrong] == [2] * 6
     assert "must be ids of nodes such as 1,2,3" in wrong[2].err
+    assert "must be ids of nodes such as 1,2,3" in wrong[5].err
+
+
+def test_partitions_get_another_number_of_replicas() -> None:
+    bodies: list[Any] = []
+    stream = {"partitions": [
+        {"partition": 0, "leader": 1, "replicas": [1], "in_sync": [1]},
+        {"partition": 1, "leader": 2, "replicas": [1, 2, 3], "in_sync": [2, 3]},
+        {"partition": 2, "leader": 3, "replicas": [3, 1], "in_sync": [3]},
+    ]}  # fmt: skip
+    nodes = [
+        NODE | {"id": 1, "rack": "a", "replicas": 3}, NODE | {"id": 2, "rack": "a", "replicas": 1},
+        NODE | {"id": 3, "rack": "b", "replicas": 9}, NODE | {"id": 4, "rack": "c", "replicas": 0, "state": "fenced"},
+    ]  # fmt: skip
+    answers: Answers = {
+        "GET /v1/streams/a": (200, stream), "GET /v1/cluster/nodes": (200, {"nodes": nodes}),
+        REASSIGN: keeping(bodies, (200, {"partitions": [outcome(0)]})),
+    }  # fmt: skip
+    with FakeNode(answers) as node:
+        words = ("cluster", "reassign", "a")
+        both, three = (run(*words, "--replication-factor", count, server=node.address) for count in "23")
+        none = run(*words, "1", "--replication-factor", "3", server=node.address)
+        more = run(*words, "2", "--replication-factor", "4", server=node.address)
+        unknown = run(*words, "7", "--replication-factor", "2", server=node.address)
+        wrong = run(*words, "--replication-factor", "2", "--cancel", server=node.address)
+    assert (both.code, three.code, both.out.split()[-1]) == (0, 0, "begun")
+    replicas = [{one["partition"]: one["replicas"] for one in body["partitions"]} for body in bodies]
+    assert replicas == [{0: [1, 3], 1: [2, 3]}, {0: [1, 3, 2], 2: [3, 1, 2]}]
+    assert (none.code, none.out, none.err) == (0, "", "Every partition that is named has 3 replicas.\n")
+    assert (more.code, unknown.code, wrong.code) == (1, 1, 2)
+    assert more.err.startswith("duramen: partition 2 cannot have 4 replicas: 3 nodes are live")
+    assert unknown.err.startswith("duramen: a has no partition 7: it has 3")
 
 
 def test_a_plan_is_shown_and_left() -> None:
     bodies: list[Any] = []
-    with FakeNode({PLAN: keeping(bodies, (200, {"moves": [MOVE]}))}) as node:
+    with FakeNode({PLAN: keeping(bodies, planned(MOVE))}) as node:
         shown = run("cluster", "rebalance", "--dry-run", "--without", "1", "--without", "4", server=node.address)
         document = run("cluster", "rebalance", "--dry-run", "--format", "json", server=node.address).out
         unasked = run("cluster", "rebalance", server=node.address)
@@ -185,6 +235,25 @@ def test_a_plan_is_shown_and_left() -> None:
     assert json.loads(document) == [MOVE]
     assert bodies == [{"without_nodes": [1, 4]}, {"without_nodes": []}]
     assert (unasked.code, wrong.code) == (2, 2)
+
+
+def test_a_node_that_cannot_be_emptied_is_an_error() -> None:
+    step = {"done": 1, "moving": 0, "waiting": 0, "void": 0}
+    answers: Answers = {PLAN: planned(MOVE, kept=6), BEGIN: (200, step), ELECT: ALL_WELL}
+    with FakeNode(answers) as node:
+        words = ("cluster", "rebalance", "--without", "4", "--without", "5")
+        shown, done = run(*words, "--dry-run", server=node.address), run(*words, "--yes", server=node.address)
+    with FakeNode({PLAN: planned(kept=1)}) as node:
+        nothing = run(*words, "--yes", server=node.address)
+    assert [one.code for one in (shown, done, nothing)] == [1] * 3
+    assert (shown.out.splitlines()[-1], done.out) == (
+        "1 moves, 1 replicas to be copied", "1 moves are done, and 0 leaders moved.\n",
+    )  # fmt: skip
+    for one in (shown, done):
+        assert one.err.startswith("duramen: 6 partitions cannot leave node 4, 5, because every other node")
+        assert "one already: k:0 k:1 k:2 k:3 k:4 and 1 more; start another node" in one.err
+    assert nothing.err.splitlines()[0] == "Nothing is to be moved."
+    assert "duramen: 1 partition cannot leave node 4, 5" in nothing.err
 
 
 def test_a_plan_is_carried_out_step_by_step() -> None:
@@ -197,7 +266,7 @@ def test_a_plan_is_carried_out_step_by_step() -> None:
     ]
     plan = [MOVE | {"partition": index} for index in range(601)]
     answers: Answers = {
-        PLAN: (200, {"moves": plan}),
+        PLAN: planned(*plan),
         BEGIN: keeping(bodies, lambda _: steps.pop(0)),
         ELECT: (200, {"partitions": [outcome(0), outcome(1, "leader-unavailable")]}),
     }
@@ -213,14 +282,14 @@ def test_a_plan_is_carried_out_step_by_step() -> None:
 
 def test_the_end_of_a_plan_as_json() -> None:
     step = {"done": 1, "moving": 0, "waiting": 0, "void": 0}
-    with FakeNode({PLAN: (200, {"moves": [MOVE]}), BEGIN: (200, step), ELECT: ALL_WELL}) as node:
+    with FakeNode({PLAN: planned(MOVE), BEGIN: (200, step), ELECT: ALL_WELL}) as node:
         out = run("cluster", "rebalance", "--yes", "--format", "json", server=node.address).out
     assert json.loads(out) == {"done": 1, "void": 0, "elected": 0}
 
 
 def test_moves_that_cannot_be_begun_are_an_error() -> None:
     problem: Answer = (400, {"type": "replica-assignment-invalid", "detail": "only node 1 has all the records"})
-    with FakeNode({PLAN: (200, {"moves": [MOVE]}), BEGIN: problem}) as node:
+    with FakeNode({PLAN: planned(MOVE), BEGIN: problem}) as node:
         ended = run("cluster", "rebalance", "--yes", server=node.address)
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith("duramen: only node 1 has all the records")
@@ -247,7 +316,7 @@ def test_what_is_under_way_is_taken_back() -> None:
 
 def test_interrupted_it_says_what_goes_on() -> None:
     step = {"done": 0, "moving": 3, "waiting": 1, "void": 0}
-    with FakeNode({PLAN: (200, {"moves": [MOVE]}), BEGIN: (200, step)}) as node:
+    with FakeNode({PLAN: planned(MOVE), BEGIN: (200, step)}) as node:
         terminal = Terminal("cluster", "rebalance", server=node.address, columns=200)
         terminal.answer("Carry out these 1 moves?", "y\n")
         code, shown = terminal.interrupt("moving 1 partitions").end()

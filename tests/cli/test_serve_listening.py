@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from tests.cli.command import Run, command_environment
+from tests.cli.command import Run, command_environment, run
 
+from duramen.doors.cluster.secret import SECRET_BYTES, make_secret
 from duramen.node.process import NodeProcess
 
 NewNode = Callable[..., NodeProcess]
@@ -192,3 +193,28 @@ def test_during_recovery_readyz_says_how_far_it_is(recovering: tuple["subprocess
     socket.create_connection((host, int(port))).close()
     process.terminate()
     assert process.wait(60) == 0
+
+
+def test_a_node_of_no_cluster_says_whom_it_lacks(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    make_secret(str(secret), b"s" * SECRET_BYTES)
+    http_, here, there = (f"127.0.0.1:{free_port()}" for _ in range(3))
+    words = [
+        "serve", "--kafka-listen", "127.0.0.1:0", "--http-listen", http_, "--nats", "off", "--cluster-listen", here,
+        "--cluster-seeds", f"{here},{there}", "--cluster-secret-file", str(secret), "--node-id", "1",
+    ]  # fmt: skip
+    why = f"a cluster is formed once all seeds are there; missing: {there}"
+    with subprocess.Popen(
+        [sys.executable, "-m", "duramen", *words],
+        stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=command_environment(),
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        assert any(line.endswith(f"this node is of no cluster: {why}\n") for line in process.stderr)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://{http_}/readyz")
+        with refused.value:
+            assert refused.value.read().decode() == f"starting: looking for the nodes of the cluster: {why}\n"
+        status = run("cluster", "status", server=http_)
+        assert (status.code, status.err.count("\n")) == (1, 1)
+        assert f"{http_} is not ready: starting: looking for the nodes of the cluster: {why}" in status.err
+        process.kill()

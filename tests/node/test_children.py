@@ -1,11 +1,18 @@
-"""The nats-server of a node where the kernel does not kill it with its parent, as on macOS."""
+"""The nats-server of a node: what it says, and its end where the kernel does not kill it with its parent (macOS)."""
 
+import asyncio
+import logging
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
 from tests.clients import until
 
-from duramen.node.children import watch
+from duramen.base.metrics import Metrics
+from duramen.node import children
+from duramen.node.addresses import Address
+from duramen.node.children import NatsServer, watch
 
 SLEEPER = [sys.executable, "-c", "print('ready', flush=True); import time; time.sleep(600)"]
 PARENT = """
@@ -49,3 +56,30 @@ def test_a_watcher_that_is_killed_lets_it_live() -> None:
         watcher.stdin.close()
         assert child.poll() is None
         child.kill()
+
+
+_SAYS_IT_AGAIN = """#!/bin/sh
+printf '[1] [ERR] no way to 1\\n[1] [ERR] no way to 1\\n[1] [ERR] no way to 2\\n[1] [ERR] no way to 1\\n' >&2
+printf '[1] [INF] Listening for client connections on 127.0.0.1:4222\\n' >&2
+exec sleep 600
+"""
+
+
+def test_what_it_says_again_at_once_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nats-server"
+    program.write_text(_SAYS_IT_AGAIN)
+    program.chmod(0o755)
+    monkeypatch.setattr(children, "_executable", lambda: str(program))
+
+    async def listen() -> Address:
+        server = NatsServer(tmp_path, Address("127.0.0.1", 0), "n", Metrics(), lambda: None)
+        try:
+            return await server.start()
+        finally:
+            await server.stop()
+
+    assert asyncio.run(listen()) == Address("127.0.0.1", 4222)
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert said == ["no way to 1", "no way to 2", "no way to 1"]

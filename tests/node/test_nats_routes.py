@@ -60,6 +60,8 @@ def test_a_server_of_a_cluster_names_the_others_and_demands_the_password() -> No
     assert f'authorization {{ user: "duramen", password: "{route.password}"' in config
     assert "port: -1\n" in config
     assert "  port: 6222\n" in config
+    # Who is gone is tried every second: that is no line of the log each time.
+    assert "reconnect_error_reports: 3600\n" in config
 
 
 def test_the_file_with_the_password_is_its_owner_s_alone(tmp_path: Path) -> None:

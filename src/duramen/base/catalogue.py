@@ -28,7 +28,7 @@ _FLUSH_IDLE_WITH = (
     ("memory", "with durability=memory there is nothing to sync"),
 )
 _REPLICA = r"\*|\d+:\d+"
-_NOT_THROTTLED = "a single node has no replicas to throttle"
+_NOT_THROTTLED = "which replicas catch up is known: `leader.replication.throttled.rate` is for all of them"
 
 
 def _by_name(*settings: Setting) -> Mapping[str, Setting]:
@@ -417,7 +417,8 @@ STREAM = _by_name(
             "Nodes that follow the stream's partitions beside their replicas and serve consumers, of their rack and "
             "who asks them: `all`, ids, `rack:NAME` for those of a rack, and `racks` for one in each rack that has no "
             "replica of a partition. Nobody waits for them: they are in no in-sync set and never lead.",
-            scope="stream", dynamic=True, item=r"all|racks|rack:[^\s,]+|\d+"),
+            scope="stream", dynamic=True, item=r"all|racks|rack:[^\s,]+|\d+",
+            example="all, racks, rack:NAME or ids of nodes"),
     Setting("delete.retention.ms", "integer", _DAY_MS,
             "How long compaction keeps a tombstone, a record without a value, after it has seen it first.",
             scope="stream", kafka=True, dynamic=True, unit="ms", minimum=0,
@@ -463,8 +464,9 @@ STREAM = _by_name(
             "Preallocate segments.",
             scope="stream", kafka=True, dynamic=True, without_effect="the write-ahead log is preallocated instead"),
     Setting("unclean.leader.election.enable", "flag", False,
-            "Elect a leader that is not in sync.",
-            scope="stream", kafka=True, dynamic=True, without_effect="Duramen never does"),
+            "Where every replica that has all acknowledged records is down, elect one that may lack some, which are "
+            "lost then. Each such election is a warning in the log of every node. A node that is alone never does.",
+            scope="stream", kafka=True, dynamic=True),
     Setting("leader.replication.throttled.replicas", "list", "",
             "Replicas whose replication is throttled on the leader's side.",
             scope="stream", kafka=True, dynamic=True, item=_REPLICA, without_effect=_NOT_THROTTLED),

@@ -11,6 +11,7 @@ A topic id has 128 bits, as Kafka's (KIP-516), laid out as a version 8 UUID (RFC
     bits  61..0     random
 """
 
+import base64
 import uuid
 from functools import lru_cache
 from typing import Final, NamedTuple, NewType
@@ -26,6 +27,7 @@ __all__ = [
     "new_directory_id",
     "new_stream_id",
     "shard_of",
+    "shown_cluster_id",
     "stream_id_of",
 ]
 
@@ -74,3 +76,8 @@ def shard_of(stream_id: StreamId) -> int:
 def new_directory_id(random_16: bytes) -> uuid.UUID:
     """A fresh id of a data directory from 16 random bytes: a version 4 UUID."""
     return uuid.UUID(bytes=random_16, version=4)
+
+
+def shown_cluster_id(cluster_id: uuid.UUID) -> str:
+    """A cluster's id as clients are told it: 22 characters of base64url, as Kafka's are."""
+    return base64.urlsafe_b64encode(cluster_id.bytes).decode().rstrip("=")

@@ -204,6 +204,12 @@ CATALOGUE: tuple[Metric, ...] = (
         "counter",
         "Times that a partition of the cluster got a leader since this node takes part; every node counts all of them.",
     ),
+    Metric(
+        "duramen_unclean_leader_elections_total",
+        "counter",
+        "Times that a leader was elected that may lack acknowledged records, now lost, since this node takes part; "
+        "every node counts all of them.",
+    ),
     Metric("duramen_replica_fetch_in_bytes_total", "counter", "Bytes of record batches that came from other replicas."),
     Metric("duramen_replica_fetch_out_bytes_total", "counter", "Bytes of record batches that went to other replicas."),
     Metric("duramen_controller_active", "gauge", "1 on the node that is the active controller."),

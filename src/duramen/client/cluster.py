@@ -191,7 +191,9 @@ class Cluster:
         if leader is None:
             raise StreamNotFound(f"stream {at.topic} has no partition {at.partition}")
         if leader < 0:
-            raise ServerUnreachable(f"{at} has no leader at present")
+            raise ServerUnreachable(
+                f"{at} has no leader at present: `duramen cluster status` says which nodes are away"
+            )
         return leader
 
     def by_leader(self, wanted: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:

@@ -209,8 +209,10 @@ class NatsServer:
         if _LISTENING in line and listening is not None and not listening.done():
             listening.set_result(line.partition(_LISTENING)[2].strip())
         match = _LINE.fullmatch(line)
-        level, self._last_line = match.groups() if match is not None else ("", line)
-        _log.log(_LEVELS.get(level, logging.DEBUG), "%s", self._last_line)
+        level, words = match.groups() if match is not None else ("", line)
+        # The way to another server is several connections, and each of them says the same.
+        _log.log(logging.DEBUG if words == self._last_line else _LEVELS.get(level, logging.DEBUG), "%s", words)
+        self._last_line = words
 
     def reach(self, others: Collection[Address]) -> None:
         """The servers of the other nodes are there; it connects to them, and to no others. Raises OSError."""

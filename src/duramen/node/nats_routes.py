@@ -19,6 +19,8 @@ _LABEL: Final = b"duramen nats routes 1"
 _USER: Final = "duramen"
 _CLUSTER: Final = "duramen"
 _PROOF_S: Final = 5
+_SAID_ONCE_IN: Final = 3600
+"""Of so many attempts to reach another server, one a second, the first is said."""
 _MAX_PAYLOAD_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -59,6 +61,7 @@ def server_config(name: str, address: Address, route: Routing | None, others: Co
         return config
     ways = ", ".join(f'"nats-route://{_USER}:{route.password}@{where}"' for where in sorted(others))
     return config + (
+        f"reconnect_error_reports: {_SAID_ONCE_IN}\n"
         "cluster {\n"
         f'  name: "{_CLUSTER}"\n'
         f'  host: "{route.listen.host}"\n'

@@ -5,13 +5,13 @@ import json
 import logging
 import socket
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import StorageFailed
+from duramen.base.ids import shown_cluster_id
 from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
 from duramen.base.ports import FileSystem
@@ -120,7 +120,7 @@ class Node:
         self._ticking.start()
         self._worker = HostWorker(loop)
         self._http = HttpSide(
-            self._metrics, self.addresses, self.settings, self._progress.words, on_demand=self._faults is not None
+            self._metrics, self.addresses, self.settings, self._how_far, on_demand=self._faults is not None
         )
         self.addresses["http"] = await self._http.start(http_sockets)
         store = await self._open_store(files, self._directory)
@@ -133,7 +133,7 @@ class Node:
         self._progress.begin("reading streams and groups")
         self._broker = self._make_broker(store, self._directory, standing)
         await completion(self._broker.start)
-        cluster_id = urlsafe_b64encode(self._broker.standing.cluster_id.bytes).decode().rstrip("=")
+        cluster_id = shown_cluster_id(self._broker.standing.cluster_id)
         self._kafka = KafkaDoor(
             self._broker, self._clock, self._deadlines,
             cluster_id=cluster_id, advertise=self.settings.text("kafka.advertise"),
@@ -245,6 +245,11 @@ class Node:
     def banner(self) -> list[str]:
         """Where everything is, for people, with a line to try for each door."""
         return banner(self.data_dir, self.addresses, self.settings.text("kafka.advertise"), self.problem())
+
+    def _how_far(self) -> str:
+        """How far the start has got, and what keeps it from going on."""
+        said, obstacle = self._progress.words(), "" if self._joining is None else self._joining.obstacle
+        return f"{said}: {obstacle}" if said and obstacle else said
 
     def problem(self) -> str:
         """Why not every door takes requests; empty where they do."""

@@ -48,7 +48,10 @@ class Leading:
 
     def changed(self) -> None:
         """The controller has changed the in-sync set, or the assignment."""
+        before = self._in_sync.committed
         self._in_sync.take(self._replica.state)
+        for node_id in self._in_sync.committed - before:
+            self._slowness.joined(node_id)
         self._progress.renew()
         self._progress.forget(self._replica.state.nodes)
         self._commit()

@@ -84,6 +84,10 @@ class Slowness:
         """Whether it was slow in so many windows in a row."""
         return self._slow_windows.get(node_id, 0) >= WINDOWS
 
+    def joined(self, node_id: int) -> None:
+        """It is in sync from here on: how long it was away, and took to catch up, is not how slow it is."""
+        self._slow_windows[node_id] = 0
+
     @property
     def finds_any(self) -> bool:
         """Whether somebody was slow lately, or had to leave."""

@@ -18,7 +18,8 @@ class Read:
         self.clock = ManualClock()
         self.deadlines = Deadlines()
         self.lines: list[str] = []
-        self.chronicle = Chronicle(self.clock, self.deadlines, self.lines.append)
+        self.warnings: list[str] = []
+        self.chronicle = Chronicle(self.clock, self.deadlines, self.lines.append, self.warnings.append)
 
     def wait(self, duration_ms: int) -> None:
         self.clock.advance(duration_ms)
@@ -110,3 +111,25 @@ def test_a_state_that_is_the_same_is_not_told(read: Read) -> None:
     read.chronicle.partition("rides-0", _state(2, 1, 2), _state(2, 2, 1))
     read.wait(5_000)
     assert read.new() == []
+
+
+def test_a_partition_that_changes_twice_is_one(read: Read) -> None:
+    for before, after in (((2, 2), (2, 2, 3)), ((2, 2, 3), (None, 3)), ((None, 3), (3, 3))):
+        read.chronicle.partition("rides-0", _state(*before), _state(*after))
+    read.wait(1_000)
+    assert read.new() == [
+        "leaders of 1 partition changed: 1 from node 2 to nobody, 1 from nobody to node 3; without a leader: rides-0",
+        "in-sync sets of 1 partition changed: node 2 left 1, node 3 joined 1",
+    ]
+
+
+def test_an_unclean_election_is_a_warning_at_once(read: Read) -> None:
+    read.chronicle.partition("rides-0", _state(2, 2), _state(None))
+    read.chronicle.partition("rides-0", _state(None), _state(3, 3), unclean=True)
+    assert read.new() == [
+        "leaders of 1 partition changed: 1 from node 2 to nobody; without a leader: rides-0",
+        "in-sync sets of 1 partition changed: node 2 left 1",
+    ]
+    assert read.warnings == [
+        "unclean election: node 3 leads rides-0 and may lack acknowledged records: what it lacks is lost"
+    ]

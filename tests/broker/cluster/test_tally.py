@@ -28,15 +28,17 @@ class Counting(RuleBasedStateMachine):
         super().__init__()
         self.tally = Tally(_ME)
         self.states: dict[PartitionId, PartitionState] = {}
-        self.elections = self.shrinks = self.expands = 0
+        self.elections = self.unclean = self.shrinks = self.expands = 0
 
-    @rule(place=_PLACES, state=_states())
-    def told(self, place: PartitionId, state: PartitionState) -> None:
+    @rule(place=_PLACES, state=_states(), unclean=st.booleans())
+    def told(self, place: PartitionId, state: PartitionState, *, unclean: bool) -> None:
         before = self.states.get(place)
-        assert self.tally.told(place, state) == before
+        assert self.tally.told(place, state, unclean=unclean) == before
         self.states[place] = state
         if before is not None:
-            self.elections += state.leader is not None and state.leader_epoch != before.leader_epoch
+            elected = state.leader is not None and state.leader_epoch != before.leader_epoch
+            self.elections += elected
+            self.unclean += elected and unclean
             self.shrinks += state.leader == _ME and not set(before.isr) <= set(state.isr)
             self.expands += state.leader == _ME and not set(state.isr) <= set(before.isr)
 
@@ -58,7 +60,8 @@ class Counting(RuleBasedStateMachine):
             for place, state in states.items()
             if state.leader == _ME and set(state.replicas) - set(state.adding) - set(state.isr)
         }
-        assert (tally.elections, tally.isr_shrinks, tally.isr_expands) == (self.elections, self.shrinks, self.expands)
+        assert (tally.elections, tally.unclean_elections) == (self.elections, self.unclean)
+        assert (tally.isr_shrinks, tally.isr_expands) == (self.shrinks, self.expands)
 
 
 TestCounting = Counting.TestCase

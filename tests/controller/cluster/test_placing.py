@@ -194,7 +194,16 @@ def test_nodes_that_are_fenced_or_about_to_stop_keep_what_they_have() -> None:
     assert plan(site.state) == []
     moves = plan(site.state, [2])
     assert {move.reasons for move in moves} == {(Reason.DRAIN,)}
-    assert len(moves) == 1
+    assert [move.after for move in moves] == [(1, 3), (3, 2)]
+
+
+def test_a_node_that_cannot_be_emptied_is_not_to_lead() -> None:
+    site = site_with(None, None, None)
+    add_stream(site, [[3, 1, 2], [1, 2, 3], [2, 1, 3], [1, 2, 3]])
+    moves = plan(site.state, [3])
+    assert [(move.before, move.after[0], move.reasons) for move in moves] == [((3, 1, 2), 2, (Reason.DRAIN,))]
+    carried_out(site, moves, 1)
+    assert plan(site.state, [3]) == []
 
 
 def test_a_plan_that_is_cancelled_or_overtaken() -> None:

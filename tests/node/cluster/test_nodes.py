@@ -3,9 +3,12 @@
 import os
 import signal
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from tests.node.cluster.processes import PATIENT, Process, place, seeds_of, start_all
+
+from duramen.base.ids import shown_cluster_id
 
 
 def others_of(nodes: list[Process], node_id: int) -> list[Process]:
@@ -135,7 +138,8 @@ def test_a_node_that_is_killed_while_the_cluster_is_formed_comes_to_it(tmp_path:
         nodes = here.nodes(1, 2, 3)
         for node in nodes:
             node.start(seeds_of(nodes))
-        nodes[0].wait("duramen.cluster: this node is of the cluster .*")
+        formed = nodes[0].wait("duramen.cluster: this node is of the cluster (.*), which clients are told as (.*)")
+        assert shown_cluster_id(UUID(formed[1])) == formed[2]
         for node in nodes:
             node.kill()
         start_all(nodes)

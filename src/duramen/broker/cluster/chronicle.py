@@ -26,16 +26,23 @@ _NAMED: Final = 3
 
 
 class Chronicle:
-    """Tells `tell` what the metadata log says, in its order. Whoever reads several nodes' reads the same on each."""
+    """Tells `tell` what the metadata log says, in its order. Whoever reads several nodes' reads the same on each.
 
-    def __init__(self, clock: Clock, deadlines: Deadlines, tell: Callable[[str], None]) -> None:
+    `warn` is told, at once, of elections by which records may be lost.
+    """
+
+    def __init__(
+        self, clock: Clock, deadlines: Deadlines, tell: Callable[[str], None], warn: Callable[[str], None]
+    ) -> None:
         self._clock = clock
         self._tell = tell
+        self._warn = warn
         self._moves: Counter[tuple[int | None, int | None]] = Counter()
         self._leaderless: list[str] = []
         self._left: Counter[int] = Counter()
         self._joined: Counter[int] = Counter()
-        self._isr_changes = 0
+        self._led: set[str] = set()  # the partitions of which these tell; one may change more than once
+        self._isr_changed: set[str] = set()
         self._alarm = Alarm(deadlines, self._fire)
         self._due_ms: int | None = None
 
@@ -54,20 +61,28 @@ class Chronicle:
             case NodeUnregistered(node_id=node_id):
                 self._tell(f"node {node_id} is of the cluster no more")
 
-    def partition(self, name: str, before: PartitionState, after: PartitionState) -> None:
-        """A partition has become another; `name` is for people."""
+    def partition(self, name: str, before: PartitionState, after: PartitionState, *, unclean: bool = False) -> None:
+        """A partition has become another; `name` is for people. `unclean`: its leader may lack acknowledged records."""
+        if unclean:
+            self._say()
+            self._warn(
+                f"unclean election: {_who(after.leader)} leads {name} and may lack acknowledged records: what it lacks"
+                " is lost"
+            )
         if before.leader != after.leader:
+            self._led.add(name)
             self._moves[before.leader, after.leader] += 1
             if after.leader is None:
                 self._leaderless.append(name)
         if before.isr != after.isr:
             left, joined = without(before.isr, after.isr), without(after.isr, before.isr)
-            self._isr_changes += bool(left or joined)
+            if left or joined:
+                self._isr_changed.add(name)
             for node_id in left:
                 self._left[node_id] += 1
             for node_id in joined:
                 self._joined[node_id] += 1
-        if self._due_ms is None and (self._moves or self._isr_changes):
+        if self._due_ms is None and (self._moves or self._isr_changed):
             self._due_ms = self._clock.monotonic_ms() + _SUMMED_MS
             self._alarm.move(self._due_ms)
 
@@ -88,15 +103,16 @@ class Chronicle:
             moves = ", ".join(
                 f"{count} from {_who(before)} to {_who(after)}" for (before, after), count in self._moves.most_common()
             )
-            self._tell(f"leaders of {_partitions(self._moves.total())} changed: {moves}{self._waiting()}")
-        if self._isr_changes:
-            parts = [_each("left", self._left), _each("joined", self._joined)]
-            self._tell(f"in-sync sets of {_partitions(self._isr_changes)} changed: {', '.join(filter(None, parts))}")
+            self._tell(f"leaders of {_partitions(len(self._led))} changed: {moves}{self._waiting()}")
+        if self._isr_changed:
+            parts = ", ".join(filter(None, [_each("left", self._left), _each("joined", self._joined)]))
+            self._tell(f"in-sync sets of {_partitions(len(self._isr_changed))} changed: {parts}")
         self._moves.clear()
         self._leaderless.clear()
         self._left.clear()
         self._joined.clear()
-        self._isr_changes = 0
+        self._led.clear()
+        self._isr_changed.clear()
 
     def _waiting(self) -> str:
         if not self._leaderless:

@@ -30,6 +30,7 @@ class ClusterMeasures:
         one("duramen_isr_shrinks_total", lambda: tally.isr_shrinks)
         one("duramen_isr_expands_total", lambda: tally.isr_expands)
         one("duramen_leader_elections_total", lambda: tally.elections)
+        one("duramen_unclean_leader_elections_total", lambda: tally.unclean_elections)
         one("duramen_replica_fetch_in_bytes_total", lambda: replicating.bytes_in)
         one("duramen_replica_fetch_out_bytes_total", lambda: replicating.bytes_out)
         one("duramen_controller_active", lambda: member.controller.active_epoch is not None)

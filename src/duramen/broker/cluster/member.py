@@ -135,7 +135,7 @@ class Member:
         )  # fmt: skip
         self._telling = Telling(kit.worker.soon, self._tell)
         self.tally = Tally(self.node_id)
-        self._chronicle = None if kit.tell is None else Chronicle(kit.clock, kit.deadlines, kit.tell)
+        self._chronicle = None if kit.tell is None else Chronicle(kit.clock, kit.deadlines, kit.tell, kit.report)
         self._listener: Listener | None = None
         self._joining: Done | None = None
         self._begun_epoch = -1
@@ -364,17 +364,18 @@ class Member:
         place = PartitionId(stream_id_of(event.id), event.partition)
         state = self.state.partitions.get(place)
         if state is not None:
-            self._count(place, state)
+            self._count(place, state, unclean=event.unclean)
             self._telling.begin(place, led=event.leader is not UNSET)
 
     def _tell_when_made(self, last: PartitionId) -> None:
         if self._listener is not None and not self._listener.has(last):
             self._listener.when_made(last.stream_id, partial(self._tell_stream, last.stream_id))
 
-    def _count(self, place: PartitionId, state: PartitionState) -> None:
-        before = self.tally.told(place, state)
+    def _count(self, place: PartitionId, state: PartitionState, *, unclean: bool) -> None:
+        before = self.tally.told(place, state, unclean=unclean)
         if before is not None and self._chronicle is not None:
-            self._chronicle.partition(f"{self.office.name(place)}-{place.partition}", before, state)
+            name = f"{self.office.name(place)}-{place.partition}"
+            self._chronicle.partition(name, before, state, unclean=unclean)
 
     def restored(self) -> None:
         """The view's state is another as a whole."""

@@ -15,7 +15,8 @@ class Tally:
     """What this node knows of all partitions, since `restart`.
 
     `offline` have no leader; `under_replicated` are led here and not all their replicas are in sync. `elections` were
-    those of any partition; `isr_shrinks` and `isr_expands` those of partitions that are led here.
+    those of any partition, `unclean_elections` those of them by which records may be lost; `isr_shrinks` and
+    `isr_expands` were of partitions that are led here.
     """
 
     def __init__(self, node_id: int) -> None:
@@ -24,6 +25,7 @@ class Tally:
         self.offline: dict[PartitionId, None] = {}
         self.under_replicated: dict[PartitionId, None] = {}
         self.elections = 0
+        self.unclean_elections = 0
         self.isr_shrinks = 0
         self.isr_expands = 0
 
@@ -35,13 +37,14 @@ class Tally:
         for place, state in partitions:
             self._take(place, state)
 
-    def told(self, place: PartitionId, after: PartitionState) -> PartitionState | None:
-        """A partition is like this; what it was before, None for a new one."""
+    def told(self, place: PartitionId, after: PartitionState, *, unclean: bool = False) -> PartitionState | None:
+        """A partition is like this; what it was before, None for a new one. `unclean`: its leader may lack records."""
         before = self._take(place, after)
         if before is None:
             return None
         if after.leader is not None and after.leader_epoch != before.leader_epoch:
             self.elections += 1
+            self.unclean_elections += unclean
         if after.leader == self._node_id:
             self.isr_shrinks += bool(without(before.isr, after.isr))
             self.isr_expands += bool(without(after.isr, before.isr))

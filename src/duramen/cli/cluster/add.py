@@ -19,3 +19,10 @@ def command(node_id: int, server: Server) -> None:
     """
     server.post("/v1/cluster/voters", {"node_id": node_id})
     click.echo(f"Node {node_id} votes.")
+    voters = len(server.get("/v1/cluster")["quorum"]["voters"])
+    if voters % 2 == 0:
+        click.echo(
+            f"There are {voters} voters now, which is no safer than {voters - 1}: no more of them may be down."
+            " Have 3, or 5.",
+            err=True,
+        )

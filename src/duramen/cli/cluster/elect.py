@@ -3,6 +3,7 @@
 import click
 
 from duramen.cli.asking import check_askable, confirm, yes_option
+from duramen.cli.cluster.nodes import NODE_ID, PARTITION
 from duramen.cli.cluster.outcomes import print_outcomes
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option
@@ -14,8 +15,8 @@ __all__ = ["command"]
 
 @click.command("elect")
 @click.argument("stream", required=False, type=StreamName())
-@click.argument("partition", required=False, type=click.IntRange(0))
-@click.option("--leader", type=click.IntRange(0), metavar="NODE",
+@click.argument("partition", required=False, type=PARTITION)
+@click.option("--leader", type=NODE_ID, metavar="NODE",
               help="Let this node lead, which has to be in sync. [default: the first of the replicas]")  # fmt: skip
 @click.option("--unclean", is_flag=True,
               help="Where nobody leads, elect a replica that may lack acknowledged records, now lost.")  # fmt: skip

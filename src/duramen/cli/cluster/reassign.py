@@ -1,14 +1,19 @@
 """`duramen cluster reassign`: a partition gets other replicas."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from duramen.base.errors import StreamNotFound
+from duramen.cli.cluster.factors import with_factor
+from duramen.cli.cluster.nodes import LARGEST_ID, PARTITION
 from duramen.cli.cluster.outcomes import print_outcomes
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import Server, server_option
+from duramen.client.http import path_of
 
 __all__ = ["command"]
 
@@ -19,33 +24,61 @@ def _ids(_: click.Context, __: click.Parameter, value: str | None) -> list[int] 
     if value is None:
         return None
     parts = [part.strip() for part in value.split(",")]
-    if not all(part.isascii() and part.isdecimal() for part in parts):
+    if not all(re.fullmatch("[0-9]{1,10}", part) and int(part) <= LARGEST_ID for part in parts):
         raise click.BadParameter(f"{value!r} does not fit; it must be ids of nodes such as 1,2,3")
     return list(map(int, parts))
 
 
 @click.command("reassign")
 @click.argument("stream", required=False, type=StreamName())
-@click.argument("partition", required=False, type=click.IntRange(0))
+@click.argument("partition", required=False, type=PARTITION)
 @click.option("--replicas", metavar="NODE,NODE…", callback=_ids,
               help="The nodes that are to hold it, the preferred leader first.")  # fmt: skip
+@click.option("--replication-factor", "factor", type=click.IntRange(1, 32767), metavar="NUMBER",
+              help="How many nodes are to hold it, or without PARTITION each partition of STREAM.")  # fmt: skip
 @click.option("--cancel", is_flag=True, help="Let it keep the replicas that it had before it was reassigned.")
 @format_option
 @server_option
 def command(
-    stream: str | None, partition: int | None, replicas: list[int] | None, cancel: bool, format_: str, server: Server
+    stream: str | None,
+    partition: int | None,
+    replicas: list[int] | None,
+    factor: int | None,
+    cancel: bool,
+    format_: str,
+    server: Server,
 ) -> None:
     """Give PARTITION of STREAM other replicas; without arguments list the reassignments under way.
 
     It is done once the new replicas have all that the others have; `duramen cluster status` shows how many are not.
+    With `--replication-factor` its nodes are found: what a node held that was alone has one replica until then.
     """
-    if stream is None and replicas is None and not cancel:
+    ways = [replicas is not None, factor is not None, cancel]
+    if stream is None and not any(ways):
         _list(server, format_)
         return
-    if stream is None or partition is None or (replicas is None) != cancel:
-        raise click.UsageError("a reassignment is a STREAM, a PARTITION, and --replicas or --cancel")
-    wish = {"partitions": [{"stream": stream, "partition": partition, "replicas": replicas}]}
-    print_outcomes(server.post(_PATH, wish)["partitions"], "cancelled" if cancel else "begun", format_)
+    if stream is None or sum(ways) != 1 or (partition is None and factor is None):
+        raise click.UsageError(
+            "a reassignment is a STREAM, a PARTITION, and --replicas, --replication-factor or --cancel"
+        )
+    if factor is None:
+        wishes: Sequence[object] = [{"stream": stream, "partition": partition, "replicas": replicas}]
+    else:
+        wishes = _of_factor(server, stream, partition, factor)
+    if wishes or format_ == JSON:
+        outcomes = server.post(_PATH, {"partitions": wishes})["partitions"] if wishes else []
+        print_outcomes(outcomes, "cancelled" if cancel else "begun", format_)
+    else:
+        click.echo(f"Every partition that is named has {factor} replicas.", err=True)
+
+
+def _of_factor(server: Server, stream: str, partition: int | None, factor: int) -> list[object]:
+    found = server.get(path_of("streams", stream))["partitions"]
+    named = [one for one in found if partition in (None, one["partition"])]
+    if not named:
+        raise StreamNotFound(f"{stream} has no partition {partition}: it has {len(found)}")
+    wanted = with_factor(named, server.get("/v1/cluster/nodes")["nodes"], factor)
+    return [{"stream": stream, "partition": index, "replicas": members} for index, members in wanted.items()]
 
 
 def _list(server: Server, format_: str) -> None:

@@ -7,7 +7,9 @@ import click
 
 from duramen.cli.asking import check_askable, confirm, yes_option
 from duramen.cli.cluster.moving import carry_out
+from duramen.cli.cluster.nodes import NODE_ID
 from duramen.cli.cluster.outcomes import print_outcomes
+from duramen.cli.cluster.places import named_places
 from duramen.cli.output import JSON, format_option, print_json
 from duramen.cli.server import Server, server_option
 from duramen.cli.tables import table, terminal_width
@@ -18,7 +20,7 @@ _REASSIGNMENTS = "/v1/cluster/reassignments"
 
 
 @click.command("rebalance")
-@click.option("--without", "without_nodes", multiple=True, type=click.IntRange(0), metavar="NODE",
+@click.option("--without", "without_nodes", multiple=True, type=NODE_ID, metavar="NODE",
               help="Empty this node; may be repeated.")  # fmt: skip
 @click.option("--at-once", type=click.IntRange(1, 10_000), default=10, show_default=True, metavar="NUMBER",
               help="How many partitions are copied at the same time.")  # fmt: skip
@@ -46,14 +48,30 @@ def command(
     if cancel:
         _cancel(server, yes=yes, format_=format_)
         return
-    plan = server.post("/v1/cluster/rebalance/plan", {"without_nodes": list(without_nodes)})["moves"]
+    found = server.post("/v1/cluster/rebalance/plan", {"without_nodes": list(without_nodes)})
+    plan = found["moves"]
     if not plan or dry_run:
         _print_plan(plan, format_)
-        return
-    if not yes:
-        click.echo(_plan_text(plan), err=True)
-        confirm(f"Carry out these {len(plan)} moves?", yes=yes)
-    _print_end(carry_out(server, plan, at_once), format_)
+    else:
+        if not yes:
+            click.echo(_plan_text(plan), err=True)
+            confirm(f"Carry out these {len(plan)} moves?", yes=yes)
+        _print_end(carry_out(server, plan, at_once), format_)
+    _check_emptied(without_nodes, found["kept"])
+
+
+def _check_emptied(without_nodes: Sequence[int], kept: Mapping[str, Any]) -> None:
+    """End with 1 where the nodes are not empty after the plan."""
+    if kept["count"]:
+        nodes = ", ".join(map(str, without_nodes))
+        partitions = "partition" if kept["count"] == 1 else "partitions"
+        click.echo(
+            f"duramen: {kept['count']} {partitions} cannot leave node {nodes}, because every other node that takes"
+            f" replicas has one already: {named_places(kept)}; start another node, or give them fewer replicas with"
+            " `duramen cluster reassign STREAM PARTITION --replicas NODE,NODE…`",
+            err=True,
+        )
+        raise click.exceptions.Exit(1)
 
 
 def _print_plan(plan: Sequence[Mapping[str, Any]], format_: str) -> None:

@@ -1,19 +1,18 @@
 """`duramen cluster status`: a cluster on one screen."""
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from duramen.base.units import format_ms
+from duramen.cli.cluster.places import named_places
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import Server, server_option
 from duramen.cli.tables import plain
 
 __all__ = ["command"]
-
-_NAMED: Final = 5  # partitions of a kind that are named
 
 
 @click.command("status")
@@ -51,10 +50,14 @@ def _print_quorum(found: Mapping[str, Any]) -> None:
             "leader" if one["node_id"] == quorum["leader_id"] and role == "voter" else role,
             *(_number(one[field]) for field in ("end_offset", "synced_offset", "lag")),
             "-" if one["fetched_ms"] is None else f"{format_ms(max(0, now_ms - one['fetched_ms']))} ago",
+            one["directory_id"],
         )
         for role, one in roles
     ]
-    print_table(("NODE", "QUORUM", "END", "SYNCED", "LAG", "LAST HEARD"), rows, right=(0, 2, 3, 4))
+    header = ("NODE", "QUORUM", "END", "SYNCED", "LAG", "LAST HEARD", "DIRECTORY")
+    # A node is there twice for a while after it has come with another disk.
+    columns = len(header) - (len({one["node_id"] for _, one in roles}) == len(roles))
+    print_table(header[:columns], [row[:columns] for row in rows], right=(0, 2, 3, 4))
 
 
 def _number(value: int | None) -> str:
@@ -85,11 +88,5 @@ def _print_partitions(partitions: Mapping[str, Any]) -> None:
     counts = ", ".join(f"{partitions[kind]['count']} {name}" for kind, name in kinds)
     click.echo(f"Partitions  {partitions['count']}: {counts}")
     for kind, name in kinds:
-        _print_places(name, partitions[kind]["count"], partitions[kind]["first"])
-
-
-def _print_places(name: str, count: int, first: Sequence[Mapping[str, Any]]) -> None:
-    if count:
-        named = " ".join(f"{plain(place['stream'])}:{place['partition']}" for place in first[:_NAMED])
-        more = f" and {count - _NAMED} more" if count > _NAMED else ""
-        click.echo(f"            {name}: {named}{more}")
+        if partitions[kind]["count"]:
+            click.echo(f"            {name}: {named_places(partitions[kind])}")

@@ -150,19 +150,24 @@ class _Planner:
         return counts[new] < counts[old]
 
     def spread_leaders(self) -> None:
-        """Put another replica first where that one is first less often, by two or more."""
+        """Put another replica first where that one is first less often, by two or more.
+
+        Nodes that are to have no replicas are first only where nobody else can be.
+        """
         first = Counter(replicas[0] for replicas in self._after.values())
         moved = True
         while moved:
             moved = False
             for place, replicas in self._after.items():
-                best = min(replicas, key=lambda member: (first[member], member))
-                if first[replicas[0]] - first[best] > 1:
+                staying = [member for member in replicas if member not in self._emptied] or replicas
+                best = min(staying, key=lambda member: (first[member], member))
+                leaves = replicas[0] not in staying
+                if leaves or first[replicas[0]] - first[best] > 1:
                     first[replicas[0]] -= 1
                     first[best] += 1
                     at = replicas.index(best)
                     replicas[0], replicas[at] = replicas[at], replicas[0]
-                    self._reasons.setdefault(place, {})[Reason.LEADER] = None
+                    self._reasons.setdefault(place, {})[Reason.DRAIN if leaves else Reason.LEADER] = None
                     moved = True
 
     def _best(self, replicas: Sequence[int], leaving: int, candidates: Iterable[int]) -> int | None:

@@ -1,7 +1,7 @@
 """The cluster: how it is, and what an operator changes of it. A node that is alone answers as a cluster of one."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -15,6 +15,7 @@ from duramen.broker.quorum.describe import UNKNOWN, ReplicaProgress
 from duramen.controller.cluster.rebalancing import Move, Progress
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId
+from duramen.controller.state import ControllerState
 from duramen.doors.completion import completion, outcome
 from duramen.doors.http.cluster_types import (
     MOST_PLACES,
@@ -273,8 +274,19 @@ async def _plan(call: Call, body: PlanWish) -> PlanInfo:
                 [reason.value for reason in move.reasons], move.copies,
             )
             for move in moves
-        ]
+        ],
+        _places(office, _kept(office.state, moves, frozenset(body.without_nodes))),
     )  # fmt: skip
+
+
+def _kept(state: ControllerState, moves: Iterable[Move], emptied: Collection[int]) -> list[PartitionId]:
+    """The partitions that would have a replica on such a node after the moves still."""
+    after = {move.place: move.after for move in moves}
+    return [
+        place
+        for place, partition in (state.partitions if emptied else ())
+        if any(node_id in emptied for node_id in after.get(place, partition.target))
+    ]
 
 
 def _moves(office: ClusterOffice, wishes: Iterable[MoveWish]) -> tuple[list[Move], int]:

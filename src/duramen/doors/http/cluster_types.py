@@ -199,9 +199,10 @@ class MoveInfo(msgspec.Struct):
 
 
 class PlanInfo(msgspec.Struct):
-    """A plan: nothing is done yet."""
+    """A plan: nothing is done yet. `kept` stay on a node that was to be emptied: no other node can take them."""
 
     moves: list[MoveInfo]
+    kept: PlacesInfo
 
 
 class MoveWish(msgspec.Struct):

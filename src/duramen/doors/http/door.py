@@ -58,6 +58,7 @@ class HttpDoor:
     async def stop(self) -> None:
         """Answer what was asked and close."""
         self._node.broker = None
+        self._node.progress = _stopping
         if self._node.forwarding is not None:
             self._node.forwarding.stop()
         for wait in self._node.waits:
@@ -66,3 +67,7 @@ class HttpDoor:
         if self._server is not None and self._task is not None:
             self._server.should_exit = True
             await self._task
+
+
+def _stopping() -> str:
+    return "stopping"

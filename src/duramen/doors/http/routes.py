@@ -56,7 +56,7 @@ class Call:
     def broker(self) -> Broker:
         """The broker. Raises NodeStarting where it is not there yet, or not any more."""
         if self.node.broker is None:
-            raise NodeStarting("the node is starting or stopping")
+            raise NodeStarting(self.node.progress() or "starting")
         return self.node.broker
 
     @property

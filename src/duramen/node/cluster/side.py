@@ -10,6 +10,7 @@ from uuid import UUID
 
 from duramen.base.errors import DirectoryUnusable, DuramenError, NotController, RequestInvalid, StorageFailed
 from duramen.base.hosts import host_port
+from duramen.base.ids import shown_cluster_id
 from duramen.base.ports import Buffer
 from duramen.broker.control.wire import encode_outcome
 from duramen.broker.quorum.applying import ControllerView
@@ -260,7 +261,9 @@ class ClusterSide:
         self._parts.worker.submit("disk", partial(self._belonging.write, kept), written)
 
     def _belongs(self, cluster_id: UUID, founders: Voters) -> None:
-        _log.info("this node is of the cluster %s", cluster_id)
+        _log.info(
+            "this node is of the cluster %s, which clients are told as %s", cluster_id, shown_cluster_id(cluster_id)
+        )
         self._reach(founders)
         self._dial_seeds(founders)
         self._opening = asyncio.get_running_loop().create_task(self._open(cluster_id, founders))
