@@ -1,6 +1,6 @@
 """What the controller says of a partition, and what becomes of its replica, its log and its producers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from tests.broker.replicas.node import PLACE, Rules
@@ -19,6 +19,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.replicas.absent import Absent
 from duramen.broker.replicas.batches import NO_EPOCH, bytes_of, empty
 from duramen.broker.replicas.kit import Kit
+from duramen.broker.replicas.pace import Pace
 from duramen.broker.replicas.replica import Replica
 from duramen.broker.replicas.roles import Replicas
 from duramen.codec.batch import NewRecord, encode, header
@@ -37,9 +38,10 @@ Sent = tuple[int, Fetch | FetchAnswer, bytes]
 class Around:
     """Node 1 of three on doubles, and what its replicas say to those around them."""
 
-    def __init__(self, least: int = 2) -> None:
+    def __init__(self, least: int = 2, pace: Callable[[StoreOnDoubles], Pace] | None = None) -> None:
         self.doubles = StoreOnDoubles()
         self.least = least
+        self.pace = None if pace is None else pace(self.doubles)
         self.sent: list[Sent] = []
         self.failures: list[DuramenError] = []
         self.led: list[int | None] = []
@@ -48,7 +50,7 @@ class Around:
     def start(self) -> None:
         doubles = self.doubles
         self.broker_epoch = doubles.store.node_epoch
-        kit = Kit(1, self.broker_epoch, doubles.store, doubles.clock, doubles.deadlines, self)
+        kit = Kit(1, self.broker_epoch, doubles.store, doubles.clock, doubles.deadlines, self, pace=self.pace)
         self.replicas = Replicas(kit, self.partition)
         self.replicas.told_live({1, 2, 3})
 

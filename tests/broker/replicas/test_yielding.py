@@ -20,7 +20,7 @@ class _Node:
         self.sent_bytes = 0
         self.usual_us = _USUAL_US
         self._spare = spare
-        self._per_window = per_window
+        self.per_window = per_window
 
     def usual(self, windows: int) -> None:
         """Nobody catches up."""
@@ -40,7 +40,7 @@ class _Node:
         size = rate * _WINDOW_MS // 1000
         self.yielding.sent(size, self.now_ms)
         self.sent_bytes += size
-        for _ in range(self._per_window):
+        for _ in range(self.per_window):
             beyond = max(0.0, rate - self._spare) / _MIB
             self.yielding.took(int(self.usual_us * (1 + beyond)), self.now_ms)
         self.now_ms += _WINDOW_MS
@@ -79,6 +79,25 @@ def test_where_something_else_makes_it_slow_that_is_what_is_usual() -> None:
     rates = node.catch_up(400)
     assert min(rates) < 2 * LEAST_RATE
     assert rates[-1] > 50 * _MIB
+
+
+def test_one_in_a_hundred_is_slow_also_where_slowness_comes_in_bursts() -> None:
+    node = _Node(spare=30 * _MIB)
+    node.usual(50)
+    node.catch_up(300)
+    rates = node.catch_up(2_000)
+    slow = sum(rate > 30.25 * _MIB for rate in rates) / len(rates)
+    assert 0.005 < slow < 0.015
+    assert sum(rates) / len(rates) > 15 * _MIB
+
+
+def test_a_disk_that_stands_still_is_no_disk_that_nobody_needs() -> None:
+    node = _Node(spare=100 * _MIB)
+    node.usual(50)
+    before = node.catch_up(20)[-1]
+    node.per_window = 0
+    assert max(node.catch_up(8)) <= 1.06 * before
+    assert node.catch_up(40)[-1] > 100 * before
 
 
 @pytest.mark.parametrize("spare", [0, 30 * _MIB])

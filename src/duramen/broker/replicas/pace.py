@@ -43,7 +43,7 @@ class Pace:
         return max(_LEAST_PIECE_BYTES, self._rate() * _PIECE_MS // 1000)
 
     def took(self, taken_us: int) -> None:
-        """An acknowledgement of this node, or a sync, took so long."""
+        """Until all in sync had a batch on disk it took so long."""
         self._yielding.took(taken_us, self._clock.monotonic_ms())
 
     def wrote(self, size: int) -> None:

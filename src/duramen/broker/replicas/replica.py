@@ -368,8 +368,7 @@ class Replica:
         shown_offset = self._machine.shown_offset
         if shown_offset > self._state.high_watermark:
             self._state.high_watermark = shown_offset
-            if self.leads:
-                self._timing.reached(shown_offset)
+            self._timing.reached(shown_offset)
             self._partition.log.notify()
 
     # -- the disk -----------------------------------------------------------------------------------
@@ -406,8 +405,6 @@ class Replica:
         machine, synced_offset = self._machine, self._partition.log.synced_offset
         if self._agenda.uncut:
             machine.synced(Position(machine.history.epoch_at(synced_offset - 1), synced_offset))
-        if not self.leads:
-            self._timing.reached(synced_offset)
         self._go_on()
 
     def _cut(self, effect: Cut | Restart) -> None:

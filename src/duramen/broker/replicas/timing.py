@@ -1,4 +1,4 @@
-"""How long batches take on a replica in sync, and how many bytes are written here: what the pace of others goes by."""
+"""How long batches take until all in sync have them, and how much is written here: what the pace of others goes by."""
 
 from collections import deque
 from typing import Final
@@ -14,7 +14,11 @@ _MOST: Final = 64
 
 
 class Timing:
-    """Of a leader it is the time until a batch is acknowledged, of a follower until it is synced."""
+    """The time from when a replica in sync has a batch until it hears that all have it on disk.
+
+    Of a leader that is an acknowledgement. A follower hears of it at once too, so that whoever serves others while
+    this node follows knows of producers elsewhere.
+    """
 
     def __init__(self, log: Log, clock: Clock, pace: Pace | None) -> None:
         self._log = log
@@ -36,7 +40,7 @@ class Timing:
             self._ends.append((end_offset, self._clock.seconds()))
 
     def reached(self, offset: int) -> None:
-        """All below is acknowledged or synced."""
+        """All below is on the disks of all in sync."""
         while self._ends and self._ends[0][0] <= offset:
             _, since_s = self._ends.popleft()
             if self._pace is not None:
