@@ -9,7 +9,7 @@ import pytest
 
 from duramen.codec import batch, markers
 from duramen.storage import checkpoint, directory, frames, index, records, wal
-from duramen.storage.log import LogState
+from duramen.storage.log_state import LogState
 from duramen.storage.segment import SegmentState, TailState
 
 PAGE = (Path(__file__).parents[2] / "docs" / "storage-format.md").read_text()

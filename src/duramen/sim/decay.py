@@ -17,7 +17,8 @@ from duramen.sim.disk import MemoryFileSystem
 from duramen.sim.stages import DAMAGES
 from duramen.storage.checkpoint import checkpoint_name, checkpoint_numbers, read_checkpoint
 from duramen.storage.index import BLOCK_BYTES
-from duramen.storage.log import Log, LogState
+from duramen.storage.log import Log
+from duramen.storage.log_state import LogState
 from duramen.storage.segment import Segment
 
 __all__ = ["Decay", "Decayed"]

@@ -17,7 +17,8 @@ from duramen.base.ports import FileSystem, Worker
 from duramen.storage.checkpoint import Checkpoint, write_checkpoint
 from duramen.storage.copier import Copier
 from duramen.storage.index import BLOCK_SHIFT
-from duramen.storage.log import Log, LogState
+from duramen.storage.log import Log
+from duramen.storage.log_state import LogState
 from duramen.storage.rewriting import Rewriter
 from duramen.storage.syncing import SegmentSync, plan_sync, sync_segments, synced, write_index
 from duramen.storage.wal import Wal

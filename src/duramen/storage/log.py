@@ -6,19 +6,18 @@ from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
 
-import msgspec
-
 from duramen.base.ids import LogId
 from duramen.codec.crc import crc32c
 from duramen.storage.handles import Handles
+from duramen.storage.log_state import LogState
 from duramen.storage.planning.compaction import Rules
-from duramen.storage.producers import ProducerRow, ProducerTable
+from duramen.storage.producers import ProducerTable
 from duramen.storage.readable import ReadableLog
-from duramen.storage.segment import Segment, SegmentState, TailState, segment_name
+from duramen.storage.segment import Segment, TailState, segment_name
 from duramen.storage.takeovers import TakeoverTable
-from duramen.storage.transactions import AbortedTransaction, TransactionTable
+from duramen.storage.transactions import TransactionTable
 
-__all__ = ["LOGS_DIRECTORY", "NEVER", "Log", "LogConfig", "LogKey", "LogState", "log_directory"]
+__all__ = ["LOGS_DIRECTORY", "NEVER", "Log", "LogConfig", "LogKey", "log_directory"]
 
 LOGS_DIRECTORY = "logs"
 NEVER = (1 << 63) - 1  # flush.messages and flush.ms: no bound
@@ -55,33 +54,6 @@ class LogConfig(NamedTuple):
     segment_jitter_ms: int = 0
     file_delete_delay_ms: int = 0
     held: Held | None = None
-
-
-class LogState(msgspec.Struct, array_like=True, frozen=True):
-    """What the checkpoint keeps of a log. `end_offset` is the first offset not in `segments`.
-
-    `obsolete` are base offset and generation of files that compaction has written again and that may still be there;
-    `opened` are producer id and first offset of transactions that are open at `end_offset`; `marked_offset` lies behind
-    the last marker, -1 where an older version did not say.
-    """
-
-    id: int
-    stream_id: bytes
-    partition: int
-    durability: str
-    start_offset: int
-    end_offset: int
-    segments: list[SegmentState]
-    tail: TailState
-    takeovers: list[tuple[int, int, int]]
-    producers: list[ProducerRow]
-    damage: list[tuple[int, int]]
-    cleaned_offset: int = 0
-    dirty_offset: int = 0
-    obsolete: list[tuple[int, int]] = []
-    opened: list[tuple[int, int]] = []
-    aborted: list[AbortedTransaction] = []
-    marked_offset: int = -1
 
 
 def log_directory(log_id: int) -> str:

@@ -18,7 +18,8 @@ from duramen.storage.checkpoint import Checkpoint, checkpoint_numbers, read_chec
 from duramen.storage.directory import make_directories
 from duramen.storage.frames import Frame, FrameType, position, scan
 from duramen.storage.handles import Handles
-from duramen.storage.log import Log, LogState
+from duramen.storage.log import Log
+from duramen.storage.log_state import LogState
 from duramen.storage.planning.recovery import Verdict, judge
 from duramen.storage.progress import RecoveryProgress
 from duramen.storage.recovering.leftovers import clear_unknown, hold_places, remove_let_go

@@ -8,6 +8,10 @@ from duramen.storage.producers import ProducerRow, ProducerTable
 __all__ = ["Replicated"]
 
 
+def _nobody(_epoch: int, _first_offset: int, _end_offset: int) -> None:
+    """Nobody has to be told."""
+
+
 class Replicated:
     """The part of a log that others decide. A log without one is committed as far as it is synced.
 
@@ -19,7 +23,7 @@ class Replicated:
     __slots__ = ("_before", "_found_offset", "_remembered_offset", "high_watermark", "leader_epoch", "on_append")
 
     def __init__(
-        self, high_watermark: int, found_offset: int, on_append: Callable[[int, int, int], None] = lambda *_: None
+        self, high_watermark: int, found_offset: int, on_append: Callable[[int, int, int], None] | None = None
     ) -> None:
         """`found_offset` is the end that a start has found."""
         self._found_offset = found_offset
@@ -27,7 +31,7 @@ class Replicated:
         self._remembered_offset = found_offset  # what was appended before it cannot be taken back
         self.high_watermark = high_watermark
         self.leader_epoch: int | None = None
-        self.on_append = on_append
+        self.on_append = on_append or _nobody
 
     @property
     def settled(self) -> bool:

@@ -18,7 +18,8 @@ from duramen.storage.checkpoint import Checkpoint, checkpoint_name, checkpoint_n
 from duramen.storage.damage import Cause, Damage
 from duramen.storage.frames import Bad, Frame, FrameType, position, scan
 from duramen.storage.index import BLOCK_SHIFT, Entry, SegmentIndex, closed_entries
-from duramen.storage.log import LogState, log_directory
+from duramen.storage.log import log_directory
+from duramen.storage.log_state import LogState
 from duramen.storage.planning.recovery import Verdict, judge
 from duramen.storage.records import decode_change, decode_truncate
 from duramen.storage.recovery import wal_salt

@@ -195,6 +195,10 @@ class Runner:
         if self._agenda.going or self._over is not None:
             return
         self._agenda.go_on()
+        self._sleep()
+
+    def _sleep(self) -> None:
+        """Until the machine has something to do; what was just done may have ended it."""
         if self._over is None:
             self._alarm.move(self._machine.deadline_ms)
 

@@ -293,6 +293,10 @@ class Replica:
         self._lead()
         self._agenda.go_on()
         self._lead()
+        self._sleep()
+
+    def _sleep(self) -> None:
+        """Until the machine has something to do; what was just done may have ended it."""
         if self._over is None:
             self._alarm.move(self._machine.deadline_ms)
 

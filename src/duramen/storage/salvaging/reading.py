@@ -17,7 +17,8 @@ from duramen.codec.batch import header
 from duramen.storage.checkpoint import Checkpoint, checkpoint_numbers, read_checkpoint
 from duramen.storage.frames import FRAME_HEADER_BYTES, Bad, Frame, FrameType, find_generation, position, scan
 from duramen.storage.index import read_header, sound_entries
-from duramen.storage.log import LogKey, LogState, log_directory
+from duramen.storage.log import LogKey, log_directory
+from duramen.storage.log_state import LogState
 from duramen.storage.planning.recovery import Verdict, judge
 from duramen.storage.planning.salvage import Gaps, Run
 from duramen.storage.records import decode_change, decode_created, decode_takeover, decode_truncate
