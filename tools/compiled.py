@@ -7,6 +7,7 @@ it keeps no more than `type`, and msgspec reads them.
 
 import ast
 import contextlib
+import copy
 import hashlib
 import importlib
 import os
@@ -72,28 +73,31 @@ class _Unions(ast.NodeTransformer):
         return ast.Subscript(union, ast.Tuple([left, right], ast.Load()), ast.Load())
 
 
-class _Star(ast.NodeTransformer):
-    """`x in (a, *b)` as `x in list((a, *b))`: mypyc takes a tuple in that place apart, and cannot this one."""
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        self.generic_visit(node)
-        for at, one in enumerate(node.comparators):
-            if isinstance(one, ast.Tuple) and any(isinstance(part, ast.Starred) for part in one.elts):
-                node.comparators[at] = ast.Call(ast.Name("list", ast.Load()), [one], [])
-        return node
-
-
-def rewritten(tree: ast.Module) -> str:
-    """A module as mypyc takes it."""
+def _texts(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
+    """Expressions that are written in another way, and how."""
     for one in ast.walk(tree):
         if isinstance(one, ast.ClassDef) and any(getattr(base, "id", "") == "NamedTuple" for base in one.bases):
             for field in one.body:
                 if isinstance(field, ast.AnnAssign) and not isinstance(field.annotation, ast.Constant):
-                    field.annotation = ast.Constant(ast.unparse(_Unions().visit(field.annotation)))
-    _Star().visit(tree)
-    at = 1 if ast.get_docstring(tree, clean=False) is not None else 0
-    tree.body.insert(at, ast.Import([ast.alias("typing", "_typing")]))
-    return ast.unparse(ast.fix_missing_locations(tree))
+                    yield field.annotation, repr(ast.unparse(_Unions().visit(copy.deepcopy(field.annotation))))
+        elif isinstance(one, ast.Compare):
+            for tested in one.comparators:
+                if isinstance(tested, ast.Tuple) and any(isinstance(part, ast.Starred) for part in tested.elts):
+                    yield tested, f"list({ast.unparse(tested)})"  # a tuple in that place is taken apart by mypyc
+
+
+def rewritten(source: str) -> str:
+    """A module as mypyc takes it, with its comments: some of them are for mypy."""
+    tree, lines = ast.parse(source), source.encode().split(b"\n")
+    texts = sorted(_texts(tree), key=lambda found: (found[0].lineno, found[0].col_offset), reverse=True)
+    for node, text in texts:
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        behind = lines[last][node.end_col_offset :]
+        lines[first : last + 1] = [lines[first][: node.col_offset] + text.encode() + behind]
+    if texts:
+        at = 1 if ast.get_docstring(tree, clean=False) is not None else 0
+        lines.insert(tree.body[at].lineno - 1, b"import typing as _typing")
+    return b"\n".join(lines).decode()
 
 
 def prepare() -> list[str]:
@@ -106,9 +110,9 @@ def prepare() -> list[str]:
     chosen = []
     for name in used():
         path = PLACE / "src" / name
-        tree = ast.parse(path.read_text())
-        if is_compilable(tree):
-            path.write_text(rewritten(tree))
+        source = path.read_text()
+        if is_compilable(ast.parse(source)):
+            path.write_text(rewritten(source))
             chosen.append(f"src/{name}")
     return chosen
 
