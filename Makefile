@@ -31,7 +31,7 @@ demo-cluster: install  ## the flights through three nodes, one of them killed an
 
 test: install  ## every test that `main` has to pass, JOBS=2 files of them at once (under 25 minutes on 2 cores)
 	@$(BIN)/python tools/kcat.py
-	@$(BIN)/python -m pytest -m "not long" -n $(JOBS) --dist loadfile $(TESTS)
+	@$(BIN)/python -m pytest -m "not long" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 test-long: install  ## the tests that take longer, and the property tests with examples that nobody has tried yet
 	@$(BIN)/python tools/kcat.py

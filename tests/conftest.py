@@ -19,6 +19,19 @@ settings.load_profile("duramen")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+_LONGEST = ("spark", "cluster", "demo", "compat")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The rooms with the longest files come first: none is begun when all others have ended."""
+    root = Path(__file__).parent
+
+    def turn(item: pytest.Item) -> int:
+        room = item.path.relative_to(root).parts[0]
+        return _LONGEST.index(room) if room in _LONGEST else len(_LONGEST)
+
+    items.sort(key=turn)
+
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:

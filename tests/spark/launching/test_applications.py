@@ -1,5 +1,6 @@
 """An application whose Spark does not start says why, in one line."""
 
+import re
 import signal
 import socket
 import subprocess
@@ -8,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from duramen.base.errors import SparkFailed
-from duramen.spark.launching import applications
 from duramen.spark.launching.jvm import interrupted_later
 from duramen.spark.launching.masters import unreachable
 
@@ -62,14 +61,23 @@ def test_a_signal_that_waits_comes_though_the_block_fails() -> None:
     assert seen == [signal.SIGTERM]
 
 
-def test_java_that_ends_while_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise ConnectionRefusedError(111, "Connection refused")
-
-    monkeypatch.setattr(applications, "make_session", refused)
-    said = r"^Spark does not start on local\[2\]: its Java has ended: .*Connection refused"
-    with pytest.raises(SparkFailed, match=said), applications.application("it", "local[2]", {}, tmp_path / "log"):
+def test_java_that_ends_while_spark_starts(tmp_path: Path) -> None:
+    script = """
+from pathlib import Path
+from duramen.base.errors import SparkFailed
+from duramen.spark.launching import applications
+def refused(*_, **__):
+    raise ConnectionRefusedError(111, "Connection refused")
+applications.make_session = refused
+try:
+    with applications.application("it", "local[2]", {}, Path("log")):
         pass
+except SparkFailed as error:
+    print(error)
+"""
+    code, said, complained = _ran(script, tmp_path)
+    assert (code, complained) == (0, "")
+    assert re.match(r"Spark does not start on local\[2\]: its Java has ended: .*Connection refused", said)
 
 
 def test_java_that_ends_first_leaves_no_traceback(tmp_path: Path) -> None:
@@ -82,7 +90,11 @@ with application("it", "local[1]", {"spark.ui.enabled": "false"}, Path("log")) a
     except EOFError:
         spark.sparkContext._accumulatorServer.handle_error(None, "")
 """
-    ended = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=500
-    )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert _ran(script, tmp_path) == (0, "", "")
+
+
+def _ran(script: str, directory: Path) -> tuple[int, str, str]:
+    """Exit code, output and errors, in a process of its own: an application ends the Java of its process."""
+    command = [sys.executable, "-c", script]
+    ended = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=500)
+    return ended.returncode, ended.stdout, ended.stderr
