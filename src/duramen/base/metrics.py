@@ -50,7 +50,7 @@ class Counter:
     __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.value: float = 0
+        self.value: int | float = 0
 
 
 class Histogram:
