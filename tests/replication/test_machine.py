@@ -87,6 +87,23 @@ def test_what_was_said_under_an_earlier_registration_does_not_count() -> None:
     assert leader.high_watermark == 5
 
 
+def test_configs_that_change_do_not_end_a_proposal_that_is_under_way() -> None:
+    leader = machine(state(1, 4, 1, {1, 2}))
+    leader.receive(fetch(4))
+    third = fetch(4)._replace(node_id=3, reaches=(Reach(3, 9, 5),))
+    leader.receive(third)
+    assert any(isinstance(effect, Propose) for effect in leader.take())
+    leader.configure(PartitionConfig(2))
+    leader.appended(1)
+    leader.synced(Position(4, 6))
+    leader.receive(fetch(4)._replace(end=Position(4, 6), reaches=(Reach(2, 9, 6),)))
+    assert leader.high_watermark == 5  # the third may be in sync by now, and lacks the record
+    leader.told(state(1, 4, 2, {1, 2, 3}), (1, 2, 3))
+    assert leader.high_watermark == 5
+    leader.receive(third._replace(end=Position(4, 6), reaches=(Reach(3, 9, 6),)))
+    assert leader.high_watermark == 6
+
+
 def test_with_too_few_in_sync_nothing_is_taken_and_who_waits_is_told() -> None:
     leader = machine(state(1, 4, 1, {1, 2}), least=2)
     assert leader.refusal() is None

@@ -19,11 +19,16 @@ class InSync:
     __slots__ = ("_attempted", "_partition_epoch", "committed", "due_ms", "in_flight")
 
     def __init__(self, state: PartitionState) -> None:
-        self.due_ms = 0
+        self._partition_epoch = -1
         self.take(state)
 
     def take(self, state: PartitionState) -> None:
-        """The controller has made this of it: what was proposed before is in it, or is over."""
+        """The controller has made this of it: what was proposed before is in it, or is over.
+
+        Of the partition epoch that is known it says nothing: what was proposed may be on its way still.
+        """
+        if state.partition_epoch <= self._partition_epoch:
+            return
         self.committed = state.in_sync
         self._partition_epoch = state.partition_epoch
         self._attempted: frozenset[int] = frozenset()
