@@ -9,7 +9,6 @@ import ast
 import contextlib
 import copy
 import hashlib
-import importlib
 import os
 import pathlib
 import shutil
@@ -45,12 +44,20 @@ namespace_packages = True
 
 def used() -> list[str]:
     """The modules that decide, store and simulate, as paths under src: as far as a simulated cluster takes them."""
-    importlib.import_module("duramen.sim.cluster.running")
-    source = ROOT / "src"
-    paths = [getattr(module, "__file__", None) for module in sys.modules.values()]  # modules in C have none
-    files = [pathlib.Path(path) for path in paths if path]
-    found = [file.relative_to(source) for file in files if file.is_relative_to(source)]
-    return sorted(str(file) for file in found if file.parts[1] in ROOMS)
+    asked = (
+        "import sys, duramen.sim.cluster.running; print(*(name for name in sys.modules if name.startswith('duramen')))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    names = subprocess.run(
+        [sys.executable, "-c", asked], check=True, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    found = []
+    for name in names.stdout.split():
+        path = pathlib.Path(*name.split("."))
+        path = path / "__init__.py" if (ROOT / "src" / path).is_dir() else path.with_suffix(".py")
+        if path.parts[1] in ROOMS:
+            found.append(str(path))
+    return sorted(found)
 
 
 def is_compilable(tree: ast.Module) -> bool:

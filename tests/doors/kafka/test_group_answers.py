@@ -103,7 +103,7 @@ def test_offsets_of_one_and_of_several_groups(ask: Asking, stream: str, version:
     topics = [{"name": stream, "partition_indexes": [0, 1]}]
     wishes = [
         {"group_id": stream, "member_id": None, "member_epoch": -1, "topics": topics},
-        {"group_id": "nobody", "member_id": "m", "member_epoch": 3, "topics": topics},
+        {"group_id": f"{stream}/no", "member_id": "m", "member_epoch": 3, "topics": topics},
         {"group_id": stream, "member_id": None, "member_epoch": -1, "topics": None},
     ]
     answer = ask(ApiKey.OFFSET_FETCH, version, {"group_id": stream, "topics": topics, "groups": wishes})
@@ -185,7 +185,9 @@ def test_groups_are_listed_by_state_and_kind(ask: Asking, stream: str, version: 
 @pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_GROUPS))
 def test_a_group_that_assigns_shows_no_protocol_yet(ask: Asking, stream: str, version: int) -> None:
     def described() -> dict[str, Any]:
-        groups: list[dict[str, Any]] = ask(ApiKey.DESCRIBE_GROUPS, version, {"groups": [stream, "nobody"]})["groups"]
+        groups: list[dict[str, Any]] = ask(ApiKey.DESCRIBE_GROUPS, version, {"groups": [stream, f"{stream}/no"]})[
+            "groups"
+        ]
         assert (groups[1]["group_state"], groups[1]["error_code"]) == ("Dead", ErrorCode.NONE)
         return groups[0]
 
@@ -202,7 +204,7 @@ def test_a_group_that_assigns_shows_no_protocol_yet(ask: Asking, stream: str, ve
 def test_groups_that_cannot_be_deleted(ask: Asking, stream: str) -> None:
     stable(ask, stream)
     for version in versions(ApiKey.DELETE_GROUPS):
-        results = ask(ApiKey.DELETE_GROUPS, version, {"groups_names": [stream, "nobody", ""]})["results"]
+        results = ask(ApiKey.DELETE_GROUPS, version, {"groups_names": [stream, f"{stream}/no", ""]})["results"]
         assert [one["error_code"] for one in results] == [
             ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND,
         ]  # fmt: skip
@@ -225,7 +227,7 @@ def test_offsets_are_deleted_where_nobody_reads(ask: Asking, stream: str) -> Non
     assert delete(stream, stream, other, "nothing") == [
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]  # fmt: skip
-    assert delete("nobody", stream) == [ErrorCode.GROUP_ID_NOT_FOUND]
+    assert delete(f"{stream}/no", stream) == [ErrorCode.GROUP_ID_NOT_FOUND]
     assert delete("", stream) == [ErrorCode.INVALID_GROUP_ID]
     assert join(ask, 3, f"{stream}/connect", protocol="connect")["error_code"] == ErrorCode.NONE
     assert delete(f"{stream}/connect") == [ErrorCode.NON_EMPTY_GROUP]
