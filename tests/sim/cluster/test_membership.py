@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import count
 
+from duramen.codec.cluster.channels import Channel
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.world import World
 
@@ -47,6 +48,18 @@ def test_a_voter_without_its_disk_votes_again_although_it_ends_before_it_has_cau
     assert node.directory_id not in voters(world.nodes[1])
     world.end(node, power=False)
     until(world, lambda: node.directory_id in voters(world.nodes[1]) and len(voters(world.nodes[1])) == 3)
+    until(world, lambda: node.directory_id in voters(node))
+
+
+def test_what_a_node_asked_before_it_lost_its_disk_is_of_who_it_was_then() -> None:
+    world = forming()
+    node = world.nodes[3]
+    world.network.slow_us = 1_000_000
+    world.wipe(node)
+    until(world, lambda: world.network.link(3, 1, Channel.CONTROL) is not None)
+    pass_by(world, 250_000)  # it asks, and is not heard yet
+    world.wipe(node)
+    world.network.slow_us = 800
     until(world, lambda: node.directory_id in voters(node))
 
 

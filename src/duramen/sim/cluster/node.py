@@ -301,18 +301,21 @@ class Node:
     def _ask_seed(self, node_id: int, body: bytes, done: Callable[[int, str, bytes], None]) -> None:
         link = self.network.link(self.node_id, node_id, Channel.CONTROL)
         if link is not None:
-            self.network.say(link, self.node_id, partial(self.peers[node_id].asked_seed, link, body, done))
+            asked = partial(self.peers[node_id].asked_seed, link, self.replica_id, body, done)
+            self.network.say(link, self.node_id, asked)
 
-    def asked_seed(self, link: Link, body: bytes, done: Callable[[int, str, bytes], None]) -> None:
-        """Another node looks for a cluster."""
-        peer, me, life = self.peers[link.peer_of(self.node_id)], self.replica_id, self.life
+    def asked_seed(
+        self, link: Link, sender: ReplicaId, body: bytes, done: Callable[[int, str, bytes], None]
+    ) -> None:  # fmt: skip
+        """Another node looks for a cluster. `sender` is who it was as it asked: its disk may be another one by now."""
+        me, life = self.replica_id, self.life
 
         def answer(hello: bytes) -> None:
             if self.life == life and link.there[self.node_id]:
                 self.network.say(link, self.node_id, partial(done, *me, hello))
 
         if self._coming is not None:
-            self._coming.asked(peer.replica_id, body, answer)
+            self._coming.asked(sender, body, answer)
 
     def _tell_voters(self) -> None:
         """Say who votes, if that is another set than before, to all who are connected."""
