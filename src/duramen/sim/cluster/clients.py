@@ -4,8 +4,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from duramen.base.errors import DuramenError, StreamNotFound
+from duramen.base.errors import DuramenError, NotLeader, OutOfOrderSequence, StreamNotFound
 from duramen.broker.broker import Broker
+from duramen.broker.partition import Partition
 from duramen.controller.partitions import PartitionId
 from duramen.sim.cluster.calls import Calls, Reply, partition_at
 from duramen.sim.draws import below
@@ -66,6 +67,21 @@ class Client:
                 then(*value)
 
         self.calls.ask(self.calls.any_node(), look, found)
+
+    def leads(self, node_id: int, place: PartitionId, partition: Partition) -> bool:
+        """Whether a node leads a partition, also by what is committed: one that was deposed may not know yet."""
+        known, role = self.calls.witness.council.state.partitions.get(place), partition.role
+        leads = known is not None and known.leader == node_id
+        return leads and known is not None and role is not None and role.epoch == known.leader_epoch
+
+    def judged(self, node_id: int, place: PartitionId, partition: Partition, error: DuramenError) -> DuramenError:
+        """The error that a batch is refused with; NotLeader where that is its sequence, and others lead by now.
+
+        Who was deposed and does not know yet lacks the batches before, which it takes for a gap; so does Kafka.
+        """
+        if isinstance(error, OutOfOrderSequence) and not self.leads(node_id, place, partition):
+            return NotLeader(f"node {node_id} leads no more and does not know: {error}")
+        return error
 
     def saw(self, place: PartitionId, epoch: int) -> None:
         """Somebody led a partition in that epoch (KIP-320)."""

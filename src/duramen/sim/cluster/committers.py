@@ -62,7 +62,7 @@ class Committer(CoordinatedClient):
                 raise ConcurrentTransactions("a transaction has an offset there (KIP-447)")
             stored = broker.groups.committed(key)
             offset = -1 if stored is None else stored.offset
-            self.calls.bookmarks.of(key).read(offset, newest=self._leads(broker, place))
+            self.calls.bookmarks.of(key).read(offset, newest=self.leads(node_id, place, partition_at(broker, place)))
             reply(offset)
 
         def answered(value: Any) -> None:
@@ -70,9 +70,3 @@ class Committer(CoordinatedClient):
             self.next()
 
         self.calls.ask(node_id, ask, answered)
-
-    def _leads(self, broker: Broker, place: PartitionId) -> bool:
-        """Whether a node coordinates, also by what is committed: one that was deposed may not know yet."""
-        known, role = self.calls.witness.council.state.partitions.get(place), partition_at(broker, place).role
-        leads = known is not None and known.leader == broker.node_id
-        return leads and known is not None and role is not None and role.epoch == known.leader_epoch

@@ -98,12 +98,14 @@ class Producer(Client):
         self.calls.book.page(place).sent(batch)
 
         def append(broker: Broker, reply: Reply) -> None:
+            partition = partition_at(broker, place)
+
             def done(base_offset: int, error: DuramenError | None) -> None:
                 if error is None and batch.acks_all:
                     self.calls.witness.ledger(place).released(batch.crc, base_offset)
-                reply(base_offset if error is None else error)
+                reply(base_offset if error is None else self.judged(node_id, place, partition, error))
 
-            partition_at(broker, place).append(bytearray(batch.data), done, None, all_replicas=batch.acks_all)
+            partition.append(bytearray(batch.data), done, None, all_replicas=batch.acks_all)
 
         self.calls.ask(node_id, append, lambda value: self._answered(place, batch, value))
 

@@ -168,13 +168,15 @@ class Transactor(CoordinatedClient):
         self.calls.book.page(place).sent(batch)
 
         def append(broker: Broker, reply: Reply) -> None:
+            partition = partition_at(broker, place)
+
             def done(base_offset: int, error: DuramenError | None) -> None:
                 if error is None:
                     self.calls.witness.ledger(place).released(batch.crc, base_offset)
-                reply(base_offset if error is None else error)
+                reply(base_offset if error is None else self.judged(node_id, place, partition, error))
 
             admit = broker.transactions.admission(self._id, joins=True)
-            partition_at(broker, place).append(bytearray(batch.data), done, admit, all_replicas=True)
+            partition.append(bytearray(batch.data), done, admit, all_replicas=True)
 
         def answered(value: Any) -> None:
             if not self._failed(place, f"batch {batch.number} for {place}", value):
