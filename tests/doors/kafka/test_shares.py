@@ -176,6 +176,14 @@ def described(consumer: RawShareConsumer) -> Message:
     return group
 
 
+def listed(consumer: RawShareConsumer, kind: str) -> list[tuple[str, str]]:
+    """The type and state of the consumer's own group where groups of ``kind`` are listed: the broker has others."""
+    answer = consumer.connection.request(ApiKey.LIST_GROUPS, {"types_filter": [kind]})
+    return [
+        (found["group_type"], found["group_state"]) for found in answer["groups"] if found["group_id"] == consumer.group
+    ]
+
+
 def test_a_group_is_described_and_listed(member: Member) -> None:
     one = member("one")
     assert described(one)["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
@@ -186,11 +194,8 @@ def test_a_group_is_described_and_listed(member: Member) -> None:
     assert group["members"][0]["assignment"]["topic_partitions"] == [
         {"topic_id": one.topic_id, "topic_name": one.stream, "partitions": [0]}
     ]
-    listed = one.connection.request(ApiKey.LIST_GROUPS, {"types_filter": ["share"]})["groups"]
-    assert [(found["group_type"], found["group_state"]) for found in listed if found["group_id"] == one.group] == [
-        ("share", "Stable")
-    ]
-    assert one.connection.request(ApiKey.LIST_GROUPS, {"types_filter": ["consumer"]})["groups"] == []
+    assert listed(one, "share") == [("share", "Stable")]
+    assert listed(one, "consumer") == []
     deleted = one.connection.request(ApiKey.DELETE_GROUPS, {"groups_names": [one.group]})
     assert deleted["results"][0]["error_code"] == ErrorCode.NON_EMPTY_GROUP
     one.beat(epoch=-1)
