@@ -299,6 +299,21 @@ def test_a_leader_minds_that_a_node_is_live_once_it_was_heard() -> None:
     assert [member.node_id for member in proposed[0].in_sync] == [1, 2, 3]
 
 
+def test_who_waits_for_news_is_heard_again_as_soon_as_another_has_joined() -> None:
+    leader = machine(state(1, 4, 1, {1}))
+    leader.told_live((1, 2))
+    asks = {node: fetch(4)._replace(node_id=node, reaches=(Reach(node, 9, 5),), high_watermark=5) for node in (2, 3)}
+    leader.receive(asks[2])
+    leader.receive(asks[3])  # parked: nothing follows, and it is not live yet
+    leader.told_live((1, 2, 3))
+    leader.take()
+    leader.told(state(1, 4, 2, {1, 2}), (1, 2, 3))
+    assert [effect.answer.asked.node_id for effect in leader.take() if isinstance(effect, Serve)] == [3]
+    leader.receive(asks[3])
+    (proposed,) = [effect.proposal for effect in leader.take() if isinstance(effect, Propose)]
+    assert [member.node_id for member in proposed.in_sync] == [1, 2, 3]
+
+
 def test_who_goes_on_following_the_same_leader_has_nothing_to_do() -> None:
     follower = machine(state(2, 4, 1, {1, 2, 3}))
     deadline_ms = follower.deadline_ms

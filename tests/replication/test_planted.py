@@ -16,14 +16,14 @@ FOUND_BY = {
     "cut-to-high-watermark": 0,
     "report-written": 1,
     "stale-in-sync": 0,
-    "forget-refused": 18,
+    "forget-refused": 123,
     "count-proposed": 6,
     "any-epoch": 62,
-    "elect-anybody": 1,
-    "tell-at-once": 2,
-    "join-early": 21,
+    "elect-anybody": 0,
+    "tell-at-once": 0,
+    "join-early": 6,
     "join-before-tail": 76,
-    "unconfirmed": 5,
+    "unconfirmed": 0,
 }
 
 

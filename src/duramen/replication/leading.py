@@ -60,6 +60,8 @@ class Leading:
                 self._replica.effects.append(Release(waiter, Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         self._review()
         self._wake()
+        for fetch in self._parked.take(self._is_missed):
+            self._answer(fetch)
 
     def lost(self, message: Fetch | FetchAnswer) -> None:
         """An answer did not get there: soon the fetch is answered again."""
@@ -315,6 +317,12 @@ class Leading:
             return True
         permit = self._permit()
         return permit is not None and permit.offset > fetch.permitted
+
+    def _is_missed(self, fetch: Fetch) -> bool:
+        """Whether it speaks for one who may be ready to join, and has to be heard again first."""
+        outside = frozenset(self._replica.state.replicas) - self._in_sync.maximal
+        missed = [node for node in outside if node in self._replica.live and not self._progress.heard(node)]
+        return any(reach.node_id in missed for reach in fetch.reaches)
 
     def _permit(self) -> Permit | None:
         """What the tail of a chain may show when all before it have it too.
