@@ -73,7 +73,7 @@ class Consumer(Client):
                 if answer.error is not None:
                     reply((answer.error, answer.start_offset))
                 elif answer.preferred_replica >= 0:
-                    self.calls.witness.redirected(place, answer.preferred_replica, offset)
+                    self.calls.witness.redirected(place, node_id, answer.preferred_replica, offset)
                     reply(answer.preferred_replica)
                 elif answer.slice is None:
                     reply(b"")

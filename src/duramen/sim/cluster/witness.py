@@ -284,9 +284,14 @@ class Witness:
                     self._logs[key].start_at(start_offset)
                 self.ledger(place).starts(node_id, start_offset)
 
-    def redirected(self, place: PartitionId, node_id: int, offset: int) -> None:
-        """A consumer who is to read from an offset is sent to a node, which has all before it on its disk (KIP-392)."""
-        node = self._nodes[node_id]
+    def redirected(self, place: PartitionId, by_id: int, node_id: int, offset: int) -> None:
+        """One node sends a consumer who is to read from an offset to another, which has all before it on its disk.
+
+        So KIP-392 has it. Who has not heard yet that the other's disk is a new one goes by the old one.
+        """
+        node, sender = self._nodes[node_id], self._nodes[by_id].member
+        if sender is None or not any(one.directory_id == node.directory_id for one in sender.nodes):
+            return
         log = None if node.store is None else node.store.log(LogKey(*place))
         if log is not None and self._replica(node, place) is not None and log.synced_offset < offset:
             raise self.ledger(place).broken(f"who reads from {offset} is sent to node {node_id}, which lacks it")
