@@ -125,6 +125,8 @@ def order(runner: Runner, body: Buffer, answer: Callable[[bytes], None]) -> None
 class Watcher:
     """Says what takes effect, and orders what other nodes ask for."""
 
+    stands_for_another = False
+
     def __init__(self, side: ClusterSide) -> None:
         self._side = side
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from itertools import count
 
+import pytest
+
 from duramen.codec.cluster.channels import Channel
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.world import World
@@ -49,6 +51,20 @@ def test_a_voter_without_its_disk_votes_again_although_it_ends_before_it_has_cau
     world.end(node, power=False)
     until(world, lambda: node.directory_id in voters(world.nodes[1]) and len(voters(world.nodes[1])) == 3)
     until(world, lambda: node.directory_id in voters(node))
+
+
+def test_who_hears_nothing_of_the_vote_of_its_lost_disk_finds_it_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = forming()
+    node = world.nodes[3]
+    with monkeypatch.context() as others:
+        others.setattr(node, "hear_voters", lambda _: Node.hear_voters(node, (1, 2)))  # who tell it of an older set
+        world.wipe(node)
+        until(world, lambda: node.runner is not None)
+        assert not node.replaces
+    until(world, lambda: node.replaces)
+    world.end(node, power=False)
+    until(world, lambda: node.directory_id in voters(world.nodes[1]) and len(voters(world.nodes[1])) == 3)
+    until(world, lambda: node.directory_id in voters(node) and not node.replaces)
 
 
 def test_what_a_node_asked_before_it_lost_its_disk_is_of_who_it_was_then() -> None:

@@ -175,6 +175,15 @@ class Member:
         # Not fewer than there are voters: those that have not come yet will.
         return max(len(self.state.registrations), len(self._kit.runner.machine.voters))
 
+    @property
+    def stands_for_another(self) -> bool:
+        """Whether this process is registered as its node, and a directory that the node has no more is a voter."""
+        known = self.state.registrations.get(self.node_id)
+        if known is None or known.incarnation_id != self._kit.wish.incarnation_id:
+            return False
+        voter = self._kit.runner.voters.of_node(self.node_id)
+        return voter is not None and voter.directory_id != self._kit.wish.directory_id
+
     def partition(self, place: PartitionId) -> PartitionState:
         return self.state.partitions.get(place) or PartitionState()
 

@@ -44,7 +44,7 @@ from duramen.controller.quorum.epochs import End
 from duramen.controller.quorum.machine import Machine
 from duramen.controller.quorum.messages import Batch, Fetch, FetchAnswer, FetchSnapshot, Message, SnapshotAnswer
 from duramen.controller.quorum.roles import Role
-from duramen.controller.quorum.voters import Voters
+from duramen.controller.quorum.voters import Voter, Voters
 
 __all__ = ["Runner"]
 
@@ -124,6 +124,10 @@ class Runner:
         result = self._machine.change(change)
         self._go_on()
         return result
+
+    def join(self, voter: Voter) -> None:
+        """Ask to be this voter from here on; that this directory is to vote is on disk."""
+        self._machine.join(voter)
 
     def resign(self) -> None:
         """Let another lead."""

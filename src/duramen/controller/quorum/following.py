@@ -6,22 +6,17 @@ from duramen.controller.quorum.epochs import End
 from duramen.controller.quorum.messages import Batch, ChangeVoters, Fetch, FetchAnswer, FetchSnapshot, SnapshotAnswer
 from duramen.controller.quorum.replica import Replica
 from duramen.controller.quorum.roles import Cause
-from duramen.controller.quorum.voters import ReplicaId, Voter
+from duramen.controller.quorum.voters import ReplicaId
 
 __all__ = ["Following"]
 
 
 class Following:
-    """A follower of `leader` in this epoch.
+    """A follower of `leader` in this epoch; a learner that is to vote asks for it once it has caught up."""
 
-    `joins` is the voter that a learner wants to become once it has caught up: in the place of one of its node that has
-    another directory, which is removed first, or as one more.
-    """
-
-    def __init__(self, replica: Replica, leader: ReplicaId, joins: Voter | None) -> None:
+    def __init__(self, replica: Replica, leader: ReplicaId) -> None:
         self._replica = replica
         self._leader = leader
-        self._joins = joins
         self._waiting: Fetch | None = None
         self._snapshot: End | None = None
         self._until_ms = replica.now_ms + self._patience_ms()
@@ -159,11 +154,14 @@ class Following:
             self._replica.append(batch)
 
     def _join(self) -> None:
-        """Ask to be made a voter, one step at a time, as long as it is none."""
+        """Ask to be made a voter, one step at a time, as long as it is none.
+
+        In the place of one of its node that has another directory, which is removed first, or as one more.
+        """
         replica = self._replica
-        if self._joins is None or replica.votes or replica.now_ms < self._join_ms:
+        if replica.joins is None or replica.votes or replica.now_ms < self._join_ms:
             return
         self._join_ms = replica.now_ms + replica.timeouts.fetch_ms // 2
         present = replica.voters.latest.of_node(replica.me.node_id)
-        change = AddVoter(self._joins) if present is None else RemoveVoter(present)
+        change = AddVoter(replica.joins) if present is None else RemoveVoter(present)
         replica.send(self._leader.node_id, ChangeVoters(replica.me, replica.epoch, change))

@@ -55,7 +55,7 @@ class Machine:
         joins: Voter | None = None,
     ) -> None:
         self._replica = Replica(me, kept, now_ms=now_ms, chance=chance, timeouts=timeouts, seeds=seeds)
-        self._joins = joins
+        self._replica.joins = joins
         alone = self._replica.voters.latest.ids == (me,)
         self._part: Waiting | Standing | Following | Leading = Waiting(self._replica, AT_ONCE if alone else None)
         self._part.open()
@@ -181,6 +181,10 @@ class Machine:
     def change(self, change: Change) -> End | Refusal:
         """Order a change of the voters; where its entry ends."""
         return self._part.change(change) if isinstance(self._part, Leading) else Refusal.NOT_LEADER
+
+    def join(self, voter: Voter) -> None:
+        """It is to become this voter; that is on disk."""
+        self._replica.joins = voter
 
     def resign(self) -> None:
         """Let another lead."""
@@ -315,7 +319,7 @@ class Machine:
             case Role.LEADER:
                 return Leading(replica)
             case Role.FOLLOWER if replica.leader is not None:
-                return Following(replica, replica.leader, self._joins)
+                return Following(replica, replica.leader)
             case Role.PROSPECTIVE | Role.CANDIDATE:
                 return Standing(replica, pre=role is Role.PROSPECTIVE)
             case _ if split and replica.gone and replica.may_win:

@@ -9,7 +9,7 @@ from duramen.controller.quorum.epochs import NOTHING, End, EpochTable
 from duramen.controller.quorum.messages import Batch, Fetch, Message, SnapshotAnswer, Told
 from duramen.controller.quorum.roles import Role
 from duramen.controller.quorum.timeouts import Timeouts
-from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, VoterHistory, Voters
+from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voter, VoterHistory, Voters
 
 __all__ = ["Chance", "Kept", "Replica"]
 
@@ -51,6 +51,8 @@ class Replica:
         """Whether the leader is this one, or has answered it in this epoch and was not lost since."""
         self.gone: set[int] = set()
         """Nodes whose connections closed, and of which nothing was heard since."""
+        self.joins: Voter | None = None
+        """The voter that it wants to become."""
         self.doubts = 0
         """How often it gave the leader of this epoch up, since that answered."""
         self.effects: list[Effect] = []

@@ -68,6 +68,10 @@ class Candidate(NamedTuple):
 class Part(Protocol):
     """What this node is for the others, beside its part in the quorum: `broker.cluster.member`."""
 
+    @property
+    def stands_for_another(self) -> bool:
+        """Whether it takes part as its node, and a directory that the node has no more is a voter."""
+
     def happened(self, event: Event, epoch: int) -> None:
         """An event has taken effect in the view; the quorum ordered it in that epoch."""
 
@@ -239,12 +243,30 @@ class ClusterSide:
 
     def _carried_out(self, effect: Effect) -> None:
         runner = self._agreeing.runner
-        if self._replaces and isinstance(effect, Commit) and runner is not None and self._me in runner.voters:
-            # Whoever takes its vote from here on means it.
-            self._replaces = False
-            self._parts.worker.submit("disk", partial(self._belonging.replace, replaces=False), _noted)
+        if isinstance(effect, Commit) and runner is not None:
+            self._vote_again(runner)
         if self.member is not None:
             self.member.carried_out(effect)
+
+    def _vote_again(self, runner: Runner) -> None:
+        """Once this is a voter that is kept no more: whoever takes its vote from here on means it.
+
+        Who heard nothing of the vote of its last directory at first may find it in the log.
+        """
+        if self._replaces:
+            if self._me in runner.voters:
+                self._replaces = False
+                self._parts.worker.submit("disk", partial(self._belonging.replace, replaces=False), _noted)
+        elif self.member is not None and self.member.stands_for_another:
+            self._replaces = True
+
+            def kept(result: object) -> None:
+                if isinstance(result, BaseException):
+                    self._fail(StorageFailed(f"what this node keeps of its cluster cannot be written: {result}"))
+                else:
+                    runner.join(Voter(self._me, self._member.endpoint))
+
+            self._parts.worker.submit("disk", partial(self._belonging.replace, replaces=True), kept)
 
     # -- coming to a cluster ------------------------------------------------------------------------
 

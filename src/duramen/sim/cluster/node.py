@@ -342,10 +342,19 @@ class Node:
                 opens()
 
     def _votes_again(self) -> None:
-        """Once it is a voter that is kept no more: whoever takes its vote from here on means it."""
-        voters = NO_VOTERS if self.runner is None else self.runner.voters
-        if self._coming is not None and self._coming.replaces and self.replica_id in voters:
-            self._coming.replace(lambda: None, replaces=False)
+        """Once it is a voter that is kept no more: whoever takes its vote from here on means it.
+
+        Who heard nothing of the vote of its last disk at first may find it in the log.
+        """
+        runner, member, coming = self.runner, self.member, self._coming
+        if runner is None or coming is None:
+            return
+        if coming.replaces:
+            if self.replica_id in runner.voters:
+                coming.replace(lambda: None, replaces=False)
+        elif member is not None and member.stands_for_another:
+            voter = Voter(self.replica_id, address_of(self.node_id))
+            coming.replace(partial(runner.join, voter), replaces=True)
 
     # -- what the quorum's replica needs -------------------------------------------------------------
 
