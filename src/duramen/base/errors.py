@@ -506,7 +506,7 @@ class OutOfOrderSequence(DuramenError):
     """An idempotent producer's sequence does not follow the last one."""
 
     id = "out-of-order-sequence"
-    safe = "The batch was not stored; those before it are."
+    safe = "The batch was not stored by this node; a leader that came after it may have it. Those before it are stored."
     remedy = (
         "Let the producer begin anew: its client closes it or asks for a new id, then sends what was not acknowledged."
     )

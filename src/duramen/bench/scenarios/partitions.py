@@ -33,14 +33,19 @@ _NOBODY: Final = UUID(int=0)
 
 def steps(rounds: int) -> int:
     """How many there are."""
-    return 1 + 2 * rounds
+    return 1 + 3 * rounds
 
 
 def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
-    """30,000 partitions with three replicas, fewer by `scale`; each round kills a node twice, one that controls too."""
+    """30,000 partitions with three replicas, fewer by `scale`.
+
+    Each round kills a node twice, one that controls too, and stops one that controls and starts it again.
+    """
     streams = max(_AT_ONCE, int(_PARTITIONS * scale) // _OF_A_STREAM)
     gone_s: dict[bool, list[float]] = {False: [], True: []}
     back_s: list[float] = []
+    stopped_s: list[float] = []
+    restarted_s: list[float] = []
     with Several(directory / "partitions") as several:
         worker.say(f"making {streams * _OF_A_STREAM:,} partitions")
         took_s = _make(several, streams)
@@ -53,6 +58,11 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
                 gone_s[controls].append(gone)
                 back_s.append(back)
                 worker.step()
+            worker.say("restarting the node that leads the controller")
+            stopped, restarted = _restart(several, streams)
+            stopped_s.append(stopped)
+            restarted_s.append(restarted)
+            worker.step()
     count = streams * _OF_A_STREAM
     rate = count / took_s
     return [
@@ -64,6 +74,8 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
         _longest("everything led again: a node with a third of the leaders killed", gone_s[False]),
         _longest("everything led again: killed, and led the controller", gone_s[True]),
         _longest("a killed node ready again", back_s),
+        _longest("the controller restarted in order: from its start until it is ready", restarted_s),
+        told("the same: until it had drained and ended", f"{max(stopped_s):.1f} s"),
         told("memory of a node", f"{memory:,.0f} MiB"),
     ]  # fmt: skip
 
@@ -94,8 +106,8 @@ def _name(number: int) -> str:
 
 def _round(several: Several, streams: int, *, controls: bool) -> tuple[float, float]:
     """Seconds until both others say that all is led again, and until the node that went is ready again."""
-    asked = [_name(number) for number in range(0, streams, max(1, streams // _ASKED_OF))]
-    controller = several.server(NODES[0]).get("/v1/cluster")["quorum"]["leader_id"]
+    asked = _asked(streams)
+    controller = _controller(several)
     gone = controller if controls else next(number for number in NODES if number != controller)
     others = [number for number in NODES if number != gone]
     began_s = time.monotonic()
@@ -109,6 +121,29 @@ def _round(several: Several, streams: int, *, controls: bool) -> tuple[float, fl
     _wait(f"node {gone} is in sync", partial(_in_sync, several, asked))
     _balance(several)
     return failed_over_s, back_s
+
+
+def _restart(several: Several, streams: int) -> tuple[float, float]:
+    """Seconds until who leads the controller has drained and ended, and, started again at once, until it is ready."""
+    controller = _controller(several)
+    began_s = time.monotonic()
+    several.processes.stop(controller)
+    stopped_s = time.monotonic() - began_s
+    began_s = time.monotonic()
+    several.processes.start([controller])
+    ready_s = time.monotonic() - began_s
+    _wait(f"node {controller} is in sync", partial(_in_sync, several, _asked(streams)))
+    _balance(several)
+    return stopped_s, ready_s
+
+
+def _asked(streams: int) -> list[str]:
+    """The streams that nodes are asked about."""
+    return [_name(number) for number in range(0, streams, max(1, streams // _ASKED_OF))]
+
+
+def _controller(several: Several) -> int:
+    return int(several.server(NODES[0]).get("/v1/cluster")["quorum"]["leader_id"])
 
 
 def _balance(several: Several) -> None:
