@@ -319,10 +319,13 @@ class TestWhere:
 
         monkeypatch.setattr(tool, "ROOT", Owned())
         monkeypatch.setenv("SUDO_UID", str(other))
-        monkeypatch.setenv("HOME", "/root")
+        # All that it changes, so that it is put back.
+        before = {"HOME": "/root", "USER": "root", "LOGNAME": "root", "XDG_CACHE_HOME": "/root/.cache"}
+        for name, value in before.items():
+            monkeypatch.setenv(name, value)
         tool.give_up_root()
         assert became == ["initgroups", "setgid", "setuid"]
-        assert os.environ["HOME"] != "/root"
+        assert before.items() & os.environ.items() == set()
 
     def test_an_environment_is_used_again_where_it_was_finished_and_not_moved(
         self, tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
