@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +22,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 _LONGEST = ("spark", "cluster", "demo", "compat")
 
+# Many a test writes records with times that are years old: no check of retention comes between it and its reader.
+_SHARED: Final = {"group.initial.rebalance.delay.ms": 0, "log.retention.check.interval.ms": 86_400_000}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The rooms with the longest files come first: none is begun when all others have ended."""
@@ -37,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """A node without NATS that tests share; they use streams of their own."""
     directory = tmp_path_factory.mktemp("node") / "data"
-    with NodeProcess(directory, {"group.initial.rebalance.delay.ms": 0}) as process:
+    with NodeProcess(directory, _SHARED) as process:
         yield process
 
 

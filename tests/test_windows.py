@@ -1,7 +1,9 @@
 """What works on Windows: importing Duramen, its client, its Spark source; commands, but for `serve`, `log`, secrets."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -35,11 +37,14 @@ sys.platform = "win32"
 """
 
 
-def on_windows(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def on_windows(
+    script: str, *arguments: str, environment: Mapping[str, str] = os.environ
+) -> "subprocess.CompletedProcess[str]":
     """Run a script in a Python that takes itself for one on Windows."""
     return subprocess.run(
-        [sys.executable, "-c", AS_ON_WINDOWS + script, *arguments], capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-c", AS_ON_WINDOWS + script, *arguments],
+        capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
 
 
 def test_every_module_of_users_can_be_imported() -> None:
@@ -79,6 +84,14 @@ def test_other_commands_work(command: str) -> None:
     assert ended.returncode in (0, 1)
     assert ended.stderr == ""
     assert ended.stdout
+
+
+def test_a_user_without_a_home_is_told_what_java_needs() -> None:
+    homes = ("HOME", "USERPROFILE", "HOMEPATH", "XDG_CACHE_HOME", "JAVA_HOME", "PATH")
+    environment = {name: value for name, value in os.environ.items() if name not in homes} | {"PATH": ""}
+    ended = on_windows("from duramen.cli.main import main\nmain()\n", "doctor", environment=environment)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert "-> this user has no home directory: set XDG_CACHE_HOME to a directory that can be written" in ended.stdout
 
 
 def test_a_broker_for_tests_says_what_to_do() -> None:

@@ -1,6 +1,7 @@
 """What the system says of a process and of files."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,11 +12,30 @@ from duramen.bench.system import cached_bytes, drop_cached, use, written_bytes
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it is read from /proc")
 
 
+# In a process of its own: nobody else opens or closes anything there.
+OPENING = """
+import os, sys
+for line in sys.stdin:
+    held = [open(os.devnull) for _ in range(int(line))]
+    print("held", flush=True)
+"""
+
+
 def test_a_process_says_what_it_holds() -> None:
-    before = use(os.getpid())
-    with Path(os.devnull).open() as one, Path(os.devnull).open() as other:
-        assert use(os.getpid()).descriptors == before.descriptors + 2
-        assert one.fileno() != other.fileno()
+    with subprocess.Popen(
+        [sys.executable, "-c", OPENING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        found = []
+        for count in (0, 2):
+            process.stdin.write(f"{count}\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "held\n"
+            found.append(use(process.pid))
+        process.stdin.close()
+    before, after = found
+    assert after.descriptors == before.descriptors + 2
     assert before.resident_mib > 1
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 from tests.cli.command import Run, command_environment, run
+from tests.loopback import second_host
 
 from duramen.doors.cluster.secret import SECRET_BYTES, make_secret
-from duramen.node.process import NodeProcess
+from duramen.node.process import NodeProcess, hold_port
 
 NewNode = Callable[..., NodeProcess]
 
@@ -26,18 +27,16 @@ FREE = ("--kafka-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--nats
 NAMES = {"kafka": "Kafka", "http": "HTTP"}
 
 
-def has_ipv6() -> bool:
-    """Whether this machine has an IPv6 loopback."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as probe:
-        probe.bind(("::1", 0))
-        return True
-    return False
+@pytest.fixture
+def free_port() -> Iterator[Callable[[], int]]:
+    """Chooses ports that nobody else is given while the test goes on."""
+    with contextlib.ExitStack() as held:
 
+        def choose() -> int:
+            port: int = held.enter_context(hold_port()).getsockname()[1]
+            return port
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+        yield choose
 
 
 def brokers(address: str) -> list[str]:
@@ -46,8 +45,8 @@ def brokers(address: str) -> list[str]:
     return [f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()]
 
 
-def test_several_addresses(new_node: NewNode) -> None:
-    second = "[::1]" if has_ipv6() else "127.0.0.2"
+def test_several_addresses(new_node: NewNode, free_port: Callable[[], int]) -> None:
+    second = second_host()
     kafka_port, http_port = free_port(), free_port()
     node = new_node(
         {"kafka.listen": f"127.0.0.1:0, {second}:{kafka_port}", "http.listen": f"127.0.0.1:0,{second}:{http_port}"}
@@ -157,7 +156,7 @@ main()
 
 
 @pytest.fixture
-def recovering(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", str, str]]:
+def recovering(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[tuple["subprocess.Popen[str]", str, str]]:
     """A node in the middle of its recovery, which goes on with a line on its standard input; its doors."""
     kafka, http_ = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     words = ["serve", "--kafka-listen", kafka, "--http-listen", http_, "--nats", "off"]
@@ -195,7 +194,7 @@ def test_during_recovery_readyz_says_how_far_it_is(recovering: tuple["subprocess
     assert process.wait(60) == 0
 
 
-def test_a_node_of_no_cluster_says_whom_it_lacks(tmp_path: Path) -> None:
+def test_a_node_of_no_cluster_says_whom_it_lacks(tmp_path: Path, free_port: Callable[[], int]) -> None:
     secret = tmp_path / "secret"
     make_secret(str(secret), b"s" * SECRET_BYTES)
     http_, here, there = (f"127.0.0.1:{free_port()}" for _ in range(3))

@@ -3,13 +3,10 @@
 CLUSTER_SEED=N runs the long tests with another seed.
 """
 
-import gc
 import os
 import random
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
@@ -25,11 +22,11 @@ from tests.cluster.clients import (
 )
 from tests.cluster.judged import Run, World, running, world
 from tests.consistency.clients import TOPIC, Assigned, Client, PlainSender, Subscribed, Transactions
+from tests.leaks import close_leaked_sockets
 from tests.untyped import untyped
 
 _CONFLUENT: Final[Sequence[type[Client]]] = (PlainSender, PlainSender, Assigned, Watching)
 _COORDINATED: Final[Sequence[type[Client]]] = (Transactions, Transactions, Subscribed, Subscribed)
-_NO_ADDRESS: Final = str(IPv4Address(0))
 _LONG_S: Final = 300.0
 _WAIT_S: Final = 120.0
 _LONG_MS: Final = 600_000
@@ -40,11 +37,8 @@ Fault = Callable[[World, Run], None]
 
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
-    """What kafka-python leaves open where a connection fails: a socket that was given a port and no address."""
     yield
-    for one in gc.get_objects():
-        if isinstance(one, socket.socket) and one.fileno() >= 0 and one.getsockname()[0] == _NO_ADDRESS:
-            one.close()
+    close_leaked_sockets()
 
 
 def _kill(cluster: World, node: int) -> None:

@@ -25,6 +25,8 @@ _SETTINGS: Final = {
     "group.consumer.session.timeout.ms": 6000,
     "group.consumer.min.heartbeat.interval.ms": 300,
     "group.consumer.heartbeat.interval.ms": 500,
+    # The records of some behaviours are years old: no check of retention comes between them and their reader.
+    "log.retention.check.interval.ms": 86_400_000,
     # A client that asks for a topic which is being made anew must not make it.
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": 4,

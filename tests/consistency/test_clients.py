@@ -16,7 +16,6 @@ from tests.clients import until
 from tests.consistency.checker import faults
 from tests.consistency.clients import TOPIC, Assigned, Client, PlainSender, Subscribed, Transactions, everything
 from tests.consistency.history import Op, Recorder
-from tests.untyped import untyped
 
 from duramen.testing import Broker
 
@@ -29,12 +28,11 @@ _PROCESSES: Final[Sequence[type[Client]]] = (
 _END_S: Final = 120.0
 
 
-def _pid() -> int:
-    """The broker's process: the child of this one that runs it."""
-    this = untyped("psutil").Process()
-    found = [child.pid for child in this.children() if "duramen.testing.child" in " ".join(child.cmdline())]
-    assert found
-    return int(found[-1])
+def _pid(broker: Broker) -> int:
+    """The broker's process: others may run beside it, of tests that went before."""
+    assert broker._child is not None
+    assert broker._child._process is not None
+    return broker._child._process.pid
 
 
 def _kill(broker: Broker, _: random.Random) -> None:
@@ -42,8 +40,8 @@ def _kill(broker: Broker, _: random.Random) -> None:
     broker.restart()
 
 
-def _pause(_: Broker, chance: random.Random) -> None:
-    pid = _pid()
+def _pause(broker: Broker, chance: random.Random) -> None:
+    pid = _pid(broker)
     os.kill(pid, signal.SIGSTOP)
     threading.Event().wait(chance.uniform(0.2, 2))
     os.kill(pid, signal.SIGCONT)

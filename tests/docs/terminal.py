@@ -26,6 +26,7 @@ _KCAT: Final = ROOT / ".cache" / "kcat" / "root" / "usr"
 _PORTS: Final = {"kafka": 9092, "http": 9644, "nats": 4222}
 _PGREP: Final = re.compile(r"\$\(pgrep -f 'duramen serve'\)")
 _BASH: Final = shutil.which("bash") or "bash"
+_COLORS: Final = ("FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE")  # what may ask for them though nobody looks on
 _READY: Final = "is ready."
 _TIMEOUT_S: Final = 900
 _STOP_S: Final = 60
@@ -50,7 +51,8 @@ class Terminal:
         self.home.mkdir()
         (directory / "bin").mkdir()
         (self.home / "examples").mkdir()
-        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("DURAMEN_")} | {
+        kept = {name: value for name, value in os.environ.items() if name not in _COLORS}
+        self._environment = {name: value for name, value in kept.items() if not name.startswith("DURAMEN_")} | {
             "PATH": programs(directory / "bin"),
             "HOME": str(self.home),
             "COLUMNS": "120",

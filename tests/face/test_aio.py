@@ -4,7 +4,7 @@ import asyncio
 import gc
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
@@ -13,6 +13,8 @@ from duramen import errors
 from duramen.client.connection import Connection
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
+
+ThreadsEnd = Callable[..., Awaitable[None]]
 
 
 @pytest.fixture
@@ -36,12 +38,18 @@ def frozen(freezer: NodeProcess) -> Iterator[NodeProcess]:
         client.streams.delete("s")
 
 
-async def threads_end(prefix: str = "duramen-") -> None:
-    """Wait until the client's threads of that name have ended."""
-    for thread in threading.enumerate():
-        if thread.name.startswith(prefix):
-            await asyncio.to_thread(thread.join, 60)
-            assert not thread.is_alive()
+@pytest.fixture
+def threads_end() -> ThreadsEnd:
+    """Waits until the client's threads of that name have ended, but for those that were there before the test."""
+    before = set(threading.enumerate())
+
+    async def wait(prefix: str = "duramen-") -> None:
+        for thread in set(threading.enumerate()) - before:
+            if thread.name.startswith(prefix):
+                await asyncio.to_thread(thread.join, 60)
+                assert not thread.is_alive()
+
+    return wait
 
 
 def when_sent(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
@@ -95,7 +103,9 @@ def test_what_is_wrong_with_one_call_harms_no_other(loop: asyncio.Runner, node: 
 
 
 class TestCancelling:
-    def test_a_reader_that_waits(self, loop: asyncio.Runner, node: NodeProcess, stream_name: str) -> None:
+    def test_a_reader_that_waits(
+        self, loop: asyncio.Runner, node: NodeProcess, stream_name: str, threads_end: ThreadsEnd
+    ) -> None:
         async def run() -> None:
             async with await duramen.aio.connect(node.http) as client:
                 await client.streams.create(stream_name)
@@ -109,7 +119,7 @@ class TestCancelling:
         loop.run(run())
 
     def test_everything_while_the_node_is_frozen(
-        self, loop: asyncio.Runner, frozen: NodeProcess, monkeypatch: pytest.MonkeyPatch
+        self, loop: asyncio.Runner, frozen: NodeProcess, threads_end: ThreadsEnd, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def run() -> None:
             client = await duramen.aio.connect(frozen.http, timeout_s=600)
@@ -163,7 +173,7 @@ class TestCancelling:
 
 class TestClosing:
     def test_it_ends_what_is_under_way(
-        self, loop: asyncio.Runner, frozen: NodeProcess, monkeypatch: pytest.MonkeyPatch
+        self, loop: asyncio.Runner, frozen: NodeProcess, threads_end: ThreadsEnd, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def run() -> None:
             client = await duramen.aio.connect(frozen.http, timeout_s=600)
@@ -187,7 +197,9 @@ class TestClosing:
 
         loop.run(run())
 
-    def test_a_loop_that_was_left_early(self, loop: asyncio.Runner, node: NodeProcess, stream_name: str) -> None:
+    def test_a_loop_that_was_left_early(
+        self, loop: asyncio.Runner, node: NodeProcess, stream_name: str, threads_end: ThreadsEnd
+    ) -> None:
         async def run() -> None:
             async with await duramen.aio.connect(node.http) as client:
                 await client.streams.create(stream_name)

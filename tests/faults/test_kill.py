@@ -1,8 +1,6 @@
 """Kill -9 in the middle of concurrent writes by unmodified clients: nothing acknowledged is lost, moved or doubled."""
 
-import gc
 import random
-import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,6 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.clients import Place, until
 from tests.doors.nats.conftest import Api, kafka_records
 from tests.faults.writers import WRITERS, NatsWriter, Writer
+from tests.leaks import close_leaked_sockets
 
 from duramen.node.process import NodeProcess
 
@@ -83,16 +82,6 @@ def _committed(node: NodeProcess) -> int:
     (found,) = consumer.committed([TopicPartition(_STREAM, 0)], timeout=_WAIT_S)
     consumer.close()
     return int(found.offset)
-
-
-def _close_leaked_sockets() -> None:
-    """kafka-python leaves the sockets of its refused attempts open."""
-    for found in gc.get_objects():
-        if type(found) is socket.socket and found.fileno() >= 0:
-            try:
-                found.getpeername()
-            except OSError:
-                found.close()
 
 
 class _GroupReader(threading.Thread):
@@ -186,7 +175,7 @@ def _kill_again_and_again(node: NodeProcess, kills: int, beside: Callable[[], ob
             writer.stop()
         group.stopping.set()
         group.join()
-        _close_leaked_sockets()
+        close_leaked_sockets()
     assert [writer.refused for writer in writers] == [[]] * len(writers)
     everything = {value: place for one in writers for value, place in one.acknowledged.items()}
     _check(_read_all(node), stored, everything, plain)

@@ -4,6 +4,7 @@ import socket
 from ipaddress import IPv4Address
 
 import pytest
+from tests.loopback import has_ipv6
 
 from duramen.base.errors import SettingInvalid
 from duramen.node.addresses import (
@@ -54,6 +55,7 @@ def test_where_this_machine_reaches_it() -> None:
     assert str(reachable(Address("a.b", 1))) == "a.b:1"
 
 
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 def test_both_families_on_one_port() -> None:
     with bind("Kafka", "--kafka-listen", Address("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]

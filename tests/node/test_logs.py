@@ -59,7 +59,8 @@ def test_what_json_has_no_form_for_is_text() -> None:
 )
 def test_the_least_that_is_logged(monkeypatch: pytest.MonkeyPatch, level: str, said: list[str]) -> None:
     root = logging.getLogger()
-    handlers, before = root.handlers[:], root.level
+    handlers = root.handlers[:]
+    before = [(changed, changed.level) for changed in map(logging.getLogger, ("root", "uvicorn", "asyncio"))]
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
     try:
@@ -71,5 +72,6 @@ def test_the_least_that_is_logged(monkeypatch: pytest.MonkeyPatch, level: str, s
         log.error("e")
     finally:
         root.handlers[:] = handlers
-        root.setLevel(before)
+        for changed, level_before in before:
+            changed.setLevel(level_before)
     assert [json.loads(line)["message"] for line in stderr.getvalue().splitlines()] == said

@@ -13,8 +13,12 @@ __all__ = ["Ext4"]
 _BYTES = 96 << 20
 
 
+def _found(program: str) -> str | None:
+    return shutil.which(program) or shutil.which(program, path="/usr/sbin")
+
+
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    program = shutil.which(command[0]) or f"/usr/sbin/{command[0]}"
+    program = _found(command[0]) or command[0]
     return subprocess.run([program, *command[1:]], capture_output=True, check=False, text=True)
 
 
@@ -33,7 +37,8 @@ class Ext4:
         image = directory / "image"
         with image.open("wb") as file:
             file.truncate(_BYTES)
-        if os.geteuid() != 0 or _run("mkfs.ext4", "-q", str(image)).returncode != 0:
+        # Small images of Debian have no e2fsprogs.
+        if os.geteuid() != 0 or _found("mkfs.ext4") is None or _run("mkfs.ext4", "-q", str(image)).returncode != 0:
             return None
         system = cls(image, directory / "disk")
         return system if system.mount() else None

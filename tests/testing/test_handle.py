@@ -15,6 +15,7 @@ from tests.clients import CONFLUENT, LIBRARIES, Library, Record, until
 
 import duramen
 from duramen import errors
+from duramen.client.http import Server
 from duramen.testing import Broker
 
 
@@ -92,6 +93,11 @@ def test_the_environment_is_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.chdir(tmp_path)
     with duramen.testing.broker() as broker, duramen.connect(broker.http_url) as client:
         assert len(client.streams.create("s").partitions) == 1
+
+
+def test_retention_is_not_looked_at_while_tests_run(broker: Broker) -> None:
+    settings = {one["name"]: one["value"] for one in Server(broker.http_url).get("/v1/configs")["configs"]}
+    assert settings["log.retention.check.interval.ms"] == "86400000"
 
 
 def test_several_at_once_know_nothing_of_each_other(broker: Broker, stream: str) -> None:

@@ -17,7 +17,7 @@ def run(directory: Path, tests: str, *options: str) -> tuple[int, str]:
     """Run tests in a project that knows nothing of ours; the exit code, and what pytest says."""
     (directory / "pytest.ini").write_text("[pytest]\n")
     (directory / "test_it.py").write_text(tests)
-    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "error", *options]
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "error", "--color=no", *options]
     done = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False, timeout=600)
     return done.returncode, done.stdout + done.stderr
 

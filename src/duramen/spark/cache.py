@@ -5,13 +5,21 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from duramen.base.errors import DependencyMissing
+
 __all__ = ["cache_directory", "made_once"]
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Duramen's directory there; it need not exist yet."""
-    base = environment.get("XDG_CACHE_HOME") or str(Path("~").expanduser() / ".cache")
-    return Path(base) / "duramen"
+    """Duramen's directory there; it need not exist yet. Raises DependencyMissing where this user has no home."""
+    if base := environment.get("XDG_CACHE_HOME"):
+        return Path(base) / "duramen"
+    try:
+        return Path.home() / ".cache" / "duramen"
+    except RuntimeError:
+        raise DependencyMissing(
+            "this user has no home directory: set XDG_CACHE_HOME to a directory that can be written"
+        ) from None
 
 
 def made_once(place: Path, make: Callable[[Path], None]) -> Path:

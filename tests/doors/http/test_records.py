@@ -187,21 +187,24 @@ def test_the_largest_record_that_a_stream_takes(ask: Ask, records: str) -> None:
     assert (found, problem["type"]) == (413, "body-too-large")
 
 
-def test_who_goes_away_does_not_go_on_waiting(ask: Ask, node: NodeProcess, records: str) -> None:
+def test_who_goes_away_does_not_go_on_waiting(new_node: Callable[..., NodeProcess]) -> None:
+    node = new_node().start()
+    ask = asking(node.http)
+    ask("POST", "/v1/streams", {"name": "s"})
+
     def waiting() -> float:
         return metric(node, "duramen_fetches_waiting")
 
     host, port = node.http.split(":")
-    before = waiting()
     connections = [socket.create_connection((host, int(port))) for _ in range(5)]
     for connection in connections:
-        asked = f"GET {records}?max_wait_ms=30000 HTTP/1.1\r\nHost: {node.http}\r\n\r\n"
+        asked = f"GET /v1/streams/s/records?max_wait_ms=30000 HTTP/1.1\r\nHost: {node.http}\r\n\r\n"
         connection.sendall(asked.encode())
-    until(lambda: waiting() == before + 5)
+    until(lambda: waiting() == 5)
     for connection in connections:
         connection.close()
-    until(lambda: waiting() == before)
-    assert ask("GET", records)[0] == 200
+    until(lambda: waiting() == 0)
+    assert ask("GET", "/v1/streams/s/records")[0] == 200
 
 
 def test_who_waits_is_told_that_the_node_stops(new_node: Callable[..., NodeProcess]) -> None:

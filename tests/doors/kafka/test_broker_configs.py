@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.doors.kafka.asking import Asking
+from tests.loopback import second_host
 
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
@@ -25,13 +26,14 @@ def _configs(asking: Asking, name: str, *keys: str, kind: int = BROKER) -> dict[
 
 
 def test_where_a_node_listens_and_what_its_clients_are_told(new_node: Callable[..., NodeProcess]) -> None:
-    settings = {"kafka.listen": "127.0.0.1:0,[::1]:0", "kafka.advertise": "log.example:19092"}
+    host = second_host()
+    settings = {"kafka.listen": f"127.0.0.1:0,{host}:0", "kafka.advertise": "log.example:19092"}
     node = new_node(settings).start()
     with Asking(node) as asking:
         found = _configs(asking, "1", "listeners", "advertised.listeners")
     first, second = found["listeners"]["value"].split(",")
     assert first == f"PLAINTEXT://{node.kafka}"
-    assert re.fullmatch(r"PLAINTEXT://\[::1\]:\d+", second)
+    assert re.fullmatch(rf"PLAINTEXT://{re.escape(host)}:\d+", second)
     assert found["advertised.listeners"]["value"] == "PLAINTEXT://log.example:19092"
     for name, one in found.items():
         assert (one["read_only"], one["config_source"], one["config_type"]) == (True, 4, 7)

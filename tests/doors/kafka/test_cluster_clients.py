@@ -14,6 +14,8 @@ from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
+_S = 60
+
 
 @pytest.fixture
 def python_admin(node: NodeProcess) -> Iterator[Any]:
@@ -40,14 +42,14 @@ def asking(node: NodeProcess) -> Iterator[Asking]:
 
 def test_confluent_kafka_elects_nobody_else(admin: AdminClient, stream: str) -> None:
     for kind in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
-        found = admin.elect_leaders(kind, [TopicPartition(stream, 0), TopicPartition(stream, 7)]).result(10)
+        found = admin.elect_leaders(kind, [TopicPartition(stream, 0), TopicPartition(stream, 7)]).result(_S)
         codes = {place.partition: error.code() for place, error in found.items()}
         assert codes == {0: ErrorCode.ELECTION_NOT_NEEDED, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert admin.elect_leaders(kind).result(10) == {}
+        assert admin.elect_leaders(kind).result(_S) == {}
 
 
 def test_confluent_kafka_describes_a_cluster_of_one(admin: AdminClient) -> None:
-    found = admin.describe_cluster().result(10)
+    found = admin.describe_cluster().result(_S)
     assert [node.id for node in found.nodes] == [found.controller.id]
 
 

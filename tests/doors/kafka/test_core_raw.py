@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer
+from tests.clients import until
 from tests.doors.kafka.asking import Asking, codes
 
 from duramen.codec.batch import NewRecord, encode
@@ -204,7 +205,7 @@ def test_internal_topics_are_called_so_and_marked(node: NodeProcess, asking: Ask
     _create(asking, stream_name)
     consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": stream_name})
     consumer.subscribe([stream_name])
-    consumer.poll(5)
+    until(lambda: consumer.poll(0.05) is None and consumer.assignment())
     consumer.close()
     topics = {one["name"]: one for one in asking.ask(ApiKey.METADATA, 12, {"topics": None})["topics"]}
     assert topics["__consumer_offsets"]["is_internal"]

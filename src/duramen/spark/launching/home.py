@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from duramen.base.errors import DependencyMissing
 from duramen.spark.cache import cache_directory, made_once
 
 __all__ = ["lean_home", "lean_home_set"]
@@ -40,7 +41,7 @@ def lean_home(environment: Mapping[str, str] | None = None) -> Path | None:
     digest = hashlib.sha256(f"{pyspark}\0{_LINKED}".encode()).hexdigest()[:16]
     try:
         return made_once(cache_directory(environment) / f"spark-{digest}", partial(_link, pyspark))
-    except OSError:
+    except (OSError, DependencyMissing):
         return None
 
 
