@@ -15,6 +15,7 @@ _STEP_S: Final = 0.02
 _ANSWER_S: Final = 2.0
 _END_S: Final = 60.0
 _QUICK: Final[Mapping[str, int]] = {"request_timeout_ms": 10_000, "retry_backoff_ms": 50, "metadata_max_age_ms": 5000}
+_READING: Final[Mapping[str, object]] = {"enable_auto_commit": False, "isolation_level": "read_committed", **_QUICK}
 
 
 class Undisturbed(PlainSender):
@@ -88,7 +89,7 @@ class KafkaPythonReader(Client):
     def work(self) -> None:
         kafka = untyped("kafka")
         servers = str(self.settings["bootstrap.servers"]).split(",")
-        consumer = kafka.KafkaConsumer(bootstrap_servers=servers, enable_auto_commit=False, **_QUICK)
+        consumer = kafka.KafkaConsumer(bootstrap_servers=servers, **_READING)
         wanted = [kafka.TopicPartition(TOPIC, key) for key in range(self.partitions)]
         consumer.assign(wanted)
         consumer.seek_to_beginning(*wanted)
@@ -133,9 +134,7 @@ class AiokafkaReader(Client):
 
     async def _work(self) -> None:
         aiokafka = untyped("aiokafka")
-        consumer = aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=self.settings["bootstrap.servers"], enable_auto_commit=False, **_QUICK
-        )
+        consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=self.settings["bootstrap.servers"], **_READING)
         await consumer.start()
         wanted = [aiokafka.TopicPartition(TOPIC, key) for key in range(self.partitions)]
         consumer.assign(wanted)
