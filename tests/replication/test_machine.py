@@ -87,6 +87,15 @@ def test_what_was_said_under_an_earlier_registration_does_not_count() -> None:
     assert leader.high_watermark == 5
 
 
+def test_how_far_a_replica_is_was_said_under_its_registration() -> None:
+    """Under a later one it may have another disk, and readers are not sent there before it says what that has."""
+    leader = machine(state(1, 4, 1, {1, 2}))
+    leader.receive(fetch(4, broker_epoch=9, covered=5))
+    assert [leader.covered(2, epoch) for epoch in (8, 9, 10)] == [5, 5, -1]
+    leader.receive(fetch(4, broker_epoch=10, covered=3))
+    assert leader.covered(2, 10) == 3
+
+
 def test_configs_that_change_do_not_end_a_proposal_that_is_under_way() -> None:
     leader = machine(state(1, 4, 1, {1, 2}))
     leader.receive(fetch(4))

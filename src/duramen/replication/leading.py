@@ -85,9 +85,9 @@ class Leading:
         high_watermark = self._replica.high_watermark
         return high_watermark if high_watermark >= self._first else None
 
-    def covered(self, node_id: int) -> int:
-        """Below this offset all is on that replica's disk, as far as it was heard."""
-        return self._progress.covered(node_id)
+    def covered(self, node_id: int, broker_epoch: int) -> int:
+        """Below this offset all is on that replica's disk, as far as it was heard under that registration."""
+        return self._progress.covered(node_id) if self._progress.broker_epoch(node_id) >= broker_epoch else -1
 
     @property
     def awaits_others(self) -> bool:

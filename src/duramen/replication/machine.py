@@ -88,9 +88,12 @@ class Machine:
         """The end that a leader tells clients; None: it does not know yet (OFFSET_NOT_AVAILABLE), or does not lead."""
         return self._part.latest_offset() if isinstance(self._part, Leading) else None
 
-    def covered(self, node_id: int) -> int:
-        """Below this offset a leader knows that a replica has all on its disk; -1 where nothing is known."""
-        return self._part.covered(node_id) if isinstance(self._part, Leading) else -1
+    def covered(self, node_id: int, broker_epoch: int) -> int:
+        """Below this offset a leader knows that a replica has all on its disk; -1 where nothing is known.
+
+        What it said before that registration does not count: its disk may be another one since.
+        """
+        return self._part.covered(node_id, broker_epoch) if isinstance(self._part, Leading) else -1
 
     @property
     def awaits_others(self) -> bool:

@@ -13,7 +13,7 @@ _HOLDERS = st.dictionaries(st.integers(1, 4), st.tuples(st.sampled_from(["a", "b
 @given(_HOLDERS, st.sampled_from(["a", "b", ""]), st.integers(0, 5))
 def test_who_is_named_is_near_and_has_it(holders: dict[int, tuple[str | None, int]], rack: str, offset: int) -> None:
     nodes = [Node(node_id, "", rack=of) for node_id, (of, _) in holders.items()]
-    found = nearest(rack, offset, nodes, lambda node_id: holders[node_id][1])
+    found = nearest(rack, offset, nodes, lambda node: holders[node.id][1])
     fit = {node_id: covered for node_id, (of, covered) in holders.items() if of == rack and covered >= offset}
     assert (found is None) is not bool(fit)
     if found is not None:

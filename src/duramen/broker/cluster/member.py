@@ -194,7 +194,7 @@ class Member:
             return _NOBODY
         held_by = (*state.replicas, *self._observers_of(place, state))
         holders = [node for node in self.nodes if node.id in held_by]
-        found = nearest(rack_id, offset, holders, lambda node_id: self.replicating.covered(place, node_id))
+        found = nearest(rack_id, offset, holders, partial(self.replicating.covered, place))
         return _NOBODY if found is None else found
 
     def _partition_of(self, place: PartitionId) -> Partition:

@@ -19,6 +19,7 @@ from duramen.broker.replicas.roles import Replicas, state_of
 from duramen.broker.replicas.wire import Said, decode, encode
 from duramen.controller.cluster import alter_partition
 from duramen.controller.cluster.alter_partition import Member, Proposal
+from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.replication.effects import Effect
 from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Fetch, FetchAnswer, Refusal
@@ -166,10 +167,10 @@ class Replicating:
         if self._replicas is not None:
             self._replicas.only(stream_ids)
 
-    def covered(self, place: PartitionId, node_id: int) -> int:
-        """Below this offset a node has all of a partition that is led here; -1 where nothing is known."""
+    def covered(self, place: PartitionId, node: Node) -> int:
+        """Below this offset a node, as it is registered, has all of a partition that is led here; -1: not known."""
         replica = None if self._replicas is None else self._replicas.get(place)
-        return -1 if replica is None else replica.machine.covered(node_id)
+        return -1 if replica is None else replica.machine.covered(node.id, node.epoch)
 
     # -- what other nodes say -----------------------------------------------------------------------
 
