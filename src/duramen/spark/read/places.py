@@ -178,7 +178,7 @@ class Places:
         """Where to go to in streams whose tables have what the log has not, or that are read from there alone.
 
         All partitions of a stream go on together, to where its table was whole: about `most` offsets, and not beyond
-        `end` where that can be.
+        `end` where that can be. Where they are at `end` they stay, however far the table goes on.
         """
         if self._log_first:
             return {}
@@ -191,7 +191,8 @@ class Places:
             from_ = {at.partition: offset for at, offset in begin.items() if at.topic == topic}
             upto = {at.partition: offset for at, offset in end.items() if at.topic == topic}
             share = None if most is None else max(1, most // len(needed))
-            ends = self._tables[topic].next_ends(from_, share, upto)
+            goes_on = any(upto[partition] > offset for partition, offset in from_.items())
+            ends = self._tables[topic].next_ends(from_, share, upto) if goes_on else {}
             if ends or self._tier == "cold":
                 found |= {
                     TopicPartition(topic, partition): max(offset, ends.get(partition, 0))
