@@ -63,6 +63,11 @@ class Tiers:
         # Executors are told what concerns them.
         return {**self.__dict__, "_ended_in": {}}
 
+    @property
+    def has_log(self) -> bool:
+        """Whether the log is read at all."""
+        return self._tier != "cold"
+
     def look(self, consumer: Consumer, ids: Mapping[str, str], *, fail: bool) -> "Places":
         """Of these streams, by their names with their ids; `fail` where records are lost.
 

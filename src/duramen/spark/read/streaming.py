@@ -134,6 +134,9 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         end = self._latest = self._now() if self._target is None else self._target
         self._report_gone(before, end)
         begin = self._begin(before, end)
+        if not self._tiers.has_log:
+            # A table that is behind lacks nothing: it comes to where the query is.
+            end = end._replace(at={at: max(offset, begin[at]) for at, offset in end.at.items()})
         if self._waits(begin, end, limit):
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -196,7 +199,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
                 what = cut_off(consumer_of(self._options), at, 0, begin[at])
                 report_lost(f"{at.topic} has a new partition; {what}", fail=self._reading.fail)
         for at, offset in end.at.items():
-            if offset < begin[at]:
+            if offset < begin[at] and self._tiers.has_log:
                 what = f"{at} ends at {offset}, and was read up to {begin[at]}: records were lost, or it was made anew"
                 report_lost(what, fail=self._reading.fail)
         return begin
