@@ -1,22 +1,29 @@
 """Streaming queries of tables alone: they end where they should, and have every offset once while tables go on."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.spark.translation.test_union import Lake
-from tests.spark.translation.transacting import query_of
+from tests.spark.translation.transacting import options, query_of, rows
 from tests.spark.translation.world import World
 
+from duramen.base.errors import RecordsLost
 from duramen.client import Admin, Cluster
 from duramen.node.process import NodeProcess
+from duramen.spark.options import Options
+from duramen.spark.read import coldtables
+from duramen.spark.read.streaming import StreamReader
 
+UPSERTED = {"table.decode": "none", "table.upsert.by": "key"}
 NONE: dict[str, Any] = {"decode": "none"}
 
 
 @pytest.mark.parametrize("upsert", [False, True], ids=["appended", "upserted"])
 def test_available_now_ends_though_the_table_goes_on(node: NodeProcess, world: World, *, upsert: bool) -> None:
     kind: dict[str, Any] = {"upsert": upsert, **NONE}
-    Lake(node, world, **{"table.decode": "none"} | ({"table.upsert.by": "key"} if upsert else {}))
+    Lake(node, world, **(UPSERTED if upsert else {"table.decode": "none"}))
 
     def fill() -> None:
         world.produce([b"1"] * 8, keys=[b"%d" % number for number in range(8)])
@@ -45,10 +52,79 @@ def test_a_table_that_is_behind_its_query_is_waited_for(node: NodeProcess, world
     other.to_the_end(**NONE)
     other.produce([b"3"] * 8)
     other.to_the_end(**NONE)
-    for fail in ("true", "false"):
-        cold = query_of(*worlds, tier="cold", failOnDataLoss=fail)
-        cold.at = both.at
-        assert [row[::3] for found in cold.run_to_now(3) for row in found] == [(other.stream, "3")] * 8
+    strict, cold = (query_of(*worlds, tier="cold", failOnDataLoss=fail) for fail in ("true", "false"))
+    for query in (strict, cold):
+        query.at = both.at
+        assert [row[::3] for found in query.run_to_now(3) for row in found] == [(other.stream, "3")] * 8
     world.produce([b"3"] * 8)
     world.to_the_end(**NONE)
     assert [row[::3] for found in cold.run_to_now() for row in found] == [(world.stream, "3")] * 8
+
+
+def upserted(node: NodeProcess, world: World) -> tuple[Lake, Callable[[bytes, bytes], None]]:
+    """An upserted table of a stream, and what gives some keys a value and fills it."""
+    lake = Lake(node, world, **UPSERTED)
+
+    def put(keys: bytes, value: bytes) -> None:
+        world.produce([value] * len(keys), keys=[b"%c" % key for key in keys])
+        world.to_the_end(upsert=True, **NONE)
+
+    return lake, put
+
+
+def test_an_upserted_table_is_read_as_it_was_where_the_read_ends(node: NodeProcess, world: World) -> None:
+    """Rows that are replaced while a micro-batch is planned are in it all the same."""
+    _, put = upserted(node, world)
+    put(b"abcd", b"1")
+    reader = StreamReader(Options(options(world, startingOffsets="earliest", tier="cold"), "stream"))
+    reader.prepareForTriggerAvailableNow()
+    begin = reader.initialOffset()
+    end = reader.latestOffset(begin, ReadAllAvailable())
+    put(b"ab", b"2")
+    put(b"bce", b"3")
+    assert [row.value for row in rows(reader, reader.partitions(begin, end))] == ["1"] * 4
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_a_state_of_an_upserted_table_that_is_gone_is_said(
+    node: NodeProcess, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, put = upserted(node, world)
+    put(b"abcd", b"1")
+    query = query_of(world, startingOffsets="earliest", tier="cold")
+    assert len(next(query.run_to_now())) == 4
+    put(b"ab", b"2")
+    query.replay()
+    monkeypatch.setattr(coldtables, "_BACK_MS", -1)
+    with pytest.raises(RecordsLost, match=f"the table of {world.stream} has gone on since this micro-batch"):
+        query.replay()
+
+
+def test_what_an_upserted_table_replaced_is_not_left_out_in_silence(node: NodeProcess, world: World) -> None:
+    _, put = upserted(node, world)
+    put(b"abcd", b"1")
+    cold = query_of(world, startingOffsets="earliest", tier="cold")
+    assert [row.value for found in cold.run_to_now() for row in found] == ["1"] * 4
+    assert list(cold.run_to_now()) == []
+    put(b"ab", b"2")
+    put(b"b", b"3")
+    with pytest.raises(RecordsLost, match="the table has each key once, at its newest; without tier=cold they come"):
+        list(cold.run_to_now())
+    log = query_of(world)
+    log.at = cold.at  # the checkpoint is as it was
+    assert sorted(row.value for found in log.run_to_now() for row in found) == ["2", "2", "3"]
+    going_on = query_of(world, tier="cold", failOnDataLoss="false")
+    going_on.at = cold.at
+    assert sorted(row.value for found in going_on.run_to_now() for row in found) == ["2", "3"]
+
+
+def test_a_query_that_an_upserted_table_and_the_log_left_behind_says_so(node: NodeProcess, world: World) -> None:
+    lake, put = upserted(node, world)
+    put(b"abcd", b"1")
+    query = query_of(world, startingOffsets="earliest")
+    assert len(list(query.run_to_now())) == 1
+    put(b"ab", b"2")
+    put(b"b", b"3")
+    lake.delete_before(3)
+    with pytest.raises(RecordsLost, match="the table has each key once, at its newest, and the log has them no more"):
+        list(query.run_to_now())

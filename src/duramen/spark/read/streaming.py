@@ -230,6 +230,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         places = self._places(after)
         first = places.offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         first |= {at: before.at[at] for at in same}
+        places.be_at(first, after.at)
         spans = [(at, first[at], after.at[at]) for at in sorted(after.at)]
         parts = places.cut(spans, streaming=True)
         cluster = cluster_of(self._options)
