@@ -1,15 +1,17 @@
 """Streaming queries of tables alone: they end where they should, and have every offset once while tables go on."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.spark.translation.querying import FOREVER
 from tests.spark.translation.test_union import Lake
-from tests.spark.translation.transacting import options, query_of, rows
+from tests.spark.translation.transacting import Row, Writers, options, query_of, rows
 from tests.spark.translation.world import World
 
-from duramen.base.errors import RecordsLost
+from duramen.base.errors import RecordsLost, TableAhead
 from duramen.client import Admin, Cluster
 from duramen.node.process import NodeProcess
 from duramen.spark.options import Options
@@ -128,3 +130,49 @@ def test_a_query_that_an_upserted_table_and_the_log_left_behind_says_so(node: No
     lake.delete_before(3)
     with pytest.raises(RecordsLost, match="the table has each key once, at its newest, and the log has them no more"):
         list(query.run_to_now())
+
+
+def joined(node: NodeProcess, cluster: Cluster, world: World) -> Writers:
+    """Transactions over an upserted table, which has had one more, and another stream with a table."""
+    Admin(cluster).create_stream(f"{world.stream}-other", 2)
+    other = World(node.kafka, cluster, f"{world.stream}-other", world.location.with_name("other"))
+    Lake(node, world, **UPSERTED)
+    Lake(node, other, **{"table.decode": "none"})
+    writers = Writers(world, other)
+    writers.work()
+    world.to_the_end(upsert=True, **NONE)
+    other.to_the_end(**NONE)
+    return writers
+
+
+def test_an_upserted_table_is_taken_as_it_was_when_the_others_had_as_much(
+    node: NodeProcess, cluster: Cluster, world: World
+) -> None:
+    """Transactions go on: it is never at the same ones as the other table."""
+    writers = joined(node, cluster, world)
+    before = +writers.committed
+    writers.work()
+    world.to_the_end(upsert=True, **NONE)
+    for most in (3, FOREVER):
+        query, seen = writers.query(startingOffsets="earliest", tier="cold"), Counter[str]()
+        for found in query.run_to_now(most):
+            seen += writers.judge(Row(*row[:3], row.value) for row in found if before[row.value])
+        assert seen == before
+        query.replay()
+
+
+def test_available_now_never_ends_in_silence_where_a_table_is_ahead_of_the_others(
+    node: NodeProcess, cluster: Cluster, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writers = joined(node, cluster, world)
+    writers.work()
+    world.to_the_end(upsert=True, **NONE)
+    monkeypatch.setattr(coldtables, "_BACK_MS", -1)
+    given = {"startingOffsets": "earliest", "tier": "cold", "kafka.request.timeout.ms": "200"}
+    query = writers.query(**given)
+    with pytest.raises(TableAhead, match=f"the table of {world.stream} has transactions that are not wholly in the"):
+        list(query.run_to_now())
+    writers.worlds[1].to_the_end(**NONE)
+    for found in query.run_to_now():
+        writers.judge(found)
+    assert writers.judge(row for _, _, found in query.batches for row in found) == +writers.committed

@@ -20,9 +20,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from duramen.base.errors import CheckpointInvalid, DuramenError, OptionInvalid
+from duramen.base.errors import CheckpointInvalid, DuramenError, OptionInvalid, TableAhead
 from duramen.base.units import parse_ms
 from duramen.client import Consumer, TopicPartition
+from duramen.client.cluster import Patience
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.client.marked import Marked
 from duramen.spark.offsets import Offsets, listed
@@ -30,7 +31,7 @@ from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
 from duramen.spark.read.cold import read_part
 from duramen.spark.read.filters import EVERYTHING
-from duramen.spark.read.joint import cut_jointly, together
+from duramen.spark.read.joint import ahead_of_others, cut_jointly, together
 from duramen.spark.read.losses import cut_off, made_anew, moment
 from duramen.spark.read.marks import Marks
 from duramen.spark.read.places import Places, Tiers
@@ -129,7 +130,16 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
 
     @said_plainly()
     def latestOffset(self, start: _Document, limit: ReadLimit) -> _Document:
-        """Where the next micro-batch ends. Raises RecordsLost, ServerUnreachable."""
+        """Where the next micro-batch ends. Raises RecordsLost, ServerUnreachable, TableAhead."""
+        patience = Patience(cluster_of(self._options).timeout_s)
+        while True:
+            try:
+                return self._next(start, limit)
+            except TableAhead as error:
+                patience.pause(error)
+                self._target = self._now()
+
+    def _next(self, start: _Document, limit: ReadLimit) -> _Document:
         before = self._own(start)
         end = self._latest = self._now() if self._target is None else self._target
         self._report_gone(before, end)
@@ -143,21 +153,50 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         floors = before.floors
         marked = None
         places = self._places(end)
-        cold = places.cold_ends(begin, end.at, most)
         if any(offset > begin[at] for at, offset in end.at.items()):
             marked = self._marks.look(cluster_of(self._options), places.in_log(begin), end.ids)
-        if marked is not None:
-            upto = cut_jointly(begin, end.at, marked, places.cold(begin, cold), most)
-            if upto != before.at:
-                floors = _floors_behind(places, _floors(before, end, begin), cold, upto, marked)
-        else:
-            upto = _limited(begin, end.at, most) | cold
+        upto, cold, taken_back = self._upto(places, begin, end.at, marked, most)
+        if marked is not None and upto != before.at:
+            floors = _floors_behind(places, _floors(before, end, begin), cold, upto, marked)
         if self._target is not None:
-            # A table's ends may lie behind the target: that is where it stops then.
+            # A table's ends may lie behind the target, and one that was taken as it was earlier ends before it.
             self._target = self._target._replace(
-                at={at: max(offset, upto[at]) for at, offset in self._target.at.items()}
+                at={
+                    at: upto[at] if at.topic in taken_back else max(offset, upto[at])
+                    for at, offset in self._target.at.items()
+                }
             )
         return Offsets(upto, end.ids, floors).to_json()
+
+    def _upto(
+        self,
+        places: Places,
+        begin: _Places,
+        end: _Places,
+        marked: Mapping[TopicPartition, Marked] | None,
+        most: int | None,
+    ) -> tuple[dict[TopicPartition, int], _Places, Collection[str]]:
+        """Where a micro-batch ends, where the tables for it do, and which of them are not as they are now.
+
+        Raises TableAhead where nothing more can be read with the trigger AvailableNow, though there is something.
+        """
+        taken_back: set[str] = set()
+        while True:
+            cold = places.cold_ends(begin, end, most)
+            if marked is None:
+                return _limited(begin, end, most) | cold, cold, taken_back
+            # As it was earlier, a table has nothing behind its end.
+            end = {at: cold[at] if at.topic in taken_back else offset for at, offset in end.items()}
+            tables = places.cold(begin, cold)
+            upto = cut_jointly(begin, end, marked, tables, most)
+            goes_on = any(upto[at] > offset for at, offset in begin.items())
+            ahead = [] if goes_on else tables.ahead(upto)
+            if ahead and places.go_back(ahead):
+                taken_back.update(ahead)
+            elif ahead and self._target is not None:
+                raise ahead_of_others(ahead[0])
+            else:
+                return upto, cold, taken_back
 
     def _own(self, document: object) -> Offsets:
         """Offsets out of the checkpoint. Raises CheckpointInvalid where they are not of what this query reads."""
