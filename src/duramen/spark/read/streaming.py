@@ -210,7 +210,8 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
 
     def _report_gone(self, before: Offsets, end: Offsets) -> None:
         """Say which partitions were read and are not there any more, and since when."""
-        gone = [at for at in before.at if at not in end.at]
+        again = _created_again(before, end)
+        gone = [at for at in before.at if at not in end.at and at.topic not in again]
         dropped = [at for at in gone if not self._selection.names(at.topic)]
         if dropped:
             report_lost(f"{listed(dropped)} is not among what the options name any more", fail=self._reading.fail)
@@ -226,7 +227,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
 
     def _begin(self, before: Offsets, end: Offsets) -> dict[TopicPartition, int]:
         """From where each partition of `end` is to be read, after `before`."""
-        again = {name for name, id_ in end.ids.items() if before.ids.get(name) and id_ and before.ids[name] != id_}
+        again = _created_again(before, end)
         for name in sorted(again):
             what = f"{made_anew(consumer_of(self._options), name)}: what was not read of it by then is gone"
             report_lost(what, fail=self._reading.fail)
@@ -328,6 +329,11 @@ def _of(values: Mapping[TopicPartition, _T], ats: Iterable[TopicPartition]) -> d
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+def _created_again(before: Offsets, after: Offsets) -> set[str]:
+    """The streams that are other ones of the same name."""
+    return {name for name, id_ in after.ids.items() if before.ids.get(name) and id_ and before.ids[name] != id_}
 
 
 def _same(before: Offsets, after: Offsets) -> set[TopicPartition]:
