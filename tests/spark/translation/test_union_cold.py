@@ -2,10 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.spark.translation.querying import FOREVER
 from tests.spark.translation.test_union import Lake
 from tests.spark.translation.transacting import Row, Writers, options, query_of, rows
@@ -176,3 +180,28 @@ def test_available_now_never_ends_in_silence_where_a_table_is_ahead_of_the_other
     for found in query.run_to_now():
         writers.judge(found)
     assert writers.judge(row for _, _, found in query.batches for row in found) == +writers.committed
+
+
+def test_on_spark_available_now_ends_and_what_was_replaced_ends_a_query_that_goes_on(
+    spark: SparkSession, node: NodeProcess, world: World, tmp_path: Path
+) -> None:
+    _, put = upserted(node, world)
+    put(b"abcd", b"1")
+    seen: list[tuple[bytes, bytes]] = []
+
+    def query(**options: str) -> DataStreamWriter:
+        given = {"startingOffsets": "earliest", "subscribe": world.stream, **options}
+        reader = spark.readStream.format("duramen").option("kafka.bootstrap.servers", world.kafka).options(**given)
+        writer = reader.load().writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return writer.foreachBatch(lambda frame, _: seen.extend((row.key, row.value) for row in frame.collect()))
+
+    for _ in range(2):  # with nothing new it ends, too
+        query(tier="cold").trigger(availableNow=True).start().awaitTermination()
+        assert sorted(seen) == [(b"a", b"1"), (b"b", b"1"), (b"c", b"1"), (b"d", b"1")]
+    running = query(tier="cold").start()
+    put(b"ab", b"2")
+    put(b"b", b"3")
+    with pytest.raises(StreamingQueryException, match="each key once, at its newest; without tier=cold they come from"):
+        running.awaitTermination()
+    query().trigger(availableNow=True).start().awaitTermination()
+    assert sorted(seen[4:]) == [(b"a", b"2"), (b"b", b"2"), (b"b", b"3")]
