@@ -234,6 +234,14 @@ def test_sinks(spark: SparkSession, directory: Path) -> None:
     )
 
 
+def test_a_table_for_which_there_is_no_place(spark: SparkSession, directory: Path) -> None:
+    (directory / "a").write_text("a file")
+    for sink in ("delta", "iceberg"):
+        assert edited(spark, directory, ("delta: out}", f"{sink}: @a/b/out}}")) == [
+            f"{directory}/a/b/out: a file is there, or on the way there, where a directory should be"
+        ]
+
+
 def test_a_pipeline_in_python(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "it.py"
     begin = "from duramen.spark.pipelines import Pipeline\npipeline = Pipeline('p', brokers='127.0.0.1:1')\n"

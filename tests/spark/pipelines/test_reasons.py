@@ -23,14 +23,23 @@ OSError: [Errno 28] No space left on device
 
 
 def test_why_a_query_ended() -> None:
-    assert reason(FROM_OURS) == ("StreamNotFound", "there is no stream nothere")
-    assert reason(FROM_A_FUNCTION) == ("TableForeign", "the table is")
-    assert reason(FROM_PYTHON) == ("", "OSError: [Errno 28] No space left on device")
-    assert reason("[STREAM_FAILED] Query q terminated with exception: Job aborted due to x SQLSTATE: XXKST") == (
+    assert reason(FROM_OURS, "c") == ("StreamNotFound", "there is no stream nothere")
+    assert reason(FROM_A_FUNCTION, "c") == ("TableForeign", "the table is")
+    assert reason(FROM_PYTHON, "c") == ("", "OSError: [Errno 28] No space left on device")
+    assert reason("[STREAM_FAILED] Query q terminated with exception: Job aborted due to x SQLSTATE: XXKST", "c") == (
         "",
         "Job aborted due to x",
     )
-    assert reason("") == ("", "")
+    assert reason("", "c") == ("", "")
+
+
+def test_a_full_disk_has_a_place() -> None:
+    assert reason(
+        "[STREAM_FAILED] Query q terminated with exception: java.io.IOException: No space left on device", "c"
+    ) == (
+        "",
+        "no space left on the device, of the checkpoint c or of Spark's own files (spark.local.dir)",
+    )
 
 
 def test_what_is_wrong_with_sql() -> None:

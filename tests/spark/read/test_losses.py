@@ -110,6 +110,18 @@ def test_another_stream_of_that_name_is_said_with_its_birth(own: NodeProcess) ->
         assert made_anew(consumer, "flights") == "stream flights was deleted and created again"
 
 
+def test_a_stream_made_again_with_fewer_partitions_is_another_one_and_lacks_none(own: NodeProcess) -> None:
+    with Cluster(own.kafka) as cluster:
+        Admin(cluster).create_stream("wide", 3)
+        reader = StreamReader(Options(given(own, subscribe="wide"), "stream"))
+        begin = reader.initialOffset()
+        Admin(cluster).delete_stream("wide")
+        Admin(cluster).create_stream("wide", 1)
+        with pytest.raises(RecordsLost, match=rf"^stream wide was deleted and created again at {TIME}: what was not"):
+            reader.latestOffset(begin, reader.getDefaultReadLimit())
+        reader.stop()
+
+
 def test_times_for_people() -> None:
     assert moment(WRITTEN_MS) == WRITTEN
     assert moment(1 << 62) == f"{1 << 62} ms"

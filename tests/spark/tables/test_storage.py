@@ -161,6 +161,8 @@ def test_errors_of_libraries_become_one_line() -> None:
     assert one_line(ValueError("\x1b[31m↳\x1b[0m first\n\n  second\n")) == "first second"
     assert one_line(ValueError("... <Error><Code>NoSuchBucket</Code><Message>…")) == "S3 answers NoSuchBucket"
     assert one_line(ValueError("Os { code: 13, kind: PermissionDenied, message: … }")) == "permission denied"
+    said = 'Could not create /lake Error: Os { code: 2, kind: NotFound, message: "No such file" }'
+    assert one_line(OSError(said)) == "Could not create /lake: No such file"
     assert one_line(ValueError("(sqlite3.E) no (Background on this error at: https://a/b)")) == "no"
     assert one_line(ValueError("Json error: cut off\n   0: <unknown>\n   1: start_thread\n")) == "Json error: cut off"
     assert one_line(KeyError()) == "KeyError"

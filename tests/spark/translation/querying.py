@@ -38,6 +38,12 @@ class Query(Generic[Row]):
             self.at = end
             yield found
 
+    def run_to_now(self, most: int = FOREVER) -> Iterator[list[Row]]:
+        """Started again with the trigger AvailableNow, from where it is: micro-batches until it ends."""
+        self._reader = self._new_reader()
+        self._reader.prepareForTriggerAvailableNow()
+        return self.run(most)
+
     def replay(self) -> None:
         """A batch that is planned again after a restart is the same, wherever its records lie now."""
         other = self._new_reader()

@@ -13,6 +13,7 @@ _CLASS: Final = re.compile(r"^\s*\[([A-Z][A-Z0-9_.]+)\] ")
 _INNER: Final = re.compile(r"terminated with exception: (.*?)(?: SQLSTATE|\n|\Z)", re.DOTALL)
 _PYTHON: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
+_FULL: Final = "java.io.IOException: No space left on device"
 _PLACE: Final = re.compile(r"\bline (\d+),? pos (\d+)")
 
 
@@ -35,8 +36,8 @@ def placed(said: str, text: Text) -> Place:
     return text.place if found is None else text.at(int(found[1]), int(found[2]))
 
 
-def reason(said: str) -> Reason:
-    """Why a query ended: what the error that we raised says, or what Python or Spark say."""
+def reason(said: str, checkpoint: str) -> Reason:
+    """Why a query with that checkpoint ended: what the error that we raised says, or what Python or Spark say."""
     ours = list(_OURS.finditer(said))
     if ours:
         return Reason(ours[-1][1], " ".join(ours[-1][2].split()))
@@ -44,4 +45,7 @@ def reason(said: str) -> Reason:
     python = list(_PYTHON.finditer(said))
     if python and "Traceback (most recent call last)" in said:
         return Reason("", f"{python[-1][1]}: {' '.join(python[-1][2].split())}")
-    return Reason("", plain(inner[1] if inner else said))
+    spark = plain(inner[1] if inner else said)
+    if spark == _FULL:  # where, Java does not say
+        spark = f"no space left on the device, of the checkpoint {checkpoint} or of Spark's own files (spark.local.dir)"
+    return Reason("", spark)

@@ -47,9 +47,10 @@ class Watcher(Protocol):
 class _Query:
     """One sink's query, with whoever keeps it going."""
 
-    def __init__(self, sink: Sink, frame: "DataFrame", most_restarts: int | None) -> None:
+    def __init__(self, sink: Sink, frame: "DataFrame", checkpoint: str, most_restarts: int | None) -> None:
         self.sink = sink
         self.frame = frame
+        self._checkpoint = checkpoint
         self.keeper = Keeper(sink.name.value, most_restarts)
         self.running: StreamingQuery | None = None
         self._figures: Figures | None = None
@@ -78,8 +79,12 @@ class _Query:
         if error is None:
             self.keeper.finished()
         else:
-            self.keeper.failed(now_ms, Ended(*reason(str(error))))
+            self.failed(now_ms, error)
         self.running = None
+
+    def failed(self, now_ms: int, error: Exception) -> None:
+        """Spark says so."""
+        self.keeper.failed(now_ms, Ended(*reason(str(error), self._checkpoint)))
 
     def stop(self) -> None:
         """End it between what it has committed and what it has not."""
@@ -106,7 +111,10 @@ class Application:
         self._checkpoints = checkpoints
         self._terms = terms
         self._watcher = watcher
-        self._queries = [_Query(sink, frames[sink.input.value.lower()], most) for sink in pipeline.sinks]
+        self._queries = [
+            _Query(sink, frames[sink.input.value.lower()], str(checkpoints.of(sink.name.value).directory), most)
+            for sink in pipeline.sinks
+        ]
         self._started_at_ms = _now_ms()
 
     def run(self, wait: Callable[[float], bool]) -> None:
@@ -156,7 +164,7 @@ class Application:
         except DuramenError as error:
             query.keeper.failed(_now_ms(), Ended(type(error).__name__, str(error)))
         except (PySparkException, OSError) as error:
-            query.keeper.failed(_now_ms(), Ended(*reason(str(error))))
+            query.failed(_now_ms(), error)
         else:
             query.keeper.started(_now_ms())
 

@@ -109,6 +109,8 @@ def _check_table(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Pr
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import NullType
 
+    from duramen.spark.tables.storage import storage_errors
+
     seen: set[str] = set()
     for field in rows.schema.fields:
         if isinstance(field.dataType, NullType):
@@ -127,6 +129,8 @@ def _check_table(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Pr
         table, schema = _table(pipeline, sink), to_arrow_schema(rows.schema, timezone="UTC")
         state = table.find()
         if state is None:
+            with storage_errors(table.place.uri):
+                table.place.require_parent()
             table.require_types(schema)
         else:
             state.require(schema)

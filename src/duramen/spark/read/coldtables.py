@@ -62,6 +62,15 @@ class ColdTable:
         self._state = state or self._state
         return state is not None
 
+    def be_at(self, spans: Mapping[int, tuple[int, int]]) -> bool:
+        """Be as it was when reads of these spans, by partition, ended with it; else False, and as it is."""
+        newest = self._opened()
+        while any(max(begin, self._opened().ends.get(at, 0)) != end for at, (begin, end) in spans.items()):
+            if not self.go_back():
+                self._state = newest
+                return False
+        return True
+
     def extent(self, partition: int) -> tuple[int, int] | None:
         """Its offsets of a partition, `[first, end)`; None where there is nothing of it."""
         state = self._opened()

@@ -8,12 +8,13 @@ put together they are cut as those of a log are (`cuts`).
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
+from duramen.base.errors import TableAhead
 from duramen.client import TopicPartition
 from duramen.client.marked import Ended, Marked
 from duramen.spark.read.cuts import cut
 from duramen.spark.read.planning import limited
 
-__all__ = ["Cold", "cut_jointly", "together"]
+__all__ = ["Cold", "ahead_of_others", "cut_jointly", "together"]
 
 _T = TypeVar("_T")
 _MORE: Final = 4
@@ -36,6 +37,18 @@ class Cold(NamedTuple):
     ended: Mapping[TopicPartition, list[Ended]]
     jumps: Places
     newest: Mapping[str, int]
+
+    def ahead(self, ends: Places) -> list[str]:
+        """The streams with tables that are not read before these ends, because they have more than the others."""
+        return sorted({at.topic for at, jump in self.jumps.items() if ends[at] < jump})
+
+
+def ahead_of_others(stream: str) -> TableAhead:
+    """What is said of such a table."""
+    return TableAhead(
+        f"the table of {stream} has transactions that are not wholly in the other streams yet: read again later, or"
+        " read the streams one by one"
+    )
 
 
 def cut_jointly(

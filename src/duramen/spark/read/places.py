@@ -63,6 +63,11 @@ class Tiers:
         # Executors are told what concerns them.
         return {**self.__dict__, "_ended_in": {}}
 
+    @property
+    def has_log(self) -> bool:
+        """Whether the log is read at all."""
+        return self._tier != "cold"
+
     def look(self, consumer: Consumer, ids: Mapping[str, str], *, fail: bool) -> "Places":
         """Of these streams, by their names with their ids; `fail` where records are lost.
 
@@ -178,7 +183,7 @@ class Places:
         """Where to go to in streams whose tables have what the log has not, or that are read from there alone.
 
         All partitions of a stream go on together, to where its table was whole: about `most` offsets, and not beyond
-        `end` where that can be.
+        `end` where that can be. Where they are at `end` they stay, however far the table goes on. Raises RecordsLost.
         """
         if self._log_first:
             return {}
@@ -191,13 +196,30 @@ class Places:
             from_ = {at.partition: offset for at, offset in begin.items() if at.topic == topic}
             upto = {at.partition: offset for at, offset in end.items() if at.topic == topic}
             share = None if most is None else max(1, most // len(needed))
-            ends = self._tables[topic].next_ends(from_, share, upto)
+            goes_on = any(upto[partition] > offset for partition, offset in from_.items())
+            ends = self._tables[topic].next_ends(from_, share, upto) if goes_on else {}
             if ends or self._tier == "cold":
                 found |= {
                     TopicPartition(topic, partition): max(offset, ends.get(partition, 0))
                     for partition, offset in from_.items()
                 }
+        spans = {at: (begin[at], upto) for at, upto in found.items() if begin[at] < upto and self.is_upserted(at)}
+        for at, extent in self._extents(spans).items():
+            self._report_replaced(at, extent, *spans[at])
         return found
+
+    def be_at(self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
+        """Take upserted tables as they were at `end`, where they alone are read: else what they replaced since is lost.
+
+        With the log, that comes from there. Raises RecordsLost where a table cannot be taken so.
+        """
+        if self.has_log:
+            return
+        for topic in sorted({at.topic for at, upto in end.items() if begin[at] < upto and self.is_upserted(at)}):
+            spans = {at.partition: (begin[at], upto) for at, upto in end.items() if at.topic == topic}
+            if not self._tables[topic].be_at(spans):
+                what = f"the table of {topic} has gone on since this micro-batch was planned: what it replaced is gone"
+                report_lost(what, fail=self._fail)
 
     def cold(self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Cold:
         """What a micro-batch from `begin` on is cut by where tables are read; `ends` are those of `cold_ends`."""
@@ -265,10 +287,11 @@ class Places:
                 continue
             cut = extent.cut(first, end, prefer_hot=streaming and reach.get(at, first) >= extent.hot[0])
             self._report(at, cut.lost, extent.tier)
-            if self._tables[at.topic].declaration.upsert:
-                self._require_whole(at, extent, first, end, streaming=streaming, cold=cut.cold[0] < cut.cold[1])
-                if not streaming:
-                    parts.upserted[at] = (first, end)
+            if self.is_upserted(at) and not streaming:
+                _require_whole(at, extent, first, end)
+                parts.upserted[at] = (first, end)
+            elif self.is_upserted(at) and cut.cold[0] < cut.cold[1]:
+                self._report_replaced(at, extent, *cut.cold)
             if cut.cold[0] < cut.cold[1]:
                 parts.joined[at] = self._tables[at.topic].floor(at.partition)
                 if at not in parts.upserted:
@@ -282,16 +305,12 @@ class Places:
         for low, high in lost:
             report_lost(f"{at}: the records {low} to {high - 1} are {where}", fail=self._fail)
 
-    def _require_whole(
-        self, at: TopicPartition, extent: Extent, first: int, end: int, *, streaming: bool, cold: bool
-    ) -> None:
-        if streaming and not cold:
-            return
-        if first > extent.earliest or (not streaming and end < extent.latest):
-            raise OptionInvalid(
-                f"the table of {at.topic} has each key once, at its newest, so it is read whole: leave out where to"
-                " begin and to end, or say tier=hot to read the log's own records"
-            )
+    def _report_replaced(self, at: TopicPartition, extent: Extent, first: int, end: int) -> None:
+        """Behind its first micro-batch an upserted table has less than there was."""
+        if first > extent.earliest:
+            what = f"{at}: of the records {first} to {end - 1} the table has each key once, at its newest"
+            more = ", and the log has them no more" if self.has_log else "; without tier=cold they come from the log"
+            report_lost(what + more, fail=self._fail)
 
     def tasks(
         self,
@@ -360,3 +379,11 @@ class Places:
             Piece(storage, *at, group, first, end, floor, tuple(sorted(skipped)), newer, below) for group in groups
         ]
         return [ColdPartition(piece) for piece in pieces]
+
+
+def _require_whole(at: TopicPartition, extent: Extent, first: int, end: int) -> None:
+    if first > extent.earliest or end < extent.latest:
+        raise OptionInvalid(
+            f"the table of {at.topic} has each key once, at its newest, so it is read whole: leave out where to"
+            " begin and to end, or say tier=hot to read the log's own records"
+        )

@@ -29,7 +29,7 @@ from duramen.spark.plainly import said_plainly
 from duramen.spark.read.cold import read_part
 from duramen.spark.read.cuts import cut
 from duramen.spark.read.filters import EVERYTHING, narrow
-from duramen.spark.read.joint import cut_jointly, together
+from duramen.spark.read.joint import ahead_of_others, cut_jointly, together
 from duramen.spark.read.losses import log_start
 from duramen.spark.read.marks import Marks
 from duramen.spark.read.places import Places, Tiers
@@ -175,10 +175,7 @@ class BatchReader(DataSourceReader):
             if joint is None or not joint.ahead:
                 break
             if not places.go_back(joint.ahead):
-                raise TableAhead(
-                    f"the table of {joint.ahead[0]} has transactions that are not wholly in the other streams yet: read"
-                    " again later, or read the streams one by one"
-                )
+                raise ahead_of_others(joint.ahead[0])
         sound = end if joint is None else joint.sound
         whole = {at: end[at] if places.is_upserted(at) else sound[at] for at in ats}
         parts = places.cut([(at, first[at], whole[at]) for at in ats], streaming=False)
@@ -243,8 +240,7 @@ class BatchReader(DataSourceReader):
         # Tables of which too little is known are read wholly.
         low = {at: max(offset, cold.fixed.get(at, 0)) for at, offset in first.items()}
         sound = cut_jointly(low, end, in_log, cold._replace(fixed={}))
-        ahead = sorted({at.topic for at, jump in cold.jumps.items() if sound[at] < jump})
-        return _Joint(together(in_log, cold.ended, first, end), sound, ahead)
+        return _Joint(together(in_log, cold.ended, first, end), sound, cold.ahead(sound))
 
     def _narrowed(self, consumer: Consumer, spans: list[Span], marked: Mapping[TopicPartition, Marked]) -> list[Span]:
         """The parts of spans that filters leave; to their ends where a record may count at a marker further on."""

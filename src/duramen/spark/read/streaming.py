@@ -20,9 +20,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from duramen.base.errors import CheckpointInvalid, DuramenError, OptionInvalid
+from duramen.base.errors import CheckpointInvalid, DuramenError, OptionInvalid, TableAhead
 from duramen.base.units import parse_ms
 from duramen.client import Consumer, TopicPartition
+from duramen.client.cluster import Patience
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.client.marked import Marked
 from duramen.spark.offsets import Offsets, listed
@@ -30,7 +31,7 @@ from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
 from duramen.spark.read.cold import read_part
 from duramen.spark.read.filters import EVERYTHING
-from duramen.spark.read.joint import cut_jointly, together
+from duramen.spark.read.joint import ahead_of_others, cut_jointly, together
 from duramen.spark.read.losses import cut_off, made_anew, moment
 from duramen.spark.read.marks import Marks
 from duramen.spark.read.places import Places, Tiers
@@ -129,32 +130,73 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
 
     @said_plainly()
     def latestOffset(self, start: _Document, limit: ReadLimit) -> _Document:
-        """Where the next micro-batch ends. Raises RecordsLost, ServerUnreachable."""
+        """Where the next micro-batch ends. Raises RecordsLost, ServerUnreachable, TableAhead."""
+        patience = Patience(cluster_of(self._options).timeout_s)
+        while True:
+            try:
+                return self._next(start, limit)
+            except TableAhead as error:
+                patience.pause(error)
+                self._target = self._now()
+
+    def _next(self, start: _Document, limit: ReadLimit) -> _Document:
         before = self._own(start)
         end = self._latest = self._now() if self._target is None else self._target
         self._report_gone(before, end)
         begin = self._begin(before, end)
+        if not self._tiers.has_log:
+            # A table that is behind lacks nothing: it comes to where the query is.
+            end = end._replace(at={at: max(offset, begin[at]) for at, offset in end.at.items()})
         if self._waits(begin, end, limit):
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         floors = before.floors
         marked = None
         places = self._places(end)
-        cold = places.cold_ends(begin, end.at, most)
         if any(offset > begin[at] for at, offset in end.at.items()):
             marked = self._marks.look(cluster_of(self._options), places.in_log(begin), end.ids)
-        if marked is not None:
-            upto = cut_jointly(begin, end.at, marked, places.cold(begin, cold), most)
-            if upto != before.at:
-                floors = _floors_behind(places, _floors(before, end, begin), cold, upto, marked)
-        else:
-            upto = _limited(begin, end.at, most) | cold
+        upto, cold, taken_back = self._upto(places, begin, end.at, marked, most)
+        if marked is not None and upto != before.at:
+            floors = _floors_behind(places, _floors(before, end, begin), cold, upto, marked)
         if self._target is not None:
-            # A table's ends may lie behind the target: that is where it stops then.
+            # A table's ends may lie behind the target, and one that was taken as it was earlier ends before it.
             self._target = self._target._replace(
-                at={at: max(offset, upto[at]) for at, offset in self._target.at.items()}
+                at={
+                    at: upto[at] if at.topic in taken_back else max(offset, upto[at])
+                    for at, offset in self._target.at.items()
+                }
             )
         return Offsets(upto, end.ids, floors).to_json()
+
+    def _upto(
+        self,
+        places: Places,
+        begin: _Places,
+        end: _Places,
+        marked: Mapping[TopicPartition, Marked] | None,
+        most: int | None,
+    ) -> tuple[dict[TopicPartition, int], _Places, Collection[str]]:
+        """Where a micro-batch ends, where the tables for it do, and which of them are not as they are now.
+
+        Raises TableAhead where nothing more can be read with the trigger AvailableNow, though there is something.
+        """
+        taken_back: set[str] = set()
+        while True:
+            cold = places.cold_ends(begin, end, most)
+            if marked is None:
+                return _limited(begin, end, most) | cold, cold, taken_back
+            # As it was earlier, a table has nothing behind its end.
+            end = {at: cold[at] if at.topic in taken_back else offset for at, offset in end.items()}
+            tables = places.cold(begin, cold)
+            upto = cut_jointly(begin, end, marked, tables, most)
+            goes_on = any(upto[at] > offset for at, offset in begin.items())
+            ahead = [] if goes_on else tables.ahead(upto)
+            if ahead and places.go_back(ahead):
+                taken_back.update(ahead)
+            elif ahead and self._target is not None:
+                raise ahead_of_others(ahead[0])
+            else:
+                return upto, cold, taken_back
 
     def _own(self, document: object) -> Offsets:
         """Offsets out of the checkpoint. Raises CheckpointInvalid where they are not of what this query reads."""
@@ -168,7 +210,8 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
 
     def _report_gone(self, before: Offsets, end: Offsets) -> None:
         """Say which partitions were read and are not there any more, and since when."""
-        gone = [at for at in before.at if at not in end.at]
+        again = _created_again(before, end)
+        gone = [at for at in before.at if at not in end.at and at.topic not in again]
         dropped = [at for at in gone if not self._selection.names(at.topic)]
         if dropped:
             report_lost(f"{listed(dropped)} is not among what the options name any more", fail=self._reading.fail)
@@ -184,7 +227,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
 
     def _begin(self, before: Offsets, end: Offsets) -> dict[TopicPartition, int]:
         """From where each partition of `end` is to be read, after `before`."""
-        again = {name for name, id_ in end.ids.items() if before.ids.get(name) and id_ and before.ids[name] != id_}
+        again = _created_again(before, end)
         for name in sorted(again):
             what = f"{made_anew(consumer_of(self._options), name)}: what was not read of it by then is gone"
             report_lost(what, fail=self._reading.fail)
@@ -196,7 +239,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
                 what = cut_off(consumer_of(self._options), at, 0, begin[at])
                 report_lost(f"{at.topic} has a new partition; {what}", fail=self._reading.fail)
         for at, offset in end.at.items():
-            if offset < begin[at]:
+            if offset < begin[at] and self._tiers.has_log:
                 what = f"{at} ends at {offset}, and was read up to {begin[at]}: records were lost, or it was made anew"
                 report_lost(what, fail=self._reading.fail)
         return begin
@@ -227,6 +270,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         places = self._places(after)
         first = places.offsets(dict.fromkeys(new, EARLIEST)) if new else {}
         first |= {at: before.at[at] for at in same}
+        places.be_at(first, after.at)
         spans = [(at, first[at], after.at[at]) for at in sorted(after.at)]
         parts = places.cut(spans, streaming=True)
         cluster = cluster_of(self._options)
@@ -285,6 +329,11 @@ def _of(values: Mapping[TopicPartition, _T], ats: Iterable[TopicPartition]) -> d
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+def _created_again(before: Offsets, after: Offsets) -> set[str]:
+    """The streams that are other ones of the same name."""
+    return {name for name, id_ in after.ids.items() if before.ids.get(name) and id_ and before.ids[name] != id_}
 
 
 def _same(before: Offsets, after: Offsets) -> set[TopicPartition]:

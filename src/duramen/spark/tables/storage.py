@@ -28,6 +28,7 @@ _S3_CODE: Final = re.compile(r"<Code>(.*?)</Code>")
 _RUST_CODE: Final = re.compile(r"\(os error (\d+)\)|\bOs \{ code: (\d+)")
 """What libraries of Rust's raise has the number in its text alone."""
 
+_RUST_ERROR: Final = re.compile(r' Error: Os \{ code: \d+, kind: \w+, message: "([^"]*)" \}')
 _BACKTRACE: Final = re.compile(r"\s0: \S.*", re.DOTALL)
 _SQL_NOISE: Final = re.compile(r"\(sqlite3\.\w+\) |\(Background on this error at: \S+\)")
 _REASONS: Final = {
@@ -56,6 +57,7 @@ def one_line(error: BaseException) -> str:
     number = int(coded[1] or coded[2]) if coded else getattr(error, "errno", None)
     if number in _REASONS:
         return _REASONS[number]
+    text = _RUST_ERROR.sub(r": \1", text)
     refused = _S3_CODE.search(text)
     if refused is not None:
         text = f"S3 answers {refused.group(1)}"
@@ -135,6 +137,16 @@ class Place:
             os.makedirs(parent, exist_ok=True)
         except FileExistsError as error:
             raise NotADirectoryError(errno.ENOTDIR, "not a directory", parent) from error
+
+    def require_parent(self) -> None:
+        """Raise OSError where no directory can be made at the location: what there is of the way to it says so."""
+        if not self.is_local:
+            return
+        there = next(one for one in (self._base, *map(str, PurePosixPath(self._base).parents)) if os.path.lexists(one))
+        if not os.path.isdir(there):
+            raise NotADirectoryError(errno.ENOTDIR, "not a directory", there)
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "permission denied", there)
 
     def enclosing_table(self) -> str | None:
         """Where a table is further up, which takes all files below its place for its own; None where none is."""
