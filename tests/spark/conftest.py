@@ -27,6 +27,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "tests",
             "local[2]",
             config={
+                # Java and Python wait 15 s for one another, which is not long enough on a machine that is busy.
+                "spark.python.authenticate.socketTimeout": "120s",
                 "spark.ui.enabled": "false",
                 "spark.ui.showConsoleProgress": "false",
                 "spark.sql.session.timeZone": "UTC",
