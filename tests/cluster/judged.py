@@ -147,11 +147,18 @@ class Run:
     def go_on(self, count: int = 3) -> None:
         """Wait until each that sends or polls has done that so many times more, or has had to give up."""
         before = self._done()
-        until(lambda: self._gone_on(before, count) or self._problems(), _WAIT_S)
+        try:
+            until(lambda: not self._behind(before, count) or self._problems(), _WAIT_S)
+        except AssertionError:
+            raise AssertionError(
+                f"within {_WAIT_S:g} s these have not gone on: {self._behind(before, count)}"
+            ) from None
 
-    def _gone_on(self, before: Mapping[int, int], count: int) -> bool:
+    def _behind(self, before: Mapping[int, int], count: int) -> list[str]:
+        """Who has not done so much since, and what it has done."""
         now = self._done()
-        return all(now[client.process] - before[client.process] >= count for client in self._recording())
+        done = {client.name: now[client.process] - before[client.process] for client in self._recording()}
+        return [f"{name}: {times} of {count}" for name, times in done.items() if times < count]
 
     def _recording(self) -> list[Client]:
         return [client for client in self.clients if client.records]

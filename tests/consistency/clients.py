@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from tests.clients import until
 from tests.consistency.history import Outcome, Poll, Recorder, Send
 
 __all__ = ["TOPIC", "Assigned", "Client", "PlainSender", "Subscribed", "Transactions", "everything"]
@@ -261,6 +262,14 @@ def _again(call: Callable[[], object]) -> None:
             return
 
 
+def _bounds(reader: Consumer, key: int) -> tuple[int, int] | None:
+    """Where the log of a key begins and ends; None where its leader has just changed."""
+    try:
+        return reader.get_watermark_offsets(TopicPartition(TOPIC, key), timeout=_END_S, cached=False)
+    except KafkaException:
+        return None
+
+
 def everything(address: str, partitions: int) -> list[Poll]:
     """All that is committed, in the end. Raises AssertionError where a key's end does not come."""
     reader = Consumer(
@@ -272,9 +281,9 @@ def everything(address: str, partitions: int) -> list[Poll]:
     reader.assign([TopicPartition(TOPIC, key, OFFSET_BEGINNING) for key in range(partitions)])
     found: dict[int, list[tuple[int, int]]] = {key: [] for key in range(partitions)}
     ended: set[int] = set()
-    until = time.monotonic() + _END_S
+    deadline_s = time.monotonic() + _END_S
     while len(ended) < partitions:
-        assert time.monotonic() < until, f"the ends of {sorted(set(found) - ended)} do not come"
+        assert time.monotonic() < deadline_s, f"the ends of {sorted(set(found) - ended)} do not come"
         for message in reader.consume(1000, timeout=_POLL_S):
             error, value, key = message.error(), message.value(), message.partition() or 0
             if error is not None:
@@ -283,7 +292,7 @@ def everything(address: str, partitions: int) -> list[Poll]:
             elif value is not None:
                 found[key].append((message.offset() or 0, int(value)))
     for key in range(partitions):
-        low, high = reader.get_watermark_offsets(TopicPartition(TOPIC, key), timeout=_END_S, cached=False)
+        low, high = until(partial(_bounds, reader, key))
         assert low == 0
         assert not found[key] or found[key][-1][0] < high
     reader.close()

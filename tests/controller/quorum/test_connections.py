@@ -8,7 +8,7 @@ from duramen.controller.quorum.ballots import Count
 from duramen.controller.quorum.effects import Send
 from duramen.controller.quorum.epochs import End
 from duramen.controller.quorum.machine import Machine
-from duramen.controller.quorum.messages import BeginEpoch, Fetch, FetchAnswer
+from duramen.controller.quorum.messages import Batch, BeginEpoch, Fetch, FetchAnswer
 from duramen.controller.quorum.replica import Kept
 from duramen.controller.quorum.roles import Role
 from duramen.controller.quorum.timeouts import TIMEOUTS
@@ -132,6 +132,26 @@ def test_a_late_answer_is_a_sign_of_life() -> None:
         machine.tick(now_ms)
         roles.append(machine.role)
     assert roles == [Role.FOLLOWER, Role.PROSPECTIVE]
+
+
+def test_who_is_answered_later_than_it_asks_again_follows_all_the_same() -> None:
+    """A round takes longer than asking again on a slow network, so that no answer is to the newest fetch."""
+    machine, leader, fetch = follower()
+    step_ms, round_ms, log_end = TIMEOUTS.wait_ms, TIMEOUTS.wait_ms + 2 * TIMEOUTS.retry_ms, 0
+    on_its_way = [(0, fetch)]
+    for now_ms in range(0, 20 * TIMEOUTS.fetch_ms, step_ms):
+        machine.tick(now_ms)
+        log_end = now_ms // (4 * step_ms)
+        arrived = [asked for at_ms, asked in on_its_way if at_ms + round_ms <= now_ms]
+        for asked in arrived:
+            batches = tuple(Batch(1, offset) for offset in range(asked.end.offset, log_end))
+            machine.receive(FetchAnswer(leader, 1, asked, log_end, batches=batches))
+            machine.synced(machine.end)
+        sent = [effect.message for effect in machine.take() if isinstance(effect, Send)]
+        on_its_way = on_its_way[len(arrived) :] + [(now_ms, asked) for asked in sent if isinstance(asked, Fetch)]
+        assert len(on_its_way) <= 4
+        assert (machine.role, machine.leader) == (Role.FOLLOWER, leader)
+    assert log_end - 1 <= machine.high_watermark <= log_end
 
 
 def test_a_late_answer_of_a_leader_that_is_gone_is_none() -> None:

@@ -14,13 +14,13 @@ MOST_SEEDS = 1_000
 
 FOUND_BY = {
     "vote-twice": 21,
-    "vote-blank": 0,
+    "vote-blank": 62,
     "commit-earlier": 119,
     "report-written": 128,
     "forget-epoch": 949,
-    "forget-epoch-of-fetches": 346,
+    "forget-epoch-of-fetches": 388,
     "vote-behind": 8,
-    "change-underway": 392,
+    "change-underway": 806,
     "half-is-enough": 39,
     "believe-late": 25,
 }

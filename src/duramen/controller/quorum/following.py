@@ -17,6 +17,7 @@ class Following:
     def __init__(self, replica: Replica, leader: ReplicaId) -> None:
         self._replica = replica
         self._leader = leader
+        self._since = replica.fetches + 1
         self._waiting: Fetch | None = None
         self._snapshot: End | None = None
         self._until_ms = replica.now_ms + self._patience_ms()
@@ -42,8 +43,9 @@ class Following:
         return None
 
     def disconnected(self) -> None:
-        """The connection to the leader closed: it is given up soon, unless it answers."""
+        """The connection to the leader closed: it is given up soon, unless it answers what it was asked last."""
         replica = self._replica
+        self._since = replica.fetches
         replica.confirmed = False
         self._until_ms = min(self._until_ms, replica.now_ms + self._patience_ms())
 
@@ -60,29 +62,36 @@ class Following:
             self._fetch()
 
     def take(self, answer: FetchAnswer) -> None:
-        """The leader's answer; one that nobody waits for any more says nothing, but that the leader is there.
+        """The leader's answer: to the newest fetch, or to one before it where answers take longer than asking again.
 
-        An answer counts only where it was asked: at the end of this log. What is at an end is the same for ever, in the
-        log of the leader of an epoch, so that an answer that comes late or twice does no harm.
+        It counts where it was asked for since the leader is followed and reached, at the end of this log; another one
+        says nothing, but that the leader is there. What is at an end is the same for ever, in the log of the leader of an epoch, so
+        that an answer that comes late or twice does no harm. One that is late and brings nothing is no reason to ask
+        again: the newest fetch is still on its way.
         """
-        if answer.asked != self._waiting or answer.asked.end != self._replica.log.end:
-            if self._replica.confirmed:
+        replica = self._replica
+        before = replica.log.end
+        if answer.asked.number < self._since or answer.asked.end != before or self._snapshot is not None:
+            if replica.confirmed:
                 # A leader that stood still answers first what was asked before that, and keeps what was asked since.
-                self._until_ms = max(self._until_ms, self._replica.now_ms + self._replica.timeouts.fetch_ms)
+                self._until_ms = max(self._until_ms, replica.now_ms + replica.timeouts.fetch_ms)
             return
-        self._waiting = None
+        newest = answer.asked == self._waiting
         self.heard()
         if answer.snapshot is not None:
+            self._waiting = None
             self._ask_snapshot(answer.snapshot)
             return
         if answer.diverging is not None:
             self._diverge(answer.diverging)
         else:
             self._take_batches(answer.batches)
-            self._replica.commit(min(answer.high_watermark, self._replica.log.end.offset))
-        if self._replica.synced_offset == self._replica.log.end.offset or not answer.batches:
-            self._fetch()
-        if self._replica.high_watermark == answer.high_watermark and answer.diverging is None:
+            replica.commit(min(answer.high_watermark, replica.log.end.offset))
+        if newest or replica.log.end != before:
+            self._waiting = None
+            if replica.synced_offset == replica.log.end.offset or not answer.batches:
+                self._fetch()
+        if replica.high_watermark == answer.high_watermark and answer.diverging is None:
             self._join()
 
     def heard(self) -> None:

@@ -56,7 +56,8 @@ class Replica:
         self.doubts = 0
         """How often it gave the leader of this epoch up, since that answered."""
         self.effects: list[Effect] = []
-        self._number = 0
+        self.fetches = 0
+        """How many it has sent; each has its number."""
         self._became = Became(self.role, self.epoch, self.leader)
 
     @property
@@ -88,8 +89,8 @@ class Replica:
 
     def next_fetch(self) -> Fetch:
         """What to ask a leader for."""
-        self._number += 1
-        return Fetch(self.me, self.epoch, self.log.end, self.synced_offset, self.high_watermark, self._number)
+        self.fetches += 1
+        return Fetch(self.me, self.epoch, self.log.end, self.synced_offset, self.high_watermark, self.fetches)
 
     # -- what is to be done -------------------------------------------------------------------------
 
