@@ -262,12 +262,12 @@ def _again(call: Callable[[], object]) -> None:
             return
 
 
-def _bounds(reader: Consumer, key: int) -> tuple[int, int] | None:
-    """Where the log of a key begins and ends; None where its leader has just changed."""
+def _bounds(reader: Consumer, key: int) -> tuple[int, ...]:
+    """Where the log of a key begins and ends; nothing where its leader has just changed."""
     try:
-        return reader.get_watermark_offsets(TopicPartition(TOPIC, key), timeout=_END_S, cached=False)
+        return tuple(reader.get_watermark_offsets(TopicPartition(TOPIC, key), timeout=_END_S, cached=False))
     except KafkaException:
-        return None
+        return ()
 
 
 def everything(address: str, partitions: int) -> list[Poll]:
