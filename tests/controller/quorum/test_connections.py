@@ -8,7 +8,7 @@ from duramen.controller.quorum.ballots import Count
 from duramen.controller.quorum.effects import Send
 from duramen.controller.quorum.epochs import End
 from duramen.controller.quorum.machine import Machine
-from duramen.controller.quorum.messages import Batch, BeginEpoch, Fetch, FetchAnswer
+from duramen.controller.quorum.messages import Batch, BeginEpoch, Fetch, FetchAnswer, FetchSnapshot, SnapshotAnswer
 from duramen.controller.quorum.replica import Kept
 from duramen.controller.quorum.roles import Role
 from duramen.controller.quorum.timeouts import TIMEOUTS
@@ -176,6 +176,20 @@ def test_a_snapshot_that_takes_long_is_no_silence() -> None:
     machine.heard(leader, 0)
     machine.tick(10 * TIMEOUTS.fetch_ms)
     assert machine.role is Role.PROSPECTIVE
+
+
+def test_a_snapshot_that_comes_later_than_it_is_asked_for_again_is_taken() -> None:
+    machine, leader, fetch = follower()
+    voters = machine.voters
+    machine.receive(FetchAnswer(leader, 1, fetch, 9, snapshot=End(1, 9)))
+    machine.tick(TIMEOUTS.fetch_ms - 1)
+    assert [type(effect.message) for effect in machine.take() if isinstance(effect, Send)] == [FetchSnapshot, Fetch]
+    machine.receive(SnapshotAnswer(leader, 1, End(1, 9), voters))
+    assert machine.end == machine.start == End(1, 9)
+    assert machine.high_watermark == 9
+    machine.take()
+    machine.receive(SnapshotAnswer(leader, 1, End(1, 9), voters))
+    assert not machine.take()
 
 
 def test_a_count_is_lost_where_those_that_are_left_are_no_majority() -> None:

@@ -65,9 +65,9 @@ class Following:
         """The leader's answer: to the newest fetch, or to one before it where answers take longer than asking again.
 
         It counts where it was asked for since the leader is followed and reached, at the end of this log; another one
-        says nothing, but that the leader is there. What is at an end is the same for ever, in the log of the leader of an epoch, so
-        that an answer that comes late or twice does no harm. One that is late and brings nothing is no reason to ask
-        again: the newest fetch is still on its way.
+        says nothing, but that the leader is there. What is at an end is the same for ever, in the log of the leader of
+        an epoch, so that an answer that comes late or twice does no harm. One that is late and brings nothing is no
+        reason to ask again: the newest fetch is still on its way.
         """
         replica = self._replica
         before = replica.log.end
@@ -104,12 +104,14 @@ class Following:
             self._retry_ms = replica.now_ms + replica.timeouts.fetch_ms // 2
 
     def take_snapshot(self, answer: SnapshotAnswer) -> None:
-        """The leader's snapshot, unless it is another or not further on."""
-        if answer.snapshot != self._snapshot or answer.snapshot.offset <= self._replica.high_watermark:
+        """The leader's snapshot, unless this replica is as far; one that comes late must be behind all of its log."""
+        replica = self._replica
+        least = replica.high_watermark if answer.snapshot == self._snapshot else replica.log.end.offset
+        if answer.snapshot.offset <= least:
             return
         self._snapshot = None
         self.heard()
-        self._replica.install(answer)
+        replica.install(answer)
 
     # -- steps --------------------------------------------------------------------------------------
 
