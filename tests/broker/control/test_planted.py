@@ -15,10 +15,10 @@ MOST_SEEDS = 1_000
 FOUND_BY = {
     "on-committed": 0,
     "say-proposed": 0,
-    "say-what-rests": 0,
+    "say-what-rests": 3,
     "too-early": 0,
     "old-sessions": 3,
-    "ask-again": 5,
+    "ask-again": 7,
     "know-all": 3,
     "stay-active": 1,
 }
