@@ -115,12 +115,7 @@ def _round(several: Several, streams: int, *, controls: bool) -> tuple[float, fl
     for number in others:
         _wait(f"all partitions are led without node {gone}", partial(_led, several, number, asked, gone))
     failed_over_s = time.monotonic() - began_s
-    began_s = time.monotonic()
-    several.processes.start([gone])
-    back_s = time.monotonic() - began_s
-    _wait(f"node {gone} is in sync", partial(_in_sync, several, asked))
-    _balance(several)
-    return failed_over_s, back_s
+    return failed_over_s, _start(several, gone, asked)
 
 
 def _restart(several: Several, streams: int) -> tuple[float, float]:
@@ -129,12 +124,17 @@ def _restart(several: Several, streams: int) -> tuple[float, float]:
     began_s = time.monotonic()
     several.processes.stop(controller)
     stopped_s = time.monotonic() - began_s
+    return stopped_s, _start(several, controller, _asked(streams))
+
+
+def _start(several: Several, number: int, asked: list[str]) -> float:
+    """Seconds until a node that went is ready again; then it comes to be in sync, and leads what it led."""
     began_s = time.monotonic()
-    several.processes.start([controller])
+    several.processes.start([number])
     ready_s = time.monotonic() - began_s
-    _wait(f"node {controller} is in sync", partial(_in_sync, several, _asked(streams)))
+    _wait(f"node {number} is in sync", partial(_in_sync, several, asked))
     _balance(several)
-    return stopped_s, ready_s
+    return ready_s
 
 
 def _asked(streams: int) -> list[str]:
