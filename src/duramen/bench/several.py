@@ -46,8 +46,8 @@ class Several:
         for held in self._held:
             held.close()
 
-    def join(self, number: int) -> None:
-        """Start one more node. Raises ServerUnreachable."""
+    def join(self, number: int, directory: Path | None = None) -> None:
+        """Start one more node, with its data in `directory`, else beside the others'. Raises ServerUnreachable."""
         held = hold_port()
         self._held.append(held)
         settings = {
@@ -56,7 +56,8 @@ class Several:
             "cluster.seeds": ",".join(self.processes.cluster.values()),
             "cluster.secret.file": str(self._directory / "secret"),
         }
-        self._joined.append(NodeProcess(self._directory / f"node{number}", settings).start())
+        place = (directory or self._directory) / f"node{number}"
+        self._joined.append(NodeProcess(place, settings).start())
 
     def server(self, number: int) -> Server:
         """The HTTP door of one of the three."""

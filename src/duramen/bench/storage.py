@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -26,11 +27,11 @@ from duramen.bench.tables import targets_table
 from duramen.bench.targets import Outcome
 from duramen.bench.worker import Worker
 
-__all__ = ["measure_pauses", "measure_storage"]
+__all__ = ["measure_growing", "measure_pauses", "measure_storage"]
 
 _SCENARIOS: Final[Mapping[str, ModuleType]] = {
     "starting": starting, "crowded": crowded, "slow-disk": slow_disk, "cold-reads": cold_reads,
-    "failover": failover, "growing": growing, "partitions": partitions, "topology": topology,
+    "failover": failover, "partitions": partitions, "topology": topology,
 }  # fmt: skip
 
 
@@ -46,10 +47,25 @@ def measure_storage(name: str, output: Path, *, rounds: int, scale: float, as_js
     _run(name, output, measure, steps, settings, as_json=as_json)
 
 
+def measure_growing(
+    output: Path, *, rounds: int, scale: float, joined: Path | None = None, as_json: bool = False
+) -> None:
+    """Measure a node that joins, its data in `joined` where that is given; prints a table, or JSON, and writes it."""
+    settings = {"rounds": rounds, "scale": scale, "joined": str(joined or "")}
+    with ExitStack() as stack:
+        place = joined and Path(stack.enter_context(_data_in(joined))).absolute()
+        measure = partial(growing.measure, rounds=rounds, scale=scale, joined=place)
+        _run("growing", output, measure, growing.steps(rounds), settings, as_json=as_json)
+
+
 def measure_pauses(output: Path, *, duration_s: float, as_json: bool = False) -> None:
     """Measure pauses under load; prints a table, or JSON, writes pauses.json."""
     measure = partial(pauses.measure, duration_s=duration_s)
     _run("pauses", output, measure, pauses.steps(), {"duration_s": duration_s}, as_json=as_json)
+
+
+def _data_in(directory: Path) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(dir=directory, prefix="data-", ignore_cleanup_errors=True)
 
 
 def _run(
@@ -63,10 +79,7 @@ def _run(
 ) -> None:
     console = console_for(as_json=as_json)
     # Beside the results: the disk that is to be measured is the one that was named.
-    with (
-        Worker(console, steps) as worker,
-        tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory,
-    ):
+    with Worker(console, steps) as worker, _data_in(output) as directory:
         outcomes = measure(Path(directory).absolute(), worker)
     document = output / f"{name}.json"
     write_document(document, {"settings": settings, "targets": targets_document(outcomes)})

@@ -263,19 +263,31 @@ _storage(
     3,
 )
 _storage(
-    "growing",
-    "A node that joins, and copies 10 GB.",
-    "How fast a node that joins a cluster copies 10 GB of replicas, and what producers feel of it, beside the time"
-    " before. Takes 30 GB of disk.",
-    5,
-)
-_storage(
     "partitions",
     "30,000 partitions on three nodes.",
     "How fast 30,000 partitions with three replicas are made on three nodes, how soon all are led again where a node"
     " is killed, and how soon that node is ready again.",
     1,
 )
+
+
+@command.command("growing", short_help="A node that joins, and copies 10 GB.")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
+@_scale
+@click.option("--joined-data", type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+              metavar="DIRECTORY", help="Where the new node's data lies while it is measured: on a disk of its own, as"
+              " nodes have. Without it, beside that of the others.")  # fmt: skip
+@_output
+@format_option
+def _growing(output: Path, rounds: int, scale: float, joined_data: Path | None, format_: str) -> None:
+    """How fast a node that joins a cluster copies 10 GB of replicas, and what producers feel of it.
+
+    Producers are measured before, too. Takes 30 GB of disk; with --joined-data 20, and 10 in that directory.
+    """
+    _check(output)
+    from duramen.bench.storage import measure_growing
+
+    measure_growing(output, rounds=rounds, scale=scale, joined=joined_data, as_json=format_ == JSON)
 
 
 @command.command("pauses", short_help="How long a node stands still.")

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrameReader, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
-__all__ = ["report_lag", "session"]
+__all__ = ["report_lag", "session", "stream_parquet", "write_parquet"]
 
 
 def report_lag(session: "SparkSession") -> None:
@@ -38,3 +39,33 @@ def session(
     from duramen.spark.launching.sessions import make_session
 
     return make_session(app_name, master, tuned=tuned, config=config)
+
+
+def write_parquet(reader: "DataFrameReader", path: str, mode: str = "errorifexists") -> None:
+    """Write what a reader of the format duramen reads as Parquet files in a directory, without a detour through Java.
+
+    `reader` is `spark.read.format("duramen")` with its options; the files have the columns that it would give. `path`
+    is a directory that the driver and the executors share, `mode` as in `DataFrameWriter.parquet`: errorifexists,
+    ignore, append or overwrite. Spark's tasks write the files; nobody finds any of them before all are whole.
+
+    Raises TableForeign where the directory is there, or another's; TableUnsupported for a location that is no path;
+    OptionInvalid, TableStorageFailed; and what reading raises.
+    """
+    from duramen.spark.files.parquet import write_to
+
+    write_to(reader, path, mode)
+
+
+def stream_parquet(reader: "DataStreamReader", path: str) -> "DataStreamWriter":
+    """The same for a streaming query, each micro-batch exactly once: returns its writer, to be started.
+
+    `reader` is `spark.readStream.format("duramen")` with its options. Give what is returned a `checkpointLocation`, a
+    trigger and a name as any other. What is committed stands in `_spark_metadata`, as Spark's own file sink has it and
+    Spark's readers know it. The query's rows are files: `numInputRows` counts those.
+
+    Raises TableForeign, TableUnsupported, OptionInvalid, TableStorageFailed; the query ends with CheckpointInvalid
+    where checkpoint and directory do not belong together.
+    """
+    from duramen.spark.files.parquet import stream_to
+
+    return stream_to(reader, path)

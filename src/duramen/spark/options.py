@@ -99,6 +99,10 @@ _OPTIONS: Final = (
     Option("columns", _SOURCE,
            "Only these columns, in this order, with commas between: offset,value. The others are not decoded; headers"
            " may be one of them without includeHeaders."),
+    Option("parquetTo", _SOURCE,
+           "A directory: the tasks write the records there as Parquet files, and the rows of the frame say which:"
+           " path, size_bytes, statistics. `duramen.spark.write_parquet` and `stream_parquet` set it, and commit the"
+           " files."),
     Option("minPartitions", _SOURCE,
            "Split long partitions so that there are at least so many Spark tasks.", "", "count"),
     Option("maxRecordsPerPartition", _SOURCE,

@@ -38,8 +38,11 @@ def steps(rounds: int) -> int:
     return _STREAMS + 1 + rounds
 
 
-def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
-    """Streams of 10 GB with two replicas, one of which the new node takes over; `scale` makes it less."""
+def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joined: Path | None = None) -> list[Outcome]:
+    """Streams of 10 GB with two replicas, one of which the new node takes over; `scale` makes it less.
+
+    The new node's data lies in `joined`, else beside the others'.
+    """
     messages = max(1, int(_MIB_IN_ALL * scale) * MIB // _VALUE_BYTES // _STREAMS)
     size = messages * _STREAMS * _VALUE_BYTES
     with Several(directory / "growing") as several:
@@ -57,7 +60,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
             "a bare file", write_throughput, directory, _VALUE_BYTES, min(_BARE_WRITES, messages), sync=True
         )
         alone_ms = [_paced(worker, live) for _ in range(rounds)]
-        several.join(_NEW)
+        several.join(_NEW, joined)
         seconds, beside_ms = _copy(several, worker, live, replicas)
     rate, bare = size / seconds / MIB, min(_BARE_WRITES, messages) * _VALUE_BYTES / bare_s / MIB
     figures = f"{size / MIB:,.0f} MiB in {seconds:.1f} s; one file written and synced bare: {bare:,.0f} MiB/s"

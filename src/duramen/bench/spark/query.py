@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 __all__ = ["main"]
 
@@ -45,15 +46,23 @@ def main() -> None:
     spark.stop()
 
 
-def _batch(spark: SparkSession, asked: Asked) -> DataFrame:
+def _batch_reader(spark: SparkSession, asked: Asked) -> DataFrameReader:
     reader = spark.read.format(asked["format"]).option("kafka.bootstrap.servers", asked["servers"])
-    return reader.option("subscribe", asked["stream"]).options(**asked["options"]).load()
+    return reader.option("subscribe", asked["stream"]).options(**asked["options"])
+
+
+def _batch(spark: SparkSession, asked: Asked) -> DataFrame:
+    return _batch_reader(spark, asked).load()
+
+
+def _stream_reader(spark: SparkSession, asked: Asked, start: str) -> DataStreamReader:
+    reader = spark.readStream.format(asked["format"]).option("kafka.bootstrap.servers", asked["servers"])
+    reader = reader.option("subscribe", asked["stream"]).option("startingOffsets", start)
+    return reader.options(**asked["options"])
 
 
 def _stream(spark: SparkSession, asked: Asked, start: str) -> DataFrame:
-    reader = spark.readStream.format(asked["format"]).option("kafka.bootstrap.servers", asked["servers"])
-    reader = reader.option("subscribe", asked["stream"]).option("startingOffsets", start)
-    return reader.options(**asked["options"]).load()
+    return _stream_reader(spark, asked, start).load()
 
 
 def _count(spark: SparkSession, asked: Asked) -> list[int]:
@@ -65,9 +74,22 @@ def _parquet(spark: SparkSession, asked: Asked) -> None:
     _batch(spark, asked).write.parquet(asked["into"])
 
 
+def _files(spark: SparkSession, asked: Asked) -> None:
+    import duramen.spark
+
+    duramen.spark.write_parquet(_batch_reader(spark, asked), asked["into"])
+
+
 def _available(spark: SparkSession, asked: Asked) -> None:
     writer = _stream(spark, asked, "earliest").writeStream.format("parquet").trigger(availableNow=True)
     writer.option("checkpointLocation", asked["checkpoint"]).start(asked["into"]).awaitTermination()
+
+
+def _streamed_files(spark: SparkSession, asked: Asked) -> None:
+    import duramen.spark
+
+    writer = duramen.spark.stream_parquet(_stream_reader(spark, asked, "earliest"), asked["into"])
+    writer.option("checkpointLocation", asked["checkpoint"]).trigger(availableNow=True).start().awaitTermination()
 
 
 def _delta(spark: SparkSession, asked: Asked) -> None:
@@ -109,7 +131,7 @@ def _table_location(asked: Asked) -> str:
 def _written(spark: SparkSession, asked: Asked) -> list[int]:
     """What a work has left that says nothing of it: rows, and the bytes of their values."""
     value = "value"
-    if asked["work"] in ("parquet", "available"):
+    if asked["work"] in ("parquet", "files", "available", "streamed files"):
         written = spark.read.parquet(asked["into"])
     elif asked["format"] != "duramen":
         written = spark.read.format("delta").load(asked["into"])
@@ -172,7 +194,9 @@ def _newest(spark: SparkSession, asked: Asked) -> list[int]:
 _WORKS: Final[Mapping[str, _Work]] = {
     "count": _count,
     "parquet": _parquet,
+    "files": _files,
     "available": _available,
+    "streamed files": _streamed_files,
     "delta": _delta,
     "table": _table,
     "events": _events,

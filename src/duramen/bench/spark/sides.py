@@ -1,7 +1,7 @@
 """The two sides of every measurement of Spark: its source and its broker, and the process that runs a query.
 
-Both have the same Java, cores and settings; ours has beside that what `duramen.spark.session` sets, the other what
-Spark's own defaults are. Where rows a second are measured, both Javas have the options of that session.
+Both have the same Java and cores. Ours has the settings of `duramen.spark.session`, as its users have them; the other
+is measured as it comes, with Spark's own defaults, and again with those of ours that concern it.
 """
 
 import json
@@ -136,14 +136,14 @@ def environment(side: Side) -> dict[str, str]:
 
 
 def process(
-    side: Side, work: str, *, cores: int, runs: int, places: Path, tuned: bool = False, same_java: bool = False
+    side: Side, work: str, *, cores: int, runs: int, places: Path, tuned: bool = False, our_java: bool = False
 ) -> list[str]:
     """The command of the process that does `work` so often.
 
-    `tuned` gives the peer our settings too, `same_java` only those of Java.
+    `tuned` gives the peer our settings too, `our_java` only those of Java.
     """
     config = dict(_SAME)
-    if same_java:
+    if our_java:
         config[JAVA_OPTIONS] = java_options(find_java())
     if side.connector is None or tuned:
         config |= tuning("local", find_java()) | {"spark.sql.shuffle.partitions": str(cores)}
@@ -167,9 +167,11 @@ def process(
     return [side.python, str(query.__file__), json.dumps(asked)]
 
 
-def run(side: Side, work: str, *, cores: int, runs: int, places: Path) -> tuple[list[float], list[Any]]:
+def run(
+    side: Side, work: str, *, cores: int, runs: int, places: Path, our_java: bool = False
+) -> tuple[list[float], list[Any]]:
     """Seconds of each run, and what each found. Raises RequestInvalid."""
-    command = process(side, work, cores=cores, runs=runs, places=places, same_java=True)
+    command = process(side, work, cores=cores, runs=runs, places=places, our_java=our_java)
     ran = subprocess.run(command, capture_output=True, text=True, timeout=_QUERY_S, check=False, env=environment(side))
     if ran.returncode != 0:
         why = [line for line in ran.stderr.splitlines() if line.strip()][-1:]

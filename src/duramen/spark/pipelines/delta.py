@@ -14,13 +14,12 @@ from deltalake.transaction import AddAction
 
 from duramen.base.errors import TableUnsupported
 from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, require_columns, require_owner
-from duramen.spark.pipelines.files import written
-from duramen.spark.pipelines.handing import Handing
+from duramen.spark.pipelines.handing import Handing, written
 from duramen.spark.pipelines.merging import Upsert, gathered, merge
 from duramen.spark.tables.deltalog import DeltaLog, fields_of
-from duramen.spark.tables.parquet import Written
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.written import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

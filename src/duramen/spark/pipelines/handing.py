@@ -8,11 +8,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import pyarrow as pa
+
+from duramen.spark.tables.port import Storage
+from duramen.spark.tables.writing import said, writing
+from duramen.spark.tables.written import SAID_DDL, Written
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["Handing"]
+__all__ = ["Handing", "written"]
 
 _ROWS: Final = 2_000
 _ROW_BYTES: Final = 32 * 1024
@@ -48,6 +54,12 @@ class Handing:
                 raise
         self._small = False
         return work(batch)
+
+
+def written(batch: "DataFrame", storage: Storage, schema: pa.Schema, handing: Handing) -> list[Written]:
+    """Have Spark's tasks write a micro-batch below a location. Raises what Spark makes of TableStorageFailed."""
+    write = writing(storage, schema)
+    return handing.run(batch, lambda frame: said(frame.mapInArrow(write, SAID_DDL)))
 
 
 def _sizes(schema: "StructType") -> list[str] | None:

@@ -14,12 +14,11 @@ from pyiceberg.table import Table as IcebergTable
 
 from duramen.base.errors import TableForeign, TableUnsupported
 from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, require_columns, require_owner
-from duramen.spark.pipelines.files import written
-from duramen.spark.pipelines.handing import Handing
+from duramen.spark.pipelines.handing import Handing, written
 from duramen.spark.tables.catalog import IcebergEntry, append, arrow_schema, has_single_attempts, optional
-from duramen.spark.tables.parquet import Written
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.storage import Place, one_line, storage_errors
+from duramen.spark.tables.written import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -23,11 +23,11 @@ from duramen.client import Cluster, Consumer, TopicPartition
 from duramen.client.cluster import Patience
 from duramen.client.consumer import LATEST
 from duramen.client.marked import Marked
-from duramen.spark.columns import arrow_schema, spark_schema
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
 from duramen.spark.read.cold import read_part
 from duramen.spark.read.cuts import cut
+from duramen.spark.read.filing import Filing
 from duramen.spark.read.filters import EVERYTHING, narrow
 from duramen.spark.read.joint import ahead_of_others, cut_jointly, together
 from duramen.spark.read.losses import log_start
@@ -37,7 +37,6 @@ from duramen.spark.read.planning import Span
 from duramen.spark.read.reading import (
     Reading,
     cluster_of,
-    columns_of,
     consumer_of,
     reads_committed,
     report_lost,
@@ -87,7 +86,7 @@ class DuramenDataSource(DataSource):
         """The columns; options are checked here as far as that goes without knowing what the query will be."""
         options = Options(self.options, "source")
         Selection(options)
-        return spark_schema(columns_of(options))
+        return Filing(options).ddl
 
     @said_plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -129,7 +128,7 @@ def _is_handed_filters() -> bool:
 
 
 def _require_own(schema: StructType, options: Options) -> None:
-    if not to_arrow_schema(schema, timezone="UTC").equals(arrow_schema(columns_of(options))):
+    if not to_arrow_schema(schema, timezone="UTC").equals(Filing(options).schema):
         raise OptionInvalid("the format duramen has its own schema: leave out schema(…); the option columns chooses")
 
 
@@ -144,6 +143,7 @@ class BatchReader(DataSourceReader):
         self._ending = ending(options)
         require_order(self._starting, self._ending)
         self._reading = Reading(options)
+        self._filing = Filing(options)
         self._tiers = Tiers(options)
         self._narrowing = EVERYTHING
         for name in options.ignored:
@@ -256,7 +256,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one share; Spark makes one without any where there is nothing to read."""
-        return read_part(self._reading, partition)
+        return self._filing.rows(read_part(self._reading, partition))
 
 
 class FilteringReader(BatchReader):

@@ -30,6 +30,7 @@ from duramen.spark.offsets import Offsets, listed
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
 from duramen.spark.read.cold import read_part
+from duramen.spark.read.filing import Filing
 from duramen.spark.read.filters import EVERYTHING
 from duramen.spark.read.joint import ahead_of_others, cut_jointly, together
 from duramen.spark.read.losses import cut_off, made_anew, moment
@@ -68,8 +69,10 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         self._selection = Selection(options)
         self._starting = starting(options, streaming=True)
         self._reading = Reading(options)
+        self._filing = Filing(options)
         most = options.number("maxRecordsPerPartition")
-        self._ahead = None if options.given("minPartitions") else Prefetching(self._reading, most)
+        alone = options.given("minPartitions") or self._filing.is_asked
+        self._ahead = None if alone else Prefetching(self._reading, most)
         self._tiers = Tiers(options)
         self._marks = Marks(wanted=reads_committed(options))
         self._most = options.number("maxOffsetsPerTrigger")
@@ -299,7 +302,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one share."""
-        return read_part(self._reading, partition)
+        return self._filing.rows(read_part(self._reading, partition))
 
     def commit(self, end: _Document) -> None:
         """Everything up to `end` is processed: tell the consumer group `kafka.group.id`, if one was named.

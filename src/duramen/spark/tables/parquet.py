@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 
 from duramen.spark.tables.statistics import delta_statistics
 from duramen.spark.tables.storage import Place
+from duramen.spark.tables.written import Written
 
-__all__ = ["ParquetFile", "Written"]
+__all__ = ["ParquetFile"]
 
 _GROUP_BYTES: Final = 32 << 20
 _TELLING_ROWS: Final = 1000
@@ -24,14 +25,6 @@ _TELLING_BYTES: Final = 64 << 10
 _DENSE: Final = 15 / 16
 """The part of a column's bytes that compression has to leave for it not to be compressed."""
 _TOLD_APART: Final = (pa.types.is_binary, pa.types.is_string, pa.types.is_integer, pa.types.is_timestamp)
-
-
-class Written(NamedTuple):
-    """A file that is whole; `path` is relative to the table's location, `statistics` is JSON as Delta has it."""
-
-    path: str
-    size_bytes: int
-    statistics: str
 
 
 class ParquetFile:

@@ -9,33 +9,32 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from duramen.spark.pipelines.handing import Handing
-from duramen.spark.tables.parquet import ParquetFile, Written
+from duramen.spark.tables.parquet import ParquetFile
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.written import SAID, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["writing", "written"]
-
-_SAID: Final = pa.schema([(name, pa.int64() if name == "size_bytes" else pa.string()) for name in Written._fields])
-_SAID_DDL: Final = "path STRING, size_bytes BIGINT, statistics STRING"
-"""What a task says of each file that it wrote."""
+__all__ = ["named", "said", "writing"]
 
 _FILE_BYTES: Final = 128 << 20
 """At so many bytes a file is closed and another begun."""
 
 
-def written(batch: "DataFrame", storage: Storage, schema: pa.Schema, handing: Handing) -> list[Written]:
-    """Have Spark's tasks write a micro-batch below a location. Raises what Spark makes of TableStorageFailed."""
-    write = writing(storage, schema)
-    rows = handing.run(batch, lambda frame: frame.mapInArrow(write, _SAID_DDL).collect())
-    return [Written(row.path, row.size_bytes, row.statistics) for row in rows]
+def named() -> str:
+    """The name of a new file."""
+    return f"part-{uuid.uuid4()}.zstd.parquet"
+
+
+def said(files: "DataFrame") -> list[Written]:
+    """Have the tasks run whose rows say which files they wrote. Raises what Spark makes of TableStorageFailed."""
+    return [Written(row.path, row.size_bytes, row.statistics) for row in files.collect()]
 
 
 def writing(storage: Storage, schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow` that writes rows as Parquet of `schema`, and says `Written` of each file."""
+    """What a task does with its rows, as `mapInArrow` has it: they become Parquet of `schema`, and are `Written`."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         place = Place(storage)
@@ -45,7 +44,7 @@ def writing(storage: Storage, schema: pa.Schema) -> Callable[[Iterator[pa.Record
                 rows = batch.select(schema.names).cast(schema)
                 with storage_errors(place.uri):
                     if rows.num_rows and file is None:
-                        file = ParquetFile(place, f"part-{uuid.uuid4()}.zstd.parquet", schema)
+                        file = ParquetFile(place, named(), schema)
                     if rows.num_rows and file is not None:
                         file.add(rows)
                 if file is not None and file.size_bytes >= _FILE_BYTES:
@@ -64,4 +63,4 @@ def writing(storage: Storage, schema: pa.Schema) -> Callable[[Iterator[pa.Record
 def _closed(place: Place, file: ParquetFile) -> pa.RecordBatch:
     """The file is on the disk before the driver hears of it."""
     with storage_errors(place.uri):
-        return pa.RecordBatch.from_pylist([file.close()._asdict()], schema=_SAID)
+        return pa.RecordBatch.from_pylist([file.close()._asdict()], schema=SAID)

@@ -1,0 +1,116 @@
+"""A directory of Parquet files on a disk that driver and executors share: what tasks wrote, and what readers find.
+
+Tasks write below `_temporary`, where no reader looks, and the driver gives the files of the attempts that won their
+place. Names that begin with `_` or `.` are not data, as Spark has it.
+"""
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from duramen.base.errors import TableForeign, TableUnsupported
+from duramen.spark.tables.port import Storage
+from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.written import Written
+
+__all__ = ["SINK_LOG", "Directory", "sync"]
+
+SINK_LOG: Final = "_spark_metadata"
+"""Where Spark's file sink, and ours, say which files a streaming query has committed."""
+
+_TEMPORARY: Final = "_temporary"
+_SUCCESS: Final = "_SUCCESS"
+_TABLES: Final[dict[str, str]] = {"_delta_log": "Delta", "metadata": "Iceberg"}
+
+
+class Directory:
+    """The directory, and a place of its own below it for the files of one writing.
+
+    Its methods raise TableStorageFailed.
+    """
+
+    def __init__(self, location: str) -> None:
+        """Raises TableUnsupported for a location that is no local path."""
+        scheme, _, rest = location.rpartition("://")
+        if not location or scheme.lower() not in {"", "file"} or (scheme and not rest.startswith("/")):
+            raise TableUnsupported(
+                f"{location!r} is no path: Parquet files are put into a directory that driver and executors share;"
+                " `duramen table enable` makes tables on S3"
+            )
+        self.path = Path(os.path.abspath(unquote(rest) if scheme else rest))
+        self._run = self.path / _TEMPORARY / uuid.uuid4().hex
+
+    @property
+    def run(self) -> str:
+        """Where the tasks are to write."""
+        return str(self._run)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        with storage_errors(str(self.path)):
+            yield
+
+    def exists(self) -> bool:
+        """Whether there is something at the path."""
+        return os.path.lexists(self.path)
+
+    def check(self) -> None:
+        """Have it be possible to write there. Raises TableForeign where it is a table's, or lies in one."""
+        with self._errors():
+            place = Place(Storage(str(self.path)))
+            place.require_parent()
+        kind = next((kind for name, kind in _TABLES.items() if (self.path / name).is_dir()), None)
+        if kind is not None:
+            raise TableForeign(f"{self.path} is a {kind} table, which names its files itself; choose another directory")
+        outer = place.enclosing_table()
+        if outer is not None:
+            raise TableForeign(f"{self.path} lies in the table {outer}; choose another directory")
+
+    def publish(self, files: Sequence[Written]) -> list[Path]:
+        """Let readers find these files, and no other of this writing; they survive a loss of power. May be repeated."""
+        found = []
+        with self._errors():
+            self.path.mkdir(parents=True, exist_ok=True)
+            for file in files:
+                to = self.path / Path(file.path).name
+                if not to.exists():
+                    os.rename(self._run / file.path, to)
+                found.append(to)
+            sync(self.path)
+        return found
+
+    def replace(self, files: Sequence[Written]) -> None:
+        """The same in the place of all that was there."""
+        with self._errors():
+            old = [one for one in self.path.iterdir() if one.name != _TEMPORARY] if self.path.is_dir() else []
+        self.publish(files)
+        with self._errors():
+            for one in old:
+                shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink()
+
+    def succeed(self) -> None:
+        """Say as Hadoop's committers do that a batch is whole."""
+        with self._errors():
+            (self.path / _SUCCESS).touch()
+
+    def forget(self) -> None:
+        """Remove what the tasks wrote and nobody has published."""
+        shutil.rmtree(self._run, ignore_errors=True)
+        try:
+            self._run.parent.rmdir()
+        except OSError:
+            return  # another writing goes on, or nothing was written
+
+
+def sync(directory: Path) -> None:
+    """Have the names in a directory survive a loss of power."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

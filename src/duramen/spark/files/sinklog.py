@@ -1,0 +1,132 @@
+"""The log in which Spark's file sink says which files a streaming query has committed, as its readers take it.
+
+`_spark_metadata/N` has the files of micro-batch N: a line `v1`, and one of JSON for each file. Every tenth one is
+`N.compact`, and has those of all before it as well. (Spark's `FileStreamSinkLog`; a reader that finds the directory
+reads the files that are named there, and no others.) Beside it `duramen.json` says whose log it is, which Spark passes
+over.
+"""
+
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from duramen.base.errors import TableConflict, TableForeign
+from duramen.spark.files.directory import SINK_LOG, sync
+from duramen.spark.tables.storage import storage_errors
+
+__all__ = ["NOTHING_YET", "SinkLog"]
+
+NOTHING_YET: Final = -1
+"""The number of the last micro-batch of a log that has none."""
+
+_VERSION: Final = b"v1"
+_COMPACT: Final = ".compact"
+_EVERY: Final = 10  # spark.sql.streaming.fileSink.log.compactInterval, as it comes
+_BLOCK_BYTES: Final = 32 << 20  # what Hadoop says of a local disk
+_OWNER: Final = "duramen.json"
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    query: str
+
+
+class SinkLog:
+    """The log of one directory. Its methods raise TableStorageFailed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._where = str(directory)
+        self._log = directory / SINK_LOG
+
+    def owner(self) -> str | None:
+        """The id of the query that began it; None where there is none yet. Raises TableForeign for one of Spark's."""
+        with storage_errors(self._where):
+            try:
+                said = (self._log / _OWNER).read_bytes()
+            except FileNotFoundError:
+                if self._log.exists():
+                    raise TableForeign(
+                        f"{self._where} was written by Spark's own file sink; choose another directory"
+                    ) from None
+                return None
+            return msgspec.json.decode(said, type=_Owner).query
+
+    def begin(self, query: str) -> None:
+        """Make it that query's."""
+        with storage_errors(self._where):
+            made = self._log.parent / f".{uuid.uuid4().hex}"
+            made.mkdir(parents=True)
+            _write(made / _OWNER, msgspec.json.encode(_Owner(query)))
+            sync(made)
+            try:
+                os.rename(made, self._log)  # with the owner in it, or not at all
+            except OSError:
+                (made / _OWNER).unlink()
+                made.rmdir()
+                raise
+            sync(self._log.parent)
+
+    def last(self) -> int:
+        """The number of the last micro-batch that is committed."""
+        with storage_errors(self._where):
+            return max(self._names(), default=NOTHING_YET)
+
+    def _names(self) -> dict[int, str]:
+        """The entries by their numbers."""
+        names = os.listdir(self._log) if self._log.is_dir() else []
+        numbers = ((name.removesuffix(_COMPACT), name) for name in names)
+        return {int(number): name for number, name in numbers if number.isascii() and number.isdigit()}
+
+    def add(self, batch_id: int, files: Sequence[Path]) -> None:
+        """Commit a micro-batch. Raises TableConflict where another came first."""
+        with storage_errors(self._where):
+            lines = [_line(file) for file in files]
+            name, compacted = str(batch_id), (batch_id + 1) % _EVERY == 0
+            if compacted:
+                name, lines = name + _COMPACT, self._before(batch_id) + lines
+            made = self._log / f".{uuid.uuid4().hex}"
+            _write(made, b"\n".join([_VERSION, *lines]))
+            try:
+                os.link(made, self._log / name)
+            except FileExistsError:
+                raise TableConflict(
+                    f"{self._where} has micro-batch {batch_id} of another run of this query: two write there at once"
+                ) from None
+            finally:
+                made.unlink()
+            sync(self._log)
+            if compacted:
+                for number, old in self._names().items():
+                    if number < batch_id - _EVERY:
+                        (self._log / old).unlink()
+
+    def _before(self, batch_id: int) -> list[bytes]:
+        """The lines of all files that are committed before a micro-batch that is a tenth one."""
+        names = self._names()
+        since = max(0, batch_id - _EVERY)
+        found: list[bytes] = []
+        for number in range(since, batch_id):
+            found += (self._log / names[number]).read_bytes().split(b"\n")[1:]
+        return found
+
+
+def _line(file: Path) -> bytes:
+    stat = file.stat()
+    return msgspec.json.encode(
+        {
+            "path": file.as_uri(), "size": stat.st_size, "isDir": False,
+            "modificationTime": time.time_ns() // 1_000_000, "blockReplication": 1, "blockSize": _BLOCK_BYTES,
+            "action": "add",
+        }
+    )  # fmt: skip
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,19 @@
+"""What a task says of a data file that it wrote, as a row of Arrow or Spark. Pure."""
+
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+__all__ = ["SAID", "SAID_DDL", "Written"]
+
+
+class Written(NamedTuple):
+    """A file that is whole; `path` is relative to the table's location, `statistics` is JSON as Delta has it."""
+
+    path: str
+    size_bytes: int
+    statistics: str
+
+
+SAID: Final = pa.schema([(name, pa.int64() if name == "size_bytes" else pa.string()) for name in Written._fields])
+SAID_DDL: Final = "path STRING, size_bytes BIGINT, statistics STRING"
