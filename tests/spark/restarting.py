@@ -1,6 +1,6 @@
-"""A driver that copies two streams into two tables with two queries, until it is killed. Prints a line a micro-batch.
+"""A driver that copies streams into directories, a query for each, until it is killed. Prints a line a micro-batch.
 
-Arguments: the Kafka address, a directory, two streams.
+Arguments: the Kafka address, a directory, and streams; one whose name ends with `-files` is copied by `stream_parquet`.
 """
 
 import sys
@@ -24,17 +24,16 @@ def begin(spark: SparkSession, servers: str, directory: Path, stream: str, *, un
     source = (
         spark.readStream.format("duramen")
         .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", stream)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", 4000 if until_caught_up else 200)
-        .load(stream)
+        .option("columns", "partition,offset,value")
     )
-    writer = (
-        source.selectExpr("partition", "offset", "CAST(value AS STRING) AS value")
-        .writeStream.format("parquet")
-        .queryName(stream)
-        .option("checkpointLocation", str(directory / f"{stream}-checkpoint"))
-        .option("path", str(directory / stream))
-    )
+    if stream.endswith("-files"):
+        writer = duramen.spark.stream_parquet(source, str(directory / stream))
+    else:
+        writer = source.load().writeStream.format("parquet").option("path", str(directory / stream))
+    writer = writer.queryName(stream).option("checkpointLocation", str(directory / f"{stream}-checkpoint"))
     return writer.trigger(availableNow=True).start() if until_caught_up else writer.start()
 
 

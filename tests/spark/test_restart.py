@@ -52,7 +52,7 @@ def run_until_under_way(node: NodeProcess, directory: Path, streams: list[str]) 
 def test_two_queries_go_on_from_their_checkpoints_after_the_driver_was_killed(
     spark: SparkSession, node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
 ) -> None:
-    streams = [f"{stream_name[-100:]}-{index}" for index in range(2)]
+    streams = [f"{stream_name[-100:]}-{way}" for way in ("rows", "files")]
     for stream in streams:
         fill(cluster, stream)
     assert run_until_under_way(node, tmp_path, streams) == set(streams), (tmp_path / "driver.log").read_text()
@@ -65,6 +65,6 @@ def test_two_queries_go_on_from_their_checkpoints_after_the_driver_was_killed(
         query.awaitTermination()
     for stream in streams:
         rows = spark.read.parquet(str(tmp_path / stream)).collect()
-        assert sorted((row.partition, row.offset, row.value) for row in rows) == sorted(
-            (number % 2, number // 2, str(number)) for number in range(RECORDS)
+        assert sorted((row.partition, row.offset, bytes(row.value)) for row in rows) == sorted(
+            (number % 2, number // 2, b"%d" % number) for number in range(RECORDS)
         )
