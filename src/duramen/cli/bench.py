@@ -276,7 +276,7 @@ _storage(
 @_scale
 @click.option("--joined-data", type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
               metavar="DIRECTORY", help="Where the new node's data lies while it is measured: on a disk of its own, as"
-              " nodes have. Without it, beside that of the others.")  # fmt: skip
+              " nodes have; it has the least priority then. Without it, beside the others'.")  # fmt: skip
 @_output
 @format_option
 def _growing(output: Path, rounds: int, scale: float, joined_data: Path | None, format_: str) -> None:
