@@ -5,10 +5,12 @@ not allowed: that is what is said of it. Options are taken without regard to cas
 """
 
 import difflib
+import json
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
+from duramen.base.catalogue_tables import storage_problem
 from duramen.base.errors import OptionInvalid
 
 __all__ = ["OPTIONS", "WITHOUT_EFFECT", "Option", "Options", "Use"]
@@ -102,7 +104,9 @@ _OPTIONS: Final = (
     Option("parquetTo", _SOURCE,
            "A directory: the tasks write the records there as Parquet files, and the rows of the frame say which:"
            " path, size_bytes, statistics. `duramen.spark.write_parquet` and `stream_parquet` set it, and commit the"
-           " files."),
+           " files; pipelines do where a sink takes a stream as it is."),
+    Option("parquetStorage", _SOURCE,
+           "How to reach the place that parquetTo names, as JSON, where that is on S3; as tableStorage."),
     Option("minPartitions", _SOURCE,
            "Split long partitions so that there are at least so many Spark tasks.", "", "count"),
     Option("maxRecordsPerPartition", _SOURCE,
@@ -246,6 +250,18 @@ class Options:
         """The value of a count or a time in ms; None where there is neither value nor default."""
         text = self.text(name)
         return int(text) if text else None
+
+    def storage(self, name: str) -> dict[str, str]:
+        """How to reach a storage, by its options' names. Raises OptionInvalid."""
+        try:
+            found = json.loads(self.text(name) or "{}")
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+            raise OptionInvalid(f'{name}: it must be JSON such as {{"s3.endpoint": "http://127.0.0.1:9000"}}')
+        for problem in filter(None, map(storage_problem, found)):
+            raise OptionInvalid(f"{name}: {problem}")
+        return found
 
     def one_of(self, name: str, choices: Iterable[str]) -> str:
         """Its value, in lower case. Raises OptionInvalid where it is none of `choices`."""

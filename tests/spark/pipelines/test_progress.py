@@ -31,3 +31,14 @@ def test_what_is_not_known() -> None:
     figures = figures_of({"batchId": 0, "processedRowsPerSecond": "NaN", "sources": [source(None, None)]})
     assert (figures.rows, figures.rows_per_s, figures.lag_records) == (0, 0.0, None)
     assert figures_of({"sources": [source({"f": {"x": 1}}, {"f": {}})]}).lag_records is None
+
+
+def test_of_rows_that_are_files_the_records_in_them_are_told() -> None:
+    document = {
+        "batchId": 0, "numInputRows": 4, "processedRowsPerSecond": 8.0, "durationMs": {"triggerExecution": 500},
+        "observedMetrics": {"duramen": {"rows": 1000}},
+    }  # fmt: skip
+    figures = figures_of(document)
+    assert (figures.rows, figures.rows_per_s) == (1000, 2000.0)
+    figures = figures_of(document | {"observedMetrics": {"duramen": {"rows": None}}, "durationMs": {}})
+    assert (figures.rows, figures.rows_per_s) == (0, 0.0)

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 __all__ = ["main"]
@@ -94,18 +95,33 @@ def _streamed_files(spark: SparkSession, asked: Asked) -> None:
 
 def _delta(spark: SparkSession, asked: Asked) -> None:
     """A stream into a Delta table: ours as pipelines write it, the other's by Delta's own writer."""
-    writer = _stream(spark, asked, "earliest").writeStream.trigger(availableNow=True)
-    writer = writer.option("checkpointLocation", asked["checkpoint"])
     if asked["format"] != "duramen":
-        writer.format("delta").start(asked["into"]).awaitTermination()
+        writer = _stream(spark, asked, "earliest").writeStream.trigger(availableNow=True)
+        writer.option("checkpointLocation", asked["checkpoint"]).format("delta").start(asked["into"]).awaitTermination()
         return
+    from duramen.spark.pipelines.batches import BatchWriter
+    from duramen.spark.pipelines.checkpoints import Checkpoint
+    from duramen.spark.pipelines.copying import copied_frame
+    from duramen.spark.pipelines.delta import DeltaCopySink
+    from duramen.spark.tables.port import Storage
+
+    storage = Storage(asked["into"])
+    columns = to_arrow_schema(_stream(spark, asked, "earliest").schema, timezone="UTC")
+    sink = BatchWriter(DeltaCopySink(storage, "bench/delta", columns), Checkpoint(Path(asked["checkpoint"])))
+    writer = copied_frame(_stream_reader(spark, asked, "earliest"), storage).writeStream.foreachBatch(sink)
+    writer.option("checkpointLocation", asked["checkpoint"]).trigger(availableNow=True).start().awaitTermination()
+
+
+def _delta_rows(spark: SparkSession, asked: Asked) -> None:
+    """The same as pipelines do it where SQL comes in between: rows go through Java."""
     from duramen.spark.pipelines.batches import BatchWriter
     from duramen.spark.pipelines.checkpoints import Checkpoint
     from duramen.spark.pipelines.delta import DeltaSink
     from duramen.spark.tables.port import Storage
 
     into = BatchWriter(DeltaSink(Storage(asked["into"]), "bench/delta", None), Checkpoint(Path(asked["checkpoint"])))
-    writer.foreachBatch(into).start().awaitTermination()
+    writer = _stream(spark, asked, "earliest").writeStream.trigger(availableNow=True)
+    writer.option("checkpointLocation", asked["checkpoint"]).foreachBatch(into).start().awaitTermination()
 
 
 def _table(spark: SparkSession, asked: Asked) -> None:
@@ -198,6 +214,7 @@ _WORKS: Final[Mapping[str, _Work]] = {
     "available": _available,
     "streamed files": _streamed_files,
     "delta": _delta,
+    "delta, row by row": _delta_rows,
     "table": _table,
     "events": _events,
     "drained": _drained,

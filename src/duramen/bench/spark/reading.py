@@ -1,7 +1,7 @@
 """Rows a second that Spark reads: a batch counted, one to Parquet, a stream of what is there to Parquet and to Delta.
 
 Ours goes there in both of its ways: row by row through Java, as any frame does, and in files that the tasks write by
-themselves (`duramen.spark.write_parquet`, `stream_parquet`, and a stream as a table).
+themselves (`duramen.spark.write_parquet`, `stream_parquet`, pipelines that copy a stream, and a stream as a table).
 
 Sources run in processes of their own and take turns. The first run of each process warms the JVM up and does not
 count. The peer is measured as it comes, which is what is compared, and with the options that a session of ours has for
@@ -26,16 +26,19 @@ __all__ = ["PEER", "WORKS", "measure_reading", "steps"]
 
 WORKS: Final[Mapping[str, tuple[str, float]]] = {
     "count": ("Spark, batch count and sum, records of 16 + 100 bytes", 3.0),
-    "parquet": ("Spark, batch to Parquet", 2.0),
+    "parquet": ("Spark, batch to Parquet, row by row", 2.0),
     "files": ("Spark, batch to Parquet, by write_parquet", 2.0),
-    "available": ("Spark, AvailableNow to Parquet", 2.0),
+    "available": ("Spark, AvailableNow to Parquet, row by row", 2.0),
     "streamed files": ("Spark, AvailableNow to Parquet, by stream_parquet", 2.0),
     "delta": ("Spark, AvailableNow to Delta", 2.0),
+    "delta, row by row": ("Spark, AvailableNow to Delta, row by row", 2.0),
     "table": ("Spark, AvailableNow to Delta, as a table", 2.0),
 }
 """What is measured, and how many times the peer's rate is wanted."""
 
-_PEERS_WORK: Final[Mapping[str, str]] = {"files": "parquet", "streamed files": "available", "table": "delta"}
+_PEERS_WORK: Final[Mapping[str, str]] = {
+    "files": "parquet", "streamed files": "available", "delta, row by row": "delta", "table": "delta",
+}  # fmt: skip
 """What the peer does where it has no such work: of both, what a user of it would do."""
 
 _OUR_JAVA: Final = "kafka with our Java's options"

@@ -16,7 +16,10 @@ from duramen.spark.tables.storage import Place
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["NOTHING_YET", "BatchWriter", "Next", "SinkTable", "State", "decision", "require_columns", "require_owner"]
+__all__ = [
+    "NOTHING_YET", "BatchWriter", "Next", "SinkTable", "State", "columns_of", "decision", "require_columns",
+    "require_owner",
+]  # fmt: skip
 
 NOTHING_YET: Final = -1
 """The number of the last batch of a table that has none."""
@@ -55,6 +58,9 @@ class SinkTable(Protocol[_S]):
 
     place: Place
 
+    def columns(self, batch: "DataFrame") -> pa.Schema:
+        """The columns of the table that a micro-batch of these rows has."""
+
     def find(self) -> _S | None:
         """The newest version; None where there is nothing yet."""
 
@@ -67,6 +73,13 @@ class SinkTable(Protocol[_S]):
     def prepare(self, batch: "DataFrame", schema: pa.Schema, state: _S) -> Change[_S]:
         """Do all of a batch's work but its commit, which may be tried more than once."""
         ...
+
+
+def columns_of(rows: "DataFrame") -> pa.Schema:
+    """The columns of a frame, as Arrow has them."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(rows.schema, timezone="UTC")
 
 
 def decision(where: str, last: int, batch_id: int, known: str, digest: str) -> Literal["write", "done"]:
@@ -123,10 +136,8 @@ class BatchWriter(Generic[_S]):
 
     def __call__(self, batch: "DataFrame", batch_id: int) -> None:
         """Raises CheckpointInvalid, TableForeign, TableUnsupported, TableConflict, TableStorageFailed."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         coming = Next(self._checkpoint.query_id, batch_id, self._checkpoint.digest_of(batch_id))
-        schema = to_arrow_schema(batch.schema, timezone="UTC")
+        schema = self._table.columns(batch)
         state = self._due(coming, schema)
         if state is None:
             return

@@ -13,18 +13,19 @@ from deltalake import DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction
 
 from duramen.base.errors import TableUnsupported
-from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, require_columns, require_owner
+from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, columns_of, require_columns, require_owner
 from duramen.spark.pipelines.handing import Handing, written
 from duramen.spark.pipelines.merging import Upsert, gathered, merge
 from duramen.spark.tables.deltalog import DeltaLog, fields_of
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.writing import said
 from duramen.spark.tables.written import Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["DeltaSink", "DeltaState"]
+__all__ = ["DeltaCopySink", "DeltaSink", "DeltaState"]
 
 _MARK: Final = "Written by the Duramen pipeline "
 _DIGEST: Final = "duramen.offsets"
@@ -96,6 +97,10 @@ class DeltaSink:
         self._upsert = upsert
         self._log = DeltaLog(self.place)
 
+    def columns(self, batch: "DataFrame") -> pa.Schema:
+        """See the port."""
+        return columns_of(batch)
+
     def find(self) -> DeltaState | None:
         """See the port."""
         with storage_errors(self.place.uri):
@@ -131,6 +136,26 @@ class DeltaSink:
             return lambda now, coming: now.add(files, coming)
         rows = gathered(batch, schema, upsert, self.place.uri)
         return lambda now, coming: now.merge(rows, schema.names, upsert, coming)
+
+
+class DeltaCopySink(DeltaSink):
+    """The same of records as they are: what reads them has written the files, and micro-batches have their names."""
+
+    def __init__(self, storage: Storage, owner: str, columns: pa.Schema) -> None:
+        """`columns` are those of the records. Raises TableUnsupported where there is no way to the location."""
+        super().__init__(storage, owner, None)
+        self._columns = columns
+
+    def columns(self, batch: "DataFrame") -> pa.Schema:
+        """See the port."""
+        del batch
+        return self._columns
+
+    def prepare(self, batch: "DataFrame", schema: pa.Schema, state: DeltaState) -> Change[DeltaState]:
+        """See the port."""
+        del schema, state
+        files = said(batch)
+        return lambda now, coming: now.add(files, coming)
 
 
 def _application(query_id: str) -> str:

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 
 from duramen.base.errors import TableForeign, TableUnsupported
-from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, require_columns, require_owner
+from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, columns_of, require_columns, require_owner
 from duramen.spark.pipelines.handing import Handing, written
 from duramen.spark.tables.catalog import IcebergEntry, append, arrow_schema, has_single_attempts, optional
 from duramen.spark.tables.port import Storage
@@ -93,6 +93,10 @@ class IcebergSink:
         self._owner = owner
         self._handing = Handing()
         self._entry = IcebergEntry(storage, self.place)
+
+    def columns(self, batch: "DataFrame") -> pa.Schema:
+        """See the port."""
+        return columns_of(batch)
 
     def find(self) -> IcebergState | None:
         """See the port."""

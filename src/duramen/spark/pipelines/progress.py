@@ -1,14 +1,17 @@
 """What Spark says of a query's last micro-batch, in the figures that are shown. Pure."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from duramen.base.errors import DuramenError
 from duramen.spark.offsets import Offsets
 
-__all__ = ["Figures", "figures_of"]
+__all__ = ["OBSERVED", "Figures", "figures_of"]
+
+OBSERVED: Final = "duramen"
+"""The metrics that a query observes whose rows are files; `rows` are the records in them."""
 
 
 class Figures(Struct, frozen=True):
@@ -29,11 +32,17 @@ def figures_of(progress: Mapping[str, Any]) -> Figures:
     phases = {str(name): int(ms) for name, ms in (progress.get("durationMs") or {}).items()}
     lags = [_lag(source) for source in progress.get("sources") or ()]
     operators = progress.get("stateOperators") or ()
+    batch_ms = phases.pop("triggerExecution", 0)
+    rows, rows_per_s = int(progress.get("numInputRows") or 0), _number(progress.get("processedRowsPerSecond"))
+    observed = (progress.get("observedMetrics") or {}).get(OBSERVED)
+    if observed is not None:
+        rows = int(observed.get("rows") or 0)
+        rows_per_s = rows * 1000 / batch_ms if batch_ms else 0.0
     return Figures(
         batch_id=int(progress.get("batchId", -1)),
-        rows=int(progress.get("numInputRows") or 0),
-        rows_per_s=_number(progress.get("processedRowsPerSecond")),
-        batch_ms=phases.pop("triggerExecution", 0),
+        rows=rows,
+        rows_per_s=rows_per_s,
+        batch_ms=batch_ms,
         lag_records=None if None in lags else sum(lag for lag in lags if lag is not None),
         state_rows=sum(int(one.get("numRowsTotal") or 0) for one in operators),
         state_bytes=sum(int(one.get("memoryUsedBytes") or 0) for one in operators),

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 from duramen.base.errors import DependencyMissing, DuramenError, OptionInvalid
 from duramen.base.units import parse_ms
 from duramen.spark.pipelines.checkpoints import Checkpoint
-from duramen.spark.pipelines.frames import checked_options, place_of, sink_options, storage_of
+from duramen.spark.pipelines.copying import copied_columns, copied_frame, copied_source
+from duramen.spark.pipelines.frames import checked_options, place_of, sink_options, source_options, storage_of
 from duramen.spark.pipelines.model import Declared, Sink, Text
 from duramen.spark.pipelines.problems import Problems, meant
 from duramen.spark.pipelines.reasons import placed, plain
@@ -145,9 +146,14 @@ def start(
     pipeline: Declared, sink: Sink, frame: "DataFrame", checkpoint: Checkpoint, show: Show, *, once: bool
 ) -> "StreamingQuery":
     """Start the sink's query. Raises what Spark says where it cannot be."""
+    source = copied_source(pipeline, sink)
+    if source is None:
+        rows = shaped(frame, sink)
+    else:
+        reader = frame.sparkSession.readStream.format("duramen").options(**source_options(pipeline, source))
+        rows = copied_frame(reader, storage_of(pipeline, sink))
     writer = (
-        shaped(frame, sink)
-        .writeStream.queryName(sink.name.value)
+        rows.writeStream.queryName(sink.name.value)
         .outputMode(sink.output_mode)
         .option("checkpointLocation", str(checkpoint.directory))
     )
@@ -174,15 +180,18 @@ def _to(
 def _table(pipeline: Declared, sink: Sink) -> "SinkTable[Any]":
     """The table of a sink, which may not be there yet. Raises TableUnsupported, DependencyMissing."""
     storage, owner = storage_of(pipeline, sink), owner_of(pipeline, sink)
+    source = copied_source(pipeline, sink)
     try:
         if sink.kind == "iceberg":
             from duramen.spark.pipelines.iceberg import IcebergSink
 
             return IcebergSink(storage, owner)
-        from duramen.spark.pipelines.delta import DeltaSink
+        from duramen.spark.pipelines.delta import DeltaCopySink, DeltaSink
         from duramen.spark.pipelines.merging import Upsert
     except ImportError as error:
         raise DependencyMissing(f"tables need {error.name}: pip install 'duramen[tables]'") from None
+    if source is not None:
+        return DeltaCopySink(storage, owner, copied_columns(source_options(pipeline, source)))
     upsert = Upsert([key.value for key in sink.keys], _value(sink.sequence_by), _value(sink.delete_when))
     return DeltaSink(storage, owner, upsert if sink.keys else None)
 

@@ -24,12 +24,12 @@ class Filing:
     def __init__(self, options: Options) -> None:
         """Raises OptionInvalid."""
         self._columns = columns_of(options)
-        self._directory = options.text("parquetTo")
+        self._storage = Storage(options.text("parquetTo"), options.storage("parquetStorage"))
 
     @property
     def is_asked(self) -> bool:
         """Whether records become files."""
-        return bool(self._directory)
+        return bool(self._storage.location)
 
     @property
     def ddl(self) -> str:
@@ -49,4 +49,4 @@ class Filing:
         from duramen.spark.tables.writing import writing
 
         with said_plainly():
-            yield from writing(Storage(self._directory), arrow_schema(self._columns))(records)
+            yield from writing(self._storage, arrow_schema(self._columns))(records)

@@ -1,12 +1,10 @@
 """Where records of streams lie, in the log and in tables: offsets and tasks for `tier=hot`, `cold` and `all`."""
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pyspark.sql.datasource import InputPartition
 
-from duramen.base.catalogue_tables import storage_problem
 from duramen.base.errors import OptionInvalid
 from duramen.client import Admin, Consumer, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
@@ -46,15 +44,7 @@ class Tiers:
         """Raises OptionInvalid."""
         tier = options.one_of("tier", TIERS) if options.given("tier") else None
         self._tier: Tier | None = next((one for one in TIERS if one == tier), None)
-        try:
-            storage = json.loads(options.text("tableStorage") or "{}")
-        except ValueError:
-            storage = None
-        if not isinstance(storage, dict) or not all(isinstance(value, str) for value in storage.values()):
-            raise OptionInvalid('tableStorage: it must be JSON such as {"s3.endpoint": "http://127.0.0.1:9000"}')
-        for problem in filter(None, map(storage_problem, storage)):
-            raise OptionInvalid(f"tableStorage: {problem}")
-        self._storage = storage
+        self._storage = options.storage("tableStorage")
         self._committed = reads_committed(options)
         self._declared: dict[tuple[str, str], Declared | None] = {}
         self._ended_in: dict[str, EndedIn] = {}
