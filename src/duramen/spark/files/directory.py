@@ -25,7 +25,6 @@ SINK_LOG: Final = "_spark_metadata"
 
 _TEMPORARY: Final = "_temporary"
 _SUCCESS: Final = "_SUCCESS"
-_TABLES: Final[dict[str, str]] = {"_delta_log": "Delta", "metadata": "Iceberg"}
 
 
 class Directory:
@@ -62,14 +61,10 @@ class Directory:
     def check(self) -> None:
         """Have it be possible to write there. Raises TableForeign where it is a table's, or lies in one."""
         with self._errors():
-            place = Place(Storage(str(self.path)))
-            place.require_parent()
-        kind = next((kind for name, kind in _TABLES.items() if (self.path / name).is_dir()), None)
-        if kind is not None:
-            raise TableForeign(f"{self.path} is a {kind} table, which names its files itself; choose another directory")
-        outer = place.enclosing_table()
-        if outer is not None:
-            raise TableForeign(f"{self.path} lies in the table {outer}; choose another directory")
+            Place(Storage(str(self.path))).require_parent()
+            table = Place(Storage(str(self.path / _TEMPORARY))).enclosing_table()
+        if table is not None:
+            raise TableForeign(f"{table} is a table, which says itself what its files are; choose another directory")
 
     def publish(self, files: Sequence[Written]) -> list[Path]:
         """Let readers find these files, and no other of this writing; they survive a loss of power. May be repeated."""
