@@ -19,7 +19,7 @@ def test_examples_run(spark: SparkSession, node: NodeProcess, cluster: Cluster, 
     Admin(cluster).create_stream("flights", PARTITIONS)
     Admin(cluster).create_stream("flights-late", 1)
     examples = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(examples) == 7
+    assert len(examples) == 8
     # The reader's node and directory become the test's.
     script = "\n".join(examples).replace("127.0.0.1:9092", node.kafka).replace('"lake/', f'"{tmp_path}/')
     (tmp_path / "examples.py").write_text(script, encoding="utf-8")
