@@ -19,6 +19,7 @@ pipeline: lake
 brokers: {brokers}
 sources:
   numbers: {{stream: {stream}, options: {{startingOffsets: earliest}}, json: "n BIGINT"}}
+  there: {{stream: {stream}, options: {{startingOffsets: earliest}}}}
   names: {{table: "s3://lake/{stream}/names", options: &s3 {{{options}}}}}
   signs: {{table: "s3://lake/{stream}/signs", format: iceberg, options: &iced {{{options}, {catalog}}}}}
 steps:
@@ -26,6 +27,7 @@ steps:
   newest: {{sql: "SELECT n % 10 AS digit, max(n) AS n, count(*) AS count FROM numbers GROUP BY 1"}}
 sinks:
   delta: {{from: numbers, delta: "s3://lake/{stream}/delta", options: *s3}}
+  copied: {{from: there, delta: "s3://lake/{stream}/copied", options: *s3}}
   named: {{from: named, delta: "s3://lake/{stream}/named", options: *s3}}
   newest: {{from: newest, delta: "s3://lake/{stream}/newest", keys: digit, options: *s3}}
   iceberg: {{from: numbers, iceberg: "s3://lake/{stream}/iceberg", options: *iced}}
@@ -60,6 +62,8 @@ def test_a_pipeline_writes_tables_on_s3(node: NodeProcess, cluster: Cluster, str
             assert ended.code == 0, ended.err + ended.out
         rows = DeltaTable(f"s3://lake/{stream_name}/delta", storage_options=to_s3).to_pyarrow_table().to_pylist()
         assert sorted(row["n"] for row in rows) == list(range(100))
+        copied = DeltaTable(f"s3://lake/{stream_name}/copied", storage_options=to_s3).to_pyarrow_table().to_pylist()
+        assert sorted(row["value"] for row in copied) == sorted(b'{"n": %d}' % number for number in range(100))
         named = DeltaTable(f"s3://lake/{stream_name}/named", storage_options=to_s3).to_pyarrow_table().to_pylist()
         assert sorted((row["n"], row["name"], row["sign"]) for row in named) == [
             (n, f"/{n % 3}", "+-"[n % 2]) for n in range(100)
