@@ -60,6 +60,27 @@ def test_a_start_that_fails_leaves_nothing_that_fails_later() -> None:
     worker.settle()
 
 
+@pytest.mark.parametrize("next_fails", [False, True])
+def test_a_write_ahead_log_that_does_not_start_leaves_nothing_that_fails_later(*, next_fails: bool) -> None:
+    """Its first file cannot be synced while the next one is being made, which comes to nothing too, or does not."""
+    files, worker = MemoryFileSystem(), ManualWorker()
+    syncs = 0
+
+    def interfere(call: str, path: str, size: int) -> int:
+        nonlocal syncs
+        if call == "sync" and path.startswith("wal/"):
+            syncs += 1
+            if syncs == 2 or (syncs > 2 and next_fails):  # the first is of a file that has just been made
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return size
+
+    files.interfere = interfere
+    with pytest.raises(OSError, match="Input/output error"):
+        _open(files, worker, ManualClock(), Deadlines(), SeededRandomness())
+    worker.settle()
+    assert syncs > 2
+
+
 @given(st.randoms(use_true_random=False), st.integers(5_000, 150_000))
 @settings(max_examples=50)
 def test_whoever_waits_for_the_write_ahead_log_gets_in(random: Random, size: int) -> None:

@@ -124,10 +124,14 @@ class Wal:
         """
         self._generation = generation - 1
         self._pool.start(existing)
-        self._open_next(0)
-        # On disk before anything is served: where a later start finds no file of this generation, one was lost.
-        self._put()
-        self._used[-1].file.sync()
+        try:
+            self._open_next(0)
+            # On disk before anything is served: where a later start finds no file of this generation, one was lost.
+            self._put()
+            self._used[-1].file.sync()
+        except OSError:
+            self._pool.abandon()
+            raise
         self._dirty = ()
         self.synced = self._covered = self._written
 

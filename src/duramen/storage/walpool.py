@@ -63,6 +63,7 @@ class WalPool:
         self._slots = 0
         self._total_bytes = 0
         self._closed = False
+        self._abandoned = False
 
     def start(self, existing: Iterable[tuple[int, File, int]]) -> None:
         """Begin with the files there are, as (slot, file, capacity), and at least with one.
@@ -85,6 +86,10 @@ class WalPool:
     def close(self) -> None:
         """No file is made any more."""
         self._closed = True
+
+    def abandon(self) -> None:
+        """The start has failed: nobody is there to be told of a file that is being made."""
+        self._closed = self._abandoned = True
 
     def has(self, need: int) -> bool:
         """Whether a file of at least `need` bytes is free."""
@@ -136,6 +141,10 @@ class WalPool:
 
     def _prepared(self, result: WalFile | BaseException) -> None:
         self.preparing = False
+        if self._abandoned:
+            if isinstance(result, WalFile):
+                result.file.close()
+            return
         if isinstance(result, WalFile):
             self._add(result)
             self.full = None
