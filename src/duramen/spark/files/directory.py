@@ -15,10 +15,10 @@ from urllib.parse import unquote
 
 from duramen.base.errors import TableForeign, TableUnsupported
 from duramen.spark.tables.port import Storage
-from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.storage import Place, storage_errors, sync
 from duramen.spark.tables.written import Written
 
-__all__ = ["SINK_LOG", "Directory", "sync"]
+__all__ = ["SINK_LOG", "Directory"]
 
 SINK_LOG: Final = "_spark_metadata"
 """Where Spark's file sink, and ours, say which files a streaming query has committed."""
@@ -67,16 +67,15 @@ class Directory:
             raise TableForeign(f"{table} is a table, which says itself what its files are; choose another directory")
 
     def publish(self, files: Sequence[Written]) -> list[Path]:
-        """Let readers find these files, and no other of this writing; they survive a loss of power. May be repeated."""
+        """Let readers find these files, and no other of this writing; they survive a loss of power."""
         found = []
         with self._errors():
             self.path.mkdir(parents=True, exist_ok=True)
             for file in files:
                 to = self.path / Path(file.path).name
-                if not to.exists():
-                    os.rename(self._run / file.path, to)
+                os.rename(self._run / file.path, to)
                 found.append(to)
-            sync(self.path)
+            sync(str(self.path))
         return found
 
     def replace(self, files: Sequence[Written]) -> None:
@@ -100,12 +99,3 @@ class Directory:
             self._run.parent.rmdir()
         except OSError:
             return  # another writing goes on, or nothing was written
-
-
-def sync(directory: Path) -> None:
-    """Have the names in a directory survive a loss of power."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

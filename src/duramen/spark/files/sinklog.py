@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from duramen.base.errors import TableConflict, TableForeign
-from duramen.spark.files.directory import SINK_LOG, sync
-from duramen.spark.tables.storage import storage_errors
+from duramen.spark.files.directory import SINK_LOG
+from duramen.spark.tables.storage import storage_errors, sync
 
 __all__ = ["NOTHING_YET", "SinkLog"]
 
@@ -61,14 +61,14 @@ class SinkLog:
             made = self._log.parent / f".{uuid.uuid4().hex}"
             made.mkdir(parents=True)
             _write(made / _OWNER, msgspec.json.encode(_Owner(query)))
-            sync(made)
+            sync(str(made))
             try:
                 os.rename(made, self._log)  # with the owner in it, or not at all
             except OSError:
                 (made / _OWNER).unlink()
                 made.rmdir()
                 raise
-            sync(self._log.parent)
+            sync(str(self._log.parent))
 
     def last(self) -> int:
         """The number of the last micro-batch that is committed."""
@@ -98,7 +98,7 @@ class SinkLog:
                 ) from None
             finally:
                 made.unlink()
-            sync(self._log)
+            sync(str(self._log))
             if compacted:
                 for number, old in self._names().items():
                     if number < batch_id - _EVERY:

@@ -107,7 +107,6 @@ def _check_stream(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: P
 
 def _check_table(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Problems) -> None:
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import NullType
 
     from duramen.spark.tables.storage import storage_errors
@@ -127,7 +126,8 @@ def _check_table(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Pr
         except PySparkException as error:
             problems.add(placed(str(error), sink.delete_when), plain(error.getMessage() or str(error)))
     try:
-        table, schema = _table(pipeline, sink), to_arrow_schema(rows.schema, timezone="UTC")
+        table = _table(pipeline, sink)
+        schema = table.columns(rows)
         state = table.find()
         if state is None:
             with storage_errors(table.place.uri):

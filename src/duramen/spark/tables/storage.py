@@ -16,7 +16,7 @@ from duramen.base.errors import DuramenError, TableStorageFailed, TableUnsupport
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.s3 import s3_files
 
-__all__ = ["Found", "Place", "check_location", "one_line", "storage_errors"]
+__all__ = ["Found", "Place", "check_location", "one_line", "storage_errors", "sync"]
 
 _S3_SCHEMES: Final = ("s3", "s3a")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -91,6 +91,15 @@ def check_location(location: str) -> None:
             raise TableUnsupported(f"{location!r}: what is behind ? or # would not be in the prefix; leave them out")
     if scheme == "file" and not rest.startswith("/"):
         raise TableUnsupported(f"{location!r} names a host; a path of this machine is file:///PATH")
+
+
+def sync(path: str) -> None:
+    """Have a file's content, or the names in a directory, survive a loss of power."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class Place:
@@ -174,11 +183,7 @@ class Place:
             return
         full = f"{self._base}/{path}"
         for name in (full, os.path.dirname(full)):
-            handle = os.open(name, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            sync(name)
 
     def remove(self, path: str) -> None:
         """Remove a file; one that is not there is no error."""
