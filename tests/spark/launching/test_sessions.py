@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -50,6 +51,19 @@ def test_the_tuning_is_there_and_ours_goes_before(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.shuffle.partitions") == str(os.cpu_count())
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert duramen.spark.session(tuned=False) is spark.active()
+
+
+def test_files_have_no_checksums_beside_them_and_old_ones_go(spark: SparkSession, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    jvm: Any = spark._jvm
+    files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    files.setWriteChecksum(True)
+    spark.range(3).write.csv(str(made))
+    assert list(made.glob(".*.crc"))
+    assert duramen.spark.session() is spark.active()
+    spark.range(5).write.mode("overwrite").csv(str(made))
+    assert not list(made.glob(".*.crc"))
+    assert spark.read.csv(str(made)).count() == 5
 
 
 QUICK = "-Djdk.lang.Process.launchMechanism=VFORK"

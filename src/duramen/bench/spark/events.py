@@ -23,7 +23,8 @@ from duramen.bench.worker import Worker
 __all__ = ["measure_events", "steps"]
 
 _RATE_HZ: Final = 1000
-_WARM_S: Final = 15.0
+_WARM_S: Final = 60.0
+"""Java compiles what it runs for about as long: until then micro-batches take up to twice as long, of either source."""
 _FLUSH_S: Final = 60.0
 _WANTED_MS: Final = (("p50", 50.0, 100.0), ("p99", 99.0, 200.0))
 _TARGET: Final = f"Spark, event to sink at {_RATE_HZ:,} records/s"

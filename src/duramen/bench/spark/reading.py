@@ -3,7 +3,7 @@
 Ours goes there in both of its ways: row by row through Java, as any frame does, and in files that the tasks write by
 themselves (`duramen.spark.write_parquet`, `stream_parquet`, pipelines that copy a stream, and a stream as a table).
 
-Sources run in processes of their own and take turns. The first run of each process warms the JVM up and does not
+Sources run in processes of their own and take turns. The first runs of each process warm the JVM up and do not
 count. The peer is measured as it comes, which is what is compared, and with the options that a session of ours has for
 Java, which is told.
 """
@@ -26,6 +26,7 @@ __all__ = ["PEER", "WORKS", "measure_reading", "steps"]
 
 WORKS: Final[Mapping[str, tuple[str, float]]] = {
     "count": ("Spark, batch count and sum, records of 16 + 100 bytes", 3.0),
+    "count, one column": ("Spark, batch count and sum, ours with columns=value", 3.0),
     "parquet": ("Spark, batch to Parquet, row by row", 2.0),
     "files": ("Spark, batch to Parquet, by write_parquet", 2.0),
     "available": ("Spark, AvailableNow to Parquet, row by row", 2.0),
@@ -37,10 +38,12 @@ WORKS: Final[Mapping[str, tuple[str, float]]] = {
 """What is measured, and how many times the peer's rate is wanted."""
 
 _PEERS_WORK: Final[Mapping[str, str]] = {
-    "files": "parquet", "streamed files": "available", "delta, row by row": "delta", "table": "delta",
+    "count, one column": "count", "files": "parquet", "streamed files": "available", "delta, row by row": "delta",
+    "table": "delta",
 }  # fmt: skip
 """What the peer does where it has no such work: of both, what a user of it would do."""
 
+_WARMING_RUNS: Final = 3
 _OUR_JAVA: Final = "kafka with our Java's options"
 
 PEER: Final = f"Spark {CONNECTOR_VERSION}'s own Kafka source from Apache Kafka"
@@ -106,14 +109,14 @@ def _outcome(work: str, found: Rounds, *, peer: bool) -> Outcome:
 
 
 def _rate(way: _Way, work: str, records: int, runs: int, cores: int, places: Path) -> float:
-    """Rows a second: the median of `runs` after a first that does not count. Raises RequestInvalid."""
+    """Rows a second: the median of `runs` after some that do not count. Raises RequestInvalid."""
     side = way.side
     asked = with_delta(side) if work == "delta" else side
     with _table_for_a_while(side) if work == "table" else nullcontext():
-        took_s, found = run(asked, work, cores=cores, runs=runs + 1, places=places, our_java=way.our_java)
+        took_s, found = run(asked, work, cores=cores, runs=_WARMING_RUNS + runs, places=places, our_java=way.our_java)
     if any(one != [records, records * VALUE_BYTES] for one in found):
         raise RequestInvalid(f"Spark read {found} with the source {side.format}, not {records} records each time")
-    return records / median(took_s[1:])
+    return records / median(took_s[_WARMING_RUNS:])
 
 
 @contextmanager

@@ -143,9 +143,10 @@ def process(
     `tuned` gives the peer our settings too, `our_java` only those of Java.
     """
     config = dict(_SAME)
+    ours = side.connector is None or tuned
     if our_java:
         config[JAVA_OPTIONS] = java_options(find_java())
-    if side.connector is None or tuned:
+    if ours:
         config |= tuning("local", find_java()) | {"spark.sql.shuffle.partitions": str(cores)}
     if side.connector is not None:
         config["spark.jars"] = ",".join(map(str, side.connector.jars))
@@ -160,7 +161,8 @@ def process(
         "servers": side.servers,
         "stream": side.stream,
         "http": side.http,
-        "options": {},
+        "options": {"columns": "value"} if work == "count, one column" else {},
+        "checksums": not ours,
         "into": str(places / f"{side.name}-into"),
         "checkpoint": str(places / f"{side.name}-checkpoint"),
     }

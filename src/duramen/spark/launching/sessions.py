@@ -4,8 +4,8 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Final
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from duramen.base.errors import DependencyMissing
 from duramen.spark.launching.home import lean_home_set
@@ -36,7 +36,7 @@ _LOCAL_TUNING: Final[Mapping[str, str]] = {
 """What is right where driver and executors are one process and checkpoints lie on its disk."""
 
 _QUICK_SPAWN: Final = "-Djdk.lang.Process.launchMechanism=VFORK"
-"""One program less for each that is started: Hadoop starts six for the checkpoint files of each micro-batch."""
+"""One program less for each that is started: Hadoop starts some for the checkpoint files of each micro-batch."""
 
 _NO_QUICK_SPAWN_JAVA: Final = 25  # which says that it is going to be removed
 
@@ -85,8 +85,23 @@ def make_session(
     lean = tuned and master.startswith("local") and not settings.keys() & _OTHER_PYTHONS
     with lean_home_set() if lean else nullcontext():
         made = builder.getOrCreate()
+    if tuned and master.startswith("local"):
+        _leave_out_checksums(made)
     report_lag(made)
     return made
+
+
+def _leave_out_checksums(session: "SparkSession") -> None:
+    """Hadoop keeps a second file with checksums beside each on the local disk, for two more programs that it starts.
+
+    It has a method for that and no setting. Who chose another file system for the disk keeps it as it is.
+    """
+    from py4j.protocol import Py4JError
+
+    jvm: Any = session.sparkContext._jvm
+    with suppress(Py4JError):
+        files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(session.sparkContext._jsc.hadoopConfiguration())
+        files.setWriteChecksum(False)
 
 
 def tuning(master: str, java: Java | None, config: Mapping[str, str] | None = None) -> dict[str, str]:

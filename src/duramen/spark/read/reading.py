@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Final
 from uuid import UUID
 
@@ -40,9 +41,7 @@ def cluster_of(options: Options) -> Cluster:
     key = (os.getpid(), servers, client_id, timeout_ms)
     cluster = _clusters.get(key)
     if cluster is None:
-        # Spark's daemon runs a full collection after every task: what was imported need not be looked at each time.
-        gc.collect()
-        gc.freeze()
+        _leave_out_imported("to connect")
         for other in _clusters.values():
             other.close()
         _clusters.clear()
@@ -54,6 +53,17 @@ def reads_committed(options: Options) -> bool:
     """Whether only committed records are read. Raises OptionInvalid."""
     level = options.one_of("kafka.isolation.level", ("read_uncommitted", "read_committed"))
     return level == "read_committed"
+
+
+@cache
+def _leave_out_imported(why: str) -> None:
+    """Once in a process for each reason `why` modules are imported late: collections look at them no more.
+
+    Spark's daemon runs a full collection after every task.
+    """
+    del why
+    gc.collect()
+    gc.freeze()
 
 
 def consumer_of(options: Options, *, committed: bool = False) -> Consumer:
@@ -219,6 +229,7 @@ class Reading:
                     for data, low, _ in [whole] if committed is None else committed.pass_on(piece):
                         for records in decode(data, max(low, gone), span.end, part.columns):
                             yield part.batch(records)
+                _leave_out_imported("to decode")
             except (StreamNotFound, RequestTimedOut) as error:
                 why = not_there(consumer, at.topic, topic_id, error)
                 report_lost(f"{at}: records before {span.end} are gone: {why}", fail=self.fail)
