@@ -29,6 +29,9 @@ _UNAVAILABLE: Final = 503
 _TURN: Final = 100  # messages published before acknowledgements are looked at
 _REPEAT_S: Final = 0.1
 _PATIENCE_S: Final = 60.0
+_LOST: Final = (ConnectionError, RuntimeError)
+"""What asyncio and uvloop say where something is written to a connection that is lost."""
+
 _PENDING_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -92,7 +95,8 @@ class Publisher:
         try:
             yield client
         finally:
-            await client.close()
+            with contextlib.suppress(*_LOST):
+                await client.close()
 
     def publish_the_rest(self) -> None:
         """The last quarter is held back until this is called, so that whatever happens half-way has some to come."""
@@ -135,10 +139,14 @@ class Publisher:
             for number in new:
                 self._first_sent_s[number] = now_s
             numbers.extend(new)
-        for number in numbers:
-            subject, body = self._flights[number]
-            headers = {_ID: f"{MESSAGE_ID_PREFIX}{number}"}
-            await client.publish(subject, body, reply=f"{inbox}.{number}", headers=headers)
+        try:
+            for number in numbers:
+                subject, body = self._flights[number]
+                headers = {_ID: f"{MESSAGE_ID_PREFIX}{number}"}
+                await client.publish(subject, body, reply=f"{inbox}.{number}", headers=headers)
+        except _LOST:
+            # nats-py has not noticed yet. All that is in flight is published again once it has.
+            return False
         return bool(numbers)
 
     async def _answer(self, message: Msg) -> None:
