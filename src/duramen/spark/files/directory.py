@@ -75,7 +75,7 @@ class Directory:
                 to = self.path / Path(file.path).name
                 os.rename(self._run / file.path, to)
                 found.append(to)
-            sync(str(self.path))
+            sync(self.path)
         return found
 
     def replace(self, files: Sequence[Written]) -> None:

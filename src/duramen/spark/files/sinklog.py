@@ -61,14 +61,14 @@ class SinkLog:
             made = self._log.parent / f".{uuid.uuid4().hex}"
             made.mkdir(parents=True)
             _write(made / _OWNER, msgspec.json.encode(_Owner(query)))
-            sync(str(made))
+            sync(made)
             try:
                 os.rename(made, self._log)  # with the owner in it, or not at all
             except OSError:
                 (made / _OWNER).unlink()
                 made.rmdir()
                 raise
-            sync(str(self._log.parent))
+            sync(self._log.parent)
 
     def last(self) -> int:
         """The number of the last micro-batch that is committed."""
@@ -98,7 +98,7 @@ class SinkLog:
                 ) from None
             finally:
                 made.unlink()
-            sync(str(self._log))
+            sync(self._log)
             if compacted:
                 for number, old in self._names().items():
                     if number < batch_id - _EVERY:

@@ -92,7 +92,7 @@ def make_session(
 
 
 def _leave_out_checksums(session: "SparkSession") -> None:
-    """Hadoop keeps a second file with checksums beside each on the local disk, for two more programs that it starts.
+    """Hadoop keeps a second file with checksums beside each on the local disk, for one more program that it starts.
 
     It has a method for that and no setting. Who chose another file system for the disk keeps it as it is.
     """

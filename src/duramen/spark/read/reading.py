@@ -229,7 +229,7 @@ class Reading:
                     for data, low, _ in [whole] if committed is None else committed.pass_on(piece):
                         for records in decode(data, max(low, gone), span.end, part.columns):
                             yield part.batch(records)
-                _leave_out_imported("to decode")
+                _leave_out_imported("to read")
             except (StreamNotFound, RequestTimedOut) as error:
                 why = not_there(consumer, at.topic, topic_id, error)
                 report_lost(f"{at}: records before {span.end} are gone: {why}", fail=self.fail)

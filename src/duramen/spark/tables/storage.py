@@ -93,7 +93,7 @@ def check_location(location: str) -> None:
         raise TableUnsupported(f"{location!r} names a host; a path of this machine is file:///PATH")
 
 
-def sync(path: str) -> None:
+def sync(path: str | os.PathLike[str]) -> None:
     """Have a file's content, or the names in a directory, survive a loss of power."""
     handle = os.open(path, os.O_RDONLY)
     try:
