@@ -30,13 +30,8 @@ _KEEP_MS: Final = 86_400_000
 def main() -> None:
     """Do what the argument says some times over, and print how long it took."""
     asked = json.loads(sys.argv[1])
-    builder = SparkSession.builder.master(f"local[{asked['cores']}]")
-    for name, value in asked["config"].items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark = _session(f"local[{asked['cores']}]", asked)
     spark.sparkContext.setLogLevel("ERROR")
-    if not asked["checksums"]:
-        _leave_out_checksums(spark)
     took_s, found = [], []
     for _ in range(asked["runs"]):
         for place in ("into", "checkpoint"):
@@ -49,15 +44,34 @@ def main() -> None:
     spark.stop()
 
 
-def _leave_out_checksums(spark: SparkSession) -> None:
+def _session(master: str, asked: Asked) -> SparkSession:
+    """Ours as its users have it; for the peer the settings are all that there is, and `disk` if it is to have that."""
+    if asked["format"] == "duramen":
+        import duramen.spark
+
+        return duramen.spark.session("bench", master, config=asked["config"])
+    builder = SparkSession.builder.master(master)
+    for name, value in asked["config"].items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    if asked["disk"]:
+        _quicken_local_disk(spark, asked)
+    return spark
+
+
+def _quicken_local_disk(spark: SparkSession, asked: Asked) -> None:
     """As a session of Duramen does it, which the peer's interpreter has none of."""
     jvm: Any = spark.sparkContext._jvm
-    jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark.sparkContext._jsc.hadoopConfiguration()).setWriteChecksum(False)
+    files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark.sparkContext._jsc.hadoopConfiguration())
+    files.setWriteChecksum(False)
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(asked["disk"])
+    compiler.getClassLoader().loadClass(asked["disk class"]).newInstance().replaceIn(files)
 
 
 def _batch_reader(spark: SparkSession, asked: Asked) -> DataFrameReader:
     reader = spark.read.format(asked["format"]).option("kafka.bootstrap.servers", asked["servers"])
-    return reader.option("subscribe", asked["stream"]).options(**asked["options"])
+    return reader.option("subscribe", asked["stream"])
 
 
 def _batch(spark: SparkSession, asked: Asked) -> DataFrame:
@@ -66,8 +80,7 @@ def _batch(spark: SparkSession, asked: Asked) -> DataFrame:
 
 def _stream_reader(spark: SparkSession, asked: Asked, start: str) -> DataStreamReader:
     reader = spark.readStream.format(asked["format"]).option("kafka.bootstrap.servers", asked["servers"])
-    reader = reader.option("subscribe", asked["stream"]).option("startingOffsets", start)
-    return reader.options(**asked["options"])
+    return reader.option("subscribe", asked["stream"]).option("startingOffsets", start)
 
 
 def _stream(spark: SparkSession, asked: Asked, start: str) -> DataFrame:
@@ -217,7 +230,6 @@ def _newest(spark: SparkSession, asked: Asked) -> list[int]:
 
 _WORKS: Final[Mapping[str, _Work]] = {
     "count": _count,
-    "count, one column": _count,
     "parquet": _parquet,
     "files": _files,
     "available": _available,

@@ -26,7 +26,6 @@ __all__ = ["PEER", "WORKS", "measure_reading", "steps"]
 
 WORKS: Final[Mapping[str, tuple[str, float]]] = {
     "count": ("Spark, batch count and sum, records of 16 + 100 bytes", 3.0),
-    "count, one column": ("Spark, batch count and sum, ours with columns=value", 3.0),
     "parquet": ("Spark, batch to Parquet, row by row", 2.0),
     "files": ("Spark, batch to Parquet, by write_parquet", 2.0),
     "available": ("Spark, AvailableNow to Parquet, row by row", 2.0),
@@ -38,8 +37,7 @@ WORKS: Final[Mapping[str, tuple[str, float]]] = {
 """What is measured, and how many times the peer's rate is wanted."""
 
 _PEERS_WORK: Final[Mapping[str, str]] = {
-    "count, one column": "count", "files": "parquet", "streamed files": "available", "delta, row by row": "delta",
-    "table": "delta",
+    "files": "parquet", "streamed files": "available", "delta, row by row": "delta", "table": "delta",
 }  # fmt: skip
 """What the peer does where it has no such work: of both, what a user of it would do."""
 

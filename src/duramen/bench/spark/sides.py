@@ -21,8 +21,10 @@ from duramen.bench.ours import Ours
 from duramen.bench.peers.kafka import ApacheKafka
 from duramen.bench.peers.spark_kafka import Connector, fetch_connector, fetch_formats
 from duramen.bench.spark import query
+from duramen.spark.launching.compiling import source_of
 from duramen.spark.launching.home import lean_home
 from duramen.spark.launching.java import find_java
+from duramen.spark.launching.localdisk import DISK_CLASS
 from duramen.spark.launching.sessions import JAVA_OPTIONS, java_options, tuning
 
 __all__ = [
@@ -143,11 +145,12 @@ def process(
     `tuned` gives the peer our settings too, `our_java` only those of Java.
     """
     config = dict(_SAME)
-    ours = side.connector is None or tuned
     if our_java:
         config[JAVA_OPTIONS] = java_options(find_java())
-    if ours:
-        config |= tuning("local", find_java()) | {"spark.sql.shuffle.partitions": str(cores)}
+    if tuned:
+        config |= tuning("local", find_java())
+    if side.connector is None or tuned:
+        config["spark.sql.shuffle.partitions"] = str(cores)
     if side.connector is not None:
         config["spark.jars"] = ",".join(map(str, side.connector.jars))
     if side.connector is not None and work == "delta":
@@ -161,8 +164,8 @@ def process(
         "servers": side.servers,
         "stream": side.stream,
         "http": side.http,
-        "options": {"columns": "value"} if work == "count, one column" else {},
-        "checksums": not ours,
+        "disk": source_of(DISK_CLASS) if tuned else "",
+        "disk class": DISK_CLASS,
         "into": str(places / f"{side.name}-into"),
         "checkpoint": str(places / f"{side.name}-checkpoint"),
     }

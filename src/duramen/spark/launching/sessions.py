@@ -4,12 +4,14 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Final
 
 from duramen.base.errors import DependencyMissing
 from duramen.spark.launching.home import lean_home_set
 from duramen.spark.launching.java import Java, find_java
+from duramen.spark.launching.localdisk import quicken_local_disk
+from duramen.spark.launching.pruning import prune_columns
 from duramen.spark.launching.requirements import pyspark_problem
 
 if TYPE_CHECKING:
@@ -85,23 +87,12 @@ def make_session(
     lean = tuned and master.startswith("local") and not settings.keys() & _OTHER_PYTHONS
     with lean_home_set() if lean else nullcontext():
         made = builder.getOrCreate()
+    if tuned:
+        prune_columns(made)
     if tuned and master.startswith("local"):
-        _leave_out_checksums(made)
+        quicken_local_disk(made)
     report_lag(made)
     return made
-
-
-def _leave_out_checksums(session: "SparkSession") -> None:
-    """Hadoop keeps a second file with checksums beside each on the local disk, for one more program that it starts.
-
-    It has a method for that and no setting. Who chose another file system for the disk keeps it as it is.
-    """
-    from py4j.protocol import Py4JError
-
-    jvm: Any = session.sparkContext._jvm
-    with suppress(Py4JError):
-        files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(session.sparkContext._jsc.hadoopConfiguration())
-        files.setWriteChecksum(False)
 
 
 def tuning(master: str, java: Java | None, config: Mapping[str, str] | None = None) -> dict[str, str]:

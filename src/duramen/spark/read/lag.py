@@ -4,6 +4,9 @@ The group is `kafka.group.id` of the source, else the query's name. A source is 
 tells it of a micro-batch only when it plans the next one; so this listens to the session instead. Spark reports
 progress once the micro-batch is in the checkpoint's log of commits: what is committed here is never more than the
 checkpoint has, and the last micro-batch counts too. Nothing is read from the group: the query goes by its checkpoint.
+
+What Java says is listened to as it is: PySpark's own class of listeners asks Java, at each micro-batch, for every part
+of an event, one after another.
 """
 
 import json
@@ -13,14 +16,8 @@ from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from py4j.protocol import Py4JError
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 
 from duramen.base.errors import DuramenError
 from duramen.client import Cluster, Consumer
@@ -45,8 +42,11 @@ class _Source(NamedTuple):
     cluster: Cluster
 
 
-class LagListener(StreamingQueryListener):
-    """Commits what the queries of a session have processed. What goes wrong is logged, and stops nothing."""
+class LagListener:
+    """Commits what the queries of a session have processed. What goes wrong is logged, and stops nothing.
+
+    Events are Java's, those of Spark's class `StreamingQueryListener`.
+    """
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -54,32 +54,36 @@ class LagListener(StreamingQueryListener):
         self._sources: dict[str, list[_Source]] = {}  # by the run of a query
         self._committed: dict[tuple[str, str], object] = {}  # what was last, by group and streams
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+    def onQueryStarted(self, event: Any) -> None:
         """Note where its sources are."""
+        name = event.name()
         try:
             sources = [
                 _Source(group, Selection(options), _cluster_of(options))
-                for options in _options_of(self._session, str(event.id))
-                if (group := options.text("kafka.group.id") or event.name or "")
+                for options in _options_of(self._session, event.id().toString())
+                if (group := options.text("kafka.group.id") or name or "")
             ]
         except (DuramenError, Py4JError, AttributeError, TypeError) as error:
             # What is ours is refused by the source itself; the others say that Spark's inside looks another way.
-            _log.warning("the lag of query %s will not be shown: %s", event.name or event.id, error)
+            _log.warning("the lag of query %s will not be shown: %s", name or event.id().toString(), error)
             return
         if sources:
             with self._lock:
-                self._sources[str(event.runId)] = sources
+                self._sources[event.runId().toString()] = sources
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+    def onQueryProgress(self, event: Any) -> None:
         """Everything up to the ends that its sources have reached is processed."""
         with self._lock:
-            sources = self._sources.get(str(event.progress.runId), [])
-            for progress in event.progress.sources if sources else ():
-                self._commit(sources, progress.endOffset)
+            if not self._sources:
+                return  # without a question: it is asked at every micro-batch
+            progress = event.progress()
+            sources = self._sources.get(progress.runId().toString(), [])
+            for one in progress.sources() if sources else ():
+                self._commit(sources, one.endOffset())
 
-    def _commit(self, sources: list[_Source], text: str) -> None:
+    def _commit(self, sources: list[_Source], text: str | None) -> None:
         try:
-            document = json.loads(text)
+            document = json.loads(text or "")
             offsets = Offsets.from_json(document)
         except (ValueError, TypeError, DuramenError):
             return  # of a source of another kind
@@ -90,14 +94,19 @@ class LagListener(StreamingQueryListener):
                     self._committed[key] = document
                 return
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+    def onQueryIdle(self, event: Any) -> None:
         """Nothing new was processed."""
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+    def onQueryTerminated(self, event: Any) -> None:
         """Let its connections go."""
         with self._lock:
-            for source in self._sources.pop(str(event.runId), []):
+            for source in self._sources.pop(event.runId().toString(), []):
                 source.cluster.close()
+
+    class Java:
+        """What this is in Java; py4j looks for the name."""
+
+        implements: Final = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
 
 def _stored(source: _Source, offsets: Offsets) -> bool:
@@ -138,4 +147,8 @@ def report_lag(session: SparkSession) -> None:
     key = session.sparkContext.applicationId, inside.hashCode()
     if key not in _listening:
         _listening.add(key)
-        session.streams.addListener(LagListener(session))
+        start_callbacks: Any = ensure_callback_server_started
+        start_callbacks(session.sparkContext._gateway)
+        jvm: Any = session.sparkContext._jvm
+        listener = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(LagListener(session))
+        inside.streams().addListener(listener)

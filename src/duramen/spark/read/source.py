@@ -90,8 +90,8 @@ class DuramenDataSource(DataSource):
 
     @said_plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`. Raises OptionInvalid."""
-        options = Options(self.options, "batch")
+        """For `spark.read`, with `schema`, some of the columns. Raises OptionInvalid."""
+        options = _narrowed(Options(self.options, "batch"), schema, self.options)
         _require_own(schema, options)
         return FilteringReader(options) if _is_handed_filters() else BatchReader(options)
 
@@ -125,6 +125,15 @@ def _is_handed_filters() -> bool:
     """A reader that takes filters is an error in any other process."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return _PUSHING in sys.modules or (spec is not None and spec.name == _PUSHING)
+
+
+def _narrowed(options: Options, schema: StructType, given: Mapping[str, str]) -> Options:
+    """The options `given` with the columns of `schema` alone, where all of them are columns that these would have."""
+    filing, fields = Filing(options), list(to_arrow_schema(schema, timezone="UTC"))
+    if filing.is_asked or not fields or any(field not in filing.schema for field in fields):
+        return options
+    others = {name: value for name, value in given.items() if name.lower() != "columns"}
+    return Options(others | {"columns": ",".join(field.name for field in fields)}, "batch")
 
 
 def _require_own(schema: StructType, options: Options) -> None:

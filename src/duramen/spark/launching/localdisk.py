@@ -1,0 +1,33 @@
+"""The local disk as Hadoop writes it, without the programs that it starts and the second files that it keeps.
+
+The checkpoint of a micro-batch is two files, and each had a file of checksums: four programs, `chmod`. Hadoop has no
+setting for either.
+"""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from duramen.spark.launching.compiling import compiled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DISK_CLASS", "quicken_local_disk"]
+
+DISK_CLASS: Final = "FilesWithoutPrograms"
+"""What does the work instead."""
+
+
+def quicken_local_disk(session: "SparkSession") -> None:
+    """For the Java of a session, where it is Hadoop's own file system that writes the local disk."""
+    from py4j.protocol import Py4JError
+
+    jvm: Any = session.sparkContext._jvm
+    with suppress(Py4JError):
+        files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(session.sparkContext._jsc.hadoopConfiguration())
+        files.setWriteChecksum(False)
+        if files.getRaw().getClass().getName() != "org.apache.hadoop.fs.RawLocalFileSystem":
+            return  # this one already, or one that somebody chose
+        instead = compiled(session, DISK_CLASS)
+        if instead is not None:
+            instead.replaceIn(files)
