@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,6 +120,14 @@ def test_a_scan_that_filters_were_handed_to_is_left_as_it_is(spark: SparkSession
     finally:
         spark.conf.unset(PUSHDOWN)
     assert count == frame.filter("partition = 1").count()
+
+
+def test_rows_that_are_names_of_files_are_left_as_they_are(
+    frame: DataFrame, read: Callable[..., DataFrame], tmp_path: Path
+) -> None:
+    files = read(parquetTo=tmp_path / "files")
+    assert columns_read(files.select(files.columns[0])) == [tuple(files.columns)]
+    assert 1 <= files.select(files.columns[0]).count() <= frame.count()
 
 
 def test_another_source_is_left_as_it_is(spark: SparkSession) -> None:

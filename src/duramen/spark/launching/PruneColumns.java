@@ -29,6 +29,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public class PruneColumns extends Rule {
     private static final String FORMAT = "duramen";
     private static final String CHEAPEST = "partition";
+    private static final String FILES = "parquetTo";
 
     public TreeNode apply(TreeNode plan) {
         try {
@@ -136,8 +137,12 @@ public class PruneColumns extends Rule {
             return null;
         }
         Object scan = ((DataSourceV2ScanRelation) plan).scan();
-        boolean ours = scan instanceof PythonScan && FORMAT.equalsIgnoreCase((String) field(scan, "shortName"));
-        return ours ? (PythonScan) scan : null;
+        if (!(scan instanceof PythonScan) || !FORMAT.equalsIgnoreCase((String) field(scan, "shortName"))) {
+            return null;
+        }
+        // Rows that are names of files are no records.
+        String files = ((CaseInsensitiveStringMap) field(scan, "options")).get(FILES);
+        return files == null || files.isEmpty() ? (PythonScan) scan : null;
     }
 
     private static Object field(Object of, String name) throws Exception {
