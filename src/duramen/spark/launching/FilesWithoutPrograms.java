@@ -1,9 +1,7 @@
-import java.io.File;
 import java.io.IOException;
 import java.lang.reflect.Field;
 import java.nio.file.Files;
 import java.nio.file.attribute.PosixFilePermissions;
-import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FilterFileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
@@ -18,15 +16,15 @@ public class FilesWithoutPrograms extends RawLocalFileSystem {
     private static final int ORDINARY = 0777;
 
     public void setPermission(Path path, FsPermission permission) throws IOException {
-        int mode = permission.toShort();
-        if ((mode & ~ORDINARY) != 0) {
+        if ((permission.toShort() & ~ORDINARY) != 0) {
             super.setPermission(path, permission);
             return;
         }
-        String text = permission.getUserAction().SYMBOL + permission.getGroupAction().SYMBOL
-            + permission.getOtherAction().SYMBOL;
-        File file = pathToFile(path);
-        Files.setPosixFilePermissions(file.toPath(), PosixFilePermissions.fromString(text));
+        try {
+            Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(permission.toString()));
+        } catch (UnsupportedOperationException error) {
+            super.setPermission(path, permission); // a disk that has no such permissions, as on Windows
+        }
     }
 
     /** Have this one do the work of `local`, the one that a Java has. */

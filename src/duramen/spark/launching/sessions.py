@@ -89,8 +89,8 @@ def make_session(
         made = builder.getOrCreate()
     if tuned:
         prune_columns(made)
-    if tuned and master.startswith("local"):
-        quicken_local_disk(made)
+        if master.startswith("local"):
+            quicken_local_disk(made)
     report_lag(made)
     return made
 

@@ -91,7 +91,7 @@ class DuramenDataSource(DataSource):
     @said_plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`, with `schema`, some of the columns. Raises OptionInvalid."""
-        options = _narrowed(Options(self.options, "batch"), schema, self.options)
+        options = _batch_options(self.options, schema)
         _require_own(schema, options)
         return FilteringReader(options) if _is_handed_filters() else BatchReader(options)
 
@@ -127,10 +127,12 @@ def _is_handed_filters() -> bool:
     return _PUSHING in sys.modules or (spec is not None and spec.name == _PUSHING)
 
 
-def _narrowed(options: Options, schema: StructType, given: Mapping[str, str]) -> Options:
-    """The options `given` with the columns of `schema` alone, where all of them are columns that these would have."""
+def _batch_options(given: Mapping[str, str], schema: StructType) -> Options:
+    """What is `given`, with the columns of `schema` alone where these are some of those that it would have."""
+    options = Options(given, "batch")
     filing, fields = Filing(options), list(to_arrow_schema(schema, timezone="UTC"))
-    if filing.is_asked or not fields or any(field not in filing.schema for field in fields):
+    own = list(filing.schema)
+    if filing.is_asked or not fields or fields == own or any(field not in own for field in fields):
         return options
     others = {name: value for name, value in given.items() if name.lower() != "columns"}
     return Options(others | {"columns": ",".join(field.name for field in fields)}, "batch")
