@@ -22,8 +22,9 @@ from duramen.bench.worker import Worker
 __all__ = ["measure_events", "steps"]
 
 _RATE_HZ: Final = 1000
-_WARM_S: Final = 60.0
-"""Java compiles what it runs for about as long: until then micro-batches take up to twice as long, of either source."""
+_WARM_UP: Final = 3
+"""Times as long as what counts, which is a minute: for about two Java goes on to compile what it runs, and until then
+micro-batches take up to twice as long, of either source."""
 _FLUSH_S: Final = 60.0
 _WANTED_MS: Final = (("p50", 50.0, 100.0), ("p99", 99.0, 200.0))
 _TARGET: Final = f"Spark, event to sink at {_RATE_HZ:,} records/s"
@@ -41,7 +42,10 @@ def steps(rounds: int, *, peer: bool) -> int:
 
 
 def measure_events(directory: Path, worker: Worker, *, rounds: int, seconds: float, peer: bool) -> list[Outcome]:
-    """Each way has `seconds` of events in every round, after some that warm it up. Raises RequestInvalid."""
+    """Each way has `seconds` of events in every round, after three times as many that warm it up.
+
+    Raises RequestInvalid.
+    """
     found = {name: Rounds() for name, _, _ in _WANTED_MS}
     for number in range(rounds):
         with both(directory / f"events-{number}", "events", peer=peer) as sides:
@@ -101,7 +105,7 @@ def _last_line(log: Path) -> str:
 
 
 def _load(side: Side, said: IO[str], seconds: float) -> int:
-    """Send events at the rate, from when the query shows the first; returns the time of the first that counts."""
+    """Send events at the rate from when the query shows the first; returns when the first that counts was sent."""
     # Otherwise as it comes: it waits 5 ms for more to send, as Kafka's own does since 4.0.
     producer = Producer({"bootstrap.servers": side.servers, "acks": "all"})
 
@@ -112,7 +116,7 @@ def _load(side: Side, said: IO[str], seconds: float) -> int:
     send()
     if not said.readline():
         raise RequestInvalid(f"Spark ended with the source {side.format} before it showed anything")
-    begin_ns, warm = time.monotonic_ns(), int(_RATE_HZ * _WARM_S)
+    begin_ns, warm = time.monotonic_ns(), int(_RATE_HZ * seconds * _WARM_UP)
     counted_ns = 0
     for number in range(warm + int(_RATE_HZ * seconds)):
         # To sleep is late by some 0.1 ms, and takes nothing from the query that is measured.
