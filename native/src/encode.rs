@@ -16,6 +16,8 @@ use crate::varint;
 
 /// The size of what is null.
 const NULL: i64 = -1;
+/// A byte, and as a varint the same.
+const NO_ATTRIBUTES: i64 = 0;
 const LONGEST_VARINT: usize = 10;
 const LARGEST_BODY_BYTES: usize = i32::MAX as usize - HEADER_BYTES;
 
@@ -75,12 +77,9 @@ impl<'a> Strings<'a> {
     /// The string behind its size; `out` has room for both and for one of `PIECE_BYTES` more.
     #[inline(always)]
     fn write(&self, out: &mut Vec<u8>, place: Place) {
-        match place {
-            Some(place) => {
-                varint::write(out, place.len() as i64);
-                append(out, self.content, place);
-            }
-            None => varint::write(out, NULL),
+        varint::write_all(out, [length(&place)]);
+        if let Some(place) = place {
+            append(out, self.content, place);
         }
     }
 }
@@ -190,6 +189,12 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// What stands before a string.
+#[inline(always)]
+fn length(place: &Place) -> i64 {
+    place.as_ref().map_or(NULL, |place| place.len() as i64)
+}
+
 #[inline(always)]
 fn field_size(place: &Place) -> usize {
     place.as_ref().map_or(1, |place| varint::size(place.len() as i64) + place.len())
@@ -230,13 +235,10 @@ impl Batch {
         }
         self.max_timestamp = self.max_timestamp.max(row.timestamp);
         self.out.try_reserve(size + LONGEST_VARINT + PIECE_BYTES)?;
-        varint::write(&mut self.out, size as i64);
-        self.out.push(0);
-        varint::write(&mut self.out, row.timestamp - self.base_timestamp);
-        varint::write(&mut self.out, self.count as i64);
-        match &rows.keys {
-            Some(keys) => keys.write(&mut self.out, row.key),
-            None => varint::write(&mut self.out, NULL),
+        let (delta, count) = (row.timestamp - self.base_timestamp, self.count as i64);
+        varint::write_all(&mut self.out, [size as i64, NO_ATTRIBUTES, delta, count, length(&row.key)]);
+        if let Some((keys, place)) = rows.keys.as_ref().zip(row.key) {
+            append(&mut self.out, keys.content, place);
         }
         rows.values.write(&mut self.out, row.value);
         rows.write_headers(&mut self.out, row.headers)?;
