@@ -19,10 +19,18 @@ const NULL: i64 = -1;
 /// A byte, and as a varint the same.
 const NO_ATTRIBUTES: i64 = 0;
 const LONGEST_VARINT: usize = 10;
+/// About what a record has beside its key and its value.
+const RECORDS_OWN_BYTES: usize = 12;
 const LARGEST_BODY_BYTES: usize = i32::MAX as usize - HEADER_BYTES;
 
-/// A batch and how many records it has.
-pub type Encoded = (Vec<u8>, usize);
+/// Batches one behind the other: of each where it ends, and how many records it has.
+#[derive(Default)]
+pub struct Encoded {
+    /// All of them.
+    pub bytes: Vec<u8>,
+    /// One of them each.
+    pub batches: Vec<(usize, usize)>,
+}
 
 struct Rows<'a> {
     keys: Option<Strings<'a>>,
@@ -60,6 +68,12 @@ impl<'a> Strings<'a> {
 
     fn rows(&self) -> usize {
         self.ends.len() - 1
+    }
+
+    /// Bytes of all of them, as far as they are there.
+    fn bytes(&self) -> usize {
+        let (first, last) = (self.ends[0], self.ends[self.rows()]);
+        usize::try_from(last.saturating_sub(first)).unwrap_or(0).min(self.content.len())
     }
 
     #[inline(always)]
@@ -142,6 +156,12 @@ impl<'a> Rows<'a> {
         })
     }
 
+    /// About as many bytes as they take when they are not compressed, their headers left out.
+    fn about_bytes(&self) -> usize {
+        let keys = self.keys.as_ref().map_or(0, Strings::bytes);
+        keys + self.values.bytes() + self.values.rows() * RECORDS_OWN_BYTES
+    }
+
     #[inline(always)]
     fn row(&self, row: usize) -> Result<Row, Refused> {
         let timestamp = match self.timestamps {
@@ -200,20 +220,27 @@ fn field_size(place: &Place) -> usize {
     place.as_ref().map_or(1, |place| varint::size(place.len() as i64) + place.len())
 }
 
-/// A batch that grows behind a header of zeros.
-struct Batch {
-    out: Vec<u8>,
+/// A batch that grows at the end of `out`, behind a header of zeros.
+struct Batch<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
     count: usize,
     base_timestamp: i64,
     max_timestamp: i64,
 }
 
-impl Batch {
-    fn new(bytes: usize) -> Result<Self, Refused> {
-        let mut out = Vec::new();
-        out.try_reserve(bytes)?;
-        out.resize(HEADER_BYTES, 0);
-        Ok(Batch { out, count: 0, base_timestamp: 0, max_timestamp: 0 })
+impl<'a> Batch<'a> {
+    fn new(out: &'a mut Vec<u8>) -> Result<Self, Refused> {
+        let start = out.len();
+        out.try_reserve(HEADER_BYTES)?;
+        out.resize(start + HEADER_BYTES, 0);
+        Ok(Batch { out, start, count: 0, base_timestamp: 0, max_timestamp: 0 })
+    }
+
+    /// Bytes that it has.
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.out.len() - self.start
     }
 
     /// Bytes of the row as a record of this batch, without its length.
@@ -236,30 +263,33 @@ impl Batch {
         self.max_timestamp = self.max_timestamp.max(row.timestamp);
         self.out.try_reserve(size + LONGEST_VARINT + PIECE_BYTES)?;
         let (delta, count) = (row.timestamp - self.base_timestamp, self.count as i64);
-        varint::write_all(&mut self.out, [size as i64, NO_ATTRIBUTES, delta, count, length(&row.key)]);
+        varint::write_all(self.out, [size as i64, NO_ATTRIBUTES, delta, count, length(&row.key)]);
         if let Some((keys, place)) = rows.keys.as_ref().zip(row.key) {
-            append(&mut self.out, keys.content, place);
+            append(self.out, keys.content, place);
         }
-        rows.values.write(&mut self.out, row.value);
-        rows.write_headers(&mut self.out, row.headers)?;
+        rows.values.write(self.out, row.value);
+        rows.write_headers(self.out, row.headers)?;
         self.count += 1;
         Ok(())
     }
 
-    /// The batch, its header filled in; offset 0 and no producer, which whoever sends it knows.
-    fn seal(mut self, codec: i16) -> Result<Encoded, Refused> {
+    /// Where the batch ends, its header filled in, and how many records it has; offset 0 and no producer, which whoever
+    /// sends it knows.
+    fn seal(self, codec: i16) -> Result<(usize, usize), Refused> {
+        let (start, body) = (self.start, self.start + HEADER_BYTES);
         if codec != 0 {
-            let body = compression::compress(codec, &self.out[HEADER_BYTES..])?;
-            self.out.truncate(HEADER_BYTES);
-            self.out.try_reserve_exact(body.len())?;
-            self.out.extend_from_slice(&body);
+            let compressed = compression::compress(codec, &self.out[body..])?;
+            self.out.truncate(body);
+            self.out.try_reserve(compressed.len())?;
+            self.out.extend_from_slice(&compressed);
         }
-        let length = match i32::try_from(self.out.len() - LENGTH_END) {
+        let length = match i32::try_from(self.len() - LENGTH_END) {
             Ok(length) => length,
             Err(_) => return invalid("records do not fit into a batch"),
         };
         let count = self.count as i32;
-        let mut put = |at: usize, bytes: &[u8]| self.out[at..at + bytes.len()].copy_from_slice(bytes);
+        let batch = &mut self.out[start..];
+        let mut put = |at: usize, bytes: &[u8]| batch[at..at + bytes.len()].copy_from_slice(bytes);
         put(8, &length.to_be_bytes());
         put(12, &(-1i32).to_be_bytes());
         put(16, &[2]);
@@ -271,16 +301,16 @@ impl Batch {
         put(51, &(-1i16).to_be_bytes());
         put(53, &(-1i32).to_be_bytes());
         put(57, &count.to_be_bytes());
-        let crc = crc::crc32c(&self.out[crate::batches::CRC_START..]);
-        self.out[17..21].copy_from_slice(&crc.to_be_bytes());
-        Ok((self.out, self.count))
+        let crc = crc::crc32c(&batch[crate::batches::CRC_START..]);
+        batch[17..21].copy_from_slice(&crc.to_be_bytes());
+        Ok((self.out.len(), self.count))
     }
 }
 
 /// The rows as record batches of at most `batch_bytes` before compression; one that is larger has a batch of its own.
 ///
 /// Columns: `value`, and if they are there `key`, `headers` and `timestamp`; where there is no timestamp it is `now_ms`.
-pub fn encode(rows: &StructArray, batch_bytes: usize, codec: i16, now_ms: i64) -> Result<Vec<Encoded>, Refused> {
+pub fn encode(rows: &StructArray, batch_bytes: usize, codec: i16, now_ms: i64) -> Result<Encoded, Refused> {
     if !(0..=4).contains(&codec) {
         return invalid(format!("no codec has the number {codec}"));
     }
@@ -288,23 +318,28 @@ pub fn encode(rows: &StructArray, batch_bytes: usize, codec: i16, now_ms: i64) -
         return invalid(format!("{now_ms} ms is no time that a timestamp can be"));
     }
     let source = Rows::new(rows, now_ms)?;
-    let mut done = Vec::new();
-    let mut batch = Batch::new(HEADER_BYTES)?;
+    let mut done = Encoded::default();
+    if codec == 0 {
+        done.bytes.try_reserve(source.about_bytes())?;
+    }
+    let mut batch = Batch::new(&mut done.bytes)?;
     for index in 0..rows.len() {
         let row = source.row(index)?;
         let mut size = batch.size(&row);
-        if batch.count > 0 && batch.out.len() + varint::size(size as i64) + size > batch_bytes {
-            let expected = batch.out.len();
-            done.push(std::mem::replace(&mut batch, Batch::new(expected)?).seal(codec)?);
+        if batch.count > 0 && batch.len() + varint::size(size as i64) + size > batch_bytes {
+            done.batches.push(batch.seal(codec)?);
+            batch = Batch::new(&mut done.bytes)?;
             size = batch.size(&row);
         }
-        if batch.out.len() + size > LARGEST_BODY_BYTES {
+        if batch.len() + size > LARGEST_BODY_BYTES {
             return invalid(format!("a record of {size} bytes does not fit into a batch"));
         }
         batch.add(&source, row, size)?;
     }
     if batch.count > 0 {
-        done.push(batch.seal(codec)?);
+        done.batches.push(batch.seal(codec)?);
+    } else {
+        done.bytes.clear();
     }
     Ok(done)
 }

@@ -6,11 +6,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
-use arrow_array::{Array, StructArray};
+use arrow_array::{Array, StructArray, UInt8Array};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyTuple};
+use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::columns::Wanted;
 use crate::refused::Refused;
@@ -62,10 +62,38 @@ impl Bytes {
     }
 }
 
-/// Rows as Arrow's capsules; pyarrow.record_batch takes it.
+/// An array as Arrow's capsules.
+fn capsules<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Bound<'py, PyTuple>> {
+    let (array, schema) = to_ffi(&array.to_data()).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let schema = PyCapsule::new_with_value(py, schema, SCHEMA)?;
+    let array = PyCapsule::new_with_value(py, array, ARRAY)?;
+    PyTuple::new(py, [schema, array])
+}
+
+/// Rows; pyarrow.record_batch takes it.
 #[pyclass(frozen)]
 struct Rows {
     rows: StructArray,
+}
+
+/// Bytes; pyarrow.array takes it. Python's own would be a copy, in memory that is new each time.
+#[pyclass(frozen)]
+struct Batches {
+    bytes: UInt8Array,
+}
+
+#[pymethods]
+impl Batches {
+    /// As that of `Rows`.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let _ = requested_schema;
+        capsules(py, &self.bytes)
+    }
 }
 
 #[pymethods]
@@ -78,10 +106,7 @@ impl Rows {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let _ = requested_schema;
-        let (array, schema) = to_ffi(&self.rows.to_data()).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let schema = PyCapsule::new_with_value(py, schema, SCHEMA)?;
-        let array = PyCapsule::new_with_value(py, array, ARRAY)?;
-        PyTuple::new(py, [schema, array])
+        capsules(py, &self.rows)
     }
 
     fn __len__(&self) -> usize {
@@ -140,29 +165,29 @@ fn scan_keys(
     Ok((next, Rows { rows }))
 }
 
-/// Record batches of the rows, each with its count of records.
+/// Record batches of the rows, one behind the other: of each where it ends, and its count of records.
 #[pyfunction]
 #[pyo3(name = "encode")]
-fn encode_<'py>(
-    py: Python<'py>,
-    rows: &Bound<'py, PyAny>,
+fn encode_(
+    py: Python<'_>,
+    rows: &Bound<'_, PyAny>,
     batch_bytes: usize,
     codec: i16,
     now_ms: i64,
-) -> PyResult<Vec<(Bound<'py, PyBytes>, usize)>> {
+) -> PyResult<(Batches, Vec<(usize, usize)>)> {
     let rows = imported(rows)?;
-    let batches = apart(py, || encode::encode(&rows, batch_bytes, codec, now_ms))?;
-    Ok(batches.into_iter().map(|(batch, count)| (PyBytes::new(py, &batch), count)).collect())
+    let done = apart(py, || encode::encode(&rows, batch_bytes, codec, now_ms))?;
+    Ok((Batches { bytes: UInt8Array::from(done.bytes) }, done.batches))
 }
 
 #[pymodule]
 mod duramen_native {
     #[pymodule_export]
-    use super::{Rows, decode_, encode_, scan_keys};
+    use super::{Batches, Rows, decode_, encode_, scan_keys};
 
     /// Which signatures the functions have: `duramen.spark.native` takes only the one it knows.
     #[pymodule_export]
-    const INTERFACE: u32 = 1;
+    const INTERFACE: u32 = 2;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from rich.table import Table
 
+from duramen.base.ports import Buffer
 from duramen.bench.commands import console_for, show
 from duramen.bench.documents import write_document
 from duramen.codec.batch import Headers, NewRecord, encode
@@ -36,7 +37,7 @@ _HEADERS: Final[Headers] = ((b"trace", b"0123456789abcdef"), (b"kind", b"flight"
 _COLUMNS: Final = RECORD_COLUMNS[:-1]
 
 _Decode = Callable[[bytes, int, int, Sequence[str]], Iterator[pa.RecordBatch]]
-_Encode = Callable[[pa.RecordBatch, int, int, int], list[tuple[bytes, int]]]
+_Encode = Callable[[pa.RecordBatch, int, int, int], Sequence[tuple[Buffer, int]]]
 _Scan = Callable[[bytes, int, int], Iterator[pa.RecordBatch]]
 
 

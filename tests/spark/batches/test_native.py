@@ -15,6 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from duramen.base.errors import BatchCorrupt, BatchInvalid
+from duramen.base.ports import Buffer
 from duramen.codec.batch import (
     APPEND_TIME,
     CONTROL,
@@ -338,7 +339,7 @@ class TestEncoding:
             encoding.canonical(text.select(["topic"]))
 
 
-def records_of(batch: bytes) -> list[tuple[Any, ...]]:
+def records_of(batch: Buffer) -> list[tuple[Any, ...]]:
     ((position, head),) = batches(batch)
     assert (position, head.size, head.base_offset) == (0, len(batch), 0)
     assert crc32c(batch[CRC_START:]) == head.crc

@@ -1,7 +1,7 @@
 """Record batches to Arrow and back, and the key scan: by the native package where there is one, else by its twins."""
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ def decode(buffer: Buffer, first: int, end: int, columns: Collection[str]) -> It
     )
 
 
-def encode(rows: pa.RecordBatch, batch_bytes: int, codec: int, now_ms: int) -> list[tuple[bytes, int]]:
+def encode(rows: pa.RecordBatch, batch_bytes: int, codec: int, now_ms: int) -> Sequence[tuple[Buffer, int]]:
     """The rows as record batches, as `encoding.encode` says it."""
     rows = encoding.canonical(rows)
     return (

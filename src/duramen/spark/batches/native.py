@@ -16,7 +16,7 @@ from duramen.spark.columns import check_columns
 
 __all__ = ["decode", "encode", "is_installed", "scan_keys"]
 
-_INTERFACE: Final = 1
+_INTERFACE: Final = 2
 """Which signatures we know: a package of another version is none."""
 
 
@@ -45,14 +45,19 @@ def decode(buffer: Buffer, first: int, end: int, columns: Collection[str]) -> It
             yield pa.record_batch(rows)
 
 
-def encode(rows: pa.RecordBatch, batch_bytes: int, codec: int, now_ms: int) -> list[tuple[bytes, int]]:
-    """As `encoding.encode`."""
+def encode(rows: pa.RecordBatch, batch_bytes: int, codec: int, now_ms: int) -> list[tuple[memoryview, int]]:
+    """As `encoding.encode`; the batches lie one behind the other in memory that goes when none is left."""
     import duramen_native
 
     try:
-        return duramen_native.encode(rows, batch_bytes, codec, now_ms)
+        exported, batches = duramen_native.encode(rows, batch_bytes, codec, now_ms)
     except ValueError as error:
         raise BatchInvalid(str(error)) from None
+    content = pa.array(exported).buffers()[1]
+    if content is None:  # no rows, no bytes
+        return []
+    whole, starts = memoryview(content).cast("B"), [0, *(end for end, _ in batches)]
+    return [(whole[start:end], count) for start, (end, count) in zip(starts, batches, strict=False)]
 
 
 def scan_keys(buffer: Buffer, first: int, end: int) -> Iterator[pa.RecordBatch]:
