@@ -76,6 +76,24 @@ struct Rows {
     rows: StructArray,
 }
 
+#[pymethods]
+impl Rows {
+    /// Schema and array; `requested_schema` is not looked at, which the interface allows.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let _ = requested_schema;
+        capsules(py, &self.rows)
+    }
+
+    fn __len__(&self) -> usize {
+        self.rows.len()
+    }
+}
+
 /// Bytes; pyarrow.array takes it. Python's own would be a copy, in memory that is new each time.
 #[pyclass(frozen)]
 struct Batches {
@@ -93,24 +111,6 @@ impl Batches {
     ) -> PyResult<Bound<'py, PyTuple>> {
         let _ = requested_schema;
         capsules(py, &self.bytes)
-    }
-}
-
-#[pymethods]
-impl Rows {
-    /// Schema and array; `requested_schema` is not looked at, which the interface allows.
-    #[pyo3(signature = (requested_schema = None))]
-    fn __arrow_c_array__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let _ = requested_schema;
-        capsules(py, &self.rows)
-    }
-
-    fn __len__(&self) -> usize {
-        self.rows.len()
     }
 }
 
