@@ -88,3 +88,33 @@ def test_a_gap_that_one_who_was_deposed_sees_says_nothing() -> None:
     assert client.judged(after, place, partition_of(world, after, place), refused) is refused
     failed = StorageFailed("the disk is gone")
     assert client.judged(before, place, partition_of(world, before, place), failed) is failed
+
+
+class Asking(Client):
+    """Asks whom to go to, until somebody says it."""
+
+    def __init__(self, world: World, place: PartitionId) -> None:
+        super().__init__(world.calls, "a client", 1)
+        self.place = place
+        self.told: list[tuple[int, int]] = []  # nodes and their epochs
+
+    def step(self) -> None:
+        self.leader(self.place, lambda node_id, epoch: self.told.append((node_id, epoch)))
+
+
+def test_who_saw_a_newer_epoch_does_not_go_back_to_the_leader_of_an_older_one() -> None:
+    world = forming()
+    place = made(world)
+    client = Asking(world, place)
+    client.step()
+    until(world, lambda: len(client.told) == 1)
+    client.step()
+    (before, epoch), again = client.told
+    assert again == (before, epoch)
+
+    world.network.change_cut(frozenset((before, other) for other in world.nodes if other != before))
+    until(world, lambda: leader_of(world, place) not in (before, None) and leads(world, place))
+    client.saw(place, epoch + 1)  # as a consumer does that reads of a follower
+    client.step()
+    until(world, lambda: len(client.told) == 3)
+    assert client.told[2] == (leader_of(world, place), epoch + 1)

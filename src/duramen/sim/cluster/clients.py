@@ -49,7 +49,7 @@ class Client:
     def leader(self, place: PartitionId, then: Callable[[int, int], None]) -> None:
         """Go on with the node that leads a partition, and its epoch, as far as anybody has said."""
         known = self._leaders.get(place)
-        if known is not None:
+        if known is not None and known[1] >= self._epochs.get(place, -1):
             then(*known)
             return
 
