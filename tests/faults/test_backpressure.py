@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ _LARGE = 1_000_000
 _FETCH_VERSION = 16
 _PRODUCE_VERSION = 9
 _RECORDS = 150_000
+_BEHIND = 5
 _WAIT_S = 60.0
 
 
@@ -84,6 +86,9 @@ class _Firehose(threading.Thread):
         self.producer = _Producer(address, stream, _LARGE)
         self.stopping = threading.Event()
 
+    def has_more_than(self, acknowledged: int) -> bool:
+        return self.producer.acknowledged > acknowledged
+
     def run(self) -> None:
         while not self.stopping.is_set():
             self.producer.one()
@@ -120,9 +125,9 @@ def _send_half(node: NodeProcess, at: int) -> socket.socket:
     return opened
 
 
-def _fetch_everything(node: NodeProcess, stream: str) -> bytes:
+def _fetch_everything(node: NodeProcess, stream: str, offset: int = 0) -> bytes:
     connection = connect(node)
-    topic = FetchTopic(stream_id(connection, stream), [FetchPartition(0, 0, 1 << 30)])
+    topic = FetchTopic(stream_id(connection, stream), [FetchPartition(0, offset, 1 << 30)])
     connection.close()
     body = encode_fetch(_FETCH_VERSION, FetchRequest(-1, 100, 1, 1 << 30, 0, 0, -1, [topic]))
     return encode_request(ApiKey.FETCH, _FETCH_VERSION, 1, "stalled", body)
@@ -186,3 +191,33 @@ def test_memory_is_bounded_and_nothing_is_dropped(
     assert {read.place for read in stored} == filling.places | firehose.producer.places
     assert node.stop() == 0
     assert "Traceback" not in node.log_path.read_text()
+
+
+def test_who_stops_reading_at_the_end_of_a_log_keeps_no_whole_batches_in_memory(
+    new_node: Callable[..., NodeProcess], record_property: Callable[[str, object], None]
+) -> None:
+    limit_bytes = 128 * MIB
+    node = new_node({"memory.limit.bytes": limit_bytes}).start()
+    admin = AdminClient({"bootstrap.servers": node.kafka})
+    admin.create_topics([NewTopic("large", 1, 1)])["large"].result(_WAIT_S)
+    firehose = _Firehose(node.kafka, "large")
+    firehose.start()
+    hostile = []
+    try:
+        until(lambda: firehose.producer.acknowledged >= _BEHIND)
+        for _ in range(_HOSTILE):
+            seen = firehose.producer.acknowledged
+            hostile.append(_stop_reading(node, _fetch_everything(node, "large", seen - _BEHIND)))
+            # The next one stops at batches that this one has not seen.
+            until(partial(firehose.has_more_than, seen))
+    finally:
+        firehose.stopping.set()
+        firehose.join()
+        for opened in hostile:
+            opened.close()
+    peak = _peak_bytes(node.pid)
+    record_property("peak_mib", peak // MIB)
+    assert peak <= limit_bytes
+    assert firehose.producer.errors == []
+    assert len(firehose.producer.places) == firehose.producer.acknowledged
+    assert node.stop() == 0

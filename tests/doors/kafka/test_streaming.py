@@ -30,15 +30,18 @@ class Socket(asyncio.Transport):
     def __init__(self, patience: int = 1 << 30) -> None:
         super().__init__({"peername": ("127.0.0.1", 1)})
         self.calls: list[bytes] = []
+        self.given: list[Buffer] = []
         self.aborted = False
         self._patience = self._left = patience
 
     def write(self, data: Buffer) -> None:
-        self.calls.append(bytes(data))
-        self._left -= 1
+        self.writelines([data])
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        self.write(b"".join(list_of_data))
+        given = list(list_of_data)
+        self.given += given
+        self.calls.append(b"".join(given))
+        self._left -= 1
 
     def abort(self) -> None:
         self.aborted = True
@@ -64,12 +67,15 @@ def logs(sizes: list[list[int]], *, copied: bool) -> StoreOnDoubles:
     return doubles
 
 
-def sent(doubles: StoreOnDoubles, parts: list[Buffer | Slice], socket: Socket) -> None:
+def sent(
+    doubles: StoreOnDoubles, parts: list[Buffer | Slice], socket: Socket, *, pieces_are_copied: bool = False
+) -> None:
     """Send an answer of these parts to its end."""
     records = SimpleNamespace(
         broker=SimpleNamespace(store=doubles.store),
         cold_reads=ColdReads(doubles.store, doubles.clock, doubles.deadlines, 1.0),
         piece_bytes=lambda *, cold: PIECE * (4 if cold else 1),
+        pieces_are_copied=pieces_are_copied,
     )
     streaming = Streaming(cast("Records", records))
     streaming.begin(StreamedAnswer(iter(parts)))
@@ -131,6 +137,17 @@ def test_an_answer_goes_out_whole_and_in_order_in_pieces_of_a_bounded_size(
     assert b"" not in socket.calls
     if not cold:
         assert b"between" not in socket.calls, "what lies between the records of partitions has no call of its own"
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_sockets_that_must_not_keep_whole_batches_get_bytes_of_their_own(*, copied: bool) -> None:
+    doubles = logs([[1_000_000, 300, 1_000_000]], copied=copied)
+    slice_ = whole(doubles, doubles.log(0))
+    expected = b"head" + doubles.bytes_of(whole(doubles, doubles.log(0))) + b"end"
+    socket = Socket()
+    sent(doubles, [b"head", slice_, b"end"], socket, pieces_are_copied=True)
+    assert b"".join(socket.calls) == expected
+    assert all(isinstance(given, bytes) for given in socket.given)
 
 
 def test_what_is_damaged_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ _UNKNOWN_FRAME_BYTES: Final = 64 * 1024  # also what a frame gets before more of
 _GROWING_FAST_BYTES: Final = 1024 * 1024  # until then a buffer grows fourfold, from then on it doubles
 _CONTROL_FRAME_BYTES: Final = 8 * 1024 * 1024
 _UNANSWERED_REQUESTS: Final = 10_000
-_WRITE_HIGH_BYTES: Final = 64 * 1024
+_WRITE_HIGH_BYTES: Final = 0  # a socket that does not take all of a piece gets no other beside it
 
 _TURN: Final = "turn"
 _TURN_S: Final = 0.01

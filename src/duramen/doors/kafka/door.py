@@ -62,12 +62,13 @@ _LARGEST_SESSION_ID: Final = (1 << 31) - 1
 _UNANSWERED_BYTES: Final = 4 * 1024 * 1024
 _UNANSWERED_SHARE: Final = 4  # one connection's requests may hold a quarter of what all may
 _ANSWERS_SHARE: Final = 4  # one answer that is put together in memory may hold a quarter of what requests may
-_PIECES_SHARE: Final = 2  # pieces of answers that sockets do not take may hold half of what requests may
+_PIECES_SHARE: Final = 8  # an eighth of what requests may hold is shared by the answers that sockets do not take
 _SMALLEST_PIECE: Final = 8 * 1024
 _LARGEST_PIECE: Final = 128 * 1024
 _SHARES_SHARE: Final = 64  # the partitions of share sessions may take a 64th of memory.limit.bytes
 _SESSION_PARTITION_BYTES: Final = 256
 _LARGEST_COLD_PIECE: Final = 512 * 1024
+_BATCH_BYTES: Final = 1024 * 1024  # of a large producer
 
 _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.PRODUCE: produce.handle_produce,
@@ -238,6 +239,11 @@ class KafkaDoor:
         """
         share = self._request_bytes // _PIECES_SHARE // (1 + self.slow_readers)
         return min(_LARGEST_COLD_PIECE if cold else _LARGEST_PIECE, max(_SMALLEST_PIECE, share))
+
+    @property
+    def pieces_are_copied(self) -> bool:
+        """Whether so many sockets do not take theirs that none may keep a whole batch for a piece of it."""
+        return self.slow_readers * _BATCH_BYTES > self._request_bytes // _PIECES_SHARE
 
     def _watch_idle(self) -> None:
         now_ms = self.clock.monotonic_ms()

@@ -30,6 +30,10 @@ class Records(Protocol):
     broker: Broker
     cold_reads: ColdReads
 
+    @property
+    def pieces_are_copied(self) -> bool:
+        """Whether what a socket is given must not keep more in memory than its own bytes."""
+
     def piece_bytes(self, *, cold: bool) -> int:
         """How much of an answer a connection may read from a log at once."""
 
@@ -94,6 +98,8 @@ class Streaming:
                 piece = slice_.piece(piece_bytes, alone=slice_.cold and self._records.cold_reads.alone)
                 if isinstance(piece, Blocked):
                     return buffers, piece
+                if self._records.pieces_are_copied:
+                    piece = [b"".join(piece)]
                 buffers += piece
                 size += sum(map(len, piece))
                 continue
