@@ -53,6 +53,17 @@ def test_a_voter_without_its_disk_votes_again_although_it_ends_before_it_has_cau
     until(world, lambda: node.directory_id in voters(node))
 
 
+def test_of_three_voters_one_disk_may_be_lost_and_no_other_before_it_is_replaced() -> None:
+    world = forming()
+    one, two, three = world.nodes.values()
+    assert all(world.witness.elects_without(node) for node in (one, two, three))
+    world.wipe(three)
+    assert not world.witness.elects_without(one)
+    assert not world.witness.elects_without(two)
+    until(world, lambda: three.directory_id in voters(one) and three.directory_id in voters(two))
+    until(world, lambda: world.witness.elects_without(one) and world.witness.elects_without(two))
+
+
 def test_who_hears_nothing_of_the_vote_of_its_lost_disk_finds_it_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     world = forming()
     node = world.nodes[3]

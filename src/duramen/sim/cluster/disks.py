@@ -107,7 +107,7 @@ class Disks:
         return self.lose(self._any())
 
     def lose(self, node: Node) -> bool:
-        """A disk is lost, once in a run, where of every partition another disk has all."""
+        """A disk is lost, once in a run, where another has all of every partition and a controller can be elected."""
         if not self._may_lose(node):
             return False
         self.spoilt = True
@@ -115,7 +115,8 @@ class Disks:
         return True
 
     def _may_lose(self, node: Node) -> bool:
-        """Whether another disk has all of every partition, and none was lost in this run before."""
-        partitions = self._cluster.witness.council.state.partitions
+        """Whether another disk has all of every partition, a quorum is left, and none was lost in this run before."""
+        witness = self._cluster.witness
+        partitions = witness.council.state.partitions
         only = any(set(one.isr) | set(one.elr) == {node.node_id} for _, one in partitions)
-        return not (self.spoilt or only) and len(partitions) > 0
+        return not (self.spoilt or only) and len(partitions) > 0 and witness.elects_without(node)

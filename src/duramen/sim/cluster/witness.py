@@ -208,6 +208,23 @@ class Witness:
             if leader.voters.majority([other for other, one in disks.items() if one.synced_end <= own]):
                 raise BrokenPromise(f"{end} of the metadata is committed, and {voter}, which lacks it, may lead")
 
+    def elects_without(self, lost: Node) -> bool:
+        """Whether a replica of the quorum can still be elected where this node's disk is lost too.
+
+        A set of voters is in force as soon as it is in a log. So one disk less may leave nobody while voters change:
+        who has all that is committed wants the vote of the new one, which may have heard more from the lost disk.
+        """
+        left = {
+            replica: machine
+            for node_id, (replica, machine) in self._voters.items()
+            if node_id != lost.node_id and self._nodes[node_id].replica_id == replica
+        }
+        return any(
+            candidate.voters.majority([voter for voter, one in left.items() if one.synced_end <= candidate.synced_end])
+            for replica, candidate in left.items()
+            if replica in candidate.voters
+        )
+
     def failed(self, node_id: int, error: DuramenError) -> None:
         self._trace("node %d takes no part any more: %s", node_id, error)
         self._failed(node_id, error)
