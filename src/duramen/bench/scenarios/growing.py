@@ -1,5 +1,6 @@
 """A node that joins a cluster and is given replicas of what is there: how fast it copies, and what producers feel."""
 
+import os
 import time
 from pathlib import Path
 from statistics import median
@@ -35,7 +36,7 @@ _REASSIGNMENTS: Final = "/v1/cluster/reassignments"
 
 def steps(rounds: int) -> int:
     """How many jobs there are, but for those while it copies."""
-    return _STREAMS + 1 + rounds
+    return _STREAMS + 2 + rounds
 
 
 def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joined: Path | None = None) -> list[Outcome]:
@@ -59,6 +60,8 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joine
         bare_s = worker.run(
             "a bare file", write_throughput, directory, _VALUE_BYTES, min(_BARE_WRITES, messages), sync=True
         )
+        # Else the system is still writing what was filled in, and that is taken for usual.
+        worker.run("the disk writes what waits", os.sync)
         alone_ms = [_paced(worker, live) for _ in range(rounds)]
         several.join(_NEW, joined)
         seconds, beside_ms = _copy(several, worker, live, replicas)
