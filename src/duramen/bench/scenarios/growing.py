@@ -47,7 +47,6 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joine
     messages = max(1, int(_MIB_IN_ALL * scale) * MIB // _VALUE_BYTES // _STREAMS)
     size = messages * _STREAMS * _VALUE_BYTES
     with Several(directory / "growing") as several:
-        live = several.stream("live", NODES)
         replicas = {}
         for number in range(_STREAMS):
             leader, follower = NODES[number % len(NODES)], NODES[(number + 1) % len(NODES)]
@@ -62,6 +61,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joine
         )
         # Else the system is still writing what was filled in, and that is taken for usual.
         worker.run("the disk writes what waits", os.sync)
+        live = several.stream("live", NODES)  # so busy a disk may have moved its leader
         alone_ms = [_paced(worker, live) for _ in range(rounds)]
         several.join(_NEW, joined)
         seconds, beside_ms = _copy(several, worker, live, replicas)
