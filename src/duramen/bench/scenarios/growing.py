@@ -56,12 +56,12 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joine
                 f"writing {messages * _VALUE_BYTES // MIB:,} MiB", fly, stream, _VALUE_BYTES, in_flight=4, warm_s=0.0,
                 messages=messages,
             )  # fmt: skip
+        # Else the system is still writing what was filled in, and that is taken for usual.
+        worker.run("the disk writes what waits", os.sync)
         bare_s = worker.run(
             "a bare file", write_throughput, directory, _VALUE_BYTES, min(_BARE_WRITES, messages), sync=True
         )
-        # Else the system is still writing what was filled in, and that is taken for usual.
-        worker.run("the disk writes what waits", os.sync)
-        live = several.stream("live", NODES)  # so busy a disk may have moved its leader
+        live = several.stream("live", NODES)  # made before the filling it may have another leader by now
         alone_ms = [_paced(worker, live) for _ in range(rounds)]
         several.join(_NEW, joined)
         seconds, beside_ms = _copy(several, worker, live, replicas)
