@@ -20,6 +20,7 @@ from duramen.base.errors import (
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Buffer, Clock, FileSystem, Worker
 from duramen.codec.batch import Header, stamp
+from duramen.storage.bulk import Bulk
 from duramen.storage.flushing import Flusher
 from duramen.storage.frames import FrameType
 from duramen.storage.io import is_full, is_passing
@@ -63,7 +64,11 @@ class Appends:
         self._wal = wal
         self._upkeep = upkeep
         self._copier = upkeep.copier
-        self._flusher = Flusher(files, worker, clock, deadlines, self._copier, segment_failed)
+        self._bulk = Bulk(wal, self.flush_soon)
+        self._flusher = Flusher(
+            files, worker, clock, deadlines, self._copier, segment_failed,
+            copy_all=upkeep.copy_all, on_synced=self._bulk.copied, on_failed=self._bulk.give_up,
+        )  # fmt: skip
         self._switching = Switching(upkeep, self.notes, self.release)
         self._node_id = node_id
         self._limits = limits
@@ -94,6 +99,7 @@ class Appends:
     def release(self, log: Log, error: DuramenError | None) -> None:
         """Go on with appends to a log that was held, or refuse them with `error`."""
         waited, held = self.waiting, self._waiting.release(log)
+        self._bulk.settle(log)
         # Behind what waits for room, so that what comes while they go on (of those that are answered) waits for them.
         self._waiting.queue.extend(append for append in held if error is None or isinstance(append, Turn))
         if error is not None:
@@ -106,6 +112,7 @@ class Appends:
 
     def forget(self, log: Log) -> None:
         """The log is deleted: what waits for it is refused."""
+        self._bulk.fail(log, _deleted(log))
         for append in self._waiting.release(log):
             if isinstance(append, Together):
                 self._take(append)  # the others go on
@@ -192,12 +199,12 @@ class Appends:
         log, size = append.log, len(append.batch)
         if self.stopping or self._wal.failed is not None or size > self._wal.largest_bytes:
             return True  # to be refused
-        if log.durability == "sync":
+        if log.durability == "sync" or log.in_bulk:
             pending = self._copier.pending_bytes
             if pending and pending + size > self._limits.pending_bytes:
                 self._copier.copy()
                 return False
-            return self._wal_has_room(size + FRAME_ROOM)
+            return self._wal_has_room(FRAME_ROOM if log.in_bulk else size + FRAME_ROOM)
         introduced = log.takeovers.latest_epoch >= append.epoch
         frameless = introduced and is_reserved(log, log.end_offset + append.head.records)
         return frameless or self._wal_has_room(FRAME_ROOM)
@@ -242,7 +249,8 @@ class Appends:
             self._refuse(together, self._wal.failed or NodeStopping("this node is stopping"))
             return
         for one in appends:
-            if one.log.config.durability != one.log.durability:
+            one.log.bulk = False
+            if one.log.wanted_durability != one.log.durability:
                 self._hold(one.log, together)
                 self._switching.switch(one.log)
                 return
@@ -285,6 +293,8 @@ class Appends:
             self._advance(append, base_offset, next_offset)
             self._wal.wait(until, None if done is None else partial(_acknowledge, done, base_offset), log, next_offset)
             self._upkeep.copy_later()
+        elif log.durability == "os" and (log.in_bulk or log.active.pending):
+            self._append_in_bulk(append, base_offset, next_offset)
         elif not self._append_unlogged(append, base_offset, next_offset):
             return
         else:
@@ -329,6 +339,18 @@ class Appends:
             self._flusher.appended(log, append.head.records)
         self._upkeep.checkpoint_later()
         return True
+
+    def _append_in_bulk(self, append: Append, base_offset: int, next_offset: int) -> None:
+        """In memory, and by and by to the segment; behind what waits there even where the log is in bulk no more."""
+        log, head, size = append.log, append.head, len(append.batch)
+        log.active.append(_kept(append.batch), base_offset, next_offset, head.max_timestamp)
+        self._copier.add(log, size)
+        self._advance(append, base_offset, next_offset)
+        if append.done is not None:
+            self._bulk.wait(log, next_offset, partial(_acknowledge, append.done, base_offset))
+        self._flusher.appended_in_bulk(log, size)
+        self._upkeep.copy_later()
+        self._upkeep.checkpoint_after(size)
 
     def _appended_unlogged(self, log: Log, base_offset: int, next_offset: int, done: AppendDone | None) -> None:
         if log.introduced > self._wal.synced:

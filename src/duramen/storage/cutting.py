@@ -217,9 +217,11 @@ def apply_cut(log: Log, cut: Cut) -> None:
 def end_in_memory(log: Log, end_offset: int) -> int | None:
     """Where `log` ends once it is cut to `end_offset`, if all that goes is in memory only, and what it changed known.
 
-    None where files have to be cut.
+    None where files have to be cut, and where the log was in bulk: only both checkpoints say then that it was cut.
     """
     segment, replicated = log.active, log.replicated
+    if log.durability == "os":
+        return None
     position = segment.pending_start(end_offset) if end_offset < log.end_offset else None
     if position is None or replicated is None or any(one.suspect for one in log.segments):
         return None

@@ -65,6 +65,7 @@ class Log(ReadableLog):
     """A log in memory."""
 
     __slots__ = (
+        "bulk",
         "cleaned_offset",
         "config",
         "cut_again",
@@ -105,6 +106,7 @@ class Log(ReadableLog):
         self.reserved_offset = 0  # with durability=memory: offsets before it are not given again after a crash
         self.start_moved_ms = -1  # when records were last let go, as far as this process knows
         self.deleted = False
+        self.bulk = False  # batches that another node has ordered come in bulk: see `in_bulk`
         self.cut_again = False  # by a recovery, with what was appended since: only the WAL says of its last cut
         self.failed = ""  # why this log takes no writes (durability=os after a failed sync)
         self.version = 0  # grows with every change of what `state` says
@@ -201,7 +203,20 @@ class Log(ReadableLog):
     @property
     def changes(self) -> bool:
         """Whether its durability is to be another."""
-        return self.config.durability != self.durability or self.active.volatile != (self.durability == "memory")
+        return self.wanted_durability != self.durability or self.active.volatile != (self.durability == "memory")
+
+    @property
+    def wanted_durability(self) -> str:
+        """What its durability is to be from the next batch on: its config's, but for one that is taken in bulk."""
+        return "os" if self.bulk and self.config.durability == "sync" else self.config.durability
+
+    @property
+    def in_bulk(self) -> bool:
+        """Whether its batches go to its segments alone although its config says sync: acknowledged once those are.
+
+        On disk such a log has the durability os: a recovery reads its segments on.
+        """
+        return self.durability == "os" and self.config.durability == "sync"
 
     @property
     def roll_ms(self) -> int:
@@ -254,6 +269,11 @@ class Log(ReadableLog):
         """Each segment with the offset behind its last one."""
         ends = [*(following.base_offset for following in self.segments[1:]), self.end_offset]
         return zip(self.segments, ends, strict=True)
+
+    def copied_offset(self) -> int:
+        """The offset that follows all that is in files with everything before it."""
+        waiting = next((segment for segment in self.segments if segment.pending), None)
+        return self.end_offset if waiting is None else waiting.copied_offset()
 
     def size_bytes(self) -> int:
         """Bytes of all batches held."""

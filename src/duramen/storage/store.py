@@ -113,7 +113,7 @@ class Store:
             return log
         log.config = config
         if not log.written:
-            log.set_durability(config.durability)
+            log.set_durability(log.wanted_durability)
         return log
 
     def when_failed(self, action: Callable[[DuramenError], None]) -> None:
@@ -155,6 +155,12 @@ class Store:
             head = head._replace(records=head.last_offset_delta + 1)
         self._appends.append(log, batch, head, head.leader_epoch, done, ordered=True)
 
+    def take_in_bulk(self, log: Log, *, bulk: bool) -> None:
+        """Whether what `append_ordered` brings next is much: then it is written once, and synced in large pieces."""
+        log.bulk = bulk
+        if not log.written:
+            log.set_durability(log.wanted_durability)
+
     def append_together(self, batches: Iterable[tuple[Log, bytearray, Header]], epoch: int, done: TogetherDone) -> None:
         """Append checked batches to logs with durability=sync in one step, in this order, with nothing in between.
 
@@ -177,6 +183,19 @@ class Store:
 
         def entered(error: DuramenError | None) -> None:
             self._appends.release(log, error)
+            done(error)
+
+        self._appends.hold(log, begin)
+
+    def when_appended(self, log: Log, done: Done) -> None:
+        """`done(None)` once what was to be appended before is in the log, as far as it was not refused.
+
+        `done` gets StreamNotFound or NodeStopping where its turn never comes.
+        """
+
+        def begin(error: DuramenError | None) -> None:
+            if error is None:
+                self._appends.release(log, None)
             done(error)
 
         self._appends.hold(log, begin)

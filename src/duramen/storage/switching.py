@@ -26,7 +26,7 @@ class Switching:
         self._release = release
 
     def switch(self, log: Log) -> None:
-        """Change the log's durability to its config's at a roll, after everything before it is synced; if it is to."""
+        """Make the log's durability what it is to be at a roll, after everything before it is synced; if it is to."""
         log.version += 1  # what is volatile no more belongs into the next checkpoint
         for segment in log.segments:
             if segment.volatile:
@@ -49,7 +49,7 @@ class Switching:
         if was_cut and not log.changes:
             self._release(log, None)
             return
-        change = LogChange(log.start_offset, log.end_offset, log.config.durability)
+        change = LogChange(log.start_offset, log.end_offset, log.wanted_durability)
 
         holds: list[Callable[[], None]] = []
 
@@ -60,6 +60,8 @@ class Switching:
             if error is None and not log.deleted:
                 self._upkeep.copier.finish(log, log.active)
                 log.set_durability(change.durability)
+                log.synced_to(change.end_offset)  # the checkpoints did that, also where it was in bulk
+                log.notify()
             self._release(log, error)
 
         log.switching_to = change.durability  # what is noted of the log meanwhile comes after this

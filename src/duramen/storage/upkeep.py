@@ -81,6 +81,7 @@ class Upkeep:
         self._copy_due = False
         self._retry_due = False
         self._checkpoint_deadline: Deadline | None = None
+        self._bulk_bytes = 0  # since the last checkpoint
         self._checkpointed_generation = wal.generation
 
     # -- copies -------------------------------------------------------------------------------------
@@ -127,6 +128,14 @@ class Upkeep:
         else:
             self.checkpoint_later()
 
+    def checkpoint_after(self, size: int) -> None:
+        """So many bytes were appended in bulk: a recovery is to read no more of them than of the WAL."""
+        self._bulk_bytes += size
+        if self._bulk_bytes >= self._limits.wal_max_bytes:
+            self.checkpoint()
+        else:
+            self.checkpoint_later()
+
     def checkpoint_later(self) -> None:
         """A checkpoint is due after a while."""
         if self._checkpoint_deadline is None:
@@ -139,6 +148,7 @@ class Upkeep:
             self._checkpoint_deadline.cancel()
             self._checkpoint_deadline = None
         self._checkpointed_generation = self._wal.generation
+        self._bulk_bytes = 0
         self.checkpointer.request(self._checkpointed)
 
     def make_room(self) -> None:

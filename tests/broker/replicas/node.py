@@ -16,6 +16,7 @@ from duramen.base.ports import Buffer
 from duramen.broker.partition import Partition
 from duramen.broker.recompressing import Recompressing
 from duramen.broker.replicas.batches import bytes_of
+from duramen.broker.replicas.bulk import BulkBytes
 from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.log import ReplicaLog
 from duramen.broker.replicas.opening import takeovers_of
@@ -82,6 +83,7 @@ class Node:
         self.timeouts = Timeouts()
         self.fetch_bytes = 1 << 20
         self.segment_bytes = 4000
+        self.bulk = BulkBytes(2000, 500)
         self.process: Process | None = None
         self.replicas: Replicas | None = None
         self.broker_epoch = -1
@@ -167,6 +169,7 @@ class Node:
             self,
             self.timeouts,
             self.fetch_bytes,
+            bulk=self.bulk,
         )
         self._shown = self.content.start
         self.replicas = Replicas(kit, lambda _: (self.partition, self.config))

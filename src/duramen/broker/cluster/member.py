@@ -34,6 +34,7 @@ from duramen.broker.partition import Partition, Role
 from duramen.broker.quorum.applying import ControllerView
 from duramen.broker.quorum.runner import Runner
 from duramen.broker.replicas.absent import UNKNOWN
+from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.broker.replicas.configs import PATIENCE, Patience, config_of
 from duramen.broker.replicas.observers import READ_REPLICAS, observers_of
 from duramen.broker.replicas.pace import UNLIMITED
@@ -77,7 +78,7 @@ class MemberKit(NamedTuple):
     `carried_out` is told of each effect of a replica. `patience` is that with replicas, `sessions` and
     `report_window_ms` are for where this node is the controller, `timing` is for its own heartbeats. `tell` is told, in
     lines, what becomes of nodes, leaders and in-sync sets. `throttled_rate` is in bytes a second, for replicas that are
-    not in sync.
+    not in sync; `bulk` is how much a replica lacks that takes it in bulk.
     """
 
     wish: Registration
@@ -99,6 +100,7 @@ class MemberKit(NamedTuple):
     timing: Timing = TIMING
     tell: Callable[[str], None] | None = None
     throttled_rate: int = UNLIMITED
+    bulk: BulkBytes = BULK
     incarnations: IncarnationFile | None = None
 
 
@@ -132,6 +134,7 @@ class Member:
             partition_of=self._partition_of, config_of=self._config_of, observers_of=self._observers_of,
             when_applied=self.controller.when_applied,
             led=self._led, report=kit.report, carried_out=kit.carried_out, throttled_rate=kit.throttled_rate,
+            bulk=kit.bulk,
         )  # fmt: skip
         self._telling = Telling(kit.worker.soon, self._tell)
         self.tally = Tally(self.node_id)

@@ -13,6 +13,7 @@ from duramen.broker.control import requests
 from duramen.broker.control.answers import Answer, IsrAnswers, Outcome
 from duramen.broker.control.asking import Asker
 from duramen.broker.partition import Partition
+from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.broker.replicas.kit import Kit
 from duramen.broker.replicas.pace import UNLIMITED, Pace
 from duramen.broker.replicas.roles import Replicas, state_of
@@ -66,6 +67,7 @@ class Replicating:
         carried_out: Callable[[PartitionId, Effect], None],
         timeouts: Timeouts = TIMEOUTS,
         throttled_rate: int = UNLIMITED,
+        bulk: BulkBytes = BULK,
     ) -> None:
         """`when_applied` calls back once what is below an offset of the metadata log has taken effect here.
 
@@ -75,7 +77,8 @@ class Replicating:
 
         `carried_out` is told of each effect of a replica, once it is done.
 
-        `throttled_rate` is how many bytes a second go to replicas that are not in sync.
+        `throttled_rate` is how many bytes a second go to replicas that are not in sync; `bulk`, how much a replica
+        lacks that takes it in bulk.
         """
         self._node_id = node_id
         self._store = store
@@ -93,6 +96,7 @@ class Replicating:
         self._carried_out = carried_out
         self._timeouts = timeouts
         self._throttled_rate = throttled_rate
+        self._bulk = bulk
         self._pace: Pace | None = None
         self._epoch = -1
         self._replicas: Replicas | None = None
@@ -123,7 +127,7 @@ class Replicating:
         self._pace = Pace(self._throttled_rate, self._clock, self._deadlines)
         kit = Kit(
             self._node_id, broker_epoch, self._store, self._clock, self._deadlines, self,
-            timeouts=self._timeouts, pace=self._pace,
+            timeouts=self._timeouts, pace=self._pace, bulk=self._bulk,
         )  # fmt: skip
         self._replicas = Replicas(kit, lambda place: (self._partition_of(place), self._config_of(place)))
 

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, Protocol
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Buffer, Clock
+from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.broker.replicas.pace import Pace
 from duramen.controller.partitions import PartitionId
 from duramen.replication.effects import Effect
@@ -46,7 +47,7 @@ class Outside(Protocol):
 class Kit(NamedTuple):
     """`broker_epoch` is that of the node's registration; `fetch_bytes` of batches go into an answer, or one batch.
 
-    `pace` is that of answers to replicas that are not in sync.
+    `pace` is that of answers to replicas that are not in sync, `bulk` how much a replica lacks that takes it in bulk.
     """
 
     node_id: int
@@ -58,3 +59,4 @@ class Kit(NamedTuple):
     timeouts: Timeouts = TIMEOUTS
     fetch_bytes: int = FETCH_BYTES
     pace: Pace | None = None
+    bulk: BulkBytes = BULK

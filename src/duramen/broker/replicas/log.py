@@ -1,12 +1,13 @@
 """The log of a replica on the node's storage: what its machine wants written, cut, begun anew and read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from duramen.base.errors import DuramenError, LogDamaged, StorageFailed
 from duramen.base.ports import Buffer
 from duramen.broker.replicas.batches import NO_EPOCH, bytes_of, empty
+from duramen.broker.replicas.bulk import BULK, Bulk, BulkBytes
 from duramen.codec.batch import header
 from duramen.replication.messages import Batch
 from duramen.storage.log import Log
@@ -24,13 +25,27 @@ _PIECE_BYTES: Final = 1 << 20
 class ReplicaLog:
     """A log that follows others, and is read by them."""
 
-    def __init__(self, store: Store, log: Log) -> None:
+    def __init__(self, store: Store, log: Log, bulk: BulkBytes = BULK) -> None:
         self._store = store
         self._log = log
+        self._bulk = Bulk(bulk)
         self._entered = log.takeovers.latest_epoch  # the newest epoch that was entered here
         self._start = log.start_offset  # where it is to begin once that is synced
 
     # -- writing ------------------------------------------------------------------------------------
+
+    def came(self, batches: Sequence[Batch], size: int, high_watermark: int) -> None:
+        """An answer had these batches, of so many bytes in all, of a log that is committed up to there."""
+        self._take_in_bulk(bulk=self._bulk.came(batches, size, high_watermark))
+
+    def lead(self) -> None:
+        """Batches are ordered here from now on."""
+        self._bulk.on = False
+        self._take_in_bulk(bulk=False)
+
+    def _take_in_bulk(self, *, bulk: bool) -> None:
+        if self._log.bulk != bulk:
+            self._store.take_in_bulk(self._log, bulk=bulk)
 
     def append(self, batch: Batch, leader_id: int, done: Done) -> None:
         """Write a batch that `leader_id` has ordered to the end, as it is; `done(None)` once it is synced."""
@@ -82,11 +97,14 @@ class ReplicaLog:
                 self._entered = self._log.takeovers.latest_epoch
             done(error)
 
+        def begin(error: DuramenError | None) -> None:
+            if error is None and self._log.end_offset > max(start_offset, self._log.start_offset):
+                self.cut(max(committed_offset, self._log.start_offset), cut)
+            else:
+                cut(error)
+
         self._start = start_offset
-        if self._log.end_offset > max(start_offset, self._log.start_offset):
-            self.cut(max(committed_offset, self._log.start_offset), cut)
-        else:
-            cut(None)
+        self._store.when_appended(self._log, begin)  # where its end is what may still wait decides
 
     def start_at(self, offset: int) -> None:
         """Let go of what is below, once all of it is synced."""

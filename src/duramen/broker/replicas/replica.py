@@ -80,7 +80,7 @@ class Replica:
         log = partition.log
         self._state = Replicated(self._machine.shown_offset, log.end_offset, self._appended)
         log.replicated = self._state
-        self._log = ReplicaLog(kit.store, log)
+        self._log = ReplicaLog(kit.store, log, kit.bulk)
         self._serving = Serving(kit, place, self._machine, log, self._log)
         self._agenda: Agenda[Effect] = Agenda(self._machine.take, self._do, (Cut, Restart))
         self._alarm = Alarm(kit.deadlines, self._fire)
@@ -255,6 +255,7 @@ class Replica:
                 self._kit.outside.report(f"node {message.node_id} sent a damaged batch: {error}")
                 self.lost(message.asked)
                 return
+            self._log.came(message.batches, len(records), message.high_watermark)
         try:
             self._machine.receive(message)
         except LogDamaged as error:
@@ -317,6 +318,7 @@ class Replica:
                 LogDamaged(f"{self._name} has epoch {held}, and is to lead in epoch {epoch}: the log is of another")
             )
             return
+        self._log.lead()
         self._state.leader_epoch = epoch
         self._kit.outside.leads(self._place, epoch)
 

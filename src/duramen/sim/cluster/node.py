@@ -22,6 +22,7 @@ from duramen.broker.quorum.chunks import Wire
 from duramen.broker.quorum.kit import Limits
 from duramen.broker.quorum.opening import Opening, Plan
 from duramen.broker.quorum.runner import Runner
+from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.broker.replicas.configs import PATIENCE, Patience
 from duramen.codec.cluster.channels import Channel, Subject
 from duramen.controller.cluster.registering import Registration
@@ -44,6 +45,7 @@ from duramen.sim.views import MemoryViewStore
 from duramen.storage.directory import open_directory
 from duramen.storage.handles import Handles
 from duramen.storage.log import Log, LogConfig, LogKey
+from duramen.storage.planning.compaction import CompactionLimits
 from duramen.storage.recovery import recover
 from duramen.storage.store import Store, StoreLimits
 
@@ -54,9 +56,11 @@ _METADATA_LOG: Final = LogKey(METADATA_STREAM_ID, 0)
 _OPEN_SEGMENTS: Final = 16
 _DISK_US: Final = 1_000
 
+# The witness compares whole logs, and a replica that took an internal stream in bulk has closed segments of it.
+_NO_COMPACTION: Final = CompactionLimits(enabled=False)
 _STORES: Final = (
-    StoreLimits(32 << 10, 256 << 10, 128 << 10, 4 << 10, 200),
-    StoreLimits(64 << 10, 1 << 20, 256 << 10, 16 << 10, 1000),
+    StoreLimits(32 << 10, 256 << 10, 128 << 10, 4 << 10, 200, _NO_COMPACTION),
+    StoreLimits(64 << 10, 1 << 20, 256 << 10, 16 << 10, 1000, _NO_COMPACTION),
 )
 _QUORUMS: Final = (
     Limits(),
@@ -67,6 +71,7 @@ _OPTIONS: Final = {
     "offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2,
     "group.initial.rebalance.delay.ms": 100, "group.min.session.timeout.ms": 500,
 }  # fmt: skip
+_BULKS: Final = (BULK, BulkBytes(8 << 10, 2 << 10), BulkBytes(1 << 10, 1 << 8))
 _PATIENCE: Final = (PATIENCE, PATIENCE, Patience(600), Patience(2_000, 100))
 
 
@@ -95,6 +100,7 @@ class Node:
         self._store_limits = self.chance.choice(_STORES)
         self._quorum_limits = self.chance.choice(_QUORUMS)
         self._patience = self.chance.choice(_PATIENCE)
+        self._bulk = random.Random(f"{seed}/bulk of node {node_id}").choice(_BULKS)
         self._numbers = count()
         self._asked: dict[Link, dict[int, Callable[[Buffer | None], None]]] = {}
         self._cluster_id = str(UUID(int=0xC))
@@ -246,7 +252,7 @@ class Node:
             MemberKit(
                 wish, runner, view, store, process, self.clock, process.deadlines, self._randomness,
                 self.chance.randrange, self, self.report, self.failed, partial(self._watcher.carried_out, self.node_id),
-                self._patience, incarnations=IncarnationFile(self.disk),
+                self._patience, bulk=self._bulk, incarnations=IncarnationFile(self.disk),
             )
         )  # fmt: skip
         for other_id in self._open_links:
