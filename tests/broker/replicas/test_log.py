@@ -151,3 +151,17 @@ def test_a_log_begun_anew_knows_no_producer_that_may_have_written_what_it_lacks(
         disk.end_process()
         disk.crash(random.Random(1))
         life = Life(disk)
+
+
+@pytest.mark.parametrize("start_offset", [RECORDS, RECORDS + 20])
+def test_a_log_begins_anew_behind_what_still_waits_to_be_appended(start_offset: int) -> None:
+    life = Life(MemoryFileSystem())
+    life.write()
+    life.store.take_in_bulk(life.log, bulk=True)
+    for offset in range(RECORDS, RECORDS + 9):
+        data = encode([NewRecord(0, None, b"x")])
+        stamp(data, offset, 2)
+        life.replica.append(Batch(2, offset, 1, payload=memoryview(data)), 1, lambda _: None)
+    assert life.log.end_offset == RECORDS  # the rest waits until its durability has changed
+    life.restart(start_offset)
+    assert (life.log.start_offset, life.log.end_offset) == (start_offset, start_offset)
