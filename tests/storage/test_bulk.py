@@ -103,7 +103,7 @@ def test_segments_are_believed_once_it_is_durable_whose_they_are() -> None:
     assert log.synced_offset == 1
 
 
-def test_what_comes_while_it_is_copied_is_synced_next() -> None:
+def test_what_comes_while_it_is_synced_is_synced_next() -> None:
     doubles = StoreOnDoubles()
     log = followed(doubles)
     bring(doubles, log, b"a", 0)
@@ -111,9 +111,7 @@ def test_what_comes_while_it_is_copied_is_synced_next() -> None:
     doubles.clock.advance(300)
     doubles.deadlines.fire(doubles.clock.monotonic_ms())
     doubles.worker.run_soon()
-    copied = doubles.worker.start("disk")
     second = bring(doubles, log, b"b", 1)
-    copied()
     doubles.settle()
     assert (log.synced_offset, second.decided) == (1, False)
     doubles.advance(300)
@@ -205,8 +203,6 @@ def test_a_deleted_log_answers_who_waits() -> None:
 def test_a_full_disk_is_waited_for() -> None:
     doubles = StoreOnDoubles()
     log = followed(doubles)
-    first = bring(doubles, log, b"a", 0)
-    doubles.settle()
     full = True
 
     def interfere(call: str, path: str, size: int) -> int:
@@ -215,6 +211,8 @@ def test_a_full_disk_is_waited_for() -> None:
         return size
 
     doubles.files.interfere = interfere
+    first = bring(doubles, log, b"a", 0)
+    doubles.settle()
     doubles.advance(300)
     assert not first.decided
     full = False

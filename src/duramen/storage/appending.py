@@ -349,7 +349,7 @@ class Appends:
         if append.done is not None:
             self._bulk.wait(log, next_offset, partial(_acknowledge, append.done, base_offset))
         self._flusher.appended_in_bulk(log, size)
-        self._upkeep.copy_later()
+        self._upkeep.copy_in_bulk()
         self._upkeep.checkpoint_after(size)
 
     def _appended_unlogged(self, log: Log, base_offset: int, next_offset: int, done: AppendDone | None) -> None:

@@ -19,8 +19,8 @@ from duramen.storage.syncing import SegmentSync, plan_sync, sync_segments, synce
 __all__ = ["Flusher"]
 
 _RETRY_MS: Final = 1000
-_BULK_BYTES: Final = 16 << 20
-_BULK_MS: Final = 250
+_BULK_BYTES: Final = 4 << 20
+_BULK_MS: Final = 100
 
 
 class _Unsynced:

@@ -79,6 +79,7 @@ class Upkeep:
         self._on_room = on_room
         self._wanted = wanted
         self._copy_due = False
+        self._copy_again = False
         self._retry_due = False
         self._checkpoint_deadline: Deadline | None = None
         self._bulk_bytes = 0  # since the last checkpoint
@@ -94,6 +95,13 @@ class Upkeep:
             self._copy_due = True
             self._deadlines.at(self._clock.monotonic_ms() + self._limits.copy_interval_ms, self._copy_now)
 
+    def copy_in_bulk(self) -> None:
+        """Copy what waits piece by piece, as it comes: much at once would keep the disk from whoever syncs little."""
+        if self.copier.running:
+            self._copy_again = True
+        else:
+            self.copier.copy()
+
     def copy_all(self, done: Callable[[OSError | None], None]) -> None:
         """Copy everything that waits in memory now, then `done`."""
         if self.copier.running:
@@ -107,7 +115,8 @@ class Upkeep:
 
     def _copied(self) -> None:
         self._on_room()
-        if self.copier.pending_bytes >= self._limits.copy_bytes:
+        again, self._copy_again = self._copy_again, False
+        if again or self.copier.pending_bytes >= self._limits.copy_bytes:
             self.copier.copy()
         elif self.copier.pending_bytes:
             self.copy_later()
