@@ -16,7 +16,7 @@ FOUND_BY = {
     "cut-to-high-watermark": 0,
     "report-written": 1,
     "acknowledge-own": 0,
-    "cut-later": 0,
+    "cut-later": 1,
     "show-all": 0,
 }
 
