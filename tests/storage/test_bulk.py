@@ -118,6 +118,24 @@ def test_what_comes_while_it_is_synced_is_synced_next() -> None:
     assert (log.synced_offset, second.acknowledged) == (2, True)
 
 
+def test_what_comes_behind_a_copy_is_not_taken_for_synced_with_it() -> None:
+    doubles = StoreOnDoubles()
+    log = followed(doubles)
+    bring(doubles, log, b"a", 0)
+    doubles.clock.advance(300)
+    doubles.deadlines.fire(doubles.clock.monotonic_ms())
+    doubles.worker.run_soon()
+    doubles.worker.start("disk")()  # the copy that its sync has waited for
+    bring(doubles, log, b"b", 1)
+    doubles.worker.run_soon()
+    doubles.worker.step("disk")  # the sync
+    while doubles.worker.step("sync"):
+        pass
+    assert log.synced_offset == 1
+    doubles.crash()
+    assert [row[2] for row in rows(doubles, followed(doubles))] == [b"a"]
+
+
 def test_after_it_the_write_ahead_log_has_what_comes() -> None:
     doubles = StoreOnDoubles()
     log = followed(doubles)
@@ -161,7 +179,6 @@ def test_another_durability_meanwhile_keeps_the_order() -> None:
     doubles = StoreOnDoubles()
     log = followed(doubles)
     bring(doubles, log, b"a", 0)
-    doubles.settle()
     followed(doubles, CONFIG._replace(durability="os"))
     second = bring(doubles, log, b"b", 1)
     doubles.advance(300)
