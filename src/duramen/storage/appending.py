@@ -204,7 +204,7 @@ class Appends:
             if pending and pending + size > self._limits.pending_bytes:
                 self._copier.copy()
                 return False
-            return self._wal_has_room(FRAME_ROOM if log.in_bulk else size + FRAME_ROOM)
+            return self._wal_has_room(size + FRAME_ROOM if log.durability == "sync" else FRAME_ROOM)
         introduced = log.takeovers.latest_epoch >= append.epoch
         frameless = introduced and is_reserved(log, log.end_offset + append.head.records)
         return frameless or self._wal_has_room(FRAME_ROOM)
@@ -293,7 +293,7 @@ class Appends:
             self._advance(append, base_offset, next_offset)
             self._wal.wait(until, None if done is None else partial(_acknowledge, done, base_offset), log, next_offset)
             self._upkeep.copy_later()
-        elif log.durability == "os" and (log.in_bulk or log.active.pending):
+        elif log.in_bulk:
             self._append_in_bulk(append, base_offset, next_offset)
         elif not self._append_unlogged(append, base_offset, next_offset):
             return
@@ -341,7 +341,7 @@ class Appends:
         return True
 
     def _append_in_bulk(self, append: Append, base_offset: int, next_offset: int) -> None:
-        """In memory, and by and by to the segment; behind what waits there even where the log is in bulk no more."""
+        """In memory, and by and by to the segment."""
         log, head, size = append.log, append.head, len(append.batch)
         log.active.append(_kept(append.batch), base_offset, next_offset, head.max_timestamp)
         self._copier.add(log, size)

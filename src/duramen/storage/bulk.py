@@ -1,6 +1,6 @@
 """Appends to logs in bulk that wait for their segments to be synced.
 
-What a follower far behind is sent is written once, straight to its segments, and synced in large pieces: the
+What a follower far behind is sent is written once, straight to its segments, and synced in pieces: the
 write-ahead log, which makes small appends durable soon, would only have the disk write all of it twice.
 """
 

@@ -118,7 +118,7 @@ class Flusher:
             self._worker.soon(self._sync)
 
     def _sync(self) -> None:
-        if any(log.durability == "os" and log.copied_offset() < log.end_offset for log in self._due):
+        if any(_waits_in_memory(log) for log in self._due):
             self._copy_all(self._sync_copied)
         else:
             self._sync_copied(None)
@@ -136,7 +136,7 @@ class Flusher:
             for log in due:
                 self._forget(log)
                 round_.take(log)
-                if log.durability == "os" and log.copied_offset() < log.end_offset:
+                if _waits_in_memory(log):
                     self._due_in(log, _BULK_MS)  # appended since it was copied
             return partial(_sync_job, self._files, round_.syncs)
 
@@ -175,6 +175,10 @@ class Flusher:
     def _again(self, logs: list[Log]) -> None:
         for log in logs:
             self._now_due(log)
+
+
+def _waits_in_memory(log: Log) -> bool:
+    return log.durability == "os" and log.copied_offset() < log.end_offset
 
 
 def _unsynced_segments(log: Log) -> Iterator[Segment]:

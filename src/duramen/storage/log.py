@@ -214,9 +214,10 @@ class Log(ReadableLog):
     def in_bulk(self) -> bool:
         """Whether its batches go to its segments alone although its config says sync: acknowledged once those are.
 
-        On disk such a log has the durability os: a recovery reads its segments on.
+        On disk such a log has the durability os: a recovery reads its segments on. Where its config says os by now,
+        what comes stays behind what still waits in memory.
         """
-        return self.durability == "os" and self.config.durability == "sync"
+        return self.durability == "os" and (self.config.durability == "sync" or bool(self.active.pending))
 
     @property
     def roll_ms(self) -> int:
@@ -272,8 +273,13 @@ class Log(ReadableLog):
 
     def copied_offset(self) -> int:
         """The offset that follows all that is in files with everything before it."""
-        waiting = next((segment for segment in self.segments if segment.pending), None)
-        return self.end_offset if waiting is None else waiting.copied_offset()
+        offset = self.end_offset
+        for segment in reversed(self.segments):
+            if segment.pending:
+                offset = segment.copied_offset()
+            elif segment.size:
+                break  # all before it was copied sooner
+        return offset
 
     def size_bytes(self) -> int:
         """Bytes of all batches held."""

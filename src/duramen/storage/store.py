@@ -156,7 +156,7 @@ class Store:
         self._appends.append(log, batch, head, head.leader_epoch, done, ordered=True)
 
     def take_in_bulk(self, log: Log, *, bulk: bool) -> None:
-        """Whether what `append_ordered` brings next is much: then it is written once, and synced in large pieces."""
+        """Whether what `append_ordered` brings next is much: then it is written once, and synced in pieces."""
         log.bulk = bulk
         if not log.written:
             log.set_durability(log.wanted_durability)

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from duramen.replication.messages import Batch
 
-__all__ = ["BULK", "Bulk", "BulkBytes"]
+__all__ = ["BULK", "BulkBytes"]
 
 
 class BulkBytes(NamedTuple):
@@ -14,25 +14,18 @@ class BulkBytes(NamedTuple):
     begin: int
     end: int
 
+    def is_much(self, batches: Sequence[Batch], size: int, high_watermark: int, *, bulk: bool) -> bool:
+        """Whether that much is lacking: an answer had these batches, of so many bytes in all, committed up to there.
+
+        It is guessed by the records that are lacking and how large these were; `bulk` says what it was so far, which an
+        answer without batches does not change.
+        """
+        if not batches:
+            return bulk
+        first, last = batches[0], batches[-1]
+        end_offset = last.first_offset + last.records
+        lacking = (high_watermark - first.first_offset) * size // (end_offset - first.first_offset)
+        return lacking >= (self.end if bulk else self.begin)
+
 
 BULK: Final = BulkBytes(64 << 20, 8 << 20)
-
-
-class Bulk:
-    """How much is lacking is guessed: by the records that are, and how large those were that came last."""
-
-    def __init__(self, bounds: BulkBytes) -> None:
-        self._bounds = bounds
-        self.on = False
-
-    def came(self, batches: Sequence[Batch], size: int, high_watermark: int) -> bool:
-        """An answer had these batches, of so many bytes in all, from a log committed up to there; whether that is much.
-
-        Where it had none, nothing changes.
-        """
-        if batches:
-            first, last = batches[0], batches[-1]
-            end_offset = last.first_offset + last.records
-            lacking = (high_watermark - first.first_offset) * size // (end_offset - first.first_offset)
-            self.on = lacking >= (self._bounds.end if self.on else self._bounds.begin)
-        return self.on

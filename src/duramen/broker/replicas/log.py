@@ -7,7 +7,7 @@ from typing import Final
 from duramen.base.errors import DuramenError, LogDamaged, StorageFailed
 from duramen.base.ports import Buffer
 from duramen.broker.replicas.batches import NO_EPOCH, bytes_of, empty
-from duramen.broker.replicas.bulk import BULK, Bulk, BulkBytes
+from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.codec.batch import header
 from duramen.replication.messages import Batch
 from duramen.storage.log import Log
@@ -28,7 +28,7 @@ class ReplicaLog:
     def __init__(self, store: Store, log: Log, bulk: BulkBytes = BULK) -> None:
         self._store = store
         self._log = log
-        self._bulk = Bulk(bulk)
+        self._bulk = bulk
         self._entered = log.takeovers.latest_epoch  # the newest epoch that was entered here
         self._start = log.start_offset  # where it is to begin once that is synced
 
@@ -36,11 +36,10 @@ class ReplicaLog:
 
     def came(self, batches: Sequence[Batch], size: int, high_watermark: int) -> None:
         """An answer had these batches, of so many bytes in all, of a log that is committed up to there."""
-        self._take_in_bulk(bulk=self._bulk.came(batches, size, high_watermark))
+        self._take_in_bulk(bulk=self._bulk.is_much(batches, size, high_watermark, bulk=self._log.bulk))
 
     def lead(self) -> None:
         """Batches are ordered here from now on."""
-        self._bulk.on = False
         self._take_in_bulk(bulk=False)
 
     def _take_in_bulk(self, *, bulk: bool) -> None:
