@@ -3,25 +3,23 @@
 import errno
 import os
 import random
-from collections.abc import Callable
 from typing import Final
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from duramen.base.errors import DuramenError, StorageFailed, StreamNotFound
-from duramen.base.ports import Lane
 from duramen.codec.batch import NewRecord, batches, check, encode, stamp
 from duramen.sim.store import Appended, StoreOnDoubles
 from duramen.storage.log import Log, LogConfig
 from duramen.storage.reader import Slice
 from duramen.storage.replicated import Replicated
 from duramen.storage.store import StoreLimits
+from tests.storage.jobs import JobsMachine
 
 CONFIG: Final = LogConfig(segment_bytes=900)
 LIMITS: Final = StoreLimits(64 << 10, 1 << 20, 256 << 10, 4 << 10, 1000)
-LANES: Final[list[Lane]] = ["sync", "disk"]
 Row = tuple[int, int, bytes]
 """Offset, epoch, value."""
 
@@ -254,8 +252,10 @@ def test_more_than_memory_is_to_hold_waits(count: int, seed: int) -> None:
     assert len(rows(doubles, followed(doubles))) == count
 
 
-class BulkMachine(RuleBasedStateMachine):
+class BulkMachine(JobsMachine):
     """What a follower has said to have synced is there after any end, and nothing that it never had or has let go."""
+
+    durations_ms = (1, 100, 250, 5000, 60_000)
 
     @initialize(copy_bytes=st.sampled_from([500, 4000]), bulk=st.sampled_from([True, True, False]))
     def start(self, copy_bytes: int, bulk: bool) -> None:
@@ -266,7 +266,7 @@ class BulkMachine(RuleBasedStateMachine):
         self.restarted()
 
     def restarted(self) -> None:
-        self.undelivered: dict[Lane, Callable[[], None]] = {}
+        self.undelivered.clear()
         self.cutting = 0
         self.appends: list[Appended] = []
         self.log = followed(self.doubles, bulk=self.bulk)
@@ -327,29 +327,6 @@ class BulkMachine(RuleBasedStateMachine):
             assert self.log.end_offset == len(self.rows)
 
         self.doubles.store.truncate(self.log, end_offset, self.epoch, cut)
-
-    @rule(lane=st.sampled_from(LANES))
-    def a_job_runs(self, lane: Lane) -> None:
-        self.doubles.worker.run_soon()
-        if lane not in self.undelivered and self.doubles.worker.jobs[lane]:
-            self.undelivered[lane] = self.doubles.worker.start(lane)
-
-    @rule(lane=st.sampled_from(LANES))
-    def a_result_comes_back(self, lane: Lane) -> None:
-        if lane in self.undelivered:
-            self.undelivered.pop(lane)()
-            self.doubles.worker.run_soon()
-
-    @rule(duration_ms=st.sampled_from([1, 100, 250, 5000, 60_000]))
-    def time_passes(self, duration_ms: int) -> None:
-        self.doubles.clock.advance(duration_ms)
-        self.doubles.deadlines.fire(self.doubles.clock.monotonic_ms())
-
-    @rule()
-    def settle(self) -> None:
-        for lane in list(self.undelivered):
-            self.undelivered.pop(lane)()
-        self.doubles.settle()
 
     @rule()
     def all_is_synced_in_the_end(self) -> None:

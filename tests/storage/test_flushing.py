@@ -3,21 +3,19 @@
 import errno
 import os
 import random
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import initialize, rule
 
-from duramen.base.ports import Lane
 from duramen.sim.store import Appended, StoreOnDoubles
 from duramen.storage.log import Log, LogConfig
 from duramen.storage.segment import Segment
 from duramen.storage.store import StoreLimits
+from tests.storage.jobs import JobsMachine
 
 LOGS = 2
-LANES: list[Lane] = ["sync", "disk"]
 
 
 def bounded(messages: int | None = None, ms: int | None = None, *, durability: str = "os") -> LogConfig:
@@ -194,8 +192,10 @@ def test_a_bound_that_is_set_later_covers_what_was_there() -> None:
     assert len(doubles.values(doubles.log(0, bounded(1)))) == 51
 
 
-class FlushingMachine(RuleBasedStateMachine):
+class FlushingMachine(JobsMachine):
     """What was acknowledged and is taken for synced survives a power failure, whatever jobs and failures there are."""
+
+    durations_ms = (1, 100, 5000, 60_000)
 
     @initialize(messages=st.integers(1, 6), ms=st.sampled_from([0, 100, 5000]))
     def start(self, messages: int, ms: int) -> None:
@@ -203,7 +203,6 @@ class FlushingMachine(RuleBasedStateMachine):
         self.doubles = StoreOnDoubles(limits)
         self.config = bounded(messages, ms)._replace(segment_bytes=700)
         self.values: list[list[bytes]] = [[] for _ in range(LOGS)]
-        self.undelivered: dict[Lane, Callable[[], None]] = {}
         self.restarted()
 
     def restarted(self) -> None:
@@ -240,29 +239,6 @@ class FlushingMachine(RuleBasedStateMachine):
     def a_log_that_syncs_each_record(self, number: int) -> None:
         """So that there are copies and a write-ahead log, too."""
         self.doubles.append(self.doubles.log(LOGS + number, LogConfig(segment_bytes=3000)), b"y" * 2000)
-
-    @rule(lane=st.sampled_from(LANES))
-    def a_job_runs(self, lane: Lane) -> None:
-        self.doubles.worker.run_soon()
-        if lane not in self.undelivered and self.doubles.worker.jobs[lane]:
-            self.undelivered[lane] = self.doubles.worker.start(lane)
-
-    @rule(lane=st.sampled_from(LANES))
-    def a_result_comes_back(self, lane: Lane) -> None:
-        if lane in self.undelivered:
-            self.undelivered.pop(lane)()
-            self.doubles.worker.run_soon()
-
-    @rule(duration_ms=st.sampled_from([1, 100, 5000, 60_000]))
-    def time_passes(self, duration_ms: int) -> None:
-        self.doubles.clock.advance(duration_ms)
-        self.doubles.deadlines.fire(self.doubles.clock.monotonic_ms())
-
-    @rule()
-    def settle(self) -> None:
-        for lane in list(self.undelivered):
-            self.undelivered.pop(lane)()
-        self.doubles.settle()
 
     @rule()
     def a_sync_of_a_segment_will_fail(self) -> None:

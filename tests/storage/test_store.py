@@ -7,20 +7,18 @@ a repetition gets its first offset; what was never acknowledged is there whole o
 import errno
 import os
 import random
-from collections.abc import Callable
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
-from duramen.base.ports import Lane
 from duramen.sim.store import Appended, StoreOnDoubles, expected_values
 from duramen.storage.log import Log, LogConfig
 from duramen.storage.store import StoreLimits
+from tests.storage.jobs import JobsMachine
 
 LOGS = 3
-LANES: list[Lane] = ["sync", "disk", "read"]
 TINY = StoreLimits(
     wal_file_bytes=8 << 10, wal_max_bytes=64 << 10, pending_bytes=32 << 10, copy_bytes=4 << 10, copy_interval_ms=1000
 )
@@ -39,7 +37,9 @@ class Model:
         self.epochs: list[int] = []
 
 
-class StoreMachine(RuleBasedStateMachine):
+class StoreMachine(JobsMachine):
+    lanes = ("sync", "disk", "read")
+    durations_ms = (1, 1000, 60_000)
     durability = "sync"
 
     @initialize(cold=st.booleans(), short_writes=st.booleans())
@@ -49,7 +49,6 @@ class StoreMachine(RuleBasedStateMachine):
         self.short_writes = short_writes
         self.interfere()
         self.models = [Model() for _ in range(LOGS)]
-        self.undelivered: dict[Lane, Callable[[], None]] = {}
 
     def interfere(self) -> None:
         chance = random.Random(1)
@@ -101,32 +100,11 @@ class StoreMachine(RuleBasedStateMachine):
             assert again.acknowledged
             assert again.base_offset == last.base_offset
 
-    @rule(lane=st.sampled_from(LANES))
-    def a_job_runs(self, lane: Lane) -> None:
-        """In its own thread: its result comes back later."""
-        worker = self.doubles.worker
-        worker.run_soon()
-        if lane not in self.undelivered and worker.jobs[lane]:
-            self.undelivered[lane] = worker.start(lane)
-
-    @rule(lane=st.sampled_from(LANES))
-    def a_result_comes_back(self, lane: Lane) -> None:
-        if lane in self.undelivered:
-            self.undelivered.pop(lane)()
-            self.doubles.worker.run_soon()
-
     @rule()
     def settle(self) -> None:
-        for lane in list(self.undelivered):
-            self.undelivered.pop(lane)()
-        self.doubles.settle()
+        self.finish()
         for model in self.models:
             assert all(append.acknowledged for append in model.appends)
-
-    @rule(duration_ms=st.sampled_from([1, 1000, 60_000]))
-    def time_passes(self, duration_ms: int) -> None:
-        self.doubles.clock.advance(duration_ms)
-        self.doubles.deadlines.fire(self.doubles.clock.monotonic_ms())
 
     @rule()
     def a_sync_of_a_segment_will_fail(self) -> None:
