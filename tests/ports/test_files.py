@@ -102,6 +102,19 @@ def test_what_was_just_written_is_cached_or_said_not_to_be(files: FileSystem) ->
     assert file.read_cached(0, 4) is None
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system cannot be told how a file is read")
+def test_the_system_reads_no_further_than_it_is_asked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it reads ahead as far as the disk's settings say, and syncs wait behind that."""
+    said: list[int] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _fd, _position, _size, advice: said.append(advice))
+    file = host_files.HostFileSystem(str(tmp_path)).open("data", create=True)
+    file.write([b"abc"], 0)
+    file.read_cached(0, 3)
+    file.read_cached(0, 3)
+    file.read_ahead(0, 3)
+    assert said == [os.POSIX_FADV_RANDOM, os.POSIX_FADV_WILLNEED]
+
+
 def test_what_is_on_its_way_to_the_disk_is_read_as_before(files: FileSystem) -> None:
     file = files.open("data", create=True)
     content = b"0123456789abcdef" * 4096

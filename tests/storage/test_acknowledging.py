@@ -2,14 +2,16 @@
 
 import errno
 import os
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
 import pytest
 
 from duramen.base.errors import BatchTooLarge, DuramenError, NodeStopping, StorageFailed, StorageFull
+from duramen.base.ports import Buffer
 from duramen.codec.batch import NewRecord, check, encode
-from duramen.sim.disk import Interference
+from duramen.sim.disk import Interference, MemoryFile
 from duramen.sim.store import Appended, StoreOnDoubles, expected_values
 from duramen.storage.log import LogConfig
 from duramen.storage.store import StoreLimits
@@ -341,6 +343,32 @@ def test_a_batch_larger_than_a_file_of_the_wal_gets_a_file_of_its_own() -> None:
     beyond = doubles.append(doubles.log(), bytes(2 << 20))
     doubles.settle()
     assert isinstance(beyond.error, BatchTooLarge)
+
+
+def test_no_page_of_the_wal_is_written_in_part_that_was_not_just_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever is not in memory would have to be read from the disk first, and everything would wait for it."""
+    file_bytes = (4 << 10) + 100  # the last page of a file is no whole one
+    doubles = StoreOnDoubles(StoreLimits(wal_file_bytes=file_bytes, wal_max_bytes=1 << 20))
+    written: list[tuple[int, int]] = []
+    write = MemoryFile.write
+
+    def watched(file: MemoryFile, buffers: Sequence[Buffer], position: int) -> int:
+        if file.size() == file_bytes:
+            written.append((position, position + sum(map(len, buffers))))
+        return write(file, buffers, position)
+
+    monkeypatch.setattr(MemoryFile, "write", watched)
+    for number in range(200):
+        doubles.append(doubles.log(), bytes(number))
+        doubles.settle()
+    assert len(written) > 200
+    known = 4096  # up to where what is written to is in memory: the start wrote to the first page
+    for begin, end in written:
+        assert begin % 4096 == 0 or begin <= known
+        assert end % 4096 == 0 or end == file_bytes
+        known = end
+    doubles.crash()
+    assert len(doubles.values(doubles.log())) == 200
 
 
 def test_wal_files_are_recycled_and_their_old_frames_forgotten() -> None:

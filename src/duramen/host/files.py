@@ -41,10 +41,11 @@ def _sync(fd: int, sync: Callable[[int], None]) -> None:
 class HostFile:
     """A file descriptor; closed with the object."""
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_as_asked", "_fd")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._as_asked = False
 
     def __del__(self) -> None:
         self.close()
@@ -57,6 +58,7 @@ class HostFile:
     def read_cached(self, position: int, size: int) -> Buffer | None:
         if not _NOWAIT:
             return None
+        self._read_as_asked()
         buffer = bytearray(size)
         try:
             count = os.preadv(self._fd, [buffer], position, _NOWAIT)
@@ -77,10 +79,15 @@ class HostFile:
         return b"".join(parts)
 
     def read_ahead(self, position: int, size: int) -> None:
-        # RANDOM: else the system reads as far ahead as the disk's settings say, 8 MiB here, and syncs wait behind it.
         if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
+            self._read_as_asked()
             os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_WILLNEED)
+
+    def _read_as_asked(self) -> None:
+        """Else the system reads as far ahead as the disk's settings say, 8 MiB at times, and syncs wait behind it."""
+        if not self._as_asked and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
+            self._as_asked = True
 
     def forget(self, position: int, size: int) -> None:
         # Pages that are not on disk yet stay: posix_fadvise(2).

@@ -25,6 +25,9 @@ __all__ = ["FILE_PAYLOAD_BYTES", "WAL_DIRECTORY", "HeldFile", "Syncable", "Synce
 
 FILE_PAYLOAD_BYTES: Final = 16 + 4 + 8
 
+_PAGE_BYTES: Final = 4096
+_ZEROS: Final = memoryview(bytes(_PAGE_BYTES))
+
 _LONG_S: Final = 0.002  # of a sync: then fewer syncs are worth more than earlier ones
 _SHORT_S: Final = 0.0005  # of a sync: then what can be done meanwhile is too little to hurry for
 _CROWD: Final = 8
@@ -273,7 +276,9 @@ class Wal:
         current = self._used[-1]
         if not self._dirty or self._dirty[-1] is not current:
             self._dirty = (*self._dirty, current)
-        write_all(current.file, self._staged, current.end)
+        # To the end of the page: a part of one that is not in memory would have to be read from the disk first.
+        rest = min(-(current.end + self._staged_bytes) % _PAGE_BYTES, current.capacity - self._staged_place)
+        write_all(current.file, [*self._staged, _ZEROS[:rest]], current.end)
         self._write_bytes.observe(self._staged_bytes)
         current.end += self._staged_bytes
         self._staged = []
