@@ -148,6 +148,14 @@ def _release_copied(right: Original) -> Original:
     return _copied
 
 
+def _no_rest(right: Original) -> Original:
+    def rest_of_page(end: int, capacity: int) -> Buffer:
+        nothing: Buffer = right(end, capacity)[:0]
+        return nothing
+
+    return rest_of_page
+
+
 def _any_generation(right: Original) -> Original:
     def frame(self: frames._Windows, place: int, generation: int, salt: int) -> Frame | None:
         written = int.from_bytes(self.at(place, frames.FRAME_HEADER_BYTES)[8:12], "big")
@@ -316,7 +324,8 @@ BUGS: Final = (
     Bug(
         "old-frames",
         "take a recycled file's old frames for new",
-        (Place(frames._Windows, "frame", _any_generation),),
+        (Place(frames._Windows, "frame", _any_generation), Place(wal, "_rest_of_page", _no_rest)),
+        "nor are there zeros behind the last frame, which would hide nearly all of them",
     ),
     Bug(
         "believe-unsynced-bytes",

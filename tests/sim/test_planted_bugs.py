@@ -220,7 +220,7 @@ def a_write_is_short() -> None:
 
 
 def shorten(call: str, path: str, size: int) -> int:
-    return size - 1_000 if call == "write" and path.startswith("wal/") and size > 1_000 else size
+    return size - 3_000 if call == "write" and path.startswith("wal/") and size > 3_000 else size
 
 
 def in_a_transaction(doubles: StoreOnDoubles) -> None:

@@ -63,6 +63,11 @@ class HeldFile(NamedTuple):
     salt: int
 
 
+def _rest_of_page(end: int, capacity: int) -> Buffer:
+    """Zeros: to write a part of a page that is not in memory, the system would have to read it from the disk first."""
+    return _ZEROS[: min(-end % _PAGE_BYTES, capacity - end)]
+
+
 class Wal:
     """Appends, syncs, waits and recycles. One thread of control calls everything but the jobs it submits."""
 
@@ -276,9 +281,7 @@ class Wal:
         current = self._used[-1]
         if not self._dirty or self._dirty[-1] is not current:
             self._dirty = (*self._dirty, current)
-        # To the end of the page: a part of one that is not in memory would have to be read from the disk first.
-        rest = min(-(current.end + self._staged_bytes) % _PAGE_BYTES, current.capacity - self._staged_place)
-        write_all(current.file, [*self._staged, _ZEROS[:rest]], current.end)
+        write_all(current.file, [*self._staged, _rest_of_page(self._staged_place, current.capacity)], current.end)
         self._write_bytes.observe(self._staged_bytes)
         current.end += self._staged_bytes
         self._staged = []
