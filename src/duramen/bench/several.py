@@ -49,10 +49,10 @@ class Several:
             held.close()
 
     def join(self, number: int, directory: Path | None = None) -> None:
-        """Start one more node, with its data beside the others'. Raises ServerUnreachable.
+        """Start one more node. Raises ServerUnreachable.
 
-        With a `directory` it is as on a machine of its own, as far as that goes: its data lies there, and it has what
-        the others leave of the processor.
+        It brings no processor of its own, as it would elsewhere: it has what the others leave. Its data goes to
+        `directory`, else beside theirs.
         """
         held = hold_port()
         self._held.append(held)
@@ -65,10 +65,9 @@ class Several:
         place = (directory or self._directory) / f"node{number}"
         node = NodeProcess(place, settings).start()
         self._joined.append(node)
-        if directory is not None:
-            threads = Path(f"/proc/{node.pid}/task")
-            for thread in os.listdir(threads) if threads.is_dir() else [node.pid]:
-                _leave_processor(int(thread))
+        threads = Path(f"/proc/{node.pid}/task")
+        for thread in os.listdir(threads) if threads.is_dir() else [node.pid]:
+            _leave_processor(int(thread))
 
     def server(self, number: int) -> Server:
         """The HTTP door of one of the three."""

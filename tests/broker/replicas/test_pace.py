@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from duramen.base.deadlines import Deadlines
 from duramen.broker.replicas.pace import UNLIMITED, Pace
+from duramen.broker.replicas.pauses import PAUSE_MS, PERIOD_MS
 from duramen.sim.scheduler import VirtualClock
 
 _RATE = 1000
@@ -57,3 +58,36 @@ def test_nobody_goes_before_who_went_has_sent() -> None:
 
 def test_without_a_rate_nobody_has_to_ask() -> None:
     assert not Pace(UNLIMITED, VirtualClock(), Deadlines()).limited
+
+
+def test_while_somebody_writes_it_pauses_now_and_then() -> None:
+    clock, deadlines = VirtualClock(), Deadlines()
+    pace = Pace(UNLIMITED, clock, deadlines)
+    served: list[int] = []
+
+    def serve() -> None:
+        served.append(clock.wall_ms() % PERIOD_MS)
+        pace.spent(100_000)
+        pace.took(1_000)
+        pace.ask(serve)
+
+    for _ in range(50):
+        pace.took(1_000)
+        clock.now_us += 100_000
+    pace.ask(serve)
+    until_ms = clock.monotonic_ms() + 2 * PERIOD_MS
+    while clock.monotonic_ms() < until_ms:
+        clock.now_us = max(clock.now_us, 1000 * (deadlines.next_ms() or 0))
+        deadlines.fire(clock.monotonic_ms())
+    assert min(served) >= PAUSE_MS
+    assert max(served) > PERIOD_MS - 100
+    assert len(served) > 1_000
+
+
+def test_where_nobody_writes_it_does_not_pause() -> None:
+    clock, deadlines = VirtualClock(), Deadlines()
+    pace = Pace(UNLIMITED, clock, deadlines)
+    clock.now_us += 1000 * (PERIOD_MS - clock.wall_ms() % PERIOD_MS)
+    gone: list[bool] = []
+    pace.ask(lambda: gone.append(True))
+    assert gone

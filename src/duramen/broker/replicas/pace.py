@@ -6,6 +6,7 @@ from typing import Final
 
 from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.ports import Clock
+from duramen.broker.replicas.pauses import pause_left_ms, settled
 from duramen.broker.replicas.yielding import Yielding
 
 __all__ = ["UNLIMITED", "Pace"]
@@ -19,7 +20,7 @@ _PIECE_MS: Final = 4
 class Pace:
     """A rate, in bytes a second, that those who are served share in the order in which they ask.
 
-    It is what producers do not feel (`Yielding`), and at most `most_rate`.
+    It is what producers hardly feel (`Yielding`), and at most `most_rate`. While there are any it pauses now and then.
     """
 
     def __init__(self, most_rate: int, clock: Clock, deadlines: Deadlines) -> None:
@@ -44,7 +45,7 @@ class Pace:
 
     def took(self, taken_us: int) -> None:
         """Until all in sync had a batch on disk it took so long."""
-        self._yielding.took(taken_us, self._clock.monotonic_ms())
+        self._yielding.took(taken_us, self._clock.monotonic_ms(), paused=settled(self._clock.wall_ms()))
 
     def wrote(self, size: int) -> None:
         """So many bytes were written to what this node leads."""
@@ -73,8 +74,11 @@ class Pace:
             return  # who went has sent already: the loop below goes on
         self._going = True
         while self._waiting and not self._busy:
+            now_ms = self._clock.monotonic_ms()
             free_ms = self._free_us // 1000  # the clock knows no parts of it
-            if self._clock.monotonic_ms() < free_ms:
+            if self._yielding.somebody_writes(now_ms):
+                free_ms = max(free_ms, now_ms + pause_left_ms(self._clock.wall_ms()))
+            if now_ms < free_ms:
                 self._alarm.move(free_ms)
                 break
             self._busy = True

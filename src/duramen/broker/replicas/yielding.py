@@ -1,13 +1,13 @@
-"""How much of a disk and a processor those who catch up may have: what nobody else feels. Pure.
+"""How much of a disk and a processor those who catch up may have: what others hardly feel. Pure.
 
-Who catches up gives way to producers. Before, while nobody does, it is learned how long an acknowledgement takes, on
-whichever replica in sync this node has; while somebody does, each that takes longer than the slowest of a hundred did,
-and a quarter, lowers the rate, and each that does not raises it a hundredth as much. So the rate settles where about
-one in a hundred is that slow: a staircase whose steps are weighted (Kaernbach, "Simple adaptive testing with the
-weighted up-down method", 1991). What is slow comes in bursts, so steps have to be so small that a burst does not bring
-the rate down to the least, from where it would be back too early. They are larger at first and become smaller with
-each burst (Kesten, "Accelerated stochastic approximation", 1958). Where all stays slow although next to nothing goes,
-something else makes it slow: then that is what is usual.
+Who catches up gives way to producers. While nothing goes to those who do, before and in pauses, it is learned how long
+an acknowledgement takes, on whichever replica in sync this node has; while something goes, each that takes half as much
+again as the slowest of ten did lowers the rate, and each that does not raises it a ninth as much. So the rate settles
+where one in ten is that slow: a staircase whose steps are weighted (Kaernbach, "Simple adaptive testing with the
+weighted up-down method", 1991). The slowest of ten and the slowest of a hundred grow alike on a disk that is busy or a
+processor that is, and the former is known ten times sooner (docs/performance.md). Where they do not, since something
+stands still now and then, each that takes half as much again as the slowest of a hundred did lowers the rate by more:
+it settles below three in a hundred.
 
 A replica catches up in bounded time: there is a least rate, more than what is written meanwhile, and it doubles again
 and again while that lasts.
@@ -21,7 +21,7 @@ __all__ = ["FIRST_RATE", "LEAST_RATE", "MOST_RATE", "Yielding"]
 
 LEAST_RATE: Final = 4 << 20
 """Bytes a second that go whatever becomes of producers, at first."""
-FIRST_RATE: Final = 8 << 20
+FIRST_RATE: Final = 16 << 20
 """Bytes a second with which it begins."""
 MOST_RATE: Final = 8 << 30
 """Bytes a second that nothing goes beyond."""
@@ -31,25 +31,26 @@ _PATIENCE_MS: Final = 300_000
 _WINDOW_MS: Final = 100
 _QUIET_BYTES: Final = 64 << 10
 """Less than this in a window is nothing that others could feel."""
-_REST_WINDOWS: Final = 10
-"""After so many quiet windows one in a row, who comes next catches up anew."""
+_REST_WINDOWS: Final = 30
+"""After so many quiet windows in a row, more than a pause has, who comes next catches up anew."""
 _GAIN: Final = 2.0
 """How many times what is written goes at least: what is lacking does not grow."""
-_NEAR: Final = 1.5
-_LONG_WINDOWS: Final = 100
-"""So many in a row so near to the least rate: what is slow then is so without those who catch up."""
 _SMOOTH: Final = 8.0
 _KEPT: Final = 1024
 _ENOUGH: Final = 100
-_SLOWER: Final = 1.25
+_SLOWER: Final = 1.5
+_LATE: Final = 0.1
+"""How many may be so much slower than as many are else."""
 _RARE: Final = 0.01
-_FIRST_STEP: Final = 0.0025
-_LAST_STEP: Final = 0.0005
-_SHORTER: Final = 0.5
-"""Of a step that was too long."""
-_STEPS: Final = 20
+_RARE_STEPS: Final = 20.0
+"""Of each that is slower than this many are else, besides those of the others."""
+_STEP: Final = 0.002
+_STEPS: Final = 20.0
 """More samples in a window than these do not raise the rate faster."""
+_MOST_STEPS: Final = 4.0
+"""Of each sample, where there are few."""
 _FALL: Final = 0.35
+"""Times the rate at least in a window: a machine may stand still for a moment."""
 _ALONE: Final = 1.25
 """Times the rate in each window while nobody writes."""
 _SILENT_WINDOWS: Final = 10
@@ -65,20 +66,23 @@ class Yielding:
         self._wrote_bytes = 0
         self._written_rate = 0.0
         self._taken_us: list[int] = []  # in this window
-        self._before_us: deque[int] = deque(maxlen=_KEPT)  # while nobody catches up
-        self._slow_us: float | None = None
+        self._paused_us: list[int] = []  # of these, in a pause
+        self._usual_us: deque[int] = deque(maxlen=_KEPT)  # while nothing goes
+        self._slow_us: tuple[float, float] | None = None  # of the late ones and of the rare ones
         self._began_ms: int | None = None  # since when somebody catches up
         self._quiet = 0
         self._silent = _SILENT_WINDOWS  # windows in a row in which nothing was acknowledged
-        self._least = 0  # windows in a row near to the least rate
         self._rate = float(FIRST_RATE)
-        self._step = _FIRST_STEP
+        self._alone = 1.0  # so many times the rate goes while nobody writes
 
-    def took(self, taken_us: int, now_ms: int) -> None:
-        """Until all in sync had a batch on disk it took so long."""
+    def took(self, taken_us: int, now_ms: int, *, paused: bool) -> None:
+        """Until all in sync had a batch on disk it took so long; `paused`, while nobody was served."""
         self._close(now_ms)
+        self._alone = 1.0
         if len(self._taken_us) < _KEPT:
             self._taken_us.append(taken_us)
+            if paused:
+                self._paused_us.append(taken_us)
 
     def wrote(self, size: int, now_ms: int) -> None:
         """So many bytes were written to what this node leads."""
@@ -93,7 +97,12 @@ class Yielding:
     def rate(self, now_ms: int) -> int:
         """Bytes a second that may go now."""
         self._close(now_ms)
-        return int(self._rate)
+        return int(min(self._rate * self._alone, MOST_RATE))
+
+    def somebody_writes(self, now_ms: int) -> bool:
+        """Whether there is anybody to give way to."""
+        self._close(now_ms)
+        return bool(self._taken_us) or self._silent < _SILENT_WINDOWS
 
     def _close(self, now_ms: int) -> None:
         """A window may be over. Where others were before it in which nothing happened they were quiet ones."""
@@ -110,42 +119,37 @@ class Yielding:
             self._quiet = windows - 1
         self._window_ms += windows * _WINDOW_MS
         self._sent_bytes = self._wrote_bytes = 0
-        self._taken_us = []
+        self._taken_us, self._paused_us = [], []
 
     def _rest(self, windows: int) -> None:
         self._quiet += windows
-        if self._began_ms is None or self._quiet >= _REST_WINDOWS:
-            self._before_us.extend(self._taken_us)
-            self._least = 0
-            self._began_ms, self._slow_us = None, None
-            self._rate, self._step = float(FIRST_RATE), _FIRST_STEP
+        # Else it is quiet only by chance, and others may be busy with who catches up.
+        learned_us = self._taken_us if self._began_ms is None else self._paused_us
+        if learned_us:
+            self._usual_us.extend(learned_us)
+            self._slow_us = None  # to be learned anew
+        if self._quiet >= _REST_WINDOWS:
+            self._began_ms = None
+            self._rate, self._alone = float(FIRST_RATE), 1.0
 
     def _work(self, now_ms: int) -> None:
         if self._began_ms is None:
             self._began_ms = now_ms
-        if self._taken_us and self._slow_us is None:
-            self._learn()
-        if self._silent > _SILENT_WINDOWS:
-            self._rate *= _ALONE
-        elif self._taken_us and self._slow_us is not None:
-            slow = sum(1 for one_us in self._taken_us if one_us > self._slow_us)
-            step = self._step * min(1.0, _STEPS / len(self._taken_us))
-            exponent = step * ((len(self._taken_us) - slow) - slow * (1 - _RARE) / _RARE)
-            self._rate *= max(_FALL, math.exp(exponent))
-            if slow:
-                self._step = max(_LAST_STEP, self._step * _SHORTER)
+        if self._taken_us:
+            self._give_way()
+        elif self._silent > _SILENT_WINDOWS:
+            self._alone = min(self._alone * _ALONE, float(MOST_RATE))
         least = max(LEAST_RATE * 2.0 ** min(64.0, (now_ms - self._began_ms) / _PATIENCE_MS), _GAIN * self._written_rate)
         self._rate = min(max(self._rate, least), float(MOST_RATE))
-        self._least = self._least + 1 if self._rate <= _NEAR * least else 0
-        if self._least > _LONG_WINDOWS and self._taken_us and self._slow_us is not None:
-            self._before_us.extend(self._taken_us)
-            self._learn()
-            self._least, self._step = 0, _FIRST_STEP
 
-    def _learn(self) -> None:
-        """What is slow; where too little is known of before, that is learned at the rate of the beginning."""
-        if len(self._before_us) < _ENOUGH:
-            self._before_us.extend(self._taken_us)
-            return
-        ordered = sorted(self._before_us)
-        self._slow_us = _SLOWER * ordered[int(len(ordered) * (1 - _RARE))]
+    def _give_way(self) -> None:
+        if self._slow_us is None:
+            if len(self._usual_us) < _ENOUGH:
+                return
+            ordered = sorted(self._usual_us)
+            late_us, rare_us = (_SLOWER * ordered[int(len(ordered) * (1 - many))] for many in (_LATE, _RARE))
+            self._slow_us = late_us, rare_us
+        count = len(self._taken_us)
+        late, rare = (sum(1 for one_us in self._taken_us if one_us > slow_us) for slow_us in self._slow_us)
+        step = _STEP * min(_MOST_STEPS, _STEPS / count)
+        self._rate *= max(_FALL, math.exp(step * (count - late / _LATE - rare * _RARE_STEPS)))
