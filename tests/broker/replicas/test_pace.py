@@ -68,11 +68,11 @@ def test_while_somebody_writes_it_pauses_now_and_then() -> None:
     def serve() -> None:
         served.append(clock.wall_ms() % PERIOD_MS)
         pace.spent(100_000)
-        pace.took(1_000)
+        pace.took(1_000, leads=True)
         pace.ask(serve)
 
     for _ in range(50):
-        pace.took(1_000)
+        pace.took(1_000, leads=True)
         clock.now_us += 100_000
     pace.ask(serve)
     until_ms = clock.monotonic_ms() + 2 * PERIOD_MS

@@ -18,10 +18,12 @@ class _Heard(Pace):
     def __init__(self, doubles: StoreOnDoubles) -> None:
         super().__init__(UNLIMITED, doubles.clock, doubles.deadlines)
         self.taken_us: list[int] = []
+        self.led: list[bool] = []
         self.wrote_bytes = 0
 
-    def took(self, taken_us: int) -> None:
+    def took(self, taken_us: int, *, leads: bool) -> None:
         self.taken_us.append(taken_us)
+        self.led.append(leads)
 
     def wrote(self, size: int) -> None:
         self.wrote_bytes += size
@@ -43,6 +45,7 @@ def test_of_a_leader_it_is_the_time_until_all_in_sync_have_it() -> None:
     around.doubles.clock.advance(2)
     around.fetch(2, Position(1, 1), 1)
     assert [round(taken_us, -1) for taken_us in heard.taken_us] == [9 * _MS]
+    assert heard.led == [True]
     assert heard.wrote_bytes > 0
 
 
@@ -67,6 +70,7 @@ def test_of_a_follower_it_is_not_only_its_own_disk() -> None:
     around, heard = _around()
     _follow(around, (1, 2, 3))
     assert [round(taken_us, -1) for taken_us in heard.taken_us] == [5 * _MS]
+    assert heard.led == [False]
     assert heard.wrote_bytes == 0
 
 

@@ -49,7 +49,7 @@ class _Node:
             self._taken += 1
             beyond = max(0.0, rate - self._spare) / _MIB
             times = _RARE_TIMES if self._taken % _RARE_EVERY == 0 else 1
-            self.yielding.took(int(self.usual_us * times * (1 + beyond)), self.now_ms, paused=paused)
+            self.yielding.took(int(self.usual_us * times * (1 + beyond)), self.now_ms, leads=True, paused=paused)
         self.now_ms += _WINDOW_MS
 
 
@@ -177,7 +177,7 @@ def test_who_begins_to_write_is_given_way_to_at_once() -> None:
     node.per_window = 0
     node.catch_up(60)
     node.per_window = 20
-    node.yielding.took(_USUAL_US, node.now_ms, paused=False)
+    node.yielding.took(_USUAL_US, node.now_ms, leads=True, paused=False)
     assert node.yielding.rate(node.now_ms) <= 1.06 * before
 
 
@@ -232,7 +232,7 @@ def test_whatever_happens_it_is_between_the_least_and_the_most(events: list[tupl
         if what == "wait":
             now_ms += amount
         elif what == "took":
-            yielding.took(amount, now_ms, paused=amount % 2 == 1)
+            yielding.took(amount, now_ms, leads=amount % 3 == 0, paused=amount % 2 == 1)
         elif what == "sent":
             yielding.sent(amount, now_ms)
         else:
@@ -245,12 +245,12 @@ def test_whatever_acknowledgements_take_all_is_sent_in_bounded_time(taken_us: li
     """By the least rate and its doubling: a TiB within two hours and a half."""
     yielding, now_ms = Yielding(0), 0
     for one_us in taken_us:
-        yielding.took(one_us, now_ms, paused=True)
+        yielding.took(one_us, now_ms, leads=True, paused=True)
     windows = 0
     while left > 0:
         size = yielding.rate(now_ms)  # a second at a time
         yielding.sent(size, now_ms)
-        yielding.took(10_000_000, now_ms, paused=False)
+        yielding.took(10_000_000, now_ms, leads=True, paused=False)
         left -= size
         now_ms += 1000
         windows += 1

@@ -43,9 +43,10 @@ class Pace:
         """How much may go at a time, so that others get their turn soon."""
         return max(_LEAST_PIECE_BYTES, self._rate() * _PIECE_MS // 1000)
 
-    def took(self, taken_us: int) -> None:
-        """Until all in sync had a batch on disk it took so long."""
-        self._yielding.took(taken_us, self._clock.monotonic_ms(), paused=settled(self._clock.wall_ms()))
+    def took(self, taken_us: int, *, leads: bool) -> None:
+        """Until all in sync had a batch on disk it took so long, on its leader or on a follower."""
+        paused = settled(self._clock.wall_ms())
+        self._yielding.took(taken_us, self._clock.monotonic_ms(), leads=leads, paused=paused)
 
     def wrote(self, size: int) -> None:
         """So many bytes were written to what this node leads."""

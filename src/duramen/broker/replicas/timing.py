@@ -24,7 +24,7 @@ class Timing:
         self._log = log
         self._clock = clock
         self._pace = pace
-        self._ends: deque[tuple[int, float]] = deque()  # of batches on their way, and since when
+        self._ends: deque[tuple[int, float, bool]] = deque()  # of batches on their way, since when, and whether as leader
         self._segment, self._size = log.active, log.active.size
 
     def appended(self, end_offset: int, *, leads: bool, in_sync: bool) -> None:
@@ -37,14 +37,14 @@ class Timing:
         if leads:
             self._pace.wrote(max(0, grown))
         if in_sync and len(self._ends) < _MOST:
-            self._ends.append((end_offset, self._clock.seconds()))
+            self._ends.append((end_offset, self._clock.seconds(), leads))
 
     def reached(self, offset: int) -> None:
         """All below is on the disks of all in sync."""
         while self._ends and self._ends[0][0] <= offset:
-            _, since_s = self._ends.popleft()
+            _, since_s, leads = self._ends.popleft()
             if self._pace is not None:
-                self._pace.took(int(1_000_000 * (self._clock.seconds() - since_s)))
+                self._pace.took(int(1_000_000 * (self._clock.seconds() - since_s)), leads=leads)
 
     def forget(self) -> None:
         """Another leads, or others are in sync: what is on its way takes as long as that takes."""

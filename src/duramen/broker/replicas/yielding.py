@@ -1,21 +1,20 @@
 """How much of a disk and a processor those who catch up may have: what others hardly feel. Pure.
 
 Who catches up gives way to producers. While nothing goes to those who do, before and in pauses, it is learned how long
-an acknowledgement takes, on whichever replica in sync this node has; while something goes, each that takes half as much
-again as the slowest of ten did lowers the rate, and each that does not raises it a ninth as much. So the rate settles
-where one in ten is that slow: a staircase whose steps are weighted (Kaernbach, "Simple adaptive testing with the
-weighted up-down method", 1991). The slowest of ten and the slowest of a hundred grow alike on a disk that is busy or a
-processor that is, and the former is known ten times sooner (docs/performance.md). Where they do not, since something
-stands still now and then, each that takes half as much again as the slowest of a hundred did lowers the rate by more:
-it settles below three in a hundred.
+an acknowledgement takes, on whichever replica in sync this node has; while something goes, each that takes much longer
+than the slowest of ten did lowers the rate, and each that does not raises it a ninth as much. So the rate settles where
+one in ten is that slow: a staircase whose steps are weighted (Kaernbach, "Simple adaptive testing with the weighted
+up-down method", 1991). Each that is slow beside the slowest of a hundred lowers it more: where something stands still
+now and then, the rate settles where that is three in a hundred.
 
 A replica catches up in bounded time: there is a least rate, more than what is written meanwhile, and it doubles again
 and again while that lasts.
 """
 
 import math
-from collections import deque
 from typing import Final
+
+from duramen.broker.replicas.acknowledgements import Acknowledgements
 
 __all__ = ["FIRST_RATE", "LEAST_RATE", "MOST_RATE", "Yielding"]
 
@@ -36,14 +35,9 @@ _REST_WINDOWS: Final = 30
 _GAIN: Final = 2.0
 """How many times what is written goes at least: what is lacking does not grow."""
 _SMOOTH: Final = 8.0
-_KEPT: Final = 1024
-_ENOUGH: Final = 100
-_SLOWER: Final = 1.5
-_LATE: Final = 0.1
-"""How many may be so much slower than as many are else."""
-_RARE: Final = 0.01
-_RARE_STEPS: Final = 20.0
-"""Of each that is slower than this many are else, besides those of the others."""
+_SLOWER: Final = 1.35
+_SLOWER_FOLLOWED: Final = 1.45
+"""What a follower knows of lacks what its leader does with a batch, which grows less: it is 1.35 times there."""
 _STEP: Final = 0.002
 _STEPS: Final = 20.0
 """More samples in a window than these do not raise the rate faster."""
@@ -65,24 +59,19 @@ class Yielding:
         self._sent_bytes = 0
         self._wrote_bytes = 0
         self._written_rate = 0.0
-        self._taken_us: list[int] = []  # in this window
-        self._paused_us: list[int] = []  # of these, in a pause
-        self._usual_us: deque[int] = deque(maxlen=_KEPT)  # while nothing goes
-        self._slow_us: tuple[float, float] | None = None  # of the late ones and of the rare ones
+        self._led = Acknowledgements(_SLOWER)
+        self._followed = Acknowledgements(_SLOWER_FOLLOWED)
         self._began_ms: int | None = None  # since when somebody catches up
         self._quiet = 0
         self._silent = _SILENT_WINDOWS  # windows in a row in which nothing was acknowledged
         self._rate = float(FIRST_RATE)
         self._alone = 1.0  # so many times the rate goes while nobody writes
 
-    def took(self, taken_us: int, now_ms: int, *, paused: bool) -> None:
+    def took(self, taken_us: int, now_ms: int, *, leads: bool, paused: bool) -> None:
         """Until all in sync had a batch on disk it took so long; `paused`, while nobody was served."""
         self._close(now_ms)
         self._alone = 1.0
-        if len(self._taken_us) < _KEPT:
-            self._taken_us.append(taken_us)
-            if paused:
-                self._paused_us.append(taken_us)
+        (self._led if leads else self._followed).took(taken_us, paused=paused)
 
     def wrote(self, size: int, now_ms: int) -> None:
         """So many bytes were written to what this node leads."""
@@ -102,7 +91,11 @@ class Yielding:
     def somebody_writes(self, now_ms: int) -> bool:
         """Whether there is anybody to give way to."""
         self._close(now_ms)
-        return bool(self._taken_us) or self._silent < _SILENT_WINDOWS
+        return self._count > 0 or self._silent < _SILENT_WINDOWS
+
+    @property
+    def _count(self) -> int:
+        return self._led.count + self._followed.count
 
     def _close(self, now_ms: int) -> None:
         """A window may be over. Where others were before it in which nothing happened they were quiet ones."""
@@ -111,7 +104,7 @@ class Yielding:
             return
         wrote_rate = self._wrote_bytes * 1000 / (windows * _WINDOW_MS)
         self._written_rate += (wrote_rate - self._written_rate) * min(1.0, windows / _SMOOTH)
-        self._silent = windows - 1 if self._taken_us else self._silent + windows
+        self._silent = windows - 1 if self._count else self._silent + windows
         if self._sent_bytes < _QUIET_BYTES:
             self._rest(windows)
         else:
@@ -119,15 +112,14 @@ class Yielding:
             self._quiet = windows - 1
         self._window_ms += windows * _WINDOW_MS
         self._sent_bytes = self._wrote_bytes = 0
-        self._taken_us, self._paused_us = [], []
+        self._led.forget()
+        self._followed.forget()
 
     def _rest(self, windows: int) -> None:
         self._quiet += windows
-        # Else it is quiet only by chance, and others may be busy with who catches up.
-        learned_us = self._taken_us if self._began_ms is None else self._paused_us
-        if learned_us:
-            self._usual_us.extend(learned_us)
-            self._slow_us = None  # to be learned anew
+        # What is quiet outside of a pause is so by chance: others may be busy with who catches up.
+        for acknowledgements in (self._led, self._followed):
+            acknowledgements.learn(paused=self._began_ms is not None)
         if self._quiet >= _REST_WINDOWS:
             self._began_ms = None
             self._rate, self._alone = float(FIRST_RATE), 1.0
@@ -135,21 +127,10 @@ class Yielding:
     def _work(self, now_ms: int) -> None:
         if self._began_ms is None:
             self._began_ms = now_ms
-        if self._taken_us:
-            self._give_way()
+        if self._count:
+            step = _STEP * min(_MOST_STEPS, _STEPS / self._count)
+            self._rate *= max(_FALL, math.exp(step * (self._led.steps() + self._followed.steps())))
         elif self._silent > _SILENT_WINDOWS:
             self._alone = min(self._alone * _ALONE, float(MOST_RATE))
         least = max(LEAST_RATE * 2.0 ** min(64.0, (now_ms - self._began_ms) / _PATIENCE_MS), _GAIN * self._written_rate)
         self._rate = min(max(self._rate, least), float(MOST_RATE))
-
-    def _give_way(self) -> None:
-        if self._slow_us is None:
-            if len(self._usual_us) < _ENOUGH:
-                return
-            ordered = sorted(self._usual_us)
-            late_us, rare_us = (_SLOWER * ordered[int(len(ordered) * (1 - many))] for many in (_LATE, _RARE))
-            self._slow_us = late_us, rare_us
-        count = len(self._taken_us)
-        late, rare = (sum(1 for one_us in self._taken_us if one_us > slow_us) for slow_us in self._slow_us)
-        step = _STEP * min(_MOST_STEPS, _STEPS / count)
-        self._rate *= max(_FALL, math.exp(step * (count - late / _LATE - rare * _RARE_STEPS)))
