@@ -31,7 +31,8 @@ NODE_SETTINGS: Final = (
     Setting("leader.replication.throttled.rate", "integer", _INT64_MAX,
             "How many bytes a second a node sends at most to replicas that are not in sync, all together: those that "
             "catch up, are moved here, or only serve consumers. Less than is written keeps them from ever being in "
-            "sync. Without it those that catch up get what producers do not feel.",
+            "sync. Without it those that catch up get as much as producers hardly feel, and pause for two seconds in "
+            "twenty to find out what that is.",
             kafka=True, unit="bytes", minimum=1, maximum=_INT64_MAX),
     Setting("replica.eject.latency.ms", "integer", 1000,
             "A replica leaves the in-sync set that takes longer to have records on its disk than the others do, by "

@@ -276,13 +276,14 @@ _storage(
 @_scale
 @click.option("--joined-data", type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
               metavar="DIRECTORY", help="Where the new node's data lies while it is measured: on a disk of its own, as"
-              " nodes have; it has the least priority then. Without it, beside the others'.")  # fmt: skip
+              " nodes have. Without it, beside the others'.")  # fmt: skip
 @_output
 @format_option
 def _growing(output: Path, rounds: int, scale: float, joined_data: Path | None, format_: str) -> None:
     """How fast a node that joins a cluster copies 10 GB of replicas, and what producers feel of it.
 
-    Producers are measured before, too. Takes 30 GB of disk; with --joined-data 20, and 10 in that directory.
+    Producers are measured before and after, too. The new node would bring a processor: it has what the others leave of
+    this one. Takes 30 GB of disk; with --joined-data 20, and 10 in that directory.
     """
     _check(output)
     from duramen.bench.storage import measure_growing

@@ -32,7 +32,7 @@ def test_what_is_sent_is_paid_for_before_the_next_turn(sizes: list[int]) -> None
         pace.spent(size)
 
     for number, size in enumerate(sizes):
-        pace.ask(partial(serve, number, size))
+        pace.ask(partial(serve, number, size), pauses=True)
     _run(deadlines, clock)
     assert [number for number, _ in served] == list(range(len(sizes)))
     for number, at_ms in served:
@@ -43,13 +43,13 @@ def test_nobody_goes_before_who_went_has_sent() -> None:
     clock, deadlines = VirtualClock(), Deadlines()
     pace = Pace(_RATE, clock, deadlines)
     gone: list[str] = []
-    pace.ask(lambda: gone.append("first"))
-    pace.ask(lambda: gone.append("second"))
+    pace.ask(lambda: gone.append("first"), pauses=True)
+    pace.ask(lambda: gone.append("second"), pauses=False)
     _run(deadlines, clock)
     assert gone == ["first"]
     pace.spent(0)
     assert gone == ["first", "second"]
-    pace.ask(lambda: gone.append("third"))
+    pace.ask(lambda: gone.append("third"), pauses=True)
     pace.end()
     pace.spent(0)
     assert gone == ["first", "second"]
@@ -69,12 +69,12 @@ def test_while_somebody_writes_it_pauses_now_and_then() -> None:
         served.append(clock.wall_ms() % PERIOD_MS)
         pace.spent(100_000)
         pace.took(1_000, leads=True)
-        pace.ask(serve)
+        pace.ask(serve, pauses=True)
 
     for _ in range(50):
         pace.took(1_000, leads=True)
         clock.now_us += 100_000
-    pace.ask(serve)
+    pace.ask(serve, pauses=True)
     until_ms = clock.monotonic_ms() + 2 * PERIOD_MS
     while clock.monotonic_ms() < until_ms:
         clock.now_us = max(clock.now_us, 1000 * (deadlines.next_ms() or 0))
@@ -89,5 +89,20 @@ def test_where_nobody_writes_it_does_not_pause() -> None:
     pace = Pace(UNLIMITED, clock, deadlines)
     clock.now_us += 1000 * (PERIOD_MS - clock.wall_ms() % PERIOD_MS)
     gone: list[bool] = []
-    pace.ask(lambda: gone.append(True))
+    pace.ask(lambda: gone.append(True), pauses=True)
     assert gone
+
+
+def test_who_lacks_only_what_was_written_just_now_does_not_wait_for_a_pause_to_end() -> None:
+    clock, deadlines = VirtualClock(), Deadlines()
+    pace = Pace(UNLIMITED, clock, deadlines)
+    clock.now_us += 1000 * (PERIOD_MS - clock.wall_ms() % PERIOD_MS)
+    pace.took(1_000, leads=True)
+    gone: list[str] = []
+    pace.ask(lambda: gone.append("far"), pauses=True)
+    pace.ask(lambda: gone.append("near"), pauses=False)
+    assert gone == ["near"]
+    pace.spent(0)
+    clock.now_us += 1000 * PAUSE_MS
+    deadlines.fire(clock.monotonic_ms())
+    assert gone == ["near", "far"]

@@ -36,7 +36,7 @@ _REASSIGNMENTS: Final = "/v1/cluster/reassignments"
 
 def steps(rounds: int) -> int:
     """How many jobs there are, but for those while it copies."""
-    return _STREAMS + 2 + rounds
+    return _STREAMS + 2 + 2 * rounds
 
 
 def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joined: Path | None = None) -> list[Outcome]:
@@ -65,6 +65,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joine
         alone_ms = [_paced(worker, live) for _ in range(rounds)]
         several.join(_NEW, joined)
         seconds, beside_ms = _copy(several, worker, live, replicas)
+        alone_ms += [_paced(worker, live) for _ in range(rounds)]  # a machine is not as quick at all times
     rate, bare = size / seconds / MIB, min(_BARE_WRITES, messages) * _VALUE_BYTES / bare_s / MIB
     figures = f"{size / MIB:,.0f} MiB in {seconds:.1f} s; one file written and synced bare: {bare:,.0f} MiB/s"
     return [told("what a new node copies a second", f"{rate:,.0f} MiB/s ({figures})"), _slower(alone_ms, beside_ms)]

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.ports import Clock
@@ -17,17 +17,23 @@ _LEAST_PIECE_BYTES: Final = 512 << 10  # smaller ones cost twice the time of the
 _PIECE_MS: Final = 4
 
 
+class _Turn(NamedTuple):
+    go: Callable[[], None]
+    pauses: bool
+
+
 class Pace:
     """A rate, in bytes a second, that those who are served share in the order in which they ask.
 
-    It is what producers hardly feel (`Yielding`), and at most `most_rate`. While there are any it pauses now and then.
+    It is what producers hardly feel (`Yielding`), and at most `most_rate`. While there are any, those who lack much pause
+    now and then.
     """
 
     def __init__(self, most_rate: int, clock: Clock, deadlines: Deadlines) -> None:
         self._most_rate = most_rate
         self._clock = clock
         self._yielding = Yielding(clock.monotonic_ms())
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[_Turn] = deque()
         self._alarm = Alarm(deadlines, self._go_on)
         self._free_us = 0  # when what was sent is paid for
         self._busy = False
@@ -52,9 +58,12 @@ class Pace:
         """So many bytes were written to what this node leads."""
         self._yielding.wrote(size, self._clock.monotonic_ms())
 
-    def ask(self, go: Callable[[], None]) -> None:
-        """Call `go` when it is its turn: now, or later. Whoever went says `spent`, once."""
-        self._waiting.append(go)
+    def ask(self, go: Callable[[], None], *, pauses: bool) -> None:
+        """Call `go` when it is its turn: now, or later, and not in a pause if it `pauses`.
+
+        Whoever went says `spent`, once.
+        """
+        self._waiting.append(_Turn(go, pauses))
         self._go_on()
 
     def spent(self, size: int) -> None:
@@ -77,13 +86,17 @@ class Pace:
         while self._waiting and not self._busy:
             now_ms = self._clock.monotonic_ms()
             free_ms = self._free_us // 1000  # the clock knows no parts of it
-            if self._yielding.somebody_writes(now_ms):
-                free_ms = max(free_ms, now_ms + pause_left_ms(self._clock.wall_ms()))
             if now_ms < free_ms:
                 self._alarm.move(free_ms)
                 break
+            left_ms = pause_left_ms(self._clock.wall_ms()) if self._yielding.somebody_writes(now_ms) else 0
+            turn = next((one for one in self._waiting if not (left_ms and one.pauses)), None)
+            if turn is None:
+                self._alarm.move(now_ms + left_ms)
+                break
+            self._waiting.remove(turn)
             self._busy = True
-            self._waiting.popleft()()
+            turn.go()
         self._going = False
 
     def _rate(self) -> int:

@@ -52,11 +52,12 @@ class Serving:
             return
         pace = self._kit.pace
         in_sync = serve.node_id in self._machine.state.in_sync
-        if pace is None or in_sync or not (pace.limited or self._is_filed(asked.end.offset)):
+        filed = self._is_filed(asked.end.offset)
+        if pace is None or in_sync or not (pace.limited or filed):
             self._begin(serve, None)
         elif serve.node_id not in self._postponed:
             self._postponed[serve.node_id] = serve
-            pace.ask(partial(self._turn, serve.node_id, pace))
+            pace.ask(partial(self._turn, serve.node_id, pace), pauses=filed)
         else:
             self._postponed[serve.node_id] = serve  # it has asked again
 

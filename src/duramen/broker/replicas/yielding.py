@@ -36,7 +36,7 @@ _GAIN: Final = 2.0
 """How many times what is written goes at least: what is lacking does not grow."""
 _SMOOTH: Final = 8.0
 _SLOWER: Final = 1.35
-_SLOWER_FOLLOWED: Final = 1.45
+_SLOWER_FOLLOWED: Final = 1.42
 """What a follower knows of lacks what its leader does with a batch, which grows less: it is 1.35 times there."""
 _STEP: Final = 0.002
 _STEPS: Final = 20.0
