@@ -25,8 +25,8 @@ class _Turn(NamedTuple):
 class Pace:
     """A rate, in bytes a second, that those who are served share in the order in which they ask.
 
-    It is what producers hardly feel (`Yielding`), and at most `most_rate`. While there are any, those who lack much pause
-    now and then.
+    It is what producers hardly feel (`Yielding`), and at most `most_rate`. While there are any, those who lack much
+    pause now and then.
     """
 
     def __init__(self, most_rate: int, clock: Clock, deadlines: Deadlines) -> None:
