@@ -106,3 +106,19 @@ def test_who_lacks_only_what_was_written_just_now_does_not_wait_for_a_pause_to_e
     clock.now_us += 1000 * PAUSE_MS
     deadlines.fire(clock.monotonic_ms())
     assert gone == ["near", "far"]
+
+
+@given(st.lists(st.booleans(), max_size=30))
+def test_outside_of_pauses_all_go_in_the_order_in_which_they_ask(pauses: list[bool]) -> None:
+    clock, deadlines = VirtualClock(), Deadlines()
+    pace = Pace(_RATE, clock, deadlines)
+    gone: list[int] = []
+
+    def go(number: int) -> None:
+        gone.append(number)
+        pace.spent(_RATE // 10)
+
+    for number, pausing in enumerate(pauses):
+        pace.ask(partial(go, number), pauses=pausing)
+    _run(deadlines, clock)
+    assert gone == list(range(len(pauses)))

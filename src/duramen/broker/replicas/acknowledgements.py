@@ -32,7 +32,7 @@ class Acknowledgements:
 
     @property
     def count(self) -> int:
-        """How many there were in this window, of which no more than some are kept."""
+        """How many of this window are kept: all, unless there are very many."""
         return len(self._taken_us)
 
     def took(self, taken_us: int, *, paused: bool) -> None:

@@ -18,8 +18,8 @@ _PIECE_MS: Final = 4
 
 
 class _Turn(NamedTuple):
+    number: int  # in the order in which they asked
     go: Callable[[], None]
-    pauses: bool
 
 
 class Pace:
@@ -33,7 +33,9 @@ class Pace:
         self._most_rate = most_rate
         self._clock = clock
         self._yielding = Yielding(clock.monotonic_ms())
-        self._waiting: deque[_Turn] = deque()
+        self._asked = 0
+        self._pausing: deque[_Turn] = deque()
+        self._others: deque[_Turn] = deque()
         self._alarm = Alarm(deadlines, self._go_on)
         self._free_us = 0  # when what was sent is paid for
         self._busy = False
@@ -63,7 +65,8 @@ class Pace:
 
         Whoever went says `spent`, once.
         """
-        self._waiting.append(_Turn(go, pauses))
+        self._asked += 1
+        (self._pausing if pauses else self._others).append(_Turn(self._asked, go))
         self._go_on()
 
     def spent(self, size: int) -> None:
@@ -76,27 +79,27 @@ class Pace:
 
     def end(self) -> None:
         """Nobody is served any more."""
-        self._waiting.clear()
+        self._pausing.clear()
+        self._others.clear()
         self._alarm.move(None)
 
     def _go_on(self) -> None:
         if self._going:
             return  # who went has sent already: the loop below goes on
         self._going = True
-        while self._waiting and not self._busy:
+        while (self._pausing or self._others) and not self._busy:
             now_ms = self._clock.monotonic_ms()
             free_ms = self._free_us // 1000  # the clock knows no parts of it
             if now_ms < free_ms:
                 self._alarm.move(free_ms)
                 break
             left_ms = pause_left_ms(self._clock.wall_ms()) if self._yielding.somebody_writes(now_ms) else 0
-            turn = next((one for one in self._waiting if not (left_ms and one.pauses)), None)
-            if turn is None:
+            ready = [turns for turns in ((self._others,) if left_ms else (self._others, self._pausing)) if turns]
+            if not ready:
                 self._alarm.move(now_ms + left_ms)
                 break
-            self._waiting.remove(turn)
             self._busy = True
-            turn.go()
+            min(ready, key=lambda turns: turns[0].number).popleft().go()
         self._going = False
 
     def _rate(self) -> int:

@@ -51,9 +51,11 @@ class Serving:
             self._unwritten.append(serve)  # the batches wait for room in the storage
             return
         pace = self._kit.pace
-        in_sync = serve.node_id in self._machine.state.in_sync
+        if pace is None or serve.node_id in self._machine.state.in_sync:
+            self._begin(serve, None)
+            return
         filed = self._is_filed(asked.end.offset)
-        if pace is None or in_sync or not (pace.limited or filed):
+        if not (pace.limited or filed):
             self._begin(serve, None)
         elif serve.node_id not in self._postponed:
             self._postponed[serve.node_id] = serve

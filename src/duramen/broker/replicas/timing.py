@@ -24,9 +24,8 @@ class Timing:
         self._log = log
         self._clock = clock
         self._pace = pace
-        self._ends: deque[tuple[int, float, bool]] = (
-            deque()
-        )  # of batches on their way, since when, and whether as leader
+        # Of batches on their way, since when, and whether as leader.
+        self._ends: deque[tuple[int, float, bool]] = deque()
         self._segment, self._size = log.active, log.active.size
 
     def appended(self, end_offset: int, *, leads: bool, in_sync: bool) -> None:
