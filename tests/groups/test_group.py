@@ -1,12 +1,9 @@
 """The classic protocol's rules, one by one."""
 
-import struct
-
 import pytest
 from tests.groups.driver import Driver
 
 from duramen.base.errors import (
-    FencedInstance,
     GroupFull,
     IllegalGeneration,
     InconsistentProtocol,
@@ -18,14 +15,7 @@ from duramen.base.errors import (
 from duramen.groups.group import FOLLOWING
 from duramen.groups.values import GroupState
 
-
-def subscription(*topics: str, owned: bytes = b"") -> bytes:
-    """A consumer's subscription, version 1."""
-    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
-    return struct.pack(">hi", 1, len(topics)) + names + struct.pack(">i", len(owned)) + owned
-
-
-# -- joining ------------------------------------------------------------------------------------------
+# -- joining ---------------------------------------------------------------------------------------
 
 
 def test_one_member_joins_syncs_and_is_stable() -> None:
@@ -181,7 +171,7 @@ def test_group_max_size_counts_again_when_an_id_is_used() -> None:
     assert drive.join(first.result.member_id).refused is GroupFull
 
 
-# -- protocols ----------------------------------------------------------------------------------------
+# -- protocols -------------------------------------------------------------------------------------
 
 
 def test_protocols_have_to_be_named() -> None:
@@ -221,7 +211,7 @@ def test_a_sync_that_names_other_protocols_is_refused() -> None:
     assert drive.sync(known, protocol_type="consumer", protocol="range").result is not None
 
 
-# -- the first rebalance ------------------------------------------------------------------------------
+# -- the first rebalance ---------------------------------------------------------------------------
 
 
 def test_an_empty_group_waits_for_more_members() -> None:
@@ -271,7 +261,7 @@ def test_who_leaves_during_the_delay_does_not_end_it() -> None:
     assert len(first.joined.members) == 1
 
 
-# -- assigning ----------------------------------------------------------------------------------------
+# -- assigning -------------------------------------------------------------------------------------
 
 
 def test_assignments_are_given_when_they_are_stored_and_no_earlier() -> None:
@@ -338,7 +328,7 @@ def test_a_sync_during_a_rebalance() -> None:
     assert drive.sync(known).refused is RebalanceInProgress
 
 
-# -- time ---------------------------------------------------------------------------------------------
+# -- time ------------------------------------------------------------------------------------------
 
 
 def test_a_session_lapses_without_signs_of_life() -> None:
@@ -429,7 +419,7 @@ def test_a_leader_that_never_assigns_is_out_after_the_rebalance_timeout() -> Non
     assert drive.group.leader_id == follower
 
 
-# -- leaving ------------------------------------------------------------------------------------------
+# -- leaving ---------------------------------------------------------------------------------------
 
 
 def test_leaving_starts_a_rebalance_of_the_rest() -> None:
@@ -466,256 +456,7 @@ def test_who_waits_and_leaves_is_told() -> None:
     assert waiting.refused is UnknownMember
 
 
-# -- static members -----------------------------------------------------------------------------------
-
-
-def test_a_static_member_comes_back_without_a_rebalance() -> None:
-    """KIP-345: under a new id, with the assignment it had; whoever still uses the old id is fenced."""
-    drive = Driver()
-    first, second = drive.stable("one", "two")
-    generation = drive.group.generation
-    back = drive.join(instance="two").joined
-    assert (back.generation, drive.state()) == (generation, GroupState.STABLE)
-    assert back.member_id != second
-    assert drive.sync(back.member_id, instance="two").assigned == second.encode()
-    assert drive.heartbeat(first, instance="one") is None
-    for act in (drive.heartbeat, drive.commit):
-        assert act(second, instance="two") is FencedInstance
-    assert drive.sync(second, instance="two").refused is FencedInstance
-    assert drive.join(second, instance="two").refused is FencedInstance
-    assert drive.leave(second, instance="two") is FencedInstance
-
-
-def test_a_static_member_is_back_only_once_that_is_stored() -> None:
-    """Else a crash would know only the old id, and fence the new one for ever."""
-    drive = Driver()
-    drive.stable("one")
-    drive.hold_stores = True
-    back = drive.join(instance="one")
-    assert back.result is None
-    drive.store()
-    new_id = back.joined.member_id
-    drive.restart()
-    assert drive.heartbeat(new_id, instance="one") is None
-
-
-def test_a_static_member_whose_return_cannot_be_stored_is_told() -> None:
-    drive = Driver()
-    drive.stable("one")
-    drive.hold_stores = True
-    back = drive.join(instance="one")
-    drive.store(fail=True)
-    assert back.refused is StorageFailed
-
-
-@pytest.mark.parametrize("can_skip", [True, False])
-def test_a_static_leader_that_is_back_does_not_assign_again(can_skip: bool) -> None:
-    """KIP-814: a new client is told to skip it, an old one is told that another leads."""
-    drive = Driver()
-    (old,) = drive.stable("one")
-    back = drive.join(instance="one", can_skip=can_skip).joined
-    if can_skip:
-        assert (back.skip_assignment, back.leader_id, len(back.members)) == (True, back.member_id, 1)
-    else:
-        assert (back.skip_assignment, back.leader_id, back.members) == (False, old, ())
-    assert drive.sync(back.member_id, instance="one").assigned == old.encode()
-
-
-def test_what_a_static_member_owned_is_no_reason_for_a_rebalance() -> None:
-    """Cooperative assignors put what is owned into the subscription: after a restart that is nothing."""
-    drive = Driver()
-    drive.stable("one", protocols=[("cooperative-sticky", subscription("t", "u", owned=b"partitions"))])
-    drive.join(instance="one", protocols=[("cooperative-sticky", subscription("u", "t"))])
-    assert drive.state() is GroupState.STABLE
-
-
-@pytest.mark.parametrize(
-    "protocols",
-    [
-        [("range", subscription("other"))],  # other topics
-        [("sticky", subscription("t"))],  # another protocol
-        [("range", b"\0\1")],  # damaged
-        [("range", b"\0\1\x7f\xff\xff\xff")],
-        [("range", b"\0\1\0\0\0\1\xff\xff")],
-    ],
-)
-def test_a_static_member_that_comes_back_otherwise_starts_a_rebalance(protocols: list[tuple[str, bytes]]) -> None:
-    drive = Driver()
-    drive.stable("one", protocols=[("range", subscription("t"))])
-    back = drive.join(instance="one", protocols=protocols)
-    assert back.joined.generation == 2
-    assert drive.state() is GroupState.COMPLETING
-
-
-def test_a_static_member_that_comes_back_while_its_old_self_waits_fences_that() -> None:
-    drive = Driver()
-    first, _ = drive.stable("one", "two")
-    waiting = drive.join(first, instance="one")
-    assert waiting.result is None
-    drive.join(instance="one")
-    assert waiting.refused is FencedInstance
-    assert drive.state() is GroupState.PREPARING
-
-
-def test_a_static_member_that_comes_back_while_its_old_self_waits_for_its_assignment() -> None:
-    drive = Driver()
-    leader, follower = drive.stable(None, "two")
-    drive.join(leader)
-    drive.join(follower, instance="two")
-    waiting = drive.sync(follower, instance="two")
-    back = drive.join(instance="two")
-    assert waiting.refused is FencedInstance
-    drive.join(leader)
-    assert back.joined.generation == drive.group.generation
-
-
-def test_a_static_member_keeps_its_place_until_its_session_ends() -> None:
-    drive = Driver()
-    first, second = drive.stable("one", None)
-    drive.join(second, protocols=[("range", b"changed")])
-    drive.advance(900)
-    # The rebalance is not over before its timeout, because the static member is missing …
-    assert drive.state() is GroupState.PREPARING
-    drive.advance(100)
-    # … but its session, of a second, is over sooner.
-    assert [member.id for member in drive.group.members] == [second]
-    assert drive.heartbeat(first, instance="one") is UnknownMember
-
-
-def test_an_absent_static_member_is_assigned_to_when_the_rebalance_times_out() -> None:
-    drive = Driver()
-    absent = drive.join(instance="one", session_ms=60_000).joined.member_id
-    drive.sync(absent, assignments={absent: b"all"}, instance="one")
-    newcomer = drive.join()
-    drive.advance(3000)
-    joined = newcomer.joined
-    assert (joined.leader_id, len(joined.members)) == (joined.member_id, 2)
-    drive.sync(joined.member_id, assignments={absent: b"its part"})
-    # It is not expected to ask for it as long as it is away.
-    for _ in range(10):
-        drive.advance(500)
-        assert drive.heartbeat(joined.member_id) is None
-    back = drive.join(instance="one", session_ms=60_000).joined
-    assert drive.sync(back.member_id, instance="one").assigned == b"its part"
-
-
-def test_absent_static_members_alone_keep_the_group_until_their_sessions_end() -> None:
-    drive = Driver()
-    absent = drive.join(instance="one", session_ms=60_000).joined.member_id
-    drive.sync(absent, assignments={}, instance="one")
-    newcomer = drive.join()
-    drive.leave(next(member.id for member in drive.group.members if member.joining is not None))
-    assert newcomer.refused is UnknownMember
-    drive.advance(10_000)
-    assert (drive.state(), len(drive.group.members)) == (GroupState.PREPARING, 1)
-    drive.advance(60_000)
-    assert drive.state() is GroupState.EMPTY
-
-
-def test_a_static_member_leaves_by_its_instance_id() -> None:
-    drive = Driver()
-    drive.stable("one", "two")
-    assert drive.leave("", instance="two") is None
-    assert drive.leave("", instance="two") is UnknownMember
-    assert len(drive.group.members) == 1
-
-
-def test_ids_and_instances_of_others() -> None:
-    drive = Driver()
-    first, second = drive.stable("one", "two")
-    assert drive.heartbeat(first, instance="two") is FencedInstance
-    assert drive.heartbeat(first, instance="three") is UnknownMember
-    assert drive.heartbeat(second) is None
-
-
-# -- commits ------------------------------------------------------------------------------------------
-
-
-def test_anybody_may_commit_to_an_empty_group_without_a_generation() -> None:
-    drive = Driver()
-    assert drive.commit("", -1) is None
-    (known,) = drive.stable(None)
-    assert drive.commit("", -1) is UnknownMember
-    drive.leave(known)
-    assert drive.commit("", -1) is None
-    assert drive.commit("anybody", drive.group.generation) is UnknownMember
-
-
-def test_commits_by_state() -> None:
-    """During a rebalance a member may still commit what it has read; between its join and its assignment it may not."""
-    drive = Driver()
-    first, second = drive.stable(None, None)
-    assert drive.commit(first) is None
-    drive.join(first)
-    assert drive.state() is GroupState.PREPARING
-    assert drive.commit(second) is None
-    drive.join(second)
-    assert drive.state() is GroupState.COMPLETING
-    assert drive.commit(second) is RebalanceInProgress
-    assert drive.commit(second, transactional=True) is None
-    for transactional in (False, True):
-        assert drive.commit(second, drive.group.generation - 1, transactional=transactional) is IllegalGeneration
-    drive.assign()
-    assert drive.commit(second) is None
-
-
-def test_members_have_what_they_had_until_they_are_assigned_anew() -> None:
-    drive = Driver()
-    first, second = drive.stable(None, None)
-    had = {member.id: member.assignment for member in drive.group.members}
-    assert all(had.values())
-    drive.join(first)
-    assert {member.id: member.assignment for member in drive.group.members} == had
-    drive.join(second)
-    assert {member.id: member.assignment for member in drive.group.members} == had
-    drive.join("")
-    assert not any(member.assignment for member in drive.group.members)
-
-
-# -- after a restart, and the end ---------------------------------------------------------------------
-
-
-def test_a_stable_group_goes_on_after_a_restart() -> None:
-    drive = Driver()
-    first, second = drive.stable(None, "two")
-    before = drive.group.snapshot()
-    drive.restart()
-    assert drive.group.snapshot() == before
-    assert drive.state() is GroupState.STABLE
-    assert drive.heartbeat(first) is None
-    assert drive.sync(second, instance="two").assigned == second.encode()
-    assert drive.join(instance="two").joined.generation == before.generation
-
-
-def test_after_a_restart_members_have_a_whole_session_to_be_heard_of() -> None:
-    drive = Driver()
-    first, second = drive.stable(None, None)
-    drive.advance(900)
-    drive.restart()
-    drive.advance(900)
-    drive.heartbeat(first)
-    drive.advance(100)
-    assert [member.id for member in drive.group.members] == [first]
-    assert drive.heartbeat(second) is UnknownMember
-
-
-def test_a_generation_that_was_not_stored_is_over_after_a_restart() -> None:
-    drive = Driver()
-    (known,) = drive.stable(None)
-    drive.join(known)
-    assert drive.group.generation == 2
-    drive.restart()
-    assert drive.sync(known, generation=2).refused is IllegalGeneration
-    assert drive.join(known).joined.generation == 2
-
-
-def test_an_empty_group_is_empty_after_a_restart() -> None:
-    drive = Driver()
-    (known,) = drive.stable(None)
-    drive.leave(known)
-    drive.restart()
-    assert (drive.state(), drive.group.generation) == (GroupState.EMPTY, 2)
-    assert drive.join().joined.generation == 3
+# -- the end ---------------------------------------------------------------------------------------
 
 
 def test_a_group_that_is_removed_tells_whoever_waits() -> None:

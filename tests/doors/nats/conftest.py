@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from nats.aio.client import Client
 from prometheus_client.parser import text_string_to_metric_families
 from tests import clients
+from tests.doors.nats.capturing import Place
 
 from duramen.node.process import NodeProcess
 
@@ -115,6 +116,12 @@ def nats_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]
 def api(nats_node: NodeProcess) -> Api:
     """The HTTP door of the shared node."""
     return Api(nats_node)
+
+
+@pytest.fixture
+def place() -> Place:
+    """A broker and its capture, without a nats-server."""
+    return Place()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.several import Several
-from tests.doors.nats.test_capture import message
+from tests.doors.nats.capturing import message
 
 from duramen.broker.gaps import OpenGap
 from duramen.broker.streams import Stream
