@@ -10,6 +10,8 @@ Clocks count from now, and fetches have no numbers of their own, so that ways th
 message that its receiver will never heed again is forgotten.
 """
 
+import math
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeVar
@@ -96,14 +98,15 @@ def no_chance(most: int) -> int:
     return most * 0
 
 
-def explore(bounds: Bounds, most_states: int) -> Explored:
-    """Walk through all states within the bounds, or so many. Raises Broken, with the steps that led there."""
+def explore(bounds: Bounds, most_states: float, most_cpu_s: float = math.inf) -> Explored:
+    """Walk through the states within the bounds, so many and so long at most. Raises Broken, with the steps to it."""
+    until_s = time.process_time() + most_cpu_s
     following = _exchanges if bounds.exchanges else _messages
     start = _first(bounds)
     seen = {start.key}
     waiting = deque([start])
     steps = 0
-    while waiting and len(seen) < most_states:
+    while waiting and len(seen) < most_states and time.process_time() < until_s:
         state = waiting.pop()
         for after in (*following(state, bounds), *_steps(state, bounds)):
             steps += 1

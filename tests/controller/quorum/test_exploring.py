@@ -17,6 +17,8 @@ ALL_OF_IT = [
 ALL_OF_MORE = [
     Bounds(exchanges=False, epochs=1, records=1, restarts=0),
     Bounds(exchanges=True, epochs=1, records=1, restarts=1),
+    Bounds(exchanges=True, epochs=1, records=2, restarts=1),
+    Bounds(exchanges=True, epochs=1, records=1, restarts=2),
     Bounds(exchanges=True, epochs=2, records=0, restarts=0),
     Bounds(exchanges=True, epochs=2, records=1, restarts=0),
     Bounds(exchanges=False, epochs=1, records=0, restarts=0, closings=1),
