@@ -83,6 +83,11 @@ class Appends:
         """Whether any wait for room."""
         return bool(self._waiting.queue)
 
+    @property
+    def nothing_waits(self) -> bool:
+        """Whether nothing waits for room, and no log is held."""
+        return self._waiting.is_empty
+
     # -- logs that are held -------------------------------------------------------------------------
 
     def holds(self, log: Log) -> bool:
@@ -422,6 +427,23 @@ class Appends:
         """Call `done(None)` once everything appended so far is durable, or `done(error)` where it never will be."""
         self._wal.wait(self._wal.end, done)
         self.flush_soon()
+
+    def when_durable(self, log: Log, done: Callable[[DuramenError | None], None]) -> None:
+        """Call `done(None)` once all that is in the log is durable, or `done(error)` where it never will be."""
+
+        def logged(error: DuramenError | None) -> None:
+            if error is None and log.synced_offset < log.end_offset and log.in_bulk:
+                self._bulk.wait(log, log.end_offset, done)
+            else:
+                done(error)
+
+        if log.failed:
+            done(StorageFailed(log.failed))
+        elif log.synced_offset == log.end_offset:
+            done(None)
+        else:
+            self._wal.wait(self._wal.end, logged)
+            self.flush_soon()
 
     def drain(self) -> None:
         """Go on with what waits, as far as there is room now."""

@@ -35,11 +35,18 @@ class Replicated:
 
     @property
     def settled(self) -> bool:
-        """Whether all that was there at the start is committed.
+        """Whether all that was there at the start is committed, or let go where the log begins anew.
 
         Which transactions ended in it, and where, nobody remembers: until then nothing is stable.
         """
         return self.high_watermark >= self._found_offset
+
+    def begins_anew(self, start_offset: int) -> None:
+        """The log is about to begin there, with nothing: until it does, none of what is left of it is stable.
+
+        Its transactions are forgotten before their records go.
+        """
+        self._found_offset = start_offset
 
     def cut(self, end_offset: int) -> None:
         """The log ends there now; what is left of it has been looked through for transactions."""

@@ -200,6 +200,23 @@ class Store:
 
         self._appends.hold(log, begin)
 
+    def when_settled(self, log: Log, done: Done) -> None:
+        """`done(None)` once what was to be appended or cut before is so, and all that is there is durable.
+
+        `done` gets why it never will be.
+        """
+
+        def appended(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self._appends.when_durable(log, done)
+
+        if self._appends.nothing_waits:
+            appended(None)
+        else:
+            self.when_appended(log, appended)
+
     def drop_empty_leaderships(self, log: Log) -> None:
         """Forget what the log says of leaderships in which nothing was ordered that is here."""
         drop_empty_leaderships(log)

@@ -31,6 +31,11 @@ class ReplicaLog:
         self._bulk = bulk
         self._entered = log.takeovers.latest_epoch  # the newest epoch that was entered here
         self._start = log.start_offset  # where it is to begin once that is synced
+        self._over = False
+
+    def end(self) -> None:
+        """Order nothing more: what is under way ends where it is, as if the process did."""
+        self._over = True
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -76,19 +81,21 @@ class ReplicaLog:
         """
 
         def cut(error: DuramenError | None) -> None:
+            if self._log.replicated is not None:
+                self._log.replicated.begins_anew(start_offset)
             filler = list(empty(self._log.end_offset, start_offset, NO_EPOCH))
             if error is not None or not filler:
                 filled(error)
                 return
             for batch in filler[:-1]:
                 self.append(batch, -1, lambda _: None)
-            self.append(filler[-1], -1, filled)
+            self.append(filler[-1], -1, self._still(filled))
 
         def filled(error: DuramenError | None) -> None:
             if error is not None:
                 done(error)
             else:
-                self._store.delete_before(self._log, start_offset, emptied)
+                self._store.delete_before(self._log, start_offset, self._still(emptied))
 
         def emptied(error: DuramenError | None) -> None:
             if error is None:
@@ -98,12 +105,21 @@ class ReplicaLog:
 
         def begin(error: DuramenError | None) -> None:
             if error is None and self._log.end_offset > max(start_offset, self._log.start_offset):
-                self.cut(max(committed_offset, self._log.start_offset), cut)
+                self.cut(max(committed_offset, self._log.start_offset), self._still(cut))
             else:
                 cut(error)
 
         self._start = start_offset
-        self._store.when_appended(self._log, begin)  # where its end is what may still wait decides
+        self._store.when_appended(self._log, self._still(begin))  # where its end is what may still wait decides
+
+    def _still(self, go_on: Done) -> Done:
+        """`go_on`, unless this is over by then."""
+
+        def called(error: DuramenError | None) -> None:
+            if not self._over:
+                go_on(error)
+
+        return called
 
     def start_at(self, offset: int) -> None:
         """Let go of what is below, once all of it is synced."""

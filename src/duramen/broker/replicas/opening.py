@@ -17,7 +17,7 @@ LookDone = Callable[[Kept | DuramenError], None]
 
 
 def look(store: Store, log: Log, done: LookDone) -> None:
-    """Find what is kept of `log`, to which nobody appends yet: recovery has synced all of it.
+    """Find what is kept of `log`, to which nobody appends: once all that a replica before this one ordered is synced.
 
     `done` gets StorageFailed, or LogDamaged where the log has lost records: it would be counted on for them.
     """
@@ -25,12 +25,18 @@ def look(store: Store, log: Log, done: LookDone) -> None:
         lost = ", ".join(f"{first} to {last}" for first, last in log.damage)
         done(LogDamaged(f"{log.directory} has lost the offsets {lost}: its replica takes no part with them missing"))
         return
-    store.drop_empty_leaderships(log)
+
+    def synced(error: DuramenError | None) -> None:
+        if error is not None:
+            done(error)
+        else:
+            store.drop_empty_leaderships(log)
+            _look_for_filler(store, log, begun)
 
     def begun(error: DuramenError | None) -> None:
         done(error if error is not None else Kept(takeovers_of(log), log.start_offset, log.end_offset))
 
-    _look_for_filler(store, log, begun)
+    store.when_settled(log, synced)
 
 
 def takeovers_of(log: Log) -> tuple[Takeover, ...]:

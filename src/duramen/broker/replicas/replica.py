@@ -446,6 +446,7 @@ class Replica:
             self._kit.outside.leads(self._place, None)
         self._partition.waiting.pop(self._synced, None)
         self._serving.end()
+        self._log.end()
         self._agenda.end()
         self._alarm.move(None)
         acks, self._acks = self._acks, {}

@@ -58,7 +58,6 @@ class Replicas:
         self._live: Collection[int] = ()
         self._heard_lately = True
         self._gone: dict[int, int] = {}  # nodes to which there is no connection any more, and since when
-        self._config_changes = 0
         self._sweeps: Sweeps[PartitionId] = Sweeps(kit.store.soon)
         self._over = False
 
@@ -94,7 +93,6 @@ class Replicas:
 
     def configured(self) -> None:
         """Configs of streams have changed."""
-        self._config_changes += 1
 
         def configure(place: PartitionId) -> None:
             replica = self._replicas.get(place)
@@ -167,19 +165,20 @@ class Replicas:
         self._sweeps.begin(self._replicas, act)
 
     def _open(self, place: PartitionId) -> None:
-        partition, config = self._partition_of(place)
-        log, changes = partition.log, self._config_changes
+        log = self._partition_of(place)[0].log
 
         def found(kept: Kept | DuramenError) -> None:
             # Where it was let go and is to be here again, another log is looked at, for another answer than this.
-            state = self._opening.pop(place, None) if partition.log is log else None
-            if state is None:
+            if place not in self._opening:
                 return
+            partition, config = self._partition_of(place)
+            if partition.log is not log:
+                return
+            state = self._opening.pop(place)
             if isinstance(kept, DuramenError):
                 self._kit.outside.failed(place, kept)
                 return
-            now = config if changes == self._config_changes else self._partition_of(place)[1]
-            replica = self._replicas[place] = Replica(self._kit, place, partition, kept, now)
+            replica = self._replicas[place] = Replica(self._kit, place, partition, kept, config)
             for node_id, since_ms in self._gone.items():
                 replica.unreachable(node_id, since_ms)
             replica.heard_by_controller(lately=self._heard_lately)
@@ -187,7 +186,7 @@ class Replicas:
             for fetch in self._early.pop(place, _NONE).values():
                 replica.receive(fetch)
 
-        look(self._kit.store, partition.log, found)
+        look(self._kit.store, log, found)
 
     def _close(self, place: PartitionId) -> None:
         self._opening.pop(place, None)

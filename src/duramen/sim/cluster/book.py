@@ -73,7 +73,8 @@ class Page:
         there = self._at.setdefault(offset, batch)
         if there is not batch:
             raise self._broken(f"batch {batch.number} is {how} at offset {offset}, where batch {there.number} is")
-        if batch.offset not in (None, offset) and (batch.sequence >= 0 or batch.sendings == 1):
+        moved = batch.offset is not None and batch.offset != offset and batch.offset >= self.trimmed_offset
+        if moved and (batch.sequence >= 0 or batch.sendings == 1):
             raise self._broken(f"batch {batch.number} is {how} at {offset} and is at {batch.offset}")
         batch.offset = offset
 

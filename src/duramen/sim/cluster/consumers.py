@@ -66,12 +66,15 @@ class Consumer(Client):
         offset = self._positions.get(place, 0)
 
         def fetch(broker: Broker, reply: Reply) -> None:
+            partition = partition_at(broker, place)
+
             def found(answers: list[Fetched]) -> None:
                 (answer,) = answers
                 if answer.high_watermark >= 0:
                     self.calls.witness.shows(node_id, place, answer.high_watermark)
                 if answer.error is not None:
-                    reply((answer.error, answer.start_offset))
+                    epoch = -1 if partition.role is None else partition.role.epoch
+                    reply((answer.error, answer.start_offset, epoch))
                 elif answer.preferred_replica >= 0:
                     self.calls.witness.redirected(place, node_id, answer.preferred_replica, offset)
                     reply(answer.preferred_replica)
@@ -80,7 +83,7 @@ class Consumer(Client):
                 else:
                     read_slice(broker.store, answer.slice, partial(_with_aborted, answer.aborted, reply))
 
-            wanted = Wanted(partition_at(broker, place), offset, _MOST_BYTES, epoch, None, self._isolation, self._rack)
+            wanted = Wanted(partition, offset, _MOST_BYTES, epoch, None, self._isolation, self._rack)
             broker.fetches.fetch([wanted], min_bytes=1, max_bytes=_MOST_BYTES, max_wait_ms=_WAIT_MS, done=found)
 
         self.calls.ask(node_id, fetch, lambda value: self._read(node_id, epoch, place, offset, value))
@@ -103,12 +106,13 @@ class Consumer(Client):
             self.next()
             return
         redirected = self._sent_to.pop(place, None) is not None
-        error, start_offset = value if isinstance(value, tuple) else (value, -1)
+        error, start_offset, told_epoch = value if isinstance(value, tuple) else (value, -1, -1)
         if isinstance(error, OffsetOutOfRange) and offset < start_offset:
             page = self.calls.book.page(place)
             if start_offset > page.trimmed_offset:
                 raise BrokenPromise(f"{page.name} begins at {start_offset}; nobody wanted so much deleted")
             self._positions[place] = start_offset
+            self.saw(place, told_epoch)  # who led before may not know of that start
         elif not isinstance(error, (*PASSING, OffsetNotAvailable)) and not (redirected or self._is_behind(error)):
             where = f"at {offset} of {place}, of node {node_id} in epoch {epoch},"
             raise BrokenPromise(f"a read {where} ends with {type(error).__name__}: {error}")

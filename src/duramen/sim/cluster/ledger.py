@@ -25,13 +25,18 @@ class Holding(Protocol):
 
 
 class Committed(NamedTuple):
-    """A committed batch, and the lowest leader epoch in which somebody knew."""
+    """A committed batch, the lowest leader epoch in which somebody knew, and who was letting go of it just then."""
 
     first_offset: int
     next_offset: int
     epoch: int
     crc: int
     known_epoch: int
+    cut_by: frozenset[int] = frozenset()
+
+
+def _nobody(_batch: Committed) -> Iterable[int]:
+    return ()
 
 
 class _Leader(NamedTuple):
@@ -43,14 +48,21 @@ class _Leader(NamedTuple):
 class Ledger:
     """The history of a partition, of which there is to be one.
 
-    `holders` are those who may lead next, and what is on their disks.
+    `holders` are those who may lead next, and what is on their disks; `cutting`, those whose replica has let go of
+    what is committed now, which is in their log yet.
     """
 
-    def __init__(self, name: str, holders: Callable[[], Iterable[tuple[int, Holding]]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        holders: Callable[[], Iterable[tuple[int, Holding]]],
+        cutting: Callable[[Committed], Iterable[int]] = _nobody,
+    ) -> None:
         self.name = name
         self.committed: list[Committed] = []
         self.trimmed_offset = 0  # up to where somebody wanted records deleted
         self._holders = holders
+        self._cutting = cutting
         self._ordered: dict[tuple[int, int], tuple[int, int]] = {}  # by epoch and first offset: next offset, CRC
         self._leaders: dict[int, _Leader] = {}
         self._told: dict[int, tuple[int, int]] = {}
@@ -105,7 +117,7 @@ class Ledger:
             if offset != self.end_offset and self.committed:
                 raise self.broken(f"node {node_id} shows {offset}, and what is before it is not committed")
             batch = Committed(offset, ordered[0], batch_epoch, ordered[1], epoch)
-            self._commit(batch)
+            self._commit(batch._replace(cut_by=frozenset(self._cutting(batch))))
             offset = batch.next_offset
 
     def _compare(self, node_id: int, epoch: int, log: History, offset: int, until: int) -> int:
@@ -125,12 +137,12 @@ class Ledger:
     def cut(self, node_id: int, epoch: int, log: History, end_offset: int) -> None:
         """A replica lets go of what is behind `end_offset` in `log`, in that epoch.
 
-        Who may not lead next, and has not heard yet of the epoch in which a batch was committed, may let go of it.
+        Who may not lead next, and had not heard of the epoch in which a batch was committed, may let go of it.
         """
         may_lead = any(holder == node_id for holder, _ in self._holders())
         at = bisect_left(self.committed, end_offset, key=lambda one: one.first_offset)
         for batch in self.committed[at:]:
-            if not may_lead and batch.known_epoch > epoch:
+            if not may_lead and (batch.known_epoch > epoch or node_id in batch.cut_by):
                 continue
             if batch.next_offset <= log.end_offset and log.epoch_at(batch.first_offset) == batch.epoch:
                 raise self.broken(f"node {node_id} cuts {batch}")

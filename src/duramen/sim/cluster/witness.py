@@ -87,7 +87,7 @@ class Witness:
         found = self.ledgers.get(place)
         if found is None:
             name = f"partition {place.partition} of {str(place.stream_id)[-4:]}"
-            found = self.ledgers[place] = Ledger(name, partial(self._holders, place))
+            found = self.ledgers[place] = Ledger(name, partial(self._holders, place), partial(self._cutting, place))
         return found
 
     # -- processes ----------------------------------------------------------------------------------
@@ -152,6 +152,15 @@ class Witness:
             else:
                 log = node.store.log(LogKey(*place))
                 yield node_id, _NOTHING if log is None else self._on_disk(node, log)
+
+    def _cutting(self, place: PartitionId, batch: Committed) -> Iterator[int]:
+        """Whose replica is letting go of a batch: its machine knows of it no more, and the log has it yet."""
+        for node_id, node in self._nodes.items():
+            written, replica = self._logs.get((node_id, place)), self._replica(node, place)
+            if written is None or replica is None or not has(written, batch):
+                continue
+            if not has(replica.machine.history, batch):
+                yield node_id
 
     # -- the cluster --------------------------------------------------------------------------------
 
