@@ -289,7 +289,10 @@ class Appends:
             self._introduce(log, epoch)
         elif not log.written:
             self._create(log)
-        self._roll_if_due(log, len(batch), head, next_offset)
+        if append.ordered and epoch < 0 and log.active.size:
+            self.roll(log)  # what stands for records that are not there has a segment of its own: it is found by that
+        else:
+            self._roll_if_due(log, len(batch), head, next_offset)
         if log.durability == "sync":
             kept = _kept(batch)
             until = self._wal.stage(FrameType.APPEND, log.id, kept)

@@ -9,8 +9,10 @@ from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Metrics
 from duramen.broker.replicas.log import ReplicaLog
+from duramen.broker.replicas.opening import look
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, stamp
 from duramen.replication.messages import Batch
+from duramen.replication.replica import Kept
 from duramen.sim.clock import SeededRandomness
 from duramen.sim.cluster.clocks import NodeClock
 from duramen.sim.cluster.process import Process
@@ -54,11 +56,36 @@ class Life:
             self.replica.append(Batch(2, offset, 1, payload=memoryview(data)), 1, ended.append)
         self.until(ended, RECORDS)
 
+    def write_in_bulk(self) -> None:
+        """As many again, which wait until the log's durability has changed."""
+        self.store.take_in_bulk(self.log, bulk=True)
+        for offset in range(RECORDS, 2 * RECORDS):
+            data = encode([NewRecord(0, None, b"x")])
+            stamp(data, offset, 2)
+            self.replica.append(Batch(2, offset, 1, payload=memoryview(data)), 1, lambda _: None)
+        assert self.log.end_offset == RECORDS
+
     def restart(self, start_offset: int) -> None:
         """Begin the log anew."""
         ended: list[DuramenError | None] = []
         self.replica.restart(start_offset, 0, ended.append)
         self.until(ended, 1)
+
+    def opened_again(self) -> Kept:
+        """What the replica that comes next finds; the one that there is ends."""
+        self.replica.end()
+        found: list[Kept | DuramenError] = []
+        look(self.store, self.log, found.append)
+        while not found:
+            self.process.hasten()
+        assert isinstance(found[0], Kept)
+        return found[0]
+
+    def go_on(self, steps: int) -> None:
+        """So much happens, or all that is left to."""
+        for _ in range(steps):
+            if self.process.next_us is not None:
+                self.process.hasten()
 
     def until(self, ended: list[DuramenError | None], count: int) -> None:
         while len(ended) < count:
@@ -104,6 +131,19 @@ def test_a_log_that_ends_before_its_new_start_never_ends_earlier(start_offset: i
         starts.append(log.start_offset)
     assert len(starts) > 1
     assert starts[-1] == start_offset
+
+
+@pytest.mark.parametrize("start_offset", [RECORDS, RECORDS + 4, RECORDS - 4])
+def test_a_start_that_finds_what_a_log_was_begun_anew_with_lets_go_of_it(start_offset: int) -> None:
+    found = set()
+    for disk in crashed(start_offset):
+        life = Life(disk)
+        found.add((life.log.start_offset, life.log.end_offset))
+        kept = life.opened_again()
+        assert (kept.start_offset, kept.end_offset) in {(0, 0), (0, RECORDS), (start_offset, start_offset)}
+        if life.log.end_offset == start_offset:
+            assert kept.start_offset == start_offset
+    assert start_offset == RECORDS or (0, start_offset) in found
 
 
 @pytest.mark.parametrize("start_offset", [1, RECORDS - 4, RECORDS - 1])
@@ -157,11 +197,52 @@ def test_a_log_begun_anew_knows_no_producer_that_may_have_written_what_it_lacks(
 def test_a_log_begins_anew_behind_what_still_waits_to_be_appended(start_offset: int) -> None:
     life = Life(MemoryFileSystem())
     life.write()
-    life.store.take_in_bulk(life.log, bulk=True)
-    for offset in range(RECORDS, RECORDS + 9):
-        data = encode([NewRecord(0, None, b"x")])
-        stamp(data, offset, 2)
-        life.replica.append(Batch(2, offset, 1, payload=memoryview(data)), 1, lambda _: None)
-    assert life.log.end_offset == RECORDS  # the rest waits until its durability has changed
+    life.write_in_bulk()
     life.restart(start_offset)
     assert (life.log.start_offset, life.log.end_offset) == (start_offset, start_offset)
+
+
+def test_no_transaction_is_shown_as_committed_while_a_log_begins_anew() -> None:
+    life = Life(MemoryFileSystem())
+    ended: list[DuramenError | None] = []
+    data = encode(
+        [NewRecord(0, None, b"x")], attributes=TRANSACTIONAL, producer_id=8, producer_epoch=0, base_sequence=0
+    )
+    stamp(data, 0, 2)
+    life.replica.append(Batch(2, 0, 1, payload=memoryview(data)), 1, ended.append)
+    life.until(ended, 1)
+    assert life.log.replicated is not None
+    life.log.replicated.high_watermark = 1
+    life.replica.restart(RECORDS, 1, ended.append)
+    seen = set()
+    while len(ended) < 2:
+        life.process.hasten()
+        seen.add((life.log.start_offset, life.log.visible_end(committed=True)))
+    assert seen == {(0, 0), (RECORDS, RECORDS)}
+
+
+def test_a_replica_that_is_opened_again_finds_what_still_waited_to_be_appended_and_all_of_it_synced() -> None:
+    life = Life(MemoryFileSystem())
+    life.write()
+    life.write_in_bulk()
+    kept = life.opened_again()
+    assert (kept.start_offset, kept.end_offset) == (0, 2 * RECORDS)
+    assert (life.log.end_offset, life.log.synced_offset) == (2 * RECORDS, 2 * RECORDS)
+
+
+@pytest.mark.parametrize("start_offset", [RECORDS - 4, RECORDS + 4])
+def test_a_replica_that_is_opened_again_while_its_log_begins_anew_finds_what_stays(start_offset: int) -> None:
+    found = []
+    for steps in range(60):
+        life = Life(MemoryFileSystem())
+        life.write()
+        ended: list[DuramenError | None] = []
+        life.replica.restart(start_offset, 0, ended.append)
+        life.go_on(steps)
+        kept = life.opened_again()
+        found.append((kept.start_offset, kept.end_offset))
+        assert life.log.synced_offset == kept.end_offset
+        life.go_on(20)
+        assert (life.log.start_offset, life.log.end_offset) == found[-1]
+    assert found[-1] == (start_offset, start_offset)
+    assert all(start == end or end <= RECORDS for start, end in found)
