@@ -1,5 +1,6 @@
 """The active controller: what it decides rests on what it has proposed, and what it says on what is committed."""
 
+import errno
 from uuid import UUID
 
 import pytest
@@ -97,6 +98,24 @@ def test_nothing_is_said_that_rests_on_what_is_not_committed() -> None:
     cluster.go_on(500)
     assert cluster.leader is not old
     assert not cluster.auditor.state.streams
+
+
+def test_whose_disk_fails_says_nothing_more_even_before_anybody_ends_it() -> None:
+    cluster = Cluster()
+    old, controller = cluster.leader, cluster.leader.controller
+    assert controller is not None
+    old.controller = None  # so that it is not ended with its quorum's replica
+
+    def fail(_call: str, _path: str, _size: int) -> int:
+        raise OSError(errno.EIO, "the disk")
+
+    old.disk.interfere = fail
+    made: list[Outcome] = []
+    again: list[Outcome] = []
+    controller.ask(create("a"), made.append)
+    cluster.go_on_until(lambda: made, 500)
+    controller.ask(create("a"), again.append)
+    assert kinds(made, again) == [[OutcomeUnknown], [NotController]]
 
 
 def test_a_session_begins_before_its_registration_is_committed() -> None:

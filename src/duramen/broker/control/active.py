@@ -106,8 +106,9 @@ class ActiveController:
 
     def _leads(self) -> bool:
         """Whether what is proposed now is ordered in this controller's epoch."""
-        machine = self._runner.machine
-        return not self._over and machine.role is Role.LEADER and machine.epoch == self.epoch
+        runner, machine = self._runner, self._runner.machine
+        works = not self._over and runner.error is None  # else nobody learns what becomes of what it has proposed
+        return works and machine.role is Role.LEADER and machine.epoch == self.epoch
 
     # -- what happens -------------------------------------------------------------------------------
 
