@@ -80,6 +80,7 @@ class Witness:
         self._shown: dict[Place, int] = {}
         self._at_rest: dict[int, dict[LogKey, _OnDisk]] = {}  # of a node whose process is gone
         self._hooked: dict[Place, object] = {}
+        self._begun: dict[Place, int] = {}  # in which epoch of the partition a replica last began with nothing
         self._doubted: set[int] = set()
 
     def ledger(self, place: PartitionId) -> Ledger:
@@ -250,6 +251,9 @@ class Witness:
         log = None if store is None else store.log(LogKey(*place))
         key = node_id, place
         self._logs.pop(key, None)
+        partition = self.council.state.partitions.get(place)
+        if log is not None and not log.end_offset and partition is not None:
+            self._begun[key] = partition.partition_epoch
         if log is not None and (log.start_offset == log.end_offset or log.active.max_timestamp >= 0):
             self._logs[key] = History(takeovers_of(log), log.start_offset, log.end_offset)
 
@@ -313,10 +317,14 @@ class Witness:
     def redirected(self, place: PartitionId, by_id: int, node_id: int, offset: int) -> None:
         """One node sends a consumer who is to read from an offset to another, which has all before it on its disk.
 
-        So KIP-392 has it. Who has not heard yet that the other's disk is a new one goes by the old one.
+        So KIP-392 has it. Who has not heard yet that the other's disk is a new one goes by the old one, and who has not
+        heard that its replica went and came again, by the one before.
         """
         node, sender = self._nodes[node_id], self._nodes[by_id].member
         if sender is None or not any(one.directory_id == node.directory_id for one in sender.nodes):
+            return
+        known = sender.state.partitions.get(place)
+        if known is None or known.partition_epoch < self._begun.get((node_id, place), 0):
             return
         log = None if node.store is None else node.store.log(LogKey(*place))
         if log is not None and self._replica(node, place) is not None and log.synced_offset < offset:
