@@ -144,11 +144,11 @@ class Placed:
         self.several.registrations += 1
         hand = self.hand
         kit = Kit(self.node_id, self.several.registrations, hand.store, hand.clock, hand.deadlines, self)
-        self.replicas = Replicas(kit, self._found)
+        self.replicas = Replicas(kit, self.broker.partition, self._config_of)
         done(None)
 
-    def _found(self, place: PartitionId) -> tuple[Partition, PartitionConfig]:
-        return self.broker.partition(place), config_of(self.state, place.stream_id)
+    def _config_of(self, place: PartitionId) -> PartitionConfig:
+        return config_of(self.state, place.stream_id)
 
     @property
     def broker(self) -> Listener:

@@ -289,10 +289,7 @@ class Appends:
             self._introduce(log, epoch)
         elif not log.written:
             self._create(log)
-        if append.ordered and epoch < 0 and log.active.size:
-            self.roll(log)  # what stands for records that are not there has a segment of its own: it is found by that
-        else:
-            self._roll_if_due(log, len(batch), head, next_offset)
+        self._roll_if_due(append, next_offset)
         if log.durability == "sync":
             kept = _kept(batch)
             until = self._wal.stage(FrameType.APPEND, log.id, kept)
@@ -395,13 +392,15 @@ class Appends:
         log.version += 1  # also where the batch itself is refused: a checkpoint may stand behind the frame
         log.introduced = self._wal.stage(FrameType.TAKEOVER, log.id, encode_takeover(*takeover))
 
-    def _roll_if_due(self, log: Log, size: int, head: Header, next_offset: int) -> None:
+    def _roll_if_due(self, append: Append, next_offset: int) -> None:
+        log, size = append.log, len(append.batch)
         active, config = log.active, log.config
         segment_bytes = config.segment_bytes
         if log.durability == "memory":
             segment_bytes = min(segment_bytes, config.memory_max_bytes // _MEMORY_SEGMENTS)
-        aged = active.first_timestamp >= 0 and head.max_timestamp - active.first_timestamp > log.roll_ms
-        if active.size and (aged or not active.fits(size, next_offset, segment_bytes)):
+        aged = active.first_timestamp >= 0 and append.head.max_timestamp - active.first_timestamp > log.roll_ms
+        apart = append.ordered and append.epoch < 0  # it stands for records that are not there, and is found by that
+        if active.size and (apart or aged or not active.fits(size, next_offset, segment_bytes)):
             self.roll(log)
 
     def roll(self, log: Log) -> None:
@@ -445,8 +444,7 @@ class Appends:
         elif log.synced_offset == log.end_offset:
             done(None)
         else:
-            self._wal.wait(self._wal.end, logged)
-            self.flush_soon()
+            self.when_synced(logged)
 
     def drain(self) -> None:
         """Go on with what waits, as far as there is room now."""

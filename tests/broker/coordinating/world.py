@@ -161,7 +161,7 @@ class Node:
         self.broker_epoch = self.world.registered(self)
         kit = Kit(self.node_id, self.broker_epoch, self.store, self.world.clock, self.deadlines, self)
         self.replicas = Replicas(
-            kit, lambda place: (self.broker.partition(place), config_of(self.standing.state, place.stream_id))
+            kit, self.broker.partition, lambda place: config_of(self.standing.state, place.stream_id)
         )
         self.tell_live()
         for place, state in list(self.standing.state.partitions):

@@ -172,7 +172,7 @@ class Node:
             bulk=self.bulk,
         )
         self._shown = self.content.start
-        self.replicas = Replicas(kit, lambda _: (self.partition, self.config))
+        self.replicas = Replicas(kit, lambda _: self.partition, lambda _: self.config)
 
     def told(self, told: Told) -> None:
         """The controller says something."""

@@ -1,7 +1,7 @@
 """The log of a replica on a disk that crashes while it is begun anew: where it ended is not forgotten."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -47,22 +47,24 @@ class Life:
         self.log.replicated = Replicated(self.log.high_watermark, self.log.end_offset, lambda *_: None)
         self.replica = ReplicaLog(self.store, self.log)
 
+    def append(self, offset: int, done: Callable[[DuramenError | None], None], **producer: int) -> None:
+        """A record of epoch 2."""
+        data = encode([NewRecord(0, None, b"%d" % offset)], **producer)
+        stamp(data, offset, 2)
+        self.replica.append(Batch(2, offset, 1, payload=memoryview(data)), 1, done)
+
     def write(self) -> None:
         """Records of epoch 2, synced."""
         ended: list[DuramenError | None] = []
         for offset in range(RECORDS):
-            data = encode([NewRecord(0, None, b"%d" % offset)])
-            stamp(data, offset, 2)
-            self.replica.append(Batch(2, offset, 1, payload=memoryview(data)), 1, ended.append)
+            self.append(offset, ended.append)
         self.until(ended, RECORDS)
 
     def write_in_bulk(self) -> None:
         """As many again, which wait until the log's durability has changed."""
         self.store.take_in_bulk(self.log, bulk=True)
         for offset in range(RECORDS, 2 * RECORDS):
-            data = encode([NewRecord(0, None, b"x")])
-            stamp(data, offset, 2)
-            self.replica.append(Batch(2, offset, 1, payload=memoryview(data)), 1, lambda _: None)
+            self.append(offset, lambda _: None)
         assert self.log.end_offset == RECORDS
 
     def restart(self, start_offset: int) -> None:
@@ -172,15 +174,8 @@ def test_a_log_begun_anew_knows_no_producer_that_may_have_written_what_it_lacks(
     life = Life(disk)
     ended: list[DuramenError | None] = []
     for sequence, attributes in ((0, 0), (1, TRANSACTIONAL)):
-        data = encode(
-            [NewRecord(0, None, b"x")],
-            attributes=attributes,
-            producer_id=7 + sequence,
-            producer_epoch=0,
-            base_sequence=sequence,
-        )
-        stamp(data, sequence, 2)
-        life.replica.append(Batch(2, sequence, 1, payload=memoryview(data)), 1, ended.append)
+        producer = {"producer_id": 7 + sequence, "producer_epoch": 0, "base_sequence": sequence}
+        life.append(sequence, ended.append, attributes=attributes, **producer)
     life.until(ended, 2)
     assert life.log.transactions.opened() == [(8, 1)]
     life.restart(RECORDS)
@@ -205,11 +200,7 @@ def test_a_log_begins_anew_behind_what_still_waits_to_be_appended(start_offset: 
 def test_no_transaction_is_shown_as_committed_while_a_log_begins_anew() -> None:
     life = Life(MemoryFileSystem())
     ended: list[DuramenError | None] = []
-    data = encode(
-        [NewRecord(0, None, b"x")], attributes=TRANSACTIONAL, producer_id=8, producer_epoch=0, base_sequence=0
-    )
-    stamp(data, 0, 2)
-    life.replica.append(Batch(2, 0, 1, payload=memoryview(data)), 1, ended.append)
+    life.append(0, ended.append, attributes=TRANSACTIONAL, producer_id=8, producer_epoch=0, base_sequence=0)
     life.until(ended, 1)
     assert life.log.replicated is not None
     life.log.replicated.high_watermark = 1

@@ -51,14 +51,12 @@ class Around:
         doubles = self.doubles
         self.broker_epoch = doubles.store.node_epoch
         kit = Kit(1, self.broker_epoch, doubles.store, doubles.clock, doubles.deadlines, self, pace=self.pace)
-        self.replicas = Replicas(kit, self.partition)
+        self.replicas = Replicas(kit, self.partition, lambda _: PartitionConfig(self.least))
         self.replicas.told_live({1, 2, 3})
 
-    def partition(self, place: PartitionId) -> tuple[Partition, PartitionConfig]:
+    def partition(self, place: PartitionId) -> Partition:
         log = self.doubles.store.ensure(LogKey(*place), LogConfig())
-        return Partition(Rules(), place.partition, log, self.doubles.store, self.doubles.clock), PartitionConfig(
-            self.least
-        )
+        return Partition(Rules(), place.partition, log, self.doubles.store, self.doubles.clock)
 
     @property
     def replica(self) -> Replica:
@@ -204,7 +202,7 @@ def test_an_epoch_that_the_log_has_already_is_not_led_again() -> None:
 
 def test_a_log_that_was_to_begin_anew_when_the_process_ended_does_so() -> None:
     around = Around()
-    log = around.partition(PLACE)[0].log
+    log = around.partition(PLACE).log
     (filler,) = empty(0, 7, NO_EPOCH)
     data = bytes_of(filler)
     around.doubles.store.append_ordered(log, data, header(data), None)
@@ -219,7 +217,7 @@ def test_a_log_that_was_to_begin_anew_when_the_process_ended_does_so() -> None:
 
 def test_a_log_that_has_lost_records_takes_no_part() -> None:
     around = Around()
-    around.partition(PLACE)[0].log.damage.append((3, 4))
+    around.partition(PLACE).log.damage.append((3, 4))
     around.told(2, 1, (2,), 1)
     assert around.replicas.get(PLACE) is None
     assert "3 to 4" in str(around.failures[0])

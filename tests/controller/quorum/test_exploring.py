@@ -3,6 +3,7 @@
 import pytest
 from tests.controller.quorum.exploring import Bounds, explore
 from tests.controller.quorum.planted import BUGS
+from tests.controller.quorum.reached import SOON
 from tests.controller.quorum.witness import Broken
 from tests.sim.planted import planted
 
@@ -13,15 +14,6 @@ ALL_OF_IT = [
     Bounds(exchanges=True, epochs=1, records=1, restarts=0),
     Bounds(exchanges=True, epochs=1, records=0, restarts=1),
     Bounds(exchanges=True, epochs=1, records=1, restarts=0, closings=1),
-]
-ALL_OF_MORE = [
-    Bounds(exchanges=False, epochs=1, records=1, restarts=0),
-    Bounds(exchanges=True, epochs=1, records=1, restarts=1),
-    Bounds(exchanges=True, epochs=1, records=2, restarts=1),
-    Bounds(exchanges=True, epochs=1, records=1, restarts=2),
-    Bounds(exchanges=True, epochs=2, records=0, restarts=0),
-    Bounds(exchanges=True, epochs=2, records=1, restarts=0),
-    Bounds(exchanges=False, epochs=1, records=0, restarts=0, closings=1),
 ]
 A_PART_OF_IT = Bounds(exchanges=True, epochs=3, records=2, restarts=2)
 
@@ -44,7 +36,7 @@ def test_every_order_of_events(bounds: Bounds) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("bounds", ALL_OF_MORE, ids=name_of)
+@pytest.mark.parametrize("bounds", SOON, ids=name_of)
 def test_every_order_of_more_events(bounds: Bounds) -> None:
     assert explore(bounds, MOST_STATES).complete
 

@@ -129,7 +129,7 @@ class Replicating:
             self._node_id, broker_epoch, self._store, self._clock, self._deadlines, self,
             timeouts=self._timeouts, pace=self._pace, bulk=self._bulk,
         )  # fmt: skip
-        self._replicas = Replicas(kit, lambda place: (self._partition_of(place), self._config_of(place)))
+        self._replicas = Replicas(kit, self._partition_of, self._config_of)
 
     def end(self) -> None:
         """It takes part no more."""

@@ -48,7 +48,6 @@ from duramen.controller.cluster.beginning import form
 from duramen.controller.events import Event
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId
-from duramen.controller.quorum.roles import Role
 
 __all__ = ["ActiveController"]
 
@@ -106,9 +105,7 @@ class ActiveController:
 
     def _leads(self) -> bool:
         """Whether what is proposed now is ordered in this controller's epoch."""
-        runner, machine = self._runner, self._runner.machine
-        works = not self._over and runner.error is None  # else nobody learns what becomes of what it has proposed
-        return works and machine.role is Role.LEADER and machine.epoch == self.epoch
+        return not self._over and self._runner.leads(self.epoch)
 
     # -- what happens -------------------------------------------------------------------------------
 

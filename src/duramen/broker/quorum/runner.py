@@ -89,6 +89,10 @@ class Runner:
         """Why it does nothing any more, if it does not."""
         return self._over
 
+    def leads(self, epoch: int) -> bool:
+        """Whether it leads in that epoch, and does anything at all."""
+        return self._over is None and self._machine.role is Role.LEADER and self._machine.epoch == epoch
+
     def describe(self) -> Described:
         """The quorum as this replica knows it (KIP-836)."""
         return self._fetches.describe(self._machine, self._kit.clock.wall_ms())
@@ -155,7 +159,7 @@ class Runner:
         sound = _sound(message)
         if sound is None:
             return
-        if isinstance(message, Fetch) and self._leads(message.epoch):
+        if isinstance(message, Fetch) and self.leads(message.epoch):
             self._fetches.heard(message, self._machine.end.offset, self._kit.clock.wall_ms())
         try:
             self._machine.receive(sound)
@@ -185,9 +189,6 @@ class Runner:
 
     def _tick(self) -> None:
         self._machine.tick(self._kit.clock.monotonic_ms())
-
-    def _leads(self, epoch: int) -> bool:
-        return self._machine.role is Role.LEADER and self._machine.epoch == epoch
 
     def _not_controller(self) -> NotController:
         leader = self._machine.leader

@@ -27,8 +27,11 @@ _EARLY: Final = 65_536
 """Partitions of which a fetch waits for the replica: what comes of more counts as lost."""
 _NONE: Final[Mapping[int, Fetch]] = MappingProxyType({})
 
-PartitionOf = Callable[[PartitionId], tuple[Partition, PartitionConfig]]
-"""Its partition, with a log that is there, and what the configs of its stream say now."""
+PartitionOf = Callable[[PartitionId], Partition]
+"""Its partition, with a log that is there."""
+
+ConfigOf = Callable[[PartitionId], PartitionConfig]
+"""What the configs of its stream say now."""
 
 
 def state_of(state: controller.PartitionState, observers: tuple[int, ...] = ()) -> PartitionState:
@@ -49,9 +52,10 @@ class Replicas:
     Only what that says behind the node's registration, under the kit's broker epoch, may be told.
     """
 
-    def __init__(self, kit: Kit, partition_of: PartitionOf) -> None:
+    def __init__(self, kit: Kit, partition_of: PartitionOf, config_of: ConfigOf) -> None:
         self._kit = kit
         self._partition_of = partition_of
+        self._config_of = config_of
         self._replicas: dict[PartitionId, Replica] = {}
         self._opening: dict[PartitionId, PartitionState] = {}  # the newest that was told of those
         self._early: dict[PartitionId, dict[int, Fetch]] = {}  # of nodes that knew of a partition before this one
@@ -97,7 +101,7 @@ class Replicas:
         def configure(place: PartitionId) -> None:
             replica = self._replicas.get(place)
             if replica is not None:
-                replica.configure(self._partition_of(place)[1])
+                replica.configure(self._config_of(place))
 
         self._sweeps.begin(self._replicas, configure)
 
@@ -165,20 +169,19 @@ class Replicas:
         self._sweeps.begin(self._replicas, act)
 
     def _open(self, place: PartitionId) -> None:
-        log = self._partition_of(place)[0].log
+        log = self._partition_of(place).log
 
         def found(kept: Kept | DuramenError) -> None:
-            # Where it was let go and is to be here again, another log is looked at, for another answer than this.
             if place not in self._opening:
                 return
-            partition, config = self._partition_of(place)
+            partition = self._partition_of(place)
             if partition.log is not log:
-                return
+                return  # it was let go and is to be here again: another log is looked at, for another answer than this
             state = self._opening.pop(place)
             if isinstance(kept, DuramenError):
                 self._kit.outside.failed(place, kept)
                 return
-            replica = self._replicas[place] = Replica(self._kit, place, partition, kept, config)
+            replica = self._replicas[place] = Replica(self._kit, place, partition, kept, self._config_of(place))
             for node_id, since_ms in self._gone.items():
                 replica.unreachable(node_id, since_ms)
             replica.heard_by_controller(lately=self._heard_lately)
@@ -198,7 +201,7 @@ class Replicas:
     def _let_go(self, place: PartitionId, state: controller.PartitionState) -> None:
         """The node has no replica of it, or none any more: then what its log holds goes too."""
         self._close(place)
-        partition, _ = self._partition_of(place)
+        partition = self._partition_of(place)
         partition.role = Absent(state.leader_epoch, state.leader)
         if partition.log.written:
             partition.begin_anew()

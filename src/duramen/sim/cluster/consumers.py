@@ -73,8 +73,8 @@ class Consumer(Client):
                 if answer.high_watermark >= 0:
                     self.calls.witness.shows(node_id, place, answer.high_watermark)
                 if answer.error is not None:
-                    epoch = -1 if partition.role is None else partition.role.epoch
-                    reply((answer.error, answer.start_offset, epoch))
+                    told_epoch = -1 if partition.role is None else partition.role.epoch
+                    reply((answer.error, answer.start_offset, told_epoch))
                 elif answer.preferred_replica >= 0:
                     self.calls.witness.redirected(place, node_id, answer.preferred_replica, offset)
                     reply(answer.preferred_replica)

@@ -35,10 +35,6 @@ class Committed(NamedTuple):
     cut_by: frozenset[int] = frozenset()
 
 
-def _nobody(_batch: Committed) -> Iterable[int]:
-    return ()
-
-
 class _Leader(NamedTuple):
     node_id: int
     life: int
@@ -56,7 +52,7 @@ class Ledger:
         self,
         name: str,
         holders: Callable[[], Iterable[tuple[int, Holding]]],
-        cutting: Callable[[Committed], Iterable[int]] = _nobody,
+        cutting: Callable[[Committed], Iterable[int]],
     ) -> None:
         self.name = name
         self.committed: list[Committed] = []
