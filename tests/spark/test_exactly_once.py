@@ -24,6 +24,7 @@ from tests.spark.committed import committed, values
 from duramen.base.errors import AttemptLost, QueryFenced, UnsupportedFeature
 from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
 from duramen.client.batches import Batches
+from duramen.client.cluster import Patience
 from duramen.client.producer import OpenTransaction
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
@@ -119,6 +120,36 @@ def test_a_batch_that_fails_leaves_nothing(
     assert transactions(cluster) == []
 
 
+def test_a_batch_that_fails_leaves_nothing_of_tasks_that_still_run(
+    spark: SparkSession, node: NodeProcess, cluster: Cluster, target: str, tmp_path: Path
+) -> None:
+    servers, seen = node.kafka, tmp_path / "seen"
+    ats = [TopicPartition(target, index) for index in range(PARTITIONS)]
+
+    def wait_for(condition: Callable[[], bool]) -> None:
+        patience = Patience(60)
+        while not condition():
+            patience.pause(AttemptLost("it did not happen"))
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        number = sum(batch.column("id").to_pylist()[0] for batch in batches)
+        if number == 0:
+            column = pa.array([bytes(100)] * 5_000, pa.binary())
+            yield from [pa.RecordBatch.from_arrays([column], names=["value"])] * 20  # more than Spark holds back
+            wait_for(seen.exists)
+            return
+        with Cluster(servers) as own:
+            wait_for(lambda: any(end for _, end in Consumer(own).bounds(ats).values()))
+        raise ValueError("this task fails while the other has written")
+
+    frame = spark.range(2).repartitionByRange(2, "id").mapInArrow(rows, "value binary")
+    with pytest.raises(PySparkException, match="this task fails while the other has written"):
+        write(frame, node, target, **{"kafka.batch.size": "1000"})
+    assert committed(cluster, target) == Counter()
+    assert transactions(cluster) == []
+    seen.touch()
+
+
 def test_at_least_once_by_option(spark: SparkSession, node: NodeProcess, cluster: Cluster, target: str) -> None:
     frame = spark.range(10).select(sf.col("id").cast("string").alias("value"))
     write(frame, node, target, exactlyOnce="false")
@@ -187,6 +218,32 @@ def test_a_batch_that_is_given_up_leaves_nothing(
     assert committed(cluster, target) == Counter()
     with pytest.raises(AttemptLost, match="attempt 1 of partition 0 is not open any more"):
         attempts.commit(cluster, [written], b"")
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_write_that_is_given_up_refuses_its_tasks(
+    cluster: Cluster, target: str, attempt: Callable[..., Written], stream_name: str, begun: bool
+) -> None:
+    query = stream_name[-100:]
+    if begun:
+        attempt(Task(query, query, 0, 0, 1), b"a")
+    attempts.give_up(cluster, query)
+    attempts.give_up(cluster, query)
+    assert committed(cluster, target) == Counter()
+    with pytest.raises(QueryFenced, match="has begun to write since"):
+        attempt(Task(query, query, 0, 0, 2), b"a")
+    with pytest.raises(QueryFenced, match="another run writes now, or the batch is decided"):
+        Batches(cluster, query).open(f"__spark/{query}/1/0/0/3", 60_000)
+    assert committed(cluster, target) == Counter()
+
+
+def test_a_write_that_is_decided_is_not_given_up(
+    cluster: Cluster, target: str, attempt: Callable[..., Written], stream_name: str
+) -> None:
+    query = stream_name[-100:]
+    attempts.commit(cluster, [attempt(Task(query, query, 0, 0, 1), b"a")], b"")
+    attempts.give_up(cluster, query)
+    assert committed(cluster, target) == {b"a": 1}
 
 
 def test_the_digest_of_a_batch_is_that_of_its_offsets(tmp_path: Path) -> None:

@@ -19,19 +19,31 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from duramen.base.errors import DuramenError, UnsupportedFeature
+from duramen.base.errors import DuramenError, QueryFenced, UnsupportedFeature
 from duramen.client import Cluster
 from duramen.client.batches import Batches, Winner, are_offered
 from duramen.client.producer import OpenTransaction
 from duramen.codec.attempts import Attempt
 
-__all__ = ["Task", "Written", "abandon", "commit", "digest_of", "is_exactly_once", "stream_task", "write"]
+__all__ = [
+    "Task",
+    "Written",
+    "abandon",
+    "batch_task",
+    "commit",
+    "digest_of",
+    "give_up",
+    "is_exactly_once",
+    "stream_task",
+    "write",
+]
 
 _log = logging.getLogger("duramen.spark")
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
 _RUN: Final = "spark.jobGroup.id"
+_ONLY_BATCH: Final = 0  # of a `df.write`
 _HEAD_LINES: Final = 2  # the version of the offset log, and what is said of the batch beside its offsets
 
 
@@ -73,7 +85,7 @@ def batch_task(query: str) -> Task:
     context = TaskContext.get()
     if context is None:
         raise UnsupportedFeature("rows are written by tasks of Spark only")
-    return Task(query, query, 0, context.partitionId(), context.taskAttemptId())
+    return Task(query, query, _ONLY_BATCH, context.partitionId(), context.taskAttemptId())
 
 
 def is_exactly_once(cluster: Cluster, wish: str) -> bool:
@@ -148,6 +160,17 @@ def abandon(cluster: Cluster, messages: Sequence[WriterCommitMessage | None]) ->
     if written:
         attempt = _attempt(written)
         Batches(cluster, attempt.query).abandon(attempt.run, attempt.batch)
+
+
+def give_up(cluster: Cluster, query: str) -> None:
+    """Abort all that a `df.write` has open, and refuse what its tasks still ask: Spark may have left some running.
+
+    Nobody else writes by this query's name, so a newer run of it, which writes nothing, fences them.
+    """
+    batches = Batches(cluster, query)
+    with contextlib.suppress(QueryFenced):
+        batches.begin(query, _ONLY_BATCH)  # an older run is known by its name, also where no task has begun yet
+        batches.begin(f"{query}-given-up", _ONLY_BATCH)
 
 
 def _attempts(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:

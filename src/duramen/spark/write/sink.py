@@ -5,6 +5,7 @@ how); to other brokers every task writes with an idempotent producer of its own,
 again: at least once, as Spark's Kafka sink.
 """
 
+import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -13,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
-from duramen.base.errors import OptionInvalid
+from duramen.base.errors import DuramenError, OptionInvalid
 from duramen.client import Producer
 from duramen.client.producer import OpenTransaction
 from duramen.codec.compression import CODECS
@@ -25,6 +26,8 @@ from duramen.spark.write.attempts import Task, Written
 from duramen.spark.write.writing import RowWriter
 
 __all__ = ["BatchWriter", "StreamWriter"]
+
+_log = logging.getLogger("duramen.spark")
 
 _TEXT_OR_BINARY: Final = (StringType, BinaryType)
 
@@ -71,8 +74,17 @@ class _Writing:
         attempts.commit(cluster_of(self._options), messages, digest)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """The driver gives up."""
+        """The driver gives a micro-batch up."""
         attempts.abandon(cluster_of(self._options), messages)
+
+    def give_up(self, query: str) -> None:
+        """The driver gives a `df.write` up; where that fails what is open is aborted once its time is over."""
+        cluster = cluster_of(self._options)
+        try:
+            if attempts.is_exactly_once(cluster, self._exactly_once):
+                attempts.give_up(cluster, query)
+        except DuramenError as error:
+            _log.warning("what has been written is aborted when kafka.transaction.timeout.ms is over: %s", error)
 
 
 def _check(columns: Mapping[str, DataType], *, has_topic: bool) -> None:
@@ -117,8 +129,9 @@ class BatchWriter(DataSourceArrowWriter):
 
     @said_plainly()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task has failed for good."""
-        self._writing.abort(messages)
+        """A task has failed for good. Others may still run, of which there is no message."""
+        del messages
+        self._writing.give_up(self._query)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
