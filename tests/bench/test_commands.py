@@ -95,7 +95,7 @@ def test_what_users_of_clients_do(tmp_path: Path) -> None:
         (["cold-reads", "--scale", "0.05", "--rounds", "1"], 2),
         (["failover", "--rounds", "1"], 4),
         (["topology", "--scale", "0.02", "--rounds", "1"], 5),
-        (["growing", "--scale", "0.001", "--rounds", "1"], 2),
+        (["growing", "--scale", "0.001", "--rounds", "1"], 4),
         (["partitions", "--scale", "0.01", "--rounds", "1"], 7),
         (["pauses", "--duration", "0.2"], 3),
     ],

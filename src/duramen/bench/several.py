@@ -12,6 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from duramen.base.errors import DuramenError, RequestInvalid, RequestTimedOut, StreamNotFound
 from duramen.bench.contenders import Contender
+from duramen.bench.system import leave_processor
 from duramen.client.cluster import Patience
 from duramen.client.http import Server
 from duramen.node.process import NodeProcess, hold_port
@@ -21,7 +22,6 @@ __all__ = ["NODES", "Several"]
 
 NODES: Final = (1, 2, 3)
 _TIMEOUT_S: Final = 60.0
-_LEAST: Final = 19
 
 
 class Several:
@@ -48,8 +48,8 @@ class Several:
         for held in self._held:
             held.close()
 
-    def join(self, number: int, directory: Path | None = None) -> None:
-        """Start one more node. Raises ServerUnreachable.
+    def join(self, number: int, directory: Path | None = None) -> Path:
+        """Start one more node; returns where its data lies. Raises ServerUnreachable.
 
         It brings no processor of its own, as it would elsewhere: it has what the others leave. Its data goes to
         `directory`, else beside theirs.
@@ -67,7 +67,8 @@ class Several:
         self._joined.append(node)
         threads = Path(f"/proc/{node.pid}/task")
         for thread in os.listdir(threads) if threads.is_dir() else [node.pid]:
-            _leave_processor(int(thread))
+            leave_processor(int(thread))
+        return place
 
     def server(self, number: int) -> Server:
         """The HTTP door of one of the three."""
@@ -107,11 +108,3 @@ class Several:
         """The sum of a metric of one node."""
         lines = self.server(number).text("/metrics").splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
-
-
-def _leave_processor(thread: int) -> None:
-    """Have the thread run only where no other wants to, as far as the system can do that."""
-    if hasattr(os, "SCHED_IDLE"):
-        os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
-    else:
-        os.setpriority(os.PRIO_PROCESS, thread, _LEAST)

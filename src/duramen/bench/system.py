@@ -10,9 +10,10 @@ import psutil
 
 from duramen.base.units import MIB
 
-__all__ = ["Use", "cached_bytes", "drop_cached", "use", "written_bytes"]
+__all__ = ["Use", "cached_bytes", "drop_cached", "leave_processor", "use", "written_bytes"]
 
 
+_LEAST: Final = 19
 _SECTORS_WRITTEN: Final = 6  # the field's place in Linux' Documentation/block/stat.rst
 _SECTOR_BYTES: Final = 512
 
@@ -80,3 +81,11 @@ def cached_bytes(path: Path) -> int:
     finally:
         libc.munmap(place, size)
     return sum(page & 1 for page in pages.raw) * mmap.PAGESIZE
+
+
+def leave_processor(thread: int) -> None:
+    """Have the thread, 0 for this one, run only where no other wants to, as far as the system can do that."""
+    if hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+    else:
+        os.setpriority(os.PRIO_PROCESS, thread, _LEAST)

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from duramen.base.errors import ServerUnreachable
 
-__all__ = ["Worker"]
+__all__ = ["Worker", "end_at_once"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -25,7 +25,7 @@ class Worker:
     """Runs one job after another; each is a step of the bar, which counts to `steps`."""
 
     def __init__(self, console: Console, steps: int) -> None:
-        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _alone)
+        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), end_at_once)
         self._progress = Progress(
             TextColumn("{task.completed:.0f}/{task.total:.0f}"), BarColumn(), TimeElapsedColumn(),
             TextColumn("{task.description}"), console=console, transient=True, refresh_per_second=2,
@@ -59,6 +59,6 @@ class Worker:
         return found
 
 
-def _alone() -> None:
-    # Ctrl-C ends it at once and without a word: the command that waits for it speaks.
+def end_at_once() -> None:
+    """Have Ctrl-C end this process at once and without a word: the command that waits for it speaks."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

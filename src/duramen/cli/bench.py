@@ -283,7 +283,8 @@ def _growing(output: Path, rounds: int, scale: float, joined_data: Path | None, 
     """How fast a node that joins a cluster copies 10 GB of replicas, and what producers feel of it.
 
     Producers are measured before and after, too. The new node would bring a processor: it has what the others leave of
-    this one. Takes 30 GB of disk; with --joined-data 20, and 10 in that directory.
+    this one. Beside it, what a plain copy of the same files is like for them, as fast as the node was and as fast as it
+    goes. Takes 30 GB of disk; with --joined-data 20, and 10 in that directory.
     """
     _check(output)
     from duramen.bench.storage import measure_growing

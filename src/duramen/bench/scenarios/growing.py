@@ -1,5 +1,6 @@
 """A node that joins a cluster and is given replicas of what is there: how fast it copies, and what producers feel."""
 
+import math
 import os
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.units import MIB
 from duramen.bench.bare import write_throughput
 from duramen.bench.contenders import Contender
+from duramen.bench.copying import PlainCopy
 from duramen.bench.flight import fly
 from duramen.bench.pace import pace
 from duramen.bench.percentiles import Latencies
@@ -32,11 +34,12 @@ _WANTED: Final = 1.5
 _NEW: Final = 4
 _PATIENCE_S: Final = 3600.0
 _REASSIGNMENTS: Final = "/v1/cluster/reassignments"
+_PLAIN: Final = ("a plain copy of the same files, as fast as that", "a plain copy, as fast as it goes")
 
 
 def steps(rounds: int) -> int:
     """How many jobs there are, but for those while it copies."""
-    return _STREAMS + 2 + 2 * rounds
+    return _STREAMS + 2 + 3 * rounds
 
 
 def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joined: Path | None = None) -> list[Outcome]:
@@ -63,12 +66,23 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joine
         )
         live = several.stream("live", NODES)  # made before the filling it may have another leader by now
         alone_ms = [_paced(worker, live) for _ in range(rounds)]
-        several.join(_NEW, joined)
+        place = several.join(_NEW, joined)
         seconds, beside_ms = _copy(several, worker, live, replicas)
-        alone_ms += [_paced(worker, live) for _ in range(rounds)]  # a machine is not as quick at all times
+        plain = []
+        for bytes_per_s in (size / seconds, math.inf):
+            alone_ms += [_paced(worker, live) for _ in range(rounds)]  # a machine is not as quick at all times
+            with PlainCopy(sorted(place.rglob("*.log")), place, bytes_per_s) as copy:
+                felt_ms = []
+                while copy.running:
+                    felt_ms.append(_paced(worker, live))
+            plain.append((size / copy.seconds / MIB, felt_ms))
     rate, bare = size / seconds / MIB, min(_BARE_WRITES, messages) * _VALUE_BYTES / bare_s / MIB
     figures = f"{size / MIB:,.0f} MiB in {seconds:.1f} s; one file written and synced bare: {bare:,.0f} MiB/s"
-    return [told("what a new node copies a second", f"{rate:,.0f} MiB/s ({figures})"), _slower(alone_ms, beside_ms)]
+    return [
+        told("what a new node copies a second", f"{rate:,.0f} MiB/s ({figures})"),
+        _slower(alone_ms, beside_ms),
+        *(told(name, _felt(rate, felt_ms, alone_ms)) for name, (rate, felt_ms) in zip(_PLAIN, plain, strict=True)),
+    ]
 
 
 def _copy(
@@ -95,11 +109,21 @@ def _copy(
 
 def _slower(alone_ms: list[float | None], beside_ms: list[float | None]) -> Outcome:
     target = f"p99 of {_RATE_HZ:g} records a second while a new node copies"
-    alone, beside = ([one for one in figures if one is not None] for figures in (alone_ms, beside_ms))
-    if not alone or not beside:
+    alone, beside = _middle(alone_ms), _middle(beside_ms)
+    if alone is None or beside is None:
         return not_measured(target, f"at most {_WANTED:g} x", "the samples are too few")
-    figures = f"{median(beside):.2f} ms, alone {median(alone):.2f} ms"
-    return at_most(target, median(beside) / median(alone), _WANTED, "x", figures, "without it")
+    return at_most(target, beside / alone, _WANTED, "x", f"{beside:.2f} ms, alone {alone:.2f} ms", "without it")
+
+
+def _felt(rate: float, felt_ms: list[float | None], alone_ms: list[float | None]) -> str:
+    alone, felt = _middle(alone_ms), _middle(felt_ms)
+    p99 = "" if alone is None or felt is None else f", p99 of producers {felt:.2f} ms, {felt / alone:.2f} x"
+    return f"{rate:,.0f} MiB/s{p99}"
+
+
+def _middle(figures_ms: list[float | None]) -> float | None:
+    found = [one for one in figures_ms if one is not None]
+    return median(found) if found else None
 
 
 def _paced(worker: Worker, stream: Contender) -> float | None:
