@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, RequestTimedOut
 from duramen.base.units import MIB
 from duramen.bench.bare import write_throughput
 from duramen.bench.contenders import Contender
@@ -19,6 +19,8 @@ from duramen.bench.schedule import Schedule
 from duramen.bench.several import NODES, Several
 from duramen.bench.targets import Outcome, at_most, not_measured, told
 from duramen.bench.worker import Worker
+from duramen.client.cluster import Patience
+from duramen.storage.log import LOGS_DIRECTORY
 
 __all__ = ["measure", "steps"]
 
@@ -34,12 +36,13 @@ _WANTED: Final = 1.5
 _NEW: Final = 4
 _PATIENCE_S: Final = 3600.0
 _REASSIGNMENTS: Final = "/v1/cluster/reassignments"
+_REMOVED_SOON: Final = {"file.delete.delay.ms": "1000"}  # before the plain copies
 _PLAIN: Final = ("a plain copy of the same files, as fast as that", "a plain copy, as fast as it goes")
 
 
 def steps(rounds: int) -> int:
     """How many jobs there are, but for those while it copies."""
-    return _STREAMS + 2 + 3 * rounds
+    return _STREAMS + 3 + 4 * rounds
 
 
 def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joined: Path | None = None) -> list[Outcome]:
@@ -53,7 +56,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joine
         replicas = {}
         for number in range(_STREAMS):
             leader, follower = NODES[number % len(NODES)], NODES[(number + 1) % len(NODES)]
-            stream = several.stream(f"filled{number}", (leader, follower))
+            stream = several.stream(f"filled{number}", (leader, follower), _REMOVED_SOON)
             replicas[stream.stream] = [leader, _NEW]
             worker.run(
                 f"writing {messages * _VALUE_BYTES // MIB:,} MiB", fly, stream, _VALUE_BYTES, in_flight=4, warm_s=0.0,
@@ -66,11 +69,14 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joine
         )
         live = several.stream("live", NODES)  # made before the filling it may have another leader by now
         alone_ms = [_paced(worker, live) for _ in range(rounds)]
+        held = _logs(directory / "growing")
         place = several.join(_NEW, joined)
         seconds, beside_ms = _copy(several, worker, live, replicas)
+        alone_ms += [_paced(worker, live) for _ in range(rounds)]  # a machine is not as quick at all times
+        worker.run("what was taken over is removed", _wait_until_gone, directory / "growing", held)
         plain = []
         for bytes_per_s in (size / seconds, math.inf):
-            alone_ms += [_paced(worker, live) for _ in range(rounds)]  # a machine is not as quick at all times
+            alone_ms += [_paced(worker, live) for _ in range(rounds)]
             with PlainCopy(sorted(place.rglob("*.log")), place, bytes_per_s) as copy:
                 felt_ms = []
                 while copy.running:
@@ -105,6 +111,18 @@ def _copy(
         elif time.monotonic() - began_s > _PATIENCE_S:
             raise DuramenError(f"node {_NEW} has not caught up after {_PATIENCE_S:g} s")
     return ended_s - began_s, beside_ms
+
+
+def _logs(directory: Path) -> set[Path]:
+    return set(directory.glob(f"node*/{LOGS_DIRECTORY}/*"))
+
+
+def _wait_until_gone(directory: Path, held: set[Path]) -> None:
+    """Wait until replicas that the new node has taken over are removed, which is felt too. Raises RequestTimedOut."""
+    patience = Patience(_PATIENCE_S)
+    while len(held - _logs(directory)) < _STREAMS:
+        patience.pause(RequestTimedOut(f"replicas that were taken over are still in {directory}"))
+    os.sync()
 
 
 def _slower(alone_ms: list[float | None], beside_ms: list[float | None]) -> Outcome:
