@@ -32,7 +32,8 @@ class PartitionState(msgspec.Struct, frozen=True, gc=False):
     `replicas`: all that hold it or are to; the first is the preferred leader. `isr`: those in sync. `elr`: those that
     are not, and yet have every record that was acknowledged (KIP-966). `last_known_elr`: those that were in it and came
     back without what they held. `adding` and `removing` are the replicas that a reassignment under way brings and takes
-    (KIP-455). `leader_epoch` is higher with each change of the leader, `partition_epoch` with each change.
+    (KIP-455). `leader_epoch` is higher with each change of the leader and each replica that is added, `partition_epoch`
+    with each change.
     """
 
     replicas: tuple[int, ...] = ()

@@ -60,6 +60,8 @@ def _change_text(event: PartitionChanged, state: ControllerState) -> str:
     if event.leader is not UNSET:
         leader = "no leader" if event.leader is None else f"leader {event.leader}"
         parts.append(f"{leader} in epoch {event.leader_epoch}")
+    elif event.leader_epoch is not UNSET:
+        parts.append(f"led in epoch {event.leader_epoch}")
     parts += [
         f"{field.replace('_', ' ')} {members_text(value)}"
         for field in _SETS

@@ -377,7 +377,7 @@ class Member:
         state = self.state.partitions.get(place)
         if state is not None:
             self._count(place, state, unclean=event.unclean)
-            self._telling.begin(place, led=event.leader is not UNSET)
+            self._telling.begin(place, led=event.leader_epoch is not UNSET)
 
     def _tell_when_made(self, last: PartitionId) -> None:
         if self._listener is not None and not self._listener.has(last):

@@ -42,7 +42,7 @@ class Telling:
             self._come_back()
 
     def begin(self, place: PartitionId, *, led: bool = False) -> None:
-        """A partition is another: tell of it, now if it may be. `led`: its leader is another, or it has one now."""
+        """A partition is another: tell of it, now if it may be. `led`: it is led in another epoch."""
         if not self._led and not self._rest and self._left:
             self._spend(place)
         elif led:

@@ -6,6 +6,9 @@ A replica is eligible that left the in-sync set when fewer than `min.insync.repl
 fewer: from then on the high watermark did not rise, so it lacks nothing that was acknowledged. The set is emptied as
 soon as there are enough in sync again. A node that is fenced is in no in-sync set: the last one of a partition becomes
 eligible too, and the partition waits for it.
+
+Another leader epoch begins with another leader, and with a replica that is added: its node may have had one before, and
+what that one said was on its disk may still be on its way to the leader.
 """
 
 from typing import NamedTuple
@@ -123,7 +126,7 @@ def settle(
         wanted.replicas,
         wanted.isr,
         leader,
-        before.leader_epoch + (leader != before.leader),
+        before.leader_epoch + (leader != before.leader or _has_joined(before, wanted)),
         before.partition_epoch + 1,
         elr,
         last_known,
@@ -131,6 +134,11 @@ def settle(
         wanted.removing,
     )
     return Settled(after, unclean)
+
+
+def _has_joined(before: PartitionState, wanted: PartitionState) -> bool:
+    """Whether a replica is added: what its node may have said of one that it had before holds in older epochs only."""
+    return before.replicas is not wanted.replicas and not set(wanted.replicas).issubset(before.replicas)
 
 
 def _is_same(before: PartitionState, wanted: PartitionState) -> bool:

@@ -155,6 +155,8 @@ class Council:
             raise BrokenPromise(f"{event} was not decided on {before}")
         if event.leader_epoch is not UNSET and event.leader_epoch != before.leader_epoch + 1:
             raise BrokenPromise(f"the leader epoch goes from {before.leader_epoch} to {event.leader_epoch}")
+        if event.replicas is not UNSET and event.leader_epoch is UNSET and not {*event.replicas} <= {*before.replicas}:
+            raise BrokenPromise(f"{event} gives {before} another replica in the same leader epoch")
         self.elections += event.leader_epoch is not UNSET
         self._judge_leader(event, before)
         self._judge_holders(event, before)
