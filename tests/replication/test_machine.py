@@ -96,6 +96,20 @@ def test_how_far_a_replica_is_was_said_under_its_registration() -> None:
     assert leader.covered(2, 10) == 3
 
 
+def test_what_was_said_of_a_replica_before_it_was_added_again_is_of_an_older_epoch() -> None:
+    """Its node let go of the first one's log; the controller adds no replica within a leader epoch."""
+    leader = machine(state(1, 4, 1, {1, 2}))
+    said = fetch(4)._replace(node_id=3, reaches=(Reach(3, 9, 5),), reports=True)
+    leader.told(state(1, 4, 2, {1, 2})._replace(replicas=(1, 2)), (1, 2, 3))
+    leader.told(state(1, 5, 3, {1, 2}), (1, 2, 3))
+    leader.receive(said)
+    assert not any(isinstance(effect, Propose) for effect in leader.take())
+    assert leader.covered(3, 9) == -1
+    leader.receive(fetch(5))
+    leader.receive(said._replace(leader_epoch=5))
+    assert any(isinstance(effect, Propose) for effect in leader.take())
+
+
 def test_configs_that_change_do_not_end_a_proposal_that_is_under_way() -> None:
     leader = machine(state(1, 4, 1, {1, 2}))
     leader.receive(fetch(4))

@@ -307,6 +307,8 @@ class ClusterMachine(RuleBasedStateMachine):
             assert partition.partition_epoch >= before.partition_epoch
             assert partition == before or partition.partition_epoch > before.partition_epoch
             assert partition.leader == before.leader or partition.leader_epoch > before.leader_epoch
+            joined = set(partition.replicas) - set(before.replicas)
+            assert not joined or partition.leader_epoch > before.leader_epoch
         self.before = now
         assert all(earlier < later for earlier, later in zip(self.epochs, self.epochs[1:], strict=False))
 
