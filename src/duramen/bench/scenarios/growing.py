@@ -42,7 +42,7 @@ _PLAIN: Final = ("a plain copy of the same files, as fast as that", "a plain cop
 
 def steps(rounds: int) -> int:
     """How many jobs there are, but for those while it copies."""
-    return _STREAMS + 3 + 4 * rounds
+    return _STREAMS + 3 + 2 * rounds
 
 
 def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joined: Path | None = None) -> list[Outcome]:
@@ -76,7 +76,6 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joine
         worker.run("what was taken over is removed", _wait_until_gone, directory / "growing", held)
         plain = []
         for bytes_per_s in (size / seconds, math.inf):
-            alone_ms += [_paced(worker, live) for _ in range(rounds)]
             with PlainCopy(sorted(place.rglob("*.log")), place, bytes_per_s) as copy:
                 felt_ms = []
                 while copy.running:
