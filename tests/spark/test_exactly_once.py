@@ -126,7 +126,7 @@ def test_a_batch_that_fails_leaves_nothing_of_tasks_that_still_run(
     servers, seen = node.kafka, tmp_path / "seen"
     ats = [TopicPartition(target, index) for index in range(PARTITIONS)]
 
-    def wait_for(condition: Callable[[], bool]) -> None:
+    def wait_for(condition: Callable[[], bool]) -> None:  # `until` comes with what is not for executors
         patience = Patience(60)
         while not condition():
             patience.pause(AttemptLost("it did not happen"))

@@ -52,7 +52,8 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joine
     """
     messages = max(1, int(_MIB_IN_ALL * scale) * MIB // _VALUE_BYTES // _STREAMS)
     size = messages * _STREAMS * _VALUE_BYTES
-    with Several(directory / "growing") as several:
+    nodes = directory / "growing"
+    with Several(nodes) as several:
         replicas = {}
         for number in range(_STREAMS):
             leader, follower = NODES[number % len(NODES)], NODES[(number + 1) % len(NODES)]
@@ -69,24 +70,21 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float, joine
         )
         live = several.stream("live", NODES)  # made before the filling it may have another leader by now
         alone_ms = [_paced(worker, live) for _ in range(rounds)]
-        held = _logs(directory / "growing")
+        held = _logs(nodes)
         place = several.join(_NEW, joined)
         seconds, beside_ms = _copy(several, worker, live, replicas)
         alone_ms += [_paced(worker, live) for _ in range(rounds)]  # a machine is not as quick at all times
-        worker.run("what was taken over is removed", _wait_until_gone, directory / "growing", held)
-        plain = []
-        for bytes_per_s in (size / seconds, math.inf):
-            with PlainCopy(sorted(place.rglob("*.log")), place, bytes_per_s) as copy:
-                felt_ms = []
-                while copy.running:
-                    felt_ms.append(_paced(worker, live))
-            plain.append((size / copy.seconds / MIB, felt_ms))
+        worker.run("what was taken over is removed", _wait_until_gone, nodes, held)
+        plain = [_copy_plainly(place, bytes_per_s, worker, live) for bytes_per_s in (size / seconds, math.inf)]
     rate, bare = size / seconds / MIB, min(_BARE_WRITES, messages) * _VALUE_BYTES / bare_s / MIB
     figures = f"{size / MIB:,.0f} MiB in {seconds:.1f} s; one file written and synced bare: {bare:,.0f} MiB/s"
     return [
         told("what a new node copies a second", f"{rate:,.0f} MiB/s ({figures})"),
         _slower(alone_ms, beside_ms),
-        *(told(name, _felt(rate, felt_ms, alone_ms)) for name, (rate, felt_ms) in zip(_PLAIN, plain, strict=True)),
+        *(
+            told(name, _felt(size / took_s / MIB, felt_ms, alone_ms))
+            for name, (took_s, felt_ms) in zip(_PLAIN, plain, strict=True)
+        ),
     ]
 
 
@@ -110,6 +108,15 @@ def _copy(
         elif time.monotonic() - began_s > _PATIENCE_S:
             raise DuramenError(f"node {_NEW} has not caught up after {_PATIENCE_S:g} s")
     return ended_s - began_s, beside_ms
+
+
+def _copy_plainly(place: Path, bytes_per_s: float, worker: Worker, live: Contender) -> tuple[float, list[float | None]]:
+    """Seconds that a plain copy of the new node's logs takes, and the p99 of producers meanwhile. Raises OSError."""
+    felt_ms: list[float | None] = []
+    with PlainCopy(sorted(place.rglob("*.log")), place, bytes_per_s) as copy:
+        while copy.running:
+            felt_ms.append(_paced(worker, live))
+    return copy.seconds, felt_ms
 
 
 def _logs(directory: Path) -> set[Path]:

@@ -85,7 +85,7 @@ class Alike:
             as_first.replicas,
             as_first.isr,
             as_first.leader,
-            before.leader_epoch + (as_first.leader != before.leader),
+            before.leader_epoch + (as_first.leader != before.leader),  # it is wanted as it is: no replica is added
             before.partition_epoch + 1,
             as_first.elr,
             as_first.last_known_elr,
@@ -126,7 +126,7 @@ def settle(
         wanted.replicas,
         wanted.isr,
         leader,
-        before.leader_epoch + (leader != before.leader or _has_joined(before, wanted)),
+        before.leader_epoch + (leader != before.leader or bool(without(wanted.replicas, before.replicas))),
         before.partition_epoch + 1,
         elr,
         last_known,
@@ -134,11 +134,6 @@ def settle(
         wanted.removing,
     )
     return Settled(after, unclean)
-
-
-def _has_joined(before: PartitionState, wanted: PartitionState) -> bool:
-    """Whether a replica is added: what its node may have said of one that it had before holds in older epochs only."""
-    return before.replicas is not wanted.replicas and not set(wanted.replicas).issubset(before.replicas)
 
 
 def _is_same(before: PartitionState, wanted: PartitionState) -> bool:

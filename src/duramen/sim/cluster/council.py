@@ -21,7 +21,7 @@ from duramen.controller.events import (
     ProducerIdsAllocated,
     StreamDeleted,
 )
-from duramen.controller.partitions import PartitionId, PartitionState
+from duramen.controller.partitions import PartitionId, PartitionState, without
 from duramen.controller.quorum.messages import Batch, Vote, VoteAnswer
 from duramen.controller.quorum.voters import NO_VOTERS, ReplicaId, Voters
 from duramen.controller.state import ControllerState
@@ -155,7 +155,8 @@ class Council:
             raise BrokenPromise(f"{event} was not decided on {before}")
         if event.leader_epoch is not UNSET and event.leader_epoch != before.leader_epoch + 1:
             raise BrokenPromise(f"the leader epoch goes from {before.leader_epoch} to {event.leader_epoch}")
-        if event.replicas is not UNSET and event.leader_epoch is UNSET and not {*event.replicas} <= {*before.replicas}:
+        joined = event.replicas is not UNSET and without(event.replicas, before.replicas)
+        if joined and event.leader_epoch is UNSET:
             raise BrokenPromise(f"{event} gives {before} another replica in the same leader epoch")
         self.elections += event.leader_epoch is not UNSET
         self._judge_leader(event, before)
