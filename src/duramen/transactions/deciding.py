@@ -74,13 +74,18 @@ def begin(current: Query | None, id_: str, run: str, now_ms: int) -> Query | Non
     return found._replace(run=found.run + 1, runs=(*found.runs, run)[-_RUNS_KEPT:], updated_ms=now_ms)
 
 
-def is_decided(query: Query, batch: int) -> bool:
-    """Whether a batch is decided. Raises BatchDiffers where one behind it is: that is never asked by mistake."""
-    if batch < query.batch:
+def check_comes(query: Query | None, batch: int) -> None:
+    """Raise BatchDiffers where one behind a batch is decided: that is never asked by mistake."""
+    if query is not None and batch < query.batch:
         raise BatchDiffers(
             f"batch {batch} of query {query.id} comes again, and batch {query.batch} is decided already: the checkpoint"
             " is older than what was written from it"
         )
+
+
+def is_decided(query: Query, batch: int) -> bool:
+    """Whether a batch is decided. Raises as `check_comes`."""
+    check_comes(query, batch)
     return batch == query.batch
 
 

@@ -248,6 +248,7 @@ class World:
         self.shuffled = seed is not None
         self.events: list[Event] = []
         self.state = ControllerState()
+        self.deaf: set[int] = set()  # who does not hear what the controller says
         self.steps = 0
         self._plans: dict[int, Callable[[], None]] = {}
         self._actions: deque[Callable[[], None]] = deque()
@@ -313,7 +314,7 @@ class World:
             for lane, jobs in node.worker.jobs.items():
                 if jobs:
                     yield partial(node.worker.step, lane)
-            if node.applied < len(self.events) and node.replicas is not None:
+            if node.applied < len(self.events) and node.replicas is not None and node.node_id not in self.deaf:
                 yield node.hear
 
     def _run(self, queue: deque[Callable[[], None]]) -> None:
@@ -477,6 +478,14 @@ class World:
         for other in self.nodes:
             if other.up:
                 other.tell_live()
+        self._fence(node_id)
+
+    def cut_off(self, node_id: int) -> None:
+        """A node hears no more of the controller, for which it has ended; nor that others lead."""
+        self.deaf.add(node_id)
+        self._fence(node_id)
+
+    def _fence(self, node_id: int) -> None:
         for place, state in list(self.state.partitions):
             left = tuple(one for one in state.isr if one != node_id)
             if node_id not in state.isr:

@@ -61,6 +61,9 @@ class Scripted:
     def store(self, _: str, append: Callable[..., None], done: Callable[..., None]) -> None:
         append(done)
 
+    def confirm(self, _: str, __: Callable[..., None], done: Callable[..., None]) -> None:
+        done(None)
+
     def append_query(self, _: str, value: Query | None, done: Callable[..., None]) -> None:
         self.pending.append(Pending(value, done))
 

@@ -35,8 +35,14 @@ class Decides(Protocol):
     ) -> None:
         """They are from here on."""
 
-    def verify(self, id_: str, identity: Identity, partitions: Collection[TopicPartition]) -> None:
-        """Raise where they are not."""
+    def verify(
+        self,
+        id_: str,
+        identity: Identity,
+        partitions: Collection[TopicPartition],
+        done: Callable[[DuramenError | None], None],
+    ) -> None:
+        """`done` has an error where they are not."""
 
     def took_in(self) -> None:
         """The ids of one more partition are in memory."""
@@ -117,8 +123,10 @@ class ClusterTransactions:
 
             self._decides.join(request.id, identity, partitions, _JOINING_VERSION, joined)
         else:
-            self._decides.verify(request.id, identity, partitions)
-            done(Joined(epoch, (False,) * len(partitions)))
+            there = Joined(epoch, (False,) * len(partitions))
+            self._decides.verify(
+                request.id, identity, partitions, lambda error: done(there if error is None else error)
+            )
 
     def _check_there(self, partitions: Collection[TopicPartition]) -> None:
         """Who ends a transaction leaves out what was deleted: so what joins is known here."""

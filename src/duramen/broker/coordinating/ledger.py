@@ -1,7 +1,8 @@
 """The transactional ids that a node of a cluster coordinates: what memory says of them all replicas in sync have.
 
 An id changes in turns: who comes while a change is on its way waits until it is stored or refused. So nothing is
-decided on what another leader might not find.
+decided on what another leader might not find. Nor is anything refused for good on what another leader has changed: what
+it was decided on is stored once more before, which all replicas in sync take from the one that leads only.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from duramen.base.ports import Clock
 from duramen.broker.coordinating.shards import Shard, Shards
 from duramen.broker.coordinating.turns import Turns
 from duramen.broker.transactions.known import KnownTransactions
-from duramen.broker.transactions.ledger import Changed, Decide, Stored
+from duramen.broker.transactions.ledger import FINAL, Changed, Decide, Stored
 from duramen.broker.transactions.log import TransactionLog
 from duramen.transactions import machine
 from duramen.transactions.values import PREPARED, Transaction
@@ -67,8 +68,7 @@ class SharedLedger:
             if one is not None:
                 one = self._log.sequenced(one, self._known.sequences)
         except DuramenError as error:
-            self._turns.over(id_)
-            done(None, error)
+            self._refuse(id_, error, done)
             return
         if one is None:
             self._turns.over(id_)
@@ -89,6 +89,25 @@ class SharedLedger:
             done(one, None)
         else:
             done(None, _refusal(one.id, error))
+
+    def _refuse(self, id_: str, error: DuramenError, done: Changed) -> None:
+        """In its turn."""
+
+        def over(failed: DuramenError | None) -> None:
+            self._turns.over(id_)
+            done(None, error if failed is None else failed)
+
+        def append(stored: Stored) -> None:
+            current = self._known.get(id_)
+            if current is None:
+                self._log.remove(id_, stored)
+            else:
+                self._log.append(current, stored)
+
+        if isinstance(error, FINAL):
+            self.confirm(id_, append, over)
+        else:
+            over(None)
 
     def _check_led(self, shard: Shard, id_: str) -> None:
         if not self._shards.is_led(shard):
@@ -136,6 +155,9 @@ class SharedLedger:
             )  # fmt: skip
         except DuramenError as error:
             done(error)
+
+    def confirm(self, id_: str, append: Callable[[Stored], None], done: Stored) -> None:
+        self.store(id_, append, done)
 
     def restore(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
         # Nothing is coordinated before it is led.

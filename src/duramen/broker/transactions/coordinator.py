@@ -225,13 +225,19 @@ class Transactions:
         else:
             self._ledger.join(id_, decide, lambda _, error: done(begun, error))
 
-    def verify(self, id_: str, identity: Identity, partitions: Collection[TopicPartition]) -> None:
-        """Raise unless the partitions are in a transaction that this node coordinates."""
-        self._check(id_)
-        self._ledger.check(id_)
-        current = self._known.get(id_)
-        for one in partitions:
-            machine.verify(current, id_, identity, one)
+    def verify(self, id_: str, identity: Identity, partitions: Collection[TopicPartition], done: Done) -> None:
+        """`done` has no error where the partitions are in a transaction that this node coordinates."""
+
+        def decide(current: Transaction | None) -> None:
+            for one in partitions:
+                machine.verify(current, id_, identity, one)
+
+        try:
+            self._check(id_)
+        except DuramenError as error:
+            done(error)
+        else:
+            self._ledger.change(id_, decide, lambda _, error: done(error))
 
     def admission(self, id_: str, *, joins: bool) -> Admission:
         """What looks at the header of each transactional batch before it is appended.
@@ -267,13 +273,13 @@ class Transactions:
 
     def _admit_here(self, id_: str, identity: Identity, partition: TopicPartition, joins: bool) -> bool:
         """Whether a partition joins now. Raises where nothing may be appended."""
-        if not joins:
-            self.verify(id_, identity, [partition])
-            return False
-        begins = not machine.is_written_to(self._known.get(id_), partition)
         refused: list[DuramenError | None] = []
-        # Its record goes into the log right before the batch: no batch is there without it, and nobody waits for it.
-        self.join(id_, identity, [partition], 2, lambda _, error: refused.append(error))
+        begins = joins and not machine.is_written_to(self._known.get(id_), partition)
+        if joins:
+            # Its record goes into the log right before the batch: no batch is there without it. Nobody waits for it.
+            self.join(id_, identity, [partition], 2, lambda _, error: refused.append(error))
+        else:
+            self.verify(id_, identity, [partition], refused.append)
         if refused and refused[0] is not None:
             raise refused[0]
         return begins

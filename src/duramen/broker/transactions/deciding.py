@@ -22,7 +22,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.coordinating.turns import Turns
 from duramen.broker.transactions.known import KnownTransactions
-from duramen.broker.transactions.ledger import Ledger
+from duramen.broker.transactions.ledger import FINAL, Ledger
 from duramen.broker.transactions.log import TransactionLog
 from duramen.codec.attempts import Attempt, attempt_of, find_attempt, is_reserved, query_name
 from duramen.transactions import deciding, machine
@@ -124,6 +124,7 @@ class Decisions:
             before = self._known.query(query)
             begun = deciding.begin(before, query, run, self._clock.wall_ms())
             if begun is None:
+                deciding.check_comes(before, batch)
                 over(None)
                 return
             self._known.check_query(begun)
@@ -223,9 +224,16 @@ class Decisions:
             done(error)
             return
 
-        def over(error: DuramenError | None) -> None:
+        def end(error: DuramenError | None) -> None:
             self._turns.over(name)
             done(error)
+
+        def over(error: DuramenError | None) -> None:
+            if isinstance(error, FINAL):
+                again = partial(self._log.append_query, query, self._known.query(query))
+                self._ledger.confirm(name, again, lambda failed: end(failed or error))
+            else:
+                end(error)
 
         def go_on(error: DuramenError | None) -> None:
             if error is not None:

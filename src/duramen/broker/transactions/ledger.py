@@ -1,16 +1,31 @@
 """How transactional ids change: decided on what is stored, then stored, then said; and how a node alone does that."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import (
+    AttemptLost,
+    BatchDiffers,
+    DuramenError,
+    ProducerFenced,
+    ProducerIdUnknown,
+    QueryFenced,
+    TransactionAbortable,
+    TransactionStateInvalid,
+)
 from duramen.broker.transactions.ending import Endings
 from duramen.broker.transactions.known import KnownTransactions
 from duramen.broker.transactions.log import TransactionLog
 from duramen.transactions.deciding import Query
 from duramen.transactions.values import PREPARED, Transaction
 
-__all__ = ["Changed", "Decide", "Ledger", "OwnLedger", "Stored"]
+__all__ = ["FINAL", "Changed", "Decide", "Ledger", "OwnLedger", "Stored"]
+
+FINAL: Final = (
+    AttemptLost, BatchDiffers, ProducerFenced, ProducerIdUnknown, QueryFenced, TransactionAbortable,
+    TransactionStateInvalid,
+)  # fmt: skip
+"""What clients do not ask again after. Nobody is told so by a node that remembers what another has changed since."""
 
 Decide = Callable[[Transaction | None], Transaction | None]
 """Handed an id as it is; what it is to be, or None where it stays as it is. Raises why neither may be."""
@@ -38,6 +53,9 @@ class Ledger(Protocol):
 
     def store(self, id_: str, append: Callable[[Stored], None], done: Stored) -> None:
         """Store what is kept beside an id; `done` has no error where this node has coordinated it all the while."""
+
+    def confirm(self, id_: str, append: Callable[[Stored], None], done: Stored) -> None:
+        """As `store`, of what is stored already, where only that shows whether another node coordinates by now."""
 
     def restore(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
         """Take in what is stored at a start, and end what was left in the middle; then `done`."""
@@ -122,6 +140,10 @@ class OwnLedger:
             append(done)
         except DuramenError as error:
             done(error)
+
+    def confirm(self, id_: str, append: Callable[[Stored], None], done: Stored) -> None:
+        del id_, append
+        done(None)
 
     def take_query(self, id_: str, query: Query | None) -> None:
         self._known.put_query(id_, query)
