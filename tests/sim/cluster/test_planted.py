@@ -28,7 +28,7 @@ FOUND_BY: Final = {
     "vote-blank": 754,
     "stale-in-sync": 19,
     "any-epoch": 619,
-    "commit-earlier": 22,
+    "commit-earlier": 297,
     "vote-twice": 54,
     "send-anywhere": 122,
     "always-commit": 3,
