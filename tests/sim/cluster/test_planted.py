@@ -29,6 +29,7 @@ FOUND_BY: Final = {
     "stale-in-sync": 19,
     "any-epoch": 619,
     "commit-earlier": 297,
+    "count-written": 163,
     "vote-twice": 54,
     "send-anywhere": 122,
     "always-commit": 3,
@@ -42,6 +43,7 @@ MADE_BY: Final = {
     "vote-blank": "majority that forgets",
     "any-epoch": "who is behind leads",
     "commit-earlier": "controllers end at once",
+    "count-written": "power loss",
     "vote-twice": "contested election",
     "send-anywhere": "slow disk",
 }
