@@ -5,54 +5,16 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.coordinating.driving import Run
 from tests.broker.coordinating.reading import committed, undecided
-from tests.broker.coordinating.world import Node, World
-from tests.broker.coordinating.writing import Asking, Writer
+from tests.broker.coordinating.world import World
 
-from duramen.base.errors import AttemptLost, BatchDiffers, DuramenError, ProducerFenced, ProducerIdUnknown, QueryFenced
-from duramen.broker.partition import Partition
-from duramen.broker.transactions.deciding import Wish, Won
-from duramen.broker.transactions.log import TRANSACTIONS_STREAM, transaction_partition
-from duramen.codec.attempts import Attempt, query_name
-from duramen.sim.broker import Answer
-from duramen.transactions.deciding import Winner
+from duramen.base.errors import AttemptLost, BatchDiffers, ProducerFenced, ProducerIdUnknown, QueryFenced
+from duramen.broker.transactions.deciding import Won
 
 TIMEOUT_MS = 60_000
 SWEEP_MS = 10_000
 REFUSED = (AttemptLost, BatchDiffers, ProducerFenced, ProducerIdUnknown, QueryFenced)
-
-
-class Run(Asking):
-    """A run of the query `q`."""
-
-    def __init__(self, world: World, name: str) -> None:
-        super().__init__(world, name)
-        self.place = TRANSACTIONS_STREAM, transaction_partition(query_name("q"), 2)
-        self.number = -1
-
-    def begin(self, batch: int) -> bool:
-        """Whether the batch is decided already."""
-        found: list[bool] = []
-
-        def attempt(node: Node, _: Partition, answer: Answer[int]) -> None:
-            def begun(number: int, decided: bool, error: DuramenError | None) -> None:
-                found[:] = [decided]
-                answer(number, error)
-
-            node.broker.transactions.decisions.begin("q", self.name, batch, begun)
-
-        self.number = self.until(self.place, attempt)
-        return found[0]
-
-    def write(self, batch: int, partition: int, attempt: int, value: bytes) -> Won:
-        """An attempt that writes one record to that partition of the stream `a`."""
-        writer = Writer(self.world, Attempt("q", self.number, batch, partition, attempt).id, 2)
-        writer.write("a", partition, value)
-        return Won(Winner(partition, attempt), writer.identity)
-
-    def decide(self, batch: int, *won: Won) -> None:
-        wish = Wish("q", self.number, batch, b"", won)
-        self.until(self.place, lambda node, _, answer: node.broker.transactions.decisions.decide(wish, answer))
 
 
 def settled(world: World) -> list[list[bytes | None]]:

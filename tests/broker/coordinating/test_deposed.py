@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.broker.coordinating.test_deciding import Run
-from tests.broker.coordinating.test_participant import batch_of
+from tests.broker.coordinating.driving import Run
 from tests.broker.coordinating.world import Node, World
 from tests.broker.coordinating.writing import RETRIED, Writer
 
@@ -24,13 +23,6 @@ def depose(world: World, place: tuple[str, int]) -> Node:
     world.cut_off(node.node_id)
     world.settle()
     return node
-
-
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.create("a", 3)
-    return made
 
 
 def refused(world: World, answer: Answer[Any]) -> BaseException | None:
@@ -69,7 +61,7 @@ def test_a_batch_is_not_refused_for_good_by_who_leads_and_coordinates_no_more(wo
     led = next(one for one in deposed.broker.streams.get("a").partitions if one.leads)
     answer: Answer[int] = Answer()
     admit = deposed.broker.transactions.admission(NAME, joins=version == 2)
-    led.append(batch_of(world, writer, 0, b"one"), answer, admit)
+    led.append(writer.batch(0, b"one"), answer, admit)
     assert isinstance(refused(world, answer), RETRIED)
 
 

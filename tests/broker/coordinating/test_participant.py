@@ -12,17 +12,8 @@ from duramen.broker.coordinating.cluster import ClusterTransactions
 from duramen.broker.coordinating.requests import Join, Joined, WriteMarkers, Written, decode, decode_answer, encode
 from duramen.broker.refusals import Refused
 from duramen.broker.transactions.log import TRANSACTIONS_STREAM
-from duramen.codec.batch import TRANSACTIONAL, NewRecord
-from duramen.codec.batch import encode as encode_batch
 from duramen.controller.partitions import PartitionId
 from duramen.sim.broker import Answer
-
-
-@pytest.fixture
-def world() -> World:
-    made = World()
-    made.create("a", 3)
-    return made
 
 
 def cluster_of(node: Node) -> ClusterTransactions:
@@ -105,13 +96,6 @@ def test_a_stream_that_is_deleted_does_not_hold_up_the_end(world: World) -> None
 # -- joining ------------------------------------------------------------------------------------------
 
 
-def batch_of(world: World, writer: Writer, sequence: int, value: bytes) -> bytearray:
-    return encode_batch(
-        [NewRecord(world.clock.wall_ms(), None, value)], attributes=TRANSACTIONAL,
-        producer_id=writer.identity.producer_id, producer_epoch=writer.identity.epoch, base_sequence=sequence,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_batches_that_come_while_the_coordinator_is_asked_keep_their_order(seed: int) -> None:
     world = World(seed=seed)
@@ -121,7 +105,7 @@ def test_batches_that_come_while_the_coordinator_is_asked_keep_their_order(seed:
     answers: list[Answer[int]] = [Answer() for _ in range(4)]
     admit = node.broker.transactions.admission("t", joins=True)
     for sequence, answer in enumerate(answers):
-        partition.append(batch_of(world, writer, sequence, b"%d" % sequence), answer, admit)
+        partition.append(writer.batch(sequence, b"%d" % sequence), answer, admit)
         for _ in range(seed):
             world._step()
     world.advance(2_000)
@@ -138,7 +122,7 @@ def test_without_a_coordinator_in_reach_a_batch_is_refused_so_that_it_is_sent_ag
     assert coordinator is not None
     node, partition = world.led("a", index)
     answer: Answer[int] = Answer()
-    partition.append(batch_of(world, writer, 0, b"one"), answer, node.broker.transactions.admission("t", joins=True))
+    partition.append(writer.batch(0, b"one"), answer, node.broker.transactions.admission("t", joins=True))
     world.kill(coordinator)
     third = next(one.node_id for one in world.nodes if one.node_id not in (coordinator, node.node_id))
     world.kill(third)
@@ -157,7 +141,7 @@ def test_what_has_not_joined_is_not_appended_for_older_clients(world: World) -> 
     writer = Writer(world, "t", 0)
     node, partition = world.led("a", 1)
     answer: Answer[int] = Answer()
-    partition.append(batch_of(world, writer, 0, b"one"), answer, node.broker.transactions.admission("t", joins=False))
+    partition.append(writer.batch(0, b"one"), answer, node.broker.transactions.admission("t", joins=False))
     world.settle()
     assert isinstance(answer.error, TransactionAbortable)
 

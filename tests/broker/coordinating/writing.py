@@ -96,15 +96,18 @@ class Writer(Asking):
         self._sequences[stream, index] = sequence + 1
 
         def attempt(node: Node, partition: Partition, answer: Answer[int]) -> None:
-            batch = encode(
-                [NewRecord(self.world.clock.wall_ms(), None, value)],
-                attributes=TRANSACTIONAL, producer_id=self.identity.producer_id, producer_epoch=self.identity.epoch,
-                base_sequence=sequence,
-            )  # fmt: skip
             admit = node.broker.transactions.admission(self.name, joins=self.version >= 2)
-            partition.append(batch, answer, admit)
+            partition.append(self.batch(sequence, value), answer, admit)
 
         self.until((stream, index), attempt)
+
+    def batch(self, sequence: int, value: bytes) -> bytearray:
+        """One record of its transaction."""
+        return encode(
+            [NewRecord(self.world.clock.wall_ms(), None, value)],
+            attributes=TRANSACTIONAL, producer_id=self.identity.producer_id, producer_epoch=self.identity.epoch,
+            base_sequence=sequence,
+        )  # fmt: skip
 
     def commit_offset(self, group: str, stream: str, offset: int) -> None:
         """An offset of a group for partition 0 of a stream."""
