@@ -96,7 +96,7 @@ def test_what_users_of_clients_do(tmp_path: Path) -> None:
         (["failover", "--rounds", "1"], 4),
         (["topology", "--scale", "0.02", "--rounds", "1"], 5),
         (["growing", "--scale", "0.001", "--rounds", "1"], 4),
-        (["partitions", "--scale", "0.01", "--rounds", "1"], 7),
+        (["partitions", "--scale", "0.01", "--rounds", "1"], 8),
         (["pauses", "--duration", "0.2"], 3),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the system says of a node: its memory, its open files, what it wrote, what of its files is in memory. Linux."""
+"""What the system says of a node: memory, open files, processor time, what it wrote, what it has cached. Linux."""
 
 import ctypes
 import mmap
@@ -10,7 +10,7 @@ import psutil
 
 from duramen.base.units import MIB
 
-__all__ = ["Use", "cached_bytes", "drop_cached", "leave_processor", "use", "written_bytes"]
+__all__ = ["Use", "cached_bytes", "cpu_s", "drop_cached", "leave_processor", "use", "written_bytes"]
 
 
 _LEAST: Final = 19
@@ -28,6 +28,12 @@ class Use(NamedTuple):
 def use(pid: int) -> Use:
     """What the process holds now."""
     return Use(psutil.Process(pid).memory_info().rss / MIB, len(list(Path(f"/proc/{pid}/fd").iterdir())))
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of a processor that the process took so far, user and system."""
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
 
 
 def written_bytes(directory: Path) -> int | None:

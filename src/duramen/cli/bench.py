@@ -266,7 +266,7 @@ _storage(
     "partitions",
     "30,000 partitions on three nodes.",
     "How fast 30,000 partitions with three replicas are made on three nodes, how soon all are led again where a node"
-    " is killed, and how soon that node is ready again.",
+    " is killed, and how soon that node and a restarted controller are ready again.",
     1,
 )
 

@@ -1,7 +1,7 @@
 """Many partitions on three nodes: how fast they are made, and how soon somebody leads them where a node goes."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.bench.several import NODES, Several
-from duramen.bench.system import use
+from duramen.bench.system import cpu_s, use
 from duramen.bench.targets import Outcome, at_most, told
 from duramen.bench.worker import Worker
 from duramen.client.connection import Connection
@@ -28,24 +28,28 @@ _WANTED_S: Final = 2.0
 _WANTED_HZ: Final = 1000.0
 _PATIENCE_S: Final = 180.0
 _PAUSE_S: Final = 0.01
+_CALM_S: Final = 1.0
+_CALM_SHARE: Final = 0.2  # of one processor, in that time
 _NOBODY: Final = UUID(int=0)
 
 
 def steps(rounds: int) -> int:
     """How many there are."""
-    return 1 + 3 * rounds
+    return 1 + 4 * rounds
 
 
 def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> list[Outcome]:
     """30,000 partitions with three replicas, fewer by `scale`.
 
-    Each round kills a node twice, one that controls too, and stops one that controls and starts it again.
+    Each round kills a node twice, one that controls too, and starts it while the others are busy with its end; stops
+    one that controls in order and starts it again; and kills one that controls, and starts it once the others are calm.
     """
     streams = max(_AT_ONCE, int(_PARTITIONS * scale) // _OF_A_STREAM)
     gone_s: dict[bool, list[float]] = {False: [], True: []}
     back_s: list[float] = []
     stopped_s: list[float] = []
     restarted_s: list[float] = []
+    crashed_s: list[float] = []
     with Several(directory / "partitions") as several:
         worker.say(f"making {streams * _OF_A_STREAM:,} partitions")
         took_s = _make(several, streams)
@@ -63,6 +67,9 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
             stopped_s.append(stopped)
             restarted_s.append(restarted)
             worker.step()
+            worker.say("killing the node that leads the controller, and waiting until the others have done with it")
+            crashed_s.append(_crash(several, streams))
+            worker.step()
     count = streams * _OF_A_STREAM
     rate = count / took_s
     return [
@@ -73,9 +80,10 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
         ),
         _longest("everything led again: a node with a third of the leaders killed", gone_s[False]),
         _longest("everything led again: killed, and led the controller", gone_s[True]),
-        _longest("a killed node ready again", back_s),
-        _longest("the controller restarted in order: from its start until it is ready", restarted_s),
-        told("the same: until it had drained and ended", f"{max(stopped_s):.1f} s"),
+        _longest("a killed node ready again, the others busy with its end", back_s),
+        _longest("the controller stopped in order, and started at once: ready", restarted_s),
+        _longest("the controller killed, and started once the others are calm: ready", crashed_s),
+        told("the controller stopped in order: until it had drained and ended", f"{max(stopped_s):.1f} s"),
         told("memory of a node", f"{memory:,.0f} MiB"),
     ]  # fmt: skip
 
@@ -125,6 +133,24 @@ def _restart(several: Several, streams: int) -> tuple[float, float]:
     several.processes.stop(controller)
     stopped_s = time.monotonic() - began_s
     return stopped_s, _start(several, controller, _asked(streams))
+
+
+def _crash(several: Several, streams: int) -> float:
+    """Seconds until who led the controller is ready again, where the others have done with its end."""
+    controller, asked = _controller(several), _asked(streams)
+    others = [number for number in NODES if number != controller]
+    several.processes.kill(controller)
+    for number in others:
+        _wait(f"all partitions are led without node {controller}", partial(_led, several, number, asked, controller))
+    _wait("the others are calm", partial(_calm, [several.processes.nodes[number].pid for number in others]))
+    return _start(several, controller, asked)
+
+
+def _calm(processes: Sequence[int]) -> bool:
+    """Whether all of these together hardly use the processor."""
+    before_s = sum(map(cpu_s, processes))
+    time.sleep(_CALM_S)
+    return sum(map(cpu_s, processes)) - before_s < _CALM_SHARE * _CALM_S
 
 
 def _start(several: Several, number: int, asked: list[str]) -> float:

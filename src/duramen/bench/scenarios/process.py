@@ -14,6 +14,7 @@ from duramen.base.units import MIB
 from duramen.bench import librdkafka
 from duramen.bench.ours import Ours
 from duramen.bench.scenarios.effort import Effort
+from duramen.bench.system import cpu_s
 from duramen.bench.targets import Outcome, at_most
 from duramen.bench.worker import Worker
 
@@ -85,22 +86,17 @@ def _use(directory: Path, worker: Worker, effort: Effort) -> list[Outcome]:
         records = effort.memory_records // _CPU_ROUNDS
         for number in range(_CPU_ROUNDS):
             stream = ours.stream(f"use-{number}", "sync", "kafka")
-            before_s = _cpu_s(process)
+            before_s = cpu_s(process.pid)
             worker.run(f"{records:,} records in", librdkafka.publish, stream, _RECORD_BYTES, records)
-            between_s = _cpu_s(process)
+            between_s = cpu_s(process.pid)
             worker.run(f"{records:,} records out", librdkafka.subscribe, stream, records)
             cpu_in_s.append((between_s - before_s) * 1e6 / records)
-            cpu_out_s.append((_cpu_s(process) - between_s) * 1e6 / records)
+            cpu_out_s.append((cpu_s(process.pid) - between_s) * 1e6 / records)
         used_mib = process.memory_info().rss / MIB
-    cpu_s = median(cpu_in_s) + median(cpu_out_s)
+    both_s = median(cpu_in_s) + median(cpu_out_s)
     figures = f"{median(cpu_in_s):.2f} in, {median(cpu_out_s):.2f} out"
     return [
         at_most("memory of the idle broker", idle_mib, _IDLE_MIB, "MiB"),
         at_most(f"memory after {effort.memory_records:,} records in and out", used_mib, _USED_MIB, "MiB"),
-        at_most("broker CPU for a million records of 100 B, in and out", cpu_s, _CPU_S, "s", figures),
+        at_most("broker CPU for a million records of 100 B, in and out", both_s, _CPU_S, "s", figures),
     ]
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return times.user + times.system
