@@ -116,14 +116,22 @@ def _round(several: Several, streams: int, *, controls: bool) -> tuple[float, fl
     """Seconds until both others say that all is led again, and until the node that went is ready again."""
     asked = _asked(streams)
     controller = _controller(several)
-    gone = controller if controls else next(number for number in NODES if number != controller)
-    others = [number for number in NODES if number != gone]
+    gone = controller if controls else _others(controller)[0]
+    failed_over_s = _kill(several, gone, asked)
+    return failed_over_s, _start(several, gone, asked)
+
+
+def _others(number: int) -> list[int]:
+    return [one for one in NODES if one != number]
+
+
+def _kill(several: Several, gone: int, asked: list[str]) -> float:
+    """Seconds until both others say that all is led again."""
     began_s = time.monotonic()
     several.processes.kill(gone)
-    for number in others:
+    for number in _others(gone):
         _wait(f"all partitions are led without node {gone}", partial(_led, several, number, asked, gone))
-    failed_over_s = time.monotonic() - began_s
-    return failed_over_s, _start(several, gone, asked)
+    return time.monotonic() - began_s
 
 
 def _restart(several: Several, streams: int) -> tuple[float, float]:
@@ -138,11 +146,9 @@ def _restart(several: Several, streams: int) -> tuple[float, float]:
 def _crash(several: Several, streams: int) -> float:
     """Seconds until who led the controller is ready again, where the others have done with its end."""
     controller, asked = _controller(several), _asked(streams)
-    others = [number for number in NODES if number != controller]
-    several.processes.kill(controller)
-    for number in others:
-        _wait(f"all partitions are led without node {controller}", partial(_led, several, number, asked, controller))
-    _wait("the others are calm", partial(_calm, [several.processes.nodes[number].pid for number in others]))
+    _kill(several, controller, asked)
+    others = [several.processes.nodes[number].pid for number in _others(controller)]
+    _wait("the others are calm", partial(_calm, others))
     return _start(several, controller, asked)
 
 
