@@ -248,7 +248,7 @@ def test_sigterm_drains_what_was_taken(node: NodeProcess) -> None:
     run(publish, node.nats, allow_reconnect=False)
     assert node.wait() == 0
     assert time.monotonic() - started < 60
-    assert "not drained" not in node.log_path.read_text()
+    assert "not closed" not in node.log_path.read_text()
     node.restart()
     messages = kafka_records(node, "s", api.ends("s"))
     there = {(message.partition(), message.offset()): message.value() for message in messages}

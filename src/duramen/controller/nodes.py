@@ -120,6 +120,11 @@ class Nodes:
         """Directory ids by node id."""
         return {node_id: node.directory_id for node_id, node in self._nodes.items()}
 
+    @property
+    def active(self) -> frozenset[int]:
+        """Those that are live and not about to stop: only they come to be in sync, or to lead."""
+        return self.live - self.draining
+
     def get(self, node_id: int | None) -> Node | None:
         """The node with that id."""
         return None if node_id is None else self._nodes.get(node_id)

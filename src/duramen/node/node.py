@@ -261,8 +261,13 @@ class Node:
 
     # -- stopping -----------------------------------------------------------------------------------
 
+    async def drain(self) -> None:
+        """Let other nodes lead what this one leads, while it serves on."""
+        if self._joining is not None:
+            await self._joining.drain()
+
     async def stop(self) -> None:
-        """Drain: take no more, acknowledge what was taken, and leave the directory clean."""
+        """Take no more, acknowledge what was taken, and leave the directory clean."""
         self._measuring.stop()
         self._collecting.stop()
         self._forget_addresses()
@@ -286,9 +291,7 @@ class Node:
             self._directory.lock.release()
 
     async def _close_doors(self) -> None:
-        """Let others lead, and take nothing more; then no other node hears of this one."""
-        if self._joining is not None:
-            await self._joining.drain()
+        """Take nothing more; then no other node hears of this one."""
         if self._nats is not None:
             await self._nats.drain()
         if self._kafka is not None:

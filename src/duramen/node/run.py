@@ -28,7 +28,7 @@ class Rehearsal(Protocol):
 
 _log = logging.getLogger("duramen.node")
 
-_DRAIN_S: Final = 5.0
+_CLOSE_S: Final = 5.0
 _FAILED: Final = 1
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -105,18 +105,23 @@ async def _until_told(node: Node, say: Callable[[str], None], told: asyncio.Even
 
 
 async def _stop(node: Node, twice: asyncio.Event) -> int:
-    draining = asyncio.ensure_future(node.stop())
+    """Leaders leave the node as long as they do; what is left of it has to be quick. Told twice, it ends at once."""
     hurried = asyncio.ensure_future(twice.wait())
-    done, _ = await asyncio.wait({draining, hurried}, timeout=_DRAIN_S, return_when=asyncio.FIRST_COMPLETED)
-    hurried.cancel()
-    if draining in done:
-        draining.result()
+    try:
+        for step, limit_s in ((node.drain, None), (node.stop, _CLOSE_S)):
+            ending = asyncio.ensure_future(step())
+            done, _ = await asyncio.wait({ending, hurried}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            if ending in done:
+                ending.result()
+                continue
+            ending.cancel()
+            if hurried in done:
+                return 0
+            _log.error("not closed within %.0f s: stopping at once; the next start recovers", _CLOSE_S)
+            return _FAILED
         return 0
-    draining.cancel()
-    if hurried not in done:
-        _log.error("not drained within %.0f s: stopping at once; the next start recovers", _DRAIN_S)
-        return _FAILED
-    return 0
+    finally:
+        hurried.cancel()
 
 
 def _unexpected(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -7,8 +7,9 @@ from tests.broker.control.node import SESSIONS
 from tests.broker.control.test_active import Cluster
 
 from duramen.base.deadlines import Deadlines
-from duramen.broker.control import requests, settling
+from duramen.broker.control import requests
 from duramen.broker.control.settling import Settling
+from duramen.controller.cluster import fencing
 from duramen.controller.decisions import Definition
 from duramen.controller.events import NodeRegistered, PartitionChanged, StreamCreated
 from duramen.controller.nodes import Node
@@ -22,7 +23,7 @@ PARTITIONS = 12
 
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "AT_ONCE", 2)
+    monkeypatch.setattr(fencing, "AT_ONCE", 2)
 
 
 def silent() -> Cluster:
@@ -82,8 +83,7 @@ def test_what_it_leads_goes_first_and_a_few_in_each_turn() -> None:
     def settle(_: Node, places: Sequence[PartitionId]) -> None:
         turns.append([place.partition for place in places])
 
-    work = Settling(deadlines, clock, settle, fenced.append)
-    work.begin(state, GONE)
+    Settling(deadlines, clock).leave(state, GONE, settle, fenced.append)
     assert turns == [[1, 3]]
     deadlines.fire(clock.monotonic_ms(), 1)
     assert turns == [[1, 3], [4, 0]]

@@ -261,6 +261,16 @@ class Member:
         else:
             done()
 
+    @property
+    def leads(self) -> int:
+        """How many partitions this node leads, as far as it knows."""
+        return self.state.partitions.leader_count(self.node_id)
+
+    @property
+    def unanswered_ms(self) -> int:
+        """For how long the controller has not answered this node."""
+        return self.lifecycle.unanswered_ms
+
     def stop(self) -> None:
         self.lifecycle.stop()
         self.asker.stop()
@@ -315,7 +325,7 @@ class Member:
 
     def _tell_all(self) -> None:
         self.tally.restart(self.state.partitions)
-        self.replicating.told_live(self.state.registrations.live)
+        self.replicating.told_live(self.state.registrations.active)
         for place, _ in list(self.state.partitions):
             self._telling.begin(place)
 
@@ -367,7 +377,7 @@ class Member:
                 self._tell_stream(stream_id_of(event.id))
         elif isinstance(event, NodeEvent):
             self._leaving.told(self.state.registrations, self._kit.clock.monotonic_ms())
-            self.replicating.told_live(self.state.registrations.live)
+            self.replicating.told_live(self.state.registrations.active)
             self._tell_read()
             if self._chronicle is not None and self.replicating.takes_part:
                 self._chronicle.node(event)

@@ -23,6 +23,7 @@ from duramen.broker.control.requests import (
     AwaitApplied,
     Beat,
     CreateStream,
+    DrainNode,
     Observe,
     Register,
     RemoveVoter,
@@ -37,6 +38,7 @@ from duramen.broker.control.speaking import (
     beat,
     fence_silent,
     leave_silent,
+    let_go_draining,
     register_node,
     report_leaders,
 )
@@ -92,7 +94,7 @@ class ActiveController:
             kit.sessions,
             report_window_ms=kit.report_window_ms,
         )
-        self._settling = Settling(kit.deadlines, kit.clock, self._leave_silent, self._fence_silent)
+        self._settling = Settling(kit.deadlines, kit.clock)
         self._over = False
         self._alarm = Alarm(kit.deadlines, self._fire)
         if not self._ahead.cluster_id:
@@ -123,7 +125,10 @@ class ActiveController:
                 done(Answer(self._observed(), self._runner.applied.offset))
             case _:
                 self._decide(partial(self._grant, request), done)
-                if isinstance(request, Beat):
+                if isinstance(request, DrainNode):
+                    self._go_on_draining(request.node_id)
+                elif isinstance(request, Beat):
+                    self._go_on_draining(request.beat.node_id)
                     self._look()
         self._arm()
 
@@ -150,7 +155,7 @@ class ActiveController:
     def _fire(self) -> None:
         now_ms = self._now_ms
         for node_id in self._sessions.silent(self._ahead.registrations, now_ms):
-            self._settling.begin(self._ahead, node_id)
+            self._settling.leave(self._ahead, node_id, self._leave_silent, self._fence_silent)
         late = [waiter for waiter in self._waiters if waiter.until_ms <= now_ms]
         self._waiters = [waiter for waiter in self._waiters if waiter.until_ms > now_ms]
         for waiter in late:
@@ -166,6 +171,14 @@ class ActiveController:
 
     def _leave_silent(self, node: Node, places: Sequence[PartitionId]) -> None:
         self._decide(partial(leave_silent, node, places), self._refused)
+
+    def _go_on_draining(self, node_id: int) -> None:
+        """Whoever began it: the next controller goes on when it first hears of the node."""
+        if self._leads():
+            self._settling.drain(self._ahead, node_id, self._let_go_draining)
+
+    def _let_go_draining(self, node: Node, places: Sequence[PartitionId]) -> None:
+        self._decide(partial(let_go_draining, node, places), self._refused)
 
     def _fence_silent(self, node_id: int) -> None:
         self._decide(partial(fence_silent, node_id), partial(self._not_fenced, node_id))

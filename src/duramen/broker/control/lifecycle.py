@@ -70,6 +70,11 @@ class Lifecycle:
     def _now_ms(self) -> int:
         return self._kit.clock.monotonic_ms()
 
+    @property
+    def unanswered_ms(self) -> int:
+        """How long ago the newest of what the controller has answered was asked."""
+        return self._now_ms - self._answered_ms
+
     # -- what is asked ------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -173,7 +178,7 @@ class Lifecycle:
             self._next(self._kit.timing.retry_ms)
 
     def _look_at_session(self) -> None:
-        is_heard = self._now_ms - self._answered_ms < self._kit.sessions.timeout_ms
+        is_heard = self.unanswered_ms < self._kit.sessions.timeout_ms
         if is_heard is not self._is_heard:
             self._is_heard = is_heard
             self._heard(is_heard)

@@ -1,64 +1,72 @@
-"""A node with many partitions is silent: they leave it, some in each turn, and then it is fenced.
+"""Partitions leave a node that has many: some in each turn, until none is left.
 
-A controller that is deaf for long leads no more. Where it ends in between, the node is silent to the next one too, and
-what has left it stays so.
+A controller that is deaf for long leads no more. Where it ends in between, the next one finds the node as it is, silent
+or draining, and what has left it stays so.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.ports import Clock
+from duramen.controller.cluster import fencing
 from duramen.controller.nodes import Node
 from duramen.controller.partitions import PartitionId
 from duramen.controller.state import ControllerState
 
-__all__ = ["AT_ONCE", "Settling"]
+__all__ = ["Settling"]
 
-AT_ONCE: Final = 1_000
-"""Partitions in one turn; those of a node that has no more leave it in the proposal that fences it."""
+_Settle = Callable[[Node, Sequence[PartitionId]], None]
 
 
 class Settling:
-    """`settle` decides on some partitions of a node, `fence` on what is left when all were; until it is over."""
+    """Takes the partitions of nodes turn by turn, until it is over."""
 
-    def __init__(
-        self,
-        deadlines: Deadlines,
-        clock: Clock,
-        settle: Callable[[Node, Sequence[PartitionId]], None],
-        fence: Callable[[int], None],
-    ) -> None:
+    def __init__(self, deadlines: Deadlines, clock: Clock) -> None:
         self._deadlines = deadlines
         self._clock = clock
-        self._settle = settle
-        self._fence = fence
+        self._drained: set[int] = set()
         self._over = False
 
-    def begin(self, state: ControllerState, node_id: int) -> None:
-        """A node is silent: what it leads goes first."""
+    def leave(self, state: ControllerState, node_id: int, settle: _Settle, fence: Callable[[int], None]) -> None:
+        """A node is silent: `settle` decides on some of its partitions, those that it leads first, `fence` on the rest.
+
+        Those of a node that has few leave it in the proposal that fences it.
+        """
         node = state.registrations.get(node_id)
-        if node is None or state.partitions.replica_count(node_id) <= AT_ONCE:
-            self._fence(node_id)
+        if node is None or not fencing.has_many(state, node_id):
+            fence(node_id)
+        else:
+            self._go_on(node, _leaders_first(state, node_id), settle, partial(fence, node_id))
+
+    def drain(self, state: ControllerState, node_id: int, settle: _Settle) -> None:
+        """Where a node that drains has partitions left that it could leave: `settle` decides on them as in `leave`."""
+        node = state.registrations.get(node_id)
+        if node is None or node.fenced or not node.draining or node_id in self._drained:
             return
-        led: list[PartitionId] = []
-        rest: list[PartitionId] = []
-        for place, partition in state.partitions.of_node(node_id):
-            (led if partition.leader == node_id else rest).append(place)
-        self._go_on(node, iter([*led, *rest]))
+        if not fencing.is_drained(state, node):
+            self._drained.add(node_id)
+            self._go_on(node, _leaders_first(state, node_id), settle, partial(self._drained.discard, node_id))
 
     def end(self) -> None:
         """Settle no more."""
         self._over = True
 
-    def _go_on(self, node: Node, left: Iterator[PartitionId]) -> None:
+    def _go_on(self, node: Node, left: Iterator[PartitionId], settle: _Settle, done: Callable[[], None]) -> None:
         if self._over:
             return
-        some = list(islice(left, AT_ONCE))
+        some = list(islice(left, fencing.AT_ONCE))
         if some:
-            self._settle(node, some)
-            self._deadlines.at(self._clock.monotonic_ms(), partial(self._go_on, node, left))
+            settle(node, some)
+            self._deadlines.at(self._clock.monotonic_ms(), partial(self._go_on, node, left, settle, done))
         else:
-            self._fence(node.id)
+            done()
+
+
+def _leaders_first(state: ControllerState, node_id: int) -> Iterator[PartitionId]:
+    led: list[PartitionId] = []
+    rest: list[PartitionId] = []
+    for place, partition in state.partitions.of_node(node_id):
+        (led if partition.leader == node_id else rest).append(place)
+    return iter([*led, *rest])

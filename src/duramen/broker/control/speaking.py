@@ -8,7 +8,7 @@ from duramen.broker.control.draft import Draft
 from duramen.broker.control.requests import AlterPartitions, Beat, Register, ReportLeaders
 from duramen.broker.control.sessions import NodeSessions
 from duramen.controller.cluster.alter_partition import Proposal, Refusal, alter_partition
-from duramen.controller.cluster.fencing import fence, leave
+from duramen.controller.cluster.fencing import fence, leave, let_go
 from duramen.controller.cluster.heartbeats import heartbeat, registered_node
 from duramen.controller.cluster.registering import register
 from duramen.controller.cluster.reporting import depose
@@ -22,6 +22,7 @@ __all__ = [
     "beat",
     "fence_silent",
     "leave_silent",
+    "let_go_draining",
     "register_node",
     "report_leaders",
 ]
@@ -102,7 +103,18 @@ def fence_silent(node_id: int, draft: Draft) -> Done:
 
 def leave_silent(node: Node, places: Sequence[PartitionId], draft: Draft) -> Done:
     """Let some of its partitions leave a node whose session is over, unless it has registered again since."""
-    known = draft.state.registrations.get(node.id)
-    if known is not None and known.epoch == node.epoch and not known.fenced:
+    if _is_there(node, draft):
         draft.add(leave(draft.state, node, places))
     return Done()
+
+
+def let_go_draining(node: Node, places: Sequence[PartitionId], draft: Draft) -> Done:
+    """Let some of its partitions leave a node that drains, unless it has registered again since."""
+    if _is_there(node, draft):
+        draft.add(let_go(draft.state, places))
+    return Done()
+
+
+def _is_there(node: Node, draft: Draft) -> bool:
+    known = draft.state.registrations.get(node.id)
+    return known is not None and known.epoch == node.epoch and not known.fenced

@@ -89,7 +89,7 @@ class Replicas:
             self._open(place)
 
     def told_live(self, live: Collection[int]) -> None:
-        """These nodes are not known to be gone."""
+        """These nodes are not known to be gone, or about to go."""
         if live == self._live:
             return
         self._live = live

@@ -1,6 +1,7 @@
 """A node is gone, is back, or is about to stop: what that means for the partitions that it holds. Pure."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from duramen.controller.cluster.rules import Loss, RulesOf
 from duramen.controller.cluster.settling import Alike
@@ -16,7 +17,15 @@ from duramen.controller.nodes import Node, Nodes
 from duramen.controller.partitions import PartitionId, PartitionState
 from duramen.controller.state import ControllerState
 
-__all__ = ["drain", "fence", "is_drained", "leave", "resettle", "unfence"]
+__all__ = ["AT_ONCE", "drain", "fence", "has_many", "is_drained", "leave", "let_go", "resettle", "unfence"]
+
+AT_ONCE: Final = 1_000
+"""Partitions that leave a node in one turn. A controller that decides on more is deaf for longer than others wait."""
+
+
+def has_many(state: ControllerState, node_id: int) -> bool:
+    """Whether the partitions of a node leave it in several turns."""
+    return state.partitions.replica_count(node_id) > AT_ONCE
 
 
 def fence(state: ControllerState, node: Node) -> list[Event]:
@@ -26,13 +35,12 @@ def fence(state: ControllerState, node: Node) -> list[Event]:
 
 def leave(state: ControllerState, node: Node, places: Iterable[PartitionId]) -> list[PartitionChanged]:
     """What becomes of some partitions of a node that is about to be fenced, as if it were."""
-    alike, rules_of = Alike(state.registrations.after(NodeFenced(node.id, node.epoch))), RulesOf(state)
-    events: list[PartitionChanged] = []
-    for place in places:
-        partition = state.partitions.get(place)
-        if partition is not None:
-            events += alike.change(place, partition, rules_of[place.stream_id])
-    return events
+    return _some(state, places, state.registrations.after(NodeFenced(node.id, node.epoch)))
+
+
+def let_go(state: ControllerState, places: Iterable[PartitionId]) -> list[PartitionChanged]:
+    """What becomes of some partitions of a node that drains."""
+    return _some(state, places, state.registrations)
 
 
 def unfence(state: ControllerState, node: Node) -> list[Event]:
@@ -49,16 +57,32 @@ def unfence(state: ControllerState, node: Node) -> list[Event]:
 
 
 def drain(state: ControllerState, node: Node) -> list[Event]:
-    """The node is about to stop: leaders leave it where another is in sync, and it leaves those in-sync sets."""
-    return [] if node.draining else _with(state, NodeDraining(node.id, node.epoch))
+    """The node is about to stop: leaders leave it where another is in sync, and it leaves those in-sync sets.
+
+    Where it has many partitions only that is said: `let_go` is for them.
+    """
+    if node.draining:
+        return []
+    event = NodeDraining(node.id, node.epoch)
+    return [event] if has_many(state, node.id) else _with(state, event)
 
 
 def is_drained(state: ControllerState, node: Node) -> bool:
-    """Whether a node that drains leads nothing that another could lead: nothing is gained by waiting."""
+    """Whether a node that drains is in no in-sync set that it could leave: nothing is gained by waiting."""
     return all(
-        partition.leader != node.id or state.registrations.draining.issuperset(partition.isr)
+        node.id not in partition.isr or state.registrations.draining.issuperset(partition.isr)
         for _, partition in state.partitions.of_node(node.id)
     )
+
+
+def _some(state: ControllerState, places: Iterable[PartitionId], nodes: Nodes) -> list[PartitionChanged]:
+    alike, rules_of = Alike(nodes), RulesOf(state)
+    events: list[PartitionChanged] = []
+    for place in places:
+        partition = state.partitions.get(place)
+        if partition is not None:
+            events += alike.change(place, partition, rules_of[place.stream_id])
+    return events
 
 
 def _with(state: ControllerState, event: NodeEvent) -> list[Event]:

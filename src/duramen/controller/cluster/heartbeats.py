@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from duramen.base.errors import NodeEpochStale, NodeNotFound
-from duramen.controller.cluster.fencing import drain, fence, is_drained, unfence
+from duramen.controller.cluster.fencing import drain, fence, has_many, is_drained, unfence
 from duramen.controller.cluster.membership import Membership
 from duramen.controller.events import Event
 from duramen.controller.nodes import Node
@@ -70,7 +70,8 @@ def _draining(
     """First the leaders move. Once all live nodes know that, the node is fenced: nobody has to notice that it went."""
     if not node.draining:
         events = drain(state, node)
-        membership.drains(node.id, end_offset + len(events))
+        if not has_many(state, node.id):
+            membership.drains(node.id, end_offset + len(events))
         return Verdict(events, fenced=False, caught_up=caught_up)
     live = [other.id for other in state.registrations if not other.fenced]
     if is_drained(state, node) and membership.know(live, membership.drains(node.id, end_offset)):

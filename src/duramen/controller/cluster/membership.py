@@ -88,7 +88,7 @@ class Membership:
         return sorted(node_id for node_id, session in self._sessions.items() if session.until_ms <= now_ms)
 
     def drains(self, node_id: int, end_offset: int) -> int:
-        """The end of the metadata log when the node first wanted to stop: others have to know what is below it."""
+        """The end of the metadata log when the node had first been drained: others have to know what is below it."""
         session = self._sessions[node_id]
         if session.drained_offset is None:
             session = self._sessions[node_id] = session._replace(drained_offset=end_offset)

@@ -31,7 +31,9 @@ _log = logging.getLogger("duramen.cluster")
 FEATURE_LEVEL: Final = 1
 """What nodes say and write among themselves; see docs/adr/cluster-state.md."""
 
-_DRAIN_S: Final = 2.0
+_UNANSWERED_S: Final = 2.0
+_DRAIN_S: Final = 30.0
+_SAY_S: Final = 2.0
 
 
 class Joining:
@@ -101,15 +103,26 @@ class Joining:
         return "" if self._side is None else self._side.obstacle
 
     async def drain(self) -> None:
-        """Let others lead, if that can be had in a few seconds."""
-        if self._member is None:
+        """Let others lead, as long as the controller is there and is about it, up to half a minute."""
+        member = self._member
+        if member is None:
             return
-        drained = asyncio.get_running_loop().create_future()
-        self._member.drain(lambda: None if drained.done() else drained.set_result(None))
-        try:
-            await asyncio.wait_for(drained, _DRAIN_S)
-        except TimeoutError:
-            _log.warning("nobody has taken over what this node leads within %.0f s: it stops all the same", _DRAIN_S)
+        drained = asyncio.Event()
+        member.drain(drained.set)
+        begun_s = asyncio.get_running_loop().time()
+        while not await _within(drained, _SAY_S):
+            drains_s = asyncio.get_running_loop().time() - begun_s
+            if min(drains_s, member.unanswered_ms / 1000) > _UNANSWERED_S:
+                _log.warning(
+                    "the controller is not there to let others lead what this node leads: it stops all the same"
+                )
+                return
+            if drains_s > _DRAIN_S:
+                _log.warning(
+                    "others do not lead all that this node leads after %.0f s: it stops all the same", drains_s
+                )
+                return
+            _log.info("others come to lead what this node leads: %d partitions are left", member.leads)
 
     async def stop(self) -> None:
         """Let go of all connections. The storage may be stopped then."""
@@ -119,6 +132,15 @@ class Joining:
             self._member.stop()
         if self._side is not None:
             await self._side.stop()
+
+
+async def _within(event: asyncio.Event, seconds: float) -> bool:
+    """Whether it happens in that time."""
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
 
 
 async def _on_disk(parts: Parts, job: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
