@@ -51,7 +51,9 @@ def _serve(config: str | None, **options: Any) -> int:
     gc.disable()
     from duramen.node.run import run
 
-    return run(settings, _say)
+    code = run(settings, _say)
+    gc.freeze()  # the process ends: what it held is not walked once more, which takes seconds where there is much
+    return code
 
 
 def _say(line: str) -> None:

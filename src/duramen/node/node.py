@@ -269,7 +269,6 @@ class Node:
     async def stop(self) -> None:
         """Take no more, acknowledge what was taken, and leave the directory clean."""
         self._measuring.stop()
-        self._collecting.stop()
         self._forget_addresses()
         await self._close_doors()
         if self._broker is not None:
@@ -289,6 +288,7 @@ class Node:
             await asyncio.gather(self._recovery, return_exceptions=True)
         if self._directory is not None:
             self._directory.lock.release()
+        self._collecting.stop()  # last: what ends is garbage, of which each collection would walk all
 
     async def _close_doors(self) -> None:
         """Take nothing more; then no other node hears of this one."""

@@ -26,7 +26,8 @@ class Place(NamedTuple):
 def places(state: PartitionState, topology: Topology, live: Collection[int]) -> Mapping[int, Place]:
     """The place of each replica and observer; of none where nobody leads. Not to be changed: it is everybody's.
 
-    `live` are the nodes that are not known to be gone, or about to go. Who is gone is still given an upstream: it may know better.
+    `live` are the nodes that are not known to be gone, or about to go. Who is gone is still given an upstream: it may
+    know better.
     """
     if state.leader_id is None:
         return {}
