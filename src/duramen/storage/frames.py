@@ -129,15 +129,15 @@ class _Windows:
 
 
 def scan(
-    file: File, generation: int, salt: int, *, end: int | None = None, window_bytes: int = _WINDOW_BYTES
+    file: File, generation: int, salt: int, *, start: int = 0, end: int | None = None, window_bytes: int = _WINDOW_BYTES
 ) -> Iterator[Frame | Bad]:
-    """What a WAL file of that generation holds before the place `end`, in order of place.
+    """What a WAL file of that generation holds from the place `start` of a frame to the place `end`, in order of place.
 
     Ends with the last sound frame or one Bad; a Bad that reaches to the end of the file is the unused rest, a torn
     tail, or both. Blocking: reads `window_bytes` or a frame at once. Raises OSError.
     """
     windows = _Windows(file, file.size() if end is None else min(end, file.size()), window_bytes)
-    place = 0
+    place = start
     while place < windows.end:
         frame = windows.frame(place, generation, salt)
         if frame is not None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from duramen.base.ports import File, FileSystem
 from duramen.codec.batch import HEADER_BYTES
-from duramen.storage.frames import Bad, FrameType, find_generation, scan
+from duramen.storage.frames import Bad, FrameType, find_generation, position, scan
 from duramen.storage.planning.recovery import FileScan, Verdict
 from duramen.storage.wal import FILE_PAYLOAD_BYTES, WAL_DIRECTORY, wal_path
 
@@ -59,7 +59,7 @@ def scan_wal(slots: list[tuple[int, File]], replay: int, salt: int) -> list[Foun
         if generation is None:
             headless.append((slot, file))
         elif generation >= replay >> 32:
-            found.append(_scan_file(slot, file, generation, salt))
+            found.append(_scan_file(slot, file, generation, salt, max(replay - position(generation, 0), 0)))
     known = {file.generation for file in found}
     oldest = replay >> 32 or min(known, default=1)
     newest = max(known, default=oldest)
@@ -76,11 +76,11 @@ def scan_wal(slots: list[tuple[int, File]], replay: int, salt: int) -> list[Foun
     return sorted(found, key=lambda file: file.generation)
 
 
-def _scan_file(slot: int, file: File, generation: int, salt: int) -> FoundFile:
+def _scan_file(slot: int, file: File, generation: int, salt: int, start: int = 0) -> FoundFile:
     end = vouched = 0
     previous_end = -1
     bad: list[Bad] = []
-    for item in scan(file, generation, salt):
+    for item in scan(file, generation, salt, start=start):
         if isinstance(item, Bad):
             bad.append(item)
             continue

@@ -13,13 +13,15 @@ __all__ = ["FileScan", "Verdict", "judge"]
 
 
 class FileScan(NamedTuple):
-    """What was found in the WAL file of one generation."""
+    """What was found in the WAL file of one generation, from where a replay begins with it."""
 
     generation: int
     end: int  # place after the last sound frame
     bad: tuple[Bad, ...]  # between sound frames
     vouched: int  # the highest position that a frame of it vouches for
-    previous_end: int  # where the file before it ended, as its first frame says; -1 where that frame is lost
+    previous_end: (
+        int  # where the file before it ended, as its first frame says; -1 where that frame is lost, or not looked at
+    )
 
 
 class Verdict(NamedTuple):

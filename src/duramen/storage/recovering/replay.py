@@ -45,7 +45,7 @@ class Replay:
             if position(file.generation, 0) >= verdict.end:
                 break
             before = self._progress.replayed_bytes - start
-            for item in scan(file.file, file.generation, self._salt, end=file.scan.end):
+            for item in scan(file.file, file.generation, self._salt, start=start, end=file.scan.end):
                 if isinstance(item, Bad):
                     continue
                 at = position(item.generation, item.place)
