@@ -233,6 +233,16 @@ class SegmentIndex:
         for column in (self._positions, self._offsets, self._timestamps):
             del column[entries:]
 
+    def up_to(self, block: int) -> "SegmentIndex":
+        """One of its own that ends with a block, which `first` is not after, and has that one's CRC for it."""
+        index = SegmentIndex(self.first)
+        count = block - self.first
+        index._positions, index._offsets = self._positions[: count + 1], self._offsets[: count + 1]
+        index._timestamps, index._crcs = self._timestamps[: count + 1], self._crcs[:count]
+        index.written = min(self.written, block)
+        index.tail_crc = self.crc(block)
+        return index
+
     def trim(self, entries: int) -> None:
         """Keep the first `entries` entries and as many blocks; `first` is 0."""
         for column in (self._positions, self._offsets, self._timestamps, self._crcs):

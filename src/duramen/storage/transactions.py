@@ -50,6 +50,11 @@ class TransactionTable:
         self.marked_offset = marked_offset
         self.aborted = [AbortedTransaction(*row) for row in aborted] if aborted else []
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it knows of none."""
+        return not (self._open or self._ending or self.aborted)
+
     def add(self, head: Header, batch: Buffer, base_offset: int) -> None:
         """Enter a transactional batch that was appended at `base_offset`."""
         if not head.attributes & CONTROL:

@@ -11,6 +11,7 @@ from duramen.storage.log import Log
 from duramen.storage.notes import Notes
 from duramen.storage.records import encode_truncate
 from duramen.storage.segment import Segment
+from duramen.storage.shortening import cut_ending, end_of_ending, ending_of
 from duramen.storage.upkeep import Upkeep, trouble
 
 __all__ = ["Truncation"]
@@ -47,8 +48,8 @@ class Truncation:
     def begin(self, end_offset: int, epoch: int) -> None:
         """Cut it to `end_offset`, as the leader of `epoch` wants it; a batch that reaches beyond goes whole.
 
-        Where files have to be cut all that is left is read. Who follows another leader mostly lets go of so little,
-        so soon, that no file has it.
+        Where files have to be cut all that is left may be read (see `ending_of`). Who follows another leader mostly
+        lets go of so little, so soon, that no file has it.
         """
         end = end_in_memory(self._log, end_offset)
         if end is not None:
@@ -59,10 +60,15 @@ class Truncation:
             if failure is not None:
                 self._finish(trouble(_WHAT, failure))
             else:
-                plan = partial(end_of_cut, self._files, self._log, end_offset)
-                self._upkeep.copier.alone(lambda: plan, partial(self._note, epoch))
+                self._upkeep.copier.alone(partial(self._find, end_offset), partial(self._note, epoch))
 
         self._upkeep.copy_all(look)
+
+    def _find(self, end_offset: int) -> Callable[[], int]:
+        ending = ending_of(self._log, end_offset)
+        if ending is None:
+            return partial(end_of_cut, self._files, self._log, end_offset)
+        return partial(end_of_ending, self._files, self._log, ending)
 
     def _note(self, epoch: int, end_offset: int | BaseException) -> None:
         """It ends there, where a batch ends or the log began."""
@@ -100,8 +106,13 @@ class Truncation:
         if failure is not None:
             self._finish(trouble(_WHAT, failure))
         else:
-            plan = partial(cut_files, self._files, self._log, self._end_offset)
-            self._upkeep.copier.alone(lambda: plan, self._take_over)
+            self._upkeep.copier.alone(self._cut, self._take_over)
+
+    def _cut(self) -> Callable[[], Cut]:
+        ending = ending_of(self._log, self._end_offset)
+        if ending is None:
+            return partial(cut_files, self._files, self._log, self._end_offset)
+        return partial(cut_ending, self._files, self._log, ending)
 
     def _take_over(self, result: Cut | BaseException) -> None:
         log = self._log
