@@ -112,16 +112,21 @@ def test_nothing_that_is_written_after_it_is_lost(
     assert store.log().end_offset == first + len(after)
 
 
-def test_producers_that_what_goes_has_made_unknown_are_known_again() -> None:
-    store = _filled([(100, 1, 1)] * 3, 0)
+@pytest.mark.parametrize("end_offset", [2, 3])
+def test_what_is_known_of_producers_is_what_is_left_says(end_offset: int) -> None:
+    quick, whole = (_filled([(100, 1, 1)] * 3, 0) for _ in range(2))
     (filler,) = empty(3, 5, NO_EPOCH)
     data = bytes_of(filler)
-    store.store.append_ordered(store.log(), data, header(data), None)
-    store.settle()
-    store.restart()
-    assert not len(store.log().producers)
-    log = _cut(store, 3)
-    assert [row[0] for row in log.producers.rows()] == [7]
+    for store in (quick, whole):
+        store.store.append_ordered(store.log(), data, header(data), None)
+        store.append(store.log(), b"after")
+        store.settle()
+        store.restart()
+        assert not len(store.log().producers)
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(truncating, "ending_of", lambda *_: None)
+        expected = _cut(whole, end_offset)
+    assert _looks(quick, _cut(quick, end_offset)) == _looks(whole, expected)
 
 
 def _refuse(*_: object) -> None:

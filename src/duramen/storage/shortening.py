@@ -1,12 +1,13 @@
-"""Cutting the end of a log's last segment where its index says that it lies: a block of it is read, and what goes.
+"""Cutting the end of a log's last segment where its index says that it lies: a block of it is read.
 
 So it is where nothing is known of idempotent producers. Else all is read: what was known of them is in what is left.
+What stands for records that are not there, and makes producers unknown, begins a segment: what goes has all of that or
+none of it.
 """
 
 from typing import NamedTuple
 
 from duramen.base.ports import File, FileSystem
-from duramen.codec.batch import HEADER_BYTES
 from duramen.codec.crc import crc32c
 from duramen.storage.checking import read_index
 from duramen.storage.cutting import Cut, cut_files, end_of_cut
@@ -60,7 +61,7 @@ def cut_ending(files: FileSystem, log: Log, ending: Ending) -> Cut:
     spot = _spot(files, file, ending)
     if spot is None or not spot.position:
         return cut_files(files, log, ending.end_offset)
-    if len(log.producers) or not log.transactions.is_empty or _forgets(file, spot, segment.size):
+    if len(log.producers) or not log.transactions.is_empty:
         return cut_files(files, log, ending.end_offset)
     number, start = spot.position >> BLOCK_SHIFT, spot.position & -BLOCK_BYTES
     block = file.read(start, min(BLOCK_BYTES, segment.size - start))
@@ -101,13 +102,3 @@ def _spot(files: FileSystem, file: File, ending: Ending) -> _Spot | None:
             return _Spot(position, min(found.base_offset, end_offset), max_timestamp)
         max_timestamp = max(max_timestamp, found.max_timestamp)
     return None
-
-
-def _forgets(file: File, spot: _Spot, size: int) -> bool:
-    """Whether what goes may be why nothing is known of producers (see `enter`), or is not sound."""
-    end = spot.position
-    for position, found, _ in walk_batches(file, spot.position, size, spot.end_offset):
-        if found.leader_epoch < 0 and found.size == HEADER_BYTES:
-            return True
-        end = position + found.size
-    return end != size
