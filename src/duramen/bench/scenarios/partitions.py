@@ -43,6 +43,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
 
     Each round kills a node twice, one that controls too, and starts it while the others are busy with its end; stops
     one that controls in order and starts it again; and kills one that controls, and starts it once the others are calm.
+    Each of these begins once all nodes are calm.
     """
     streams = max(_AT_ONCE, int(_PARTITIONS * scale) // _OF_A_STREAM)
     gone_s: dict[bool, list[float]] = {False: [], True: []}
@@ -54,6 +55,7 @@ def measure(directory: Path, worker: Worker, *, rounds: int, scale: float) -> li
         worker.say(f"making {streams * _OF_A_STREAM:,} partitions")
         took_s = _make(several, streams)
         worker.step()
+        _wait("all are calm", partial(_calm, several, NODES))
         memory = max(use(several.processes.nodes[number].pid).resident_mib for number in NODES)
         for _ in range(rounds):
             for controls in (False, True):
@@ -147,25 +149,26 @@ def _crash(several: Several, streams: int) -> float:
     """Seconds until who led the controller is ready again, where the others have done with its end."""
     controller, asked = _controller(several), _asked(streams)
     _kill(several, controller, asked)
-    others = [several.processes.nodes[number].pid for number in _others(controller)]
-    _wait("the others are calm", partial(_calm, others))
+    _wait("the others are calm", partial(_calm, several, _others(controller)))
     return _start(several, controller, asked)
 
 
-def _calm(processes: Sequence[int]) -> bool:
+def _calm(several: Several, nodes: Sequence[int]) -> bool:
     """Whether all of these together hardly use the processor."""
+    processes = [several.processes.nodes[number].pid for number in nodes]
     before_s = sum(map(cpu_s, processes))
     time.sleep(_CALM_S)
     return sum(map(cpu_s, processes)) - before_s < _CALM_SHARE * _CALM_S
 
 
 def _start(several: Several, number: int, asked: list[str]) -> float:
-    """Seconds until a node that went is ready again; then it comes to be in sync, and leads what it led."""
+    """Seconds until a node that went is ready again; then it comes to be in sync, leads what it led, all calm."""
     began_s = time.monotonic()
     several.processes.start([number])
     ready_s = time.monotonic() - began_s
     _wait(f"node {number} is in sync", partial(_in_sync, several, asked))
     _balance(several)
+    _wait("all are calm", partial(_calm, several, NODES))
     return ready_s
 
 
