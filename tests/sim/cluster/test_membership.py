@@ -5,7 +5,12 @@ from itertools import count
 
 import pytest
 
+from duramen.broker.control import active, requests
+from duramen.broker.control.answers import IsrAnswers
+from duramen.broker.control.draft import Draft
+from duramen.broker.control.speaking import alter_partitions
 from duramen.codec.cluster.channels import Channel
+from duramen.controller.decisions import Definition
 from duramen.sim.cluster.node import Node
 from duramen.sim.cluster.world import World
 
@@ -118,3 +123,27 @@ def test_a_disk_that_is_put_back_is_found_out_and_replaced() -> None:
     until(world, lambda: node.ready)
     assert world.counts["older disks found out"] == 1
     assert node.directory_id != directory_id
+
+
+def test_nobody_asks_for_a_node_that_drains_to_be_in_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = forming()
+    one = world.nodes[1]
+    assert one.broker is not None
+    standing, partitions = one.broker.standing, world.witness.council.state.partitions
+    standing.ask(requests.CreateStream(Definition("drained", 6), 3), lambda _: None)
+    until(world, lambda: partitions.replica_count(3) >= 6 and partitions.leader_count(3) >= 2)
+    pass_by(world, 2_000_000)
+    standing.office.drain(3, lambda _: None)
+    until(world, lambda: 3 in world.witness.council.state.registrations.draining)
+    until(world, lambda: not any(3 in partition.isr for _, partition in partitions))
+    pass_by(world, 500_000)  # leaders that proposed others before they knew
+    asked: list[requests.AlterPartitions] = []
+
+    def alter(request: requests.AlterPartitions, draft: Draft) -> IsrAnswers:
+        asked.append(request)
+        return alter_partitions(request, draft)
+
+    monkeypatch.setattr(active, "alter_partitions", alter)
+    pass_by(world, 3_000_000)
+    assert asked == []
+    assert world.nodes[3].ready
