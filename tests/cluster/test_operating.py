@@ -223,6 +223,18 @@ def test_without_a_majority_a_node_shows_what_it_knows(operator: Operator) -> No
     until(operator.quiet, _WAIT_S)
 
 
+def test_a_node_that_is_stopped_without_a_majority_waits_a_moment_and_ends_clean(operator: Operator) -> None:
+    operator.nodes.kill(2, 3)
+    until(lambda: not operator.status()["quorum"]["from_leader"], _WAIT_S)
+    log = operator.nodes.nodes[1].log_path
+    said = len(log.read_text())
+    assert operator.nodes.stop(1) == 0
+    assert "the controller is not there to let others lead what this node leads" in log.read_text()[said:]
+    assert "not closed" not in log.read_text()[said:]
+    operator.nodes.start([1, 2, 3])
+    until(operator.quiet, _WAIT_S)
+
+
 def test_a_node_with_a_blank_disk_comes_back_with_a_vote_and_all_that_it_held(operator: Operator) -> None:
     operator.create("refilled", 2, 3)
     producer = Producer({"bootstrap.servers": operator.nodes.bootstrap_servers, "acks": "all"})

@@ -64,6 +64,7 @@ _STAGE_OF_JOB: Final = (
     ("duramen.storage.lingering.", "delete"),
     ("duramen.sim.disk.MemoryFileSystem.remove_directory", "delete"),
     ("duramen.storage.cutting.", "truncate"),
+    ("duramen.storage.shortening.", "truncate"),
     ("duramen.storage.scrubbing.", "scrub"),
 )
 
