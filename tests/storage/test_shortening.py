@@ -56,6 +56,13 @@ def _cut(store: StoreOnDoubles, end_offset: int) -> Log:
     return log
 
 
+def _cut_as_a_whole(store: StoreOnDoubles, end_offset: int) -> Log:
+    """All of the log is read for it."""
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(truncating, "ending_of", lambda *_: None)
+        return _cut(store, end_offset)
+
+
 def _looks(store: StoreOnDoubles, log: Log) -> object:
     contents = [store.files.content(segment.path + ".log") for segment in log.segments if segment.size]
     states = [(segment.state(), segment.tail(), segment.end_offset, segment.closed) for segment in log.segments]
@@ -73,9 +80,7 @@ def test_a_log_is_the_same_as_if_all_of_it_had_been_read(
 ) -> None:
     quick, whole = _filled(steps, producer), _filled(steps, producer)
     end_offset = max(0, quick.log().end_offset - back)
-    with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(truncating, "ending_of", lambda *_: None)
-        expected = _cut(whole, end_offset)
+    expected = _cut_as_a_whole(whole, end_offset)
     found = _cut(quick, end_offset)
     assert _looks(quick, found) == _looks(whole, expected)
     for store in (quick, whole):
@@ -123,9 +128,7 @@ def test_what_is_known_of_producers_is_what_is_left_says(end_offset: int) -> Non
         store.settle()
         store.restart()
         assert not len(store.log().producers)
-    with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(truncating, "ending_of", lambda *_: None)
-        expected = _cut(whole, end_offset)
+    expected = _cut_as_a_whole(whole, end_offset)
     assert _looks(quick, _cut(quick, end_offset)) == _looks(whole, expected)
 
 
@@ -133,8 +136,8 @@ def _refuse(*_: object) -> None:
     raise AssertionError("all of the log is read")
 
 
-def _long(records: int = 36) -> StoreOnDoubles:
-    return _filled([(20_000, 1, 1)] * records, None)
+def _long() -> StoreOnDoubles:
+    return _filled([(20_000, 1, 1)] * 36, None)
 
 
 def test_what_lies_before_the_block_of_the_cut_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,9 +176,7 @@ def test_what_is_damaged_stays_damaged_and_no_more(batch: int, byte: int) -> Non
         content = store.files.content(active.path + ".log")
         position = next(at for at, head in batches(content) if head.base_offset == batch)
         store.files.corrupt(active.path + ".log", position + byte, 4)
-    with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(truncating, "ending_of", lambda *_: None)
-        expected = _cut(whole, 33)
+    expected = _cut_as_a_whole(whole, 33)
     found = _cut(quick, 33)
     assert (found.end_offset, found.active.size) == (expected.end_offset, expected.active.size)
     assert _damaged(quick, found) == _damaged(whole, expected) == [batch] * (batch < 33)
@@ -188,7 +189,5 @@ def test_an_index_file_that_is_damaged_is_not_believed() -> None:
     quick, whole = _long(), _long()
     for store in (quick, whole):
         store.files.corrupt(store.log().active.path + ".index", INDEX_HEADER_BYTES + 5, 4)
-    with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(truncating, "ending_of", lambda *_: None)
-        expected = _cut(whole, 33)
+    expected = _cut_as_a_whole(whole, 33)
     assert _looks(quick, _cut(quick, 33)) == _looks(whole, expected)

@@ -11,6 +11,7 @@ from duramen.storage.damage import Damage
 from duramen.storage.index import (
     BLOCK_BYTES,
     BLOCK_SHIFT,
+    ENTRY_BYTES,
     INDEX_HEADER_BYTES,
     SegmentIndex,
     cover,
@@ -22,7 +23,7 @@ from duramen.storage.reader import walk_batches
 from duramen.storage.segment import Segment, segment_name
 from duramen.storage.transactions import TransactionTable, Writers, enter
 
-__all__ = ["Cut", "apply_cut", "cut_files", "cut_memory", "end_in_memory", "end_of_cut"]
+__all__ = ["Cut", "apply_cut", "cut_files", "cut_memory", "end_in_memory", "end_of_cut", "truncate"]
 
 _DAMAGED: Final = 0x5A17C0DE  # with it no CRC matches: each batch of such a block is looked at by its own
 
@@ -90,13 +91,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
         else:
             kept.append(rest)
             end_offset = rest.end_offset
-            file = files.open(rest.path + ".log")
-            file.truncate(rest.size)
-            file.sync()
-            # What it says of bytes that are gone would be believed again once the segment is closed.
-            index_file = files.open(rest.path + ".index", create=True)
-            index_file.truncate(min(index_file.size(), INDEX_HEADER_BYTES))
-            index_file.sync()
+            truncate(files, rest, 0)
     if kept != log.segments and files.exists(log.directory):
         # A checkpoint that began before the cut may name them, and finds none of its own to sync any more.
         files.sync_directory(log.directory)
@@ -106,6 +101,17 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> Cut:
         if end_offset and log.durability != "memory" and not any(segment.size for segment in kept):
             hold_place(files, log, kept[-1])
     return Cut(kept, end_offset, *seen)
+
+
+def truncate(files: FileSystem, rest: Segment, entries: int) -> None:
+    """Cut a segment's files to what is left of it, and to so many entries of its index. Blocking. Raises OSError."""
+    file = files.open(rest.path + ".log")
+    file.truncate(rest.size)
+    file.sync()
+    # What it says of bytes that are gone would be believed again once the segment is closed.
+    index_file = files.open(rest.path + ".index", create=True)
+    index_file.truncate(min(index_file.size(), INDEX_HEADER_BYTES + ENTRY_BYTES * entries))
+    index_file.sync()
 
 
 def _rest_in_memory(segment: Segment, end_offset: int, writers: Writers) -> Segment:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from duramen.base.ports import File, FileSystem
 from duramen.codec.crc import crc32c
 from duramen.storage.checking import read_index
-from duramen.storage.cutting import Cut, cut_files, end_of_cut
-from duramen.storage.index import BLOCK_BYTES, BLOCK_SHIFT, ENTRY_BYTES, INDEX_HEADER_BYTES, SegmentIndex, cover
+from duramen.storage.cutting import Cut, cut_files, end_of_cut, truncate
+from duramen.storage.index import BLOCK_BYTES, BLOCK_SHIFT, SegmentIndex, cover
 from duramen.storage.log import Log
 from duramen.storage.producers import ProducerTable
 from duramen.storage.reader import walk_batches
@@ -59,9 +59,7 @@ def cut_ending(files: FileSystem, log: Log, ending: Ending) -> Cut:
     segment = ending.segment
     file = files.open(segment.path + ".log")
     spot = _spot(files, file, ending)
-    if spot is None or not spot.position:
-        return cut_files(files, log, ending.end_offset)
-    if len(log.producers) or not log.transactions.is_empty:
+    if spot is None or not spot.position or len(log.producers) or not log.transactions.is_empty:
         return cut_files(files, log, ending.end_offset)
     number, start = spot.position >> BLOCK_SHIFT, spot.position & -BLOCK_BYTES
     block = file.read(start, min(BLOCK_BYTES, segment.size - start))
@@ -74,12 +72,7 @@ def cut_ending(files: FileSystem, log: Log, ending: Ending) -> Cut:
     rest.first_timestamp, rest.max_timestamp = segment.first_timestamp, spot.max_timestamp
     rest.index = ending.blocks.up_to(number)
     rest.index.cover(*cover(0, start, [block[: spot.position - start]]))
-    file.truncate(rest.size)
-    file.sync()
-    # What it says of bytes that are gone would be believed again once the segment is closed.
-    index_file = files.open(rest.path + ".index", create=True)
-    index_file.truncate(min(index_file.size(), INDEX_HEADER_BYTES + ENTRY_BYTES * rest.index.written))
-    index_file.sync()
+    truncate(files, rest, rest.index.written)
     return Cut([*log.segments[:-1], rest], spot.end_offset, ProducerTable(), TransactionTable())
 
 

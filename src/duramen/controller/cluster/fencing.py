@@ -48,12 +48,8 @@ def unfence(state: ControllerState, node: Node) -> list[Event]:
     if not node.fenced:
         return []
     event = NodeUnfenced(node.id, node.epoch)
-    alike, rules_of = Alike(state.registrations.after(event)), RulesOf(state)
-    events: list[Event] = [event]
-    for place, partition in state.partitions.of_node(node.id):
-        if partition.leader is None:
-            events += alike.change(place, partition, rules_of[place.stream_id])
-    return events
+    waiting = [place for place, partition in state.partitions.of_node(node.id) if partition.leader is None]
+    return [event, *_some(state, waiting, state.registrations.after(event))]
 
 
 def drain(state: ControllerState, node: Node) -> list[Event]:

@@ -19,9 +19,7 @@ class FileScan(NamedTuple):
     end: int  # place after the last sound frame
     bad: tuple[Bad, ...]  # between sound frames
     vouched: int  # the highest position that a frame of it vouches for
-    previous_end: (
-        int  # where the file before it ended, as its first frame says; -1 where that frame is lost, or not looked at
-    )
+    previous_end: int  # where the file before it ended, as its first frame says; -1 where that was not read
 
 
 class Verdict(NamedTuple):
