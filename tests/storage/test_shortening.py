@@ -12,7 +12,7 @@ from duramen.broker.replicas.batches import NO_EPOCH, bytes_of, empty
 from duramen.codec.batch import batches, header
 from duramen.sim.store import StoreOnDoubles
 from duramen.storage import shortening, truncating
-from duramen.storage.index import BLOCK_BYTES, INDEX_HEADER_BYTES
+from duramen.storage.index import BLOCK_BYTES, ENTRY_BYTES, INDEX_HEADER_BYTES, closed_entries
 from duramen.storage.log import Log, LogConfig
 
 _SIZES = st.sampled_from([1, 100, 5_000, 20_000, BLOCK_BYTES - 100, BLOCK_BYTES, 2 * BLOCK_BYTES + 7])
@@ -152,6 +152,23 @@ def test_what_lies_before_the_block_of_the_cut_is_not_read(monkeypatch: pytest.M
     store.settle()
     store.restart()
     assert store.values(store.log(), 33) == [b"z"]
+
+
+def test_an_index_file_says_nothing_of_what_was_cut_off() -> None:
+    """All of it is read where a part of it is damaged; a segment may be closed long before the length it had."""
+    quick, whole = _long(), _long()
+    closed = quick.log().active.path
+    assert whole.log().active.path == closed
+    _cut_as_a_whole(whole, 26)
+    _cut(quick, 26)
+    for store in (quick, whole):
+        store.append(store.log(), b"y" * 5 * BLOCK_BYTES)
+        store.settle()
+        store.restart()
+    assert quick.log().segments[-2].path == closed
+    expected = INDEX_HEADER_BYTES + ENTRY_BYTES * closed_entries(quick.log().segments[-2].size)
+    assert len(quick.files.content(closed + ".index")) == expected
+    assert quick.files.content(closed + ".index") == whole.files.content(closed + ".index")
 
 
 def _damaged(store: StoreOnDoubles, log: Log) -> list[int]:
