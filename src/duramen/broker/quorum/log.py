@@ -39,7 +39,6 @@ class MetadataLog:
         self._recent_bytes = 0
         store.drop_empty_leaderships(log)
         self._led = log.takeovers.latest_epoch  # the newest epoch that was entered
-        self._appending = 0  # batches that may not be in the log yet: what has no room, or no disk, waits before it
 
     def begin(self, start: End, found: list[Batch]) -> None:
         """It holds these batches behind the snapshot that ends at `start`."""
@@ -78,12 +77,10 @@ class MetadataLog:
         data = bytearray(data_of(batch))
 
         def appended(base_offset: int, error: DuramenError | None) -> None:
-            self._appending -= 1
             if error is None and base_offset != batch.first:
                 raise AssertionError(f"the batch at {batch.first} was written at {base_offset}")
             done(error)
 
-        self._appending += 1
         self._store.append(self._log, data, header(data), batch.epoch, appended)
 
     def cut(self, end_offset: int, done: Done) -> None:
@@ -116,11 +113,14 @@ class MetadataLog:
             else:
                 self._store.delete_before(self._log, start.offset, done)
 
-        if self._appending or self._log.end_offset > self._log.start_offset:
-            # All of it: what is left could be of an epoch later than that of what comes next.
-            self._truncate(self._log.start_offset, cut)
-        else:
-            cut(None)
+        def begin(error: DuramenError | None) -> None:
+            if error is None and self._log.end_offset > self._log.start_offset:
+                # All of it: what is left could be of an epoch later than that of what comes next.
+                self._truncate(self._log.start_offset, cut)
+            else:
+                cut(error)
+
+        self._store.when_appended(self._log, begin)  # where its end is what may still wait decides
 
     def _truncate(self, end_offset: int, done: Done) -> None:
         def cut(error: DuramenError | None) -> None:
