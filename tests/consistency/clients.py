@@ -156,7 +156,11 @@ class Assigned(Client):
 
 
 class Subscribed(Client):
-    """A member of a group, that leaves and comes again."""
+    """A member of a group, that leaves and comes again.
+
+    Mostly it does not leave before it was assigned something: each that comes to an empty group makes that wait three
+    seconds more, and two that come and go would keep it waiting.
+    """
 
     def work(self) -> None:
         while not self.stopping.is_set():
@@ -164,22 +168,23 @@ class Subscribed(Client):
 
     def _life(self) -> None:
         moved = True
+        patient = self.chance.random() < 0.8
 
         def assigned(*_: object) -> None:
-            nonlocal moved
-            moved = True
+            nonlocal moved, patient
+            moved, patient = True, False
 
         reader = _Reader(
             {**self.settings, "group.id": "subscribed", "auto.commit.interval.ms": 200, "session.timeout.ms": 6000}
         )
         reader.consumer.subscribe([TOPIC], on_assign=assigned, on_revoke=assigned, on_lost=assigned)
-        for _ in range(self.chance.randrange(20, 80)):
-            if self.stopping.is_set():
-                break
+        left = self.chance.randrange(20, 80)
+        while left and not self.stopping.is_set():
             polls = reader.poll(500)
             self.invoke([], moved=moved)
             moved = False
             self.complete("ok", polls)
+            left -= not patient
         reader.consumer.close()
 
 
