@@ -184,7 +184,8 @@ class Subscribed(Client):
             self.invoke([], moved=moved)
             moved = False
             self.complete("ok", polls)
-            left -= not patient
+            if not patient:
+                left -= 1
         reader.consumer.close()
 
 

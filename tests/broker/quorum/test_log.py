@@ -13,15 +13,11 @@ def test_it_begins_anew_behind_what_still_waits_to_be_written() -> None:
     store = StoreOnDoubles()
     log, answers = store.log(), list[DuramenError | None]()
     metadata = MetadataLog(store.store, log, store.clock, 1 << 20)
-
-    def append(offset: int) -> None:
-        metadata.append(written(Batch(1, offset, 1, None, NO_VOTERS), 1, NO_VOTERS, 0), answers.append)
-
     other = store.log(1)
     while not store.backlogged:
         store.append(other, b"x" * 1000)
     for offset in range(3):
-        append(offset)
+        metadata.append(written(Batch(1, offset, 1, None, NO_VOTERS), 1, NO_VOTERS, 0), answers.append)
     assert log.end_offset == 0
     metadata.restart(End(1, 5), answers.append)
     while len(answers) < 4:
