@@ -137,10 +137,14 @@ class Machine:
 
     # -- what happens -------------------------------------------------------------------------------
 
-    def tick(self, now_ms: int) -> None:
-        """It is `now_ms`, by a clock of this node's own that never goes back."""
+    def advance(self, now_ms: int) -> None:
+        """Set the clock, as every event has to that `tick` does not precede; what is due waits for `tick`."""
         if now_ms > self._replica.now_ms:
             self._replica.now_ms = now_ms
+
+    def tick(self, now_ms: int) -> None:
+        """It is `now_ms`, by a clock of this node's own that never goes back."""
+        self.advance(now_ms)
         if self._early is not None:
             for fetch in self._early.take_due(self._replica.now_ms):
                 self._replica.refuse(fetch, Refusal.UNKNOWN_LEADER_EPOCH)
@@ -212,9 +216,9 @@ class Machine:
         return self._part.refusal() if isinstance(self._part, Leading) else Refusal.NOT_LEADER
 
     def appended(self, records: int, waiter: object = None) -> Position:
-        """A leader's log has so many records more; where it ends. A `waiter` is released when they are committed.
+        """A leader's log has so many records more, as of the time that was last set; where it ends.
 
-        Raises ValueError where it does not lead.
+        A `waiter` is released when they are committed. Raises ValueError where it does not lead.
         """
         leading = self._leading()
         leading.appended(records)

@@ -14,7 +14,7 @@ MOST_SEEDS = 1_000
 
 FOUND_BY = {
     "cut-to-high-watermark": 0,
-    "report-written": 1,
+    "report-written": 3,
     "acknowledge-own": 0,
     "cut-later": 1,
     "show-all": 0,

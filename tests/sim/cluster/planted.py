@@ -21,6 +21,7 @@ from duramen.codec.batch import Header
 from duramen.controller.cluster import settling
 from duramen.groups.group import Group
 from duramen.groups.values import Store
+from duramen.replication.progress import Progress
 from duramen.storage.store import AppendDone
 from duramen.storage.transactions import TransactionTable
 
@@ -107,6 +108,16 @@ def _tell_unstored(right: Original) -> Original:
     return _store
 
 
+def _lag_since_last_fetch(_: Original) -> Original:
+    def appended(self: Progress, log_end: int, now_ms: int) -> None:
+        del now_ms
+        for known in self._replicas.values():
+            if known.mark_end is None:
+                known.mark_end, known.mark_ms = log_end, known.caught_up_ms
+
+    return appended
+
+
 BUGS: Final = (
     _of(OF_REPLICATION, "cut-to-high-watermark"),
     _of(OF_REPLICAS, "acknowledge-own"),
@@ -141,5 +152,11 @@ BUGS: Final = (
         "",
         (Place(ClassicGroups, "_store", _tell_unstored),),
         "tell of what is not stored yet",
+    ),
+    Bug(
+        "lag-since-last-fetch",
+        "",
+        (Place(Progress, "appended", _lag_since_last_fetch),),
+        "measure a follower's lag from its last fetch, not from the first append after it",
     ),
 )

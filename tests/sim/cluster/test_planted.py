@@ -37,6 +37,7 @@ FOUND_BY: Final = {
     "store-here": 5,
     "take-any": 5,
     "tell-unstored": 20,
+    "lag-since-last-fetch": 3,
 }
 
 MADE_BY: Final = {

@@ -125,6 +125,7 @@ class Runner:
         """Change the voters, as the machine does."""
         if self._over is not None:
             return Refusal.NOT_LEADER
+        self._tick()
         result = self._machine.change(change)
         self._go_on()
         return result
@@ -136,6 +137,7 @@ class Runner:
     def resign(self) -> None:
         """Let another lead."""
         if self._over is None:
+            self._tick()
             self._machine.resign()
             self._go_on()
 

@@ -385,6 +385,7 @@ class Replica:
         if epoch == self._state.leader_epoch:
             if machine.history.end_offset != first_offset:
                 raise AssertionError(f"{self._name}: a batch at {first_offset} behind {machine.history.end}")
+            machine.advance(self._kit.clock.monotonic_ms())  # an idle partition has not ticked for long
             machine.appended(end_offset - first_offset)
         self._timing.appended(end_offset, leads=self.leads, in_sync=self._kit.node_id in machine.state.in_sync)
         if not self._told_soon:
@@ -410,6 +411,7 @@ class Replica:
         self._log.let_go()
         machine, synced_offset = self._machine, self._partition.log.synced_offset
         if self._agenda.uncut:
+            machine.advance(self._kit.clock.monotonic_ms())
             machine.synced(Position(machine.history.epoch_at(synced_offset - 1), synced_offset))
         self._go_on()
 

@@ -18,6 +18,7 @@ from duramen.sim.cluster.coming import address_of
 from duramen.sim.cluster.committers import Committer
 from duramen.sim.cluster.consumers import Consumer, Inquirer
 from duramen.sim.cluster.faults import Faults
+from duramen.sim.cluster.idleness import IDLE_US, FirstRecords
 from duramen.sim.cluster.inspection import ills, inspect, lacks_a_replica
 from duramen.sim.cluster.members import MEMBERS_GROUP, Member
 from duramen.sim.cluster.network import Network
@@ -79,6 +80,7 @@ class World:
         self._chance = random.Random(f"{seed}/cluster")
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
+        self._batches = count()
         self.witness = Witness(self.nodes, self.trace, self._failed, self._voted, self._led)
         self.network = Network(self.nodes, random.Random(f"{seed}/network"), self._later, self.true)
         self.calls = Calls(
@@ -162,7 +164,20 @@ class World:
             elif lacks_a_replica(node, self.witness.council):
                 self.end(node, power=False, soon=True)
         self.go_on(lambda: self._are_done(clients) and not self._ills(), "the cluster is not well again")
+        self._idle()
         inspect(self.nodes, self.witness, self.calls.book)
+
+    def _idle(self) -> None:
+        """Nobody writes for long, and then somebody does."""
+        self.trace("the cluster is idle")
+        idle_until_us = self.true.now_us + IDLE_US
+        self.go_on(
+            lambda: self.true.now_us >= idle_until_us and not self._ills(), "an idle cluster is not well", 2 * IDLE_US
+        )
+        first = FirstRecords(self.calls, self._batches)
+        first.send()
+        self.go_on(lambda: first.done and not self._ills(), "the first records after an idle period do not arrive")
+        first.check()
 
     def _end_drained(self) -> None:
         """Nodes that were to lead nothing are started again, as often as somebody's late wish finds them."""
@@ -179,7 +194,7 @@ class World:
         self.start(node)
 
     def _clients(self) -> list[Client]:
-        numbers, think_us = count(), self._think_us
+        numbers, think_us = self._batches, self._think_us
 
         def seed(what: str) -> str:
             return f"{self.seed}/{what} {next(self._numbers)}"
