@@ -287,6 +287,23 @@ class Several:
         self._say(place)
         self._tell(place)
 
+    def shrink(self, place: PartitionId) -> None:
+        """The leader alone is in sync from here on, until the others are heard again."""
+        before = self.partitions[place]
+        if before.leader is not None:
+            self.partitions[place] = PartitionState(
+                before.replicas, (before.leader,), before.leader, before.leader_epoch, before.partition_epoch + 1
+            )
+            self._tell(place)
+
+    def session(self, node_id: int, *, lately: bool) -> None:
+        """Whether a node's session with the controller goes on; where it does not, its connections are gone too."""
+        replicas = self.placed[node_id].replicas
+        assert replicas is not None
+        replicas.heard_by_controller(lately=lately)
+        for other in () if lately else sorted(set(self.placed) - {node_id}):
+            replicas.unreachable(other)
+
     def heal(self, node_id: int) -> None:
         """A node hears and is heard again, over new connections, and is told what there is."""
         if node_id in self.cut:

@@ -19,6 +19,7 @@ from nats.aio.client import Client
 from tests.clients import until
 from tests.doors.nats.conftest import Api, kafka_records
 
+from duramen.codec.partitioner import partition_of
 from duramen.node.processes import NodeProcesses
 
 STREAM: Final = "orders"
@@ -26,6 +27,7 @@ PARTITIONS: Final = 3
 _ANSWER_S: Final = 2.0
 _WAIT_S: Final = 120.0
 _LOG_CHARACTERS: Final = 6000
+_NOT_AVAILABLE: Final = 10008
 
 
 class Ack(NamedTuple):
@@ -230,3 +232,34 @@ def test_a_leader_that_stops_lets_the_next_one_listen(cluster: Cluster) -> None:
 
     publishers = asyncio.run(story())
     _judge(cluster.values(), publishers)
+
+
+def test_an_id_stays_with_what_was_appended_and_not_acknowledged(cluster: Cluster) -> None:
+    subject = "orders.0"
+    leader = cluster.leader(partition_of(subject.encode(), PARTITIONS))
+    followers = [number for number in cluster.nodes.nodes if number != leader]
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        client = await _connect([f"nats://{cluster.nodes.nodes[leader].nats}"])
+
+        async def answered() -> dict[str, Any]:
+            while True:
+                try:
+                    answer = await client.request(subject, b"once", timeout=_ANSWER_S, headers={"Nats-Msg-Id": "an id"})
+                except (nats.errors.Error, TimeoutError):
+                    continue
+                return dict(json.loads(answer.data))
+
+        async with asyncio.timeout(_WAIT_S):
+            for number in followers:
+                cluster.nodes.pause(number)
+            assert (await answered())["error"]["err_code"] == _NOT_AVAILABLE
+            for number in followers:
+                await loop.run_in_executor(None, cluster.nodes.resume, number)
+            while "error" in await answered():
+                pass
+        await client.close()
+
+    asyncio.run(story())
+    assert list(cluster.values().values()) == [b"once"]

@@ -122,7 +122,8 @@ class Role(Protocol):
     def accept(self, done: AppendDone, *, all_replicas: bool) -> AppendDone:
         """What a batch that comes now is stored with, so that `done` is told once it is acknowledged.
 
-        With `all_replicas` (acks=all) once all replicas in sync have it. Raises NotLeader, NotEnoughReplicas.
+        With `all_replicas` (acks=all) once all replicas in sync have it. An error comes with the batch's base offset
+        where it was appended in a leadership that may go on, else with -1. Raises NotLeader, NotEnoughReplicas.
         """
 
     def wait_replicated(self, record: Position, done: Callable[[Outcome], None], deadline_ms: int) -> None:

@@ -231,6 +231,57 @@ def test_what_was_not_acknowledged_and_is_there_is_known_too(place: Place) -> No
     assert (ack["offset"], ack["duplicate"]) == (0, True)
 
 
+def test_an_id_stays_with_what_was_appended_and_not_acknowledged(place: Place) -> None:
+    place.create("s", "a", config={"min.insync.replicas": "2"})
+    several = place.several
+    several.cut = {2, 3}
+    assert place.publish(message("a", b"1", "r", {"Nats-Msg-Id": "i"})) == []
+    several.shrink(several.place("s"))
+    assert _errors(place.answers()) == [("r", 10008)]
+    assert _errors(place.publish(message("a", b"2", "q", {"Nats-Msg-Id": "i"}))) == [("q", 10008)]
+    several.heal(2)
+    several.heal(3)
+    several.advance(5000)
+    acks = place.publish(message("a", b"3", "r", {"Nats-Msg-Id": "i"}), message("a", b"4", "n", {"Nats-Msg-Id": "j"}))
+    assert [(reply, ack["offset"], "duplicate" in ack) for reply, ack in acks] == [("r", 0, True), ("n", 1, False)]
+    assert [record.value for record in place.records(3, "s")] == [b"1", b"4"]
+
+
+def test_a_repetition_waits_until_what_was_appended_is_acknowledged(place: Place) -> None:
+    place.create("s", "a", config={"min.insync.replicas": "2"})
+    several = place.several
+    several.cut = {2, 3}
+    place.publish(message("a", b"1", "r", {"Nats-Msg-Id": "i"}))
+    several.session(1, lately=False)
+    assert _errors(place.answers()) == [("r", 10008)]
+    several.session(1, lately=True)
+    assert place.publish(message("a", b"2", "q", {"Nats-Msg-Id": "i"})) == []
+    several.heal(2)
+    several.heal(3)
+    several.advance(5000)
+    ((reply, ack),) = place.answers()
+    assert (reply, ack["offset"], ack["duplicate"]) == ("q", 0, True)
+
+
+def test_an_id_goes_with_what_the_next_leader_lacks(place: Place) -> None:
+    place.create("s", "a", config={"min.insync.replicas": "2"})
+    several = place.several
+    several.cut = {2, 3}
+    several.hands[1].settle()
+    place.ears[1].capture.take([message("a", b"1", "r", {"Nats-Msg-Id": "i"})])
+    several.settle()
+    several.cut = {1}
+    place.elect("s", 2)
+    several.advance(1000)
+    several.heal(1)
+    several.advance(1000)
+    place.elect("s", 1)
+    several.advance(1000)
+    place.answers()
+    ((_, ack),) = place.publish(message("a", b"2", "r", {"Nats-Msg-Id": "i"}))
+    assert (ack["offset"], "duplicate" in ack) == (0, False)
+
+
 def test_ids_belong_to_a_partition(place: Place) -> None:
     place.create("s", "a.*", partitions=2)
     first = next(f"a.{n}" for n in range(9) if partition_of(f"a.{n}".encode(), 2) == 0)
@@ -381,6 +432,7 @@ _STEPS = st.tuples(st.just("steps"), st.integers(1, 12))
 _ELECT = st.tuples(st.just("elect"), st.integers(1, 3))
 _CUT = st.tuples(st.just("cut"), st.integers(1, 3))
 _HEAL = st.tuples(st.just("heal"), st.just(0))
+_SHRINK = st.tuples(st.just("shrink"), st.just(0))
 
 
 def _do(place: Place, what: str, number: int, published: int) -> None:
@@ -399,12 +451,14 @@ def _do(place: Place, what: str, number: int, published: int) -> None:
         several.cut = {number}
     elif what == "heal":
         several.cut = set()
+    elif what == "shrink" and several.partitions[partition].leader not in several.cut:
+        several.shrink(partition)
 
 
-@given(st.lists(st.one_of(_PUBLISH, _PUBLISH, _STEPS, _STEPS, _ELECT, _CUT, _HEAL), max_size=40))
+@given(st.lists(st.one_of(_PUBLISH, _PUBLISH, _STEPS, _STEPS, _ELECT, _CUT, _HEAL, _SHRINK), max_size=40))
 def test_no_answer_is_false_and_no_id_is_there_twice(wishes: list[tuple[str, int]]) -> None:
     place = Place()
-    place.create("s", "a")
+    place.create("s", "a", config={"min.insync.replicas": "2"})
     for published, (what, number) in enumerate(wishes):
         _do(place, what, number, published)
     place.several.cut = set()

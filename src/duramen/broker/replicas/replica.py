@@ -147,7 +147,8 @@ class Replica:
         """What a batch is stored with that comes in the epoch in which this node leads.
 
         `done` gets the base offset once it is on this disk, with `all_replicas` (acks=all) once it is on the disks of
-        all in sync; or NotLeader, NotEnoughReplicasAfterAppend. Raises NotLeader, NotEnoughReplicas.
+        all in sync; or NotLeader, NotEnoughReplicasAfterAppend, with the base offset where this node still leads.
+        Raises NotLeader, NotEnoughReplicas.
         """
         self.check_leads()
         refusal = self._machine.refusal() if all_replicas else None
@@ -170,17 +171,17 @@ class Replica:
         elif base_offset < machine.high_watermark:
             done(base_offset, None)
         elif machine.refusal() is not None:
-            done(-1, self._refused(Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+            done(base_offset, self._refused(Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         else:
-            released = partial(self._released, base_offset, done)
+            released = partial(self._released, epoch, base_offset, done)
             self._acks[released] = None
             machine.wait(base_offset, released)
 
-    def _released(self, base_offset: int, done: AppendDone, refusal: Refusal | None) -> None:
+    def _released(self, epoch: int, base_offset: int, done: AppendDone, refusal: Refusal | None) -> None:
         if refusal is None:
             done(base_offset, None)
         else:
-            done(-1, self._refused(refusal))
+            done(base_offset if self._state.leader_epoch == epoch else -1, self._refused(refusal))
 
     def _refused(self, refusal: Refusal) -> DuramenError:
         state, name = self._machine.state, f"partition {self._partition.index} of {self._partition.stream.name}"

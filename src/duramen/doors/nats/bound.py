@@ -1,5 +1,7 @@
 """A stream that is bound to subjects, as the NATS door needs it: settings in force, ids seen, batches under way."""
 
+from typing import NamedTuple
+
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.broker.partition import Partition
@@ -9,7 +11,20 @@ from duramen.codec.builder import BatchBuilder
 from duramen.codec.jetstream import AckEncoder
 from duramen.doors.nats.duplicates import Allowance, DuplicateTable
 
-__all__ = ["BoundStream", "Taken"]
+__all__ = ["Appended", "BoundStream", "Taken"]
+
+
+class Appended(NamedTuple):
+    """A record with a Nats-Msg-Id that is in the log of its leader, and was refused because it is not acknowledged."""
+
+    partition: Partition
+    offset: int
+    received_ms: int
+
+    @property
+    def committed(self) -> bool:
+        """Whether it is acknowledged by now."""
+        return self.offset < self.partition.log.high_watermark
 
 
 class BoundStream:
@@ -20,6 +35,7 @@ class BoundStream:
         "ack_encoders",
         "acked",
         "acks",
+        "appended",
         "compacted",
         "duplicates",
         "messages",
@@ -39,6 +55,7 @@ class BoundStream:
         self.subjects = tuple(subject.encode() for subject in stream.subjects)
         self.seen = DuplicateTable(allowance)
         self.pending: dict[int, tuple[Taken, int]] = {}  # ids that are not synced yet: whose batch, which record
+        self.appended: dict[int, Appended] = {}  # ids whose records may be committed yet; room is reserved for each
         self.messages = metrics.counter("duramen_nats_messages_total", stream.name)
         self.duplicates = metrics.counter("duramen_nats_duplicates_total", stream.name)
         self.acked = metrics.counter("duramen_nats_acks_total", stream.name)
@@ -57,6 +74,29 @@ class BoundStream:
         self.compacted = stream.compacted
         for index in range(len(self.ack_encoders), len(stream.partitions)):
             self.ack_encoders.append(AckEncoder(stream.name, index))
+
+    def settle(self, print_: int) -> None:
+        """Move an id to the table if its record is committed."""
+        known = self.appended.get(print_)
+        if known is not None and known.committed:
+            del self.appended[print_]
+            self.seen.add(print_, known.partition.index, known.offset, known.received_ms)
+
+    def release(self, partition: Partition | None = None) -> None:
+        """Forget appended ids, of one partition or of all."""
+        for print_ in [print_ for print_, one in self.appended.items() if partition in (None, one.partition)]:
+            del self.appended[print_]
+            self.seen.give_back()
+
+    def purge(self, since_ms: int, share: int) -> None:
+        """Forget ids that are older, in a `share`-th of the table."""
+        for print_, known in list(self.appended.items()):
+            self.settle(print_)
+            if print_ in self.appended and known.received_ms < since_ms:
+                del self.appended[print_]
+                self.seen.give_back()
+        if len(self.seen):
+            self.seen.purge(since_ms, share)
 
     def count_refused(self, error: DuramenError, messages: int = 1) -> None:
         """So many messages were not stored."""

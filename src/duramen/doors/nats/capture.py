@@ -24,7 +24,7 @@ from duramen.codec.builder import RECORD_OVERHEAD_BYTES, encode_headers
 from duramen.codec.jetstream import encode_error
 from duramen.codec.nats import Message, encode_pub, parse_header_block
 from duramen.codec.partitioner import partition_of
-from duramen.doors.nats.bound import BoundStream, Taken
+from duramen.doors.nats.bound import Appended, BoundStream, Taken
 from duramen.doors.nats.duplicates import Allowance, fingerprint
 from duramen.doors.nats.headers import SUBJECT_HEADER, Headers, special, text
 from duramen.doors.nats.refusals import api_error
@@ -101,6 +101,7 @@ class Capture:
                 for subject in bound.subjects:
                     self._tree.release(subject, bound)
                 bound.seen.clear()
+                bound.release()
             bound = None
         elif bound is not None:
             bound.update()
@@ -125,10 +126,16 @@ class Capture:
             self._forget_routes()
 
     def lead_no_more(self, partition: Partition) -> None:
-        """Messages for it are another's from here on: they are left alone."""
+        """Messages for it are another's from here on: they are left alone.
+
+        Whoever leads it next finds the ids in the log, as far as it is not truncated.
+        """
         if self._led is not None:
             self._led.pop(partition, None)
             self._forget_routes()
+            for bound in self._bound.values():
+                if bound.appended:
+                    bound.release(partition)
 
     def _readiness(self, partition: Partition) -> bool | None:
         """Whether messages for a partition are taken yet; None: they are another's."""
@@ -150,8 +157,7 @@ class Capture:
         """Forget ids that are older than their stream's window, in a `share`-th of each table."""
         now_ms = self._broker.now_ms()
         for bound in self._bound.values():
-            if len(bound.seen):
-                bound.seen.purge(now_ms - bound.window_ms, share)
+            bound.purge(now_ms - bound.window_ms, share)
 
     def _forget_routes(self) -> None:
         self._routes.clear()
@@ -290,9 +296,10 @@ class Capture:
 
     def _repeats(self, bound: BoundStream, print_: int, reply: bytes | None, now_ms: int) -> bool:
         """Whether a message with that id is there already; then it is answered, once the first one is synced."""
+        bound.settle(print_)
         known = bound.seen.find(print_, now_ms - bound.window_ms)
-        first = bound.pending.get(print_)
-        if known is None and first is None:
+        first, appended = bound.pending.get(print_), bound.appended.get(print_)
+        if known is None and first is None and appended is None:
             return False
         bound.duplicates.value += 1
         if reply is None:
@@ -308,7 +315,31 @@ class Capture:
                 size = _MESSAGE_OVERHEAD_BYTES + len(reply)
                 taken.size += size
                 self._hold(size)
+        elif appended is not None:
+            self._await(bound, print_, appended, reply)
         return True
+
+    def _await(self, bound: BoundStream, print_: int, appended: Appended, reply: bytes) -> None:
+        """Answer a repetition once the record that was appended is committed, or with why it is not."""
+        size = _MESSAGE_OVERHEAD_BYTES + len(reply)
+
+        def settled(_: int, error: DuramenError | None) -> None:
+            self._hold(-size)
+            if error is not None:
+                self._refuse(bound, [reply], error)
+                return
+            bound.settle(print_)
+            bound.acked.value += 1
+            ack = bound.ack_encoders[appended.partition.index].encode_duplicate(appended.offset)
+            self._answer(encode_pub(reply, ack))
+
+        self._hold(size)
+        try:
+            role = appended.partition.role
+            if role is not None:
+                role.accept(settled, all_replicas=True)(appended.offset, None)
+        except DuramenError as error:
+            settled(-1, error)
 
     # -- appending and answering --------------------------------------------------------------------
 
@@ -336,6 +367,8 @@ class Capture:
             del bound.pending[print_]
             if error is None and not bound.stream.deleted:
                 bound.seen.add(print_, taken.partition.index, base_offset + index, taken.received_ms)
+            elif base_offset >= 0 and not bound.stream.deleted and self._readiness(taken.partition):
+                bound.appended[print_] = Appended(taken.partition, base_offset + index, taken.received_ms)
             else:
                 bound.seen.give_back()
         if error is None:
