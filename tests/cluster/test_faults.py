@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 import pytest
-from tests.clients import until
+from confluent_kafka import Producer
+from tests.clients import metric, until
 from tests.cluster.clients import (
     AiokafkaReader,
     AiokafkaSender,
@@ -22,8 +24,13 @@ from tests.cluster.clients import (
 )
 from tests.cluster.judged import Run, World, running, world
 from tests.consistency.clients import TOPIC, Assigned, Client, PlainSender, Subscribed, Transactions
+from tests.doors.kafka.asking import Asking
 from tests.leaks import close_leaked_sockets
 from tests.untyped import untyped
+
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.fetch import FetchPartition, FetchRequest, FetchTopic, decode_response, encode_request
+from duramen.codec.kafka.versions import ApiKey
 
 _CONFLUENT: Final[Sequence[type[Client]]] = (PlainSender, PlainSender, Assigned, Watching)
 _COORDINATED: Final[Sequence[type[Client]]] = (Transactions, Transactions, Subscribed, Subscribed)
@@ -31,6 +38,7 @@ _LONG_S: Final = 300.0
 _WAIT_S: Final = 120.0
 _LONG_MS: Final = 600_000
 _SLOW_S: Final = 0.5
+_NO_ID: Final = UUID(int=0)
 
 Fault = Callable[[World, Run], None]
 
@@ -181,6 +189,38 @@ def test_a_fault_again_and_again(tmp_path: Path, name: str) -> None:
         while time.monotonic() < end_s:
             _ALL[name](cluster, run)
             run.go_on(chance.randrange(1, 50))
+
+
+def test_a_leader_that_is_cut_off_serves_nothing_once_its_session_is_over(tmp_path: Path) -> None:
+    with world(tmp_path) as cluster:
+        leader = cluster.leader()
+        node = cluster.nodes.nodes[leader]
+        producer = Producer({"bootstrap.servers": node.kafka, "acks": "all"})
+        producer.produce(TOPIC, b"before", partition=0)
+        assert producer.flush(_WAIT_S) == 0
+        with Asking(node) as asking:
+            (known,) = asking.ask(ApiKey.METADATA, 12, {"topics": [{"topic_id": _NO_ID, "name": TOPIC}]})["topics"]
+
+            def fetched() -> int:
+                topics = [FetchTopic(known["topic_id"], [FetchPartition(0, 0, 1 << 20)])]
+                request = FetchRequest(-1, 0, 1, 1 << 20, 0, 0, -1, topics)
+                answer = asking.ask_bytes(ApiKey.FETCH, 16, encode_request(16, request))
+                _, (partition,) = decode_response(16, *answer)
+                return partition.error_code
+
+            def listed() -> int:
+                part = {"partition_index": 0, "timestamp": -1}
+                wish = {"replica_id": -1, "topics": [{"name": TOPIC, "partitions": [part]}]}
+                (topic,) = asking.ask(ApiKey.LIST_OFFSETS, 1, wish)["topics"]
+                return int(topic["partitions"][0]["error_code"])
+
+            assert (fetched(), listed()) == (ErrorCode.NONE, ErrorCode.NONE)
+            cluster.network.part([leader], cluster.others(leader))
+            until(lambda: (fetched(), listed()) == (ErrorCode.NOT_LEADER_OR_FOLLOWER,) * 2, _WAIT_S)
+            assert metric(node, "duramen_partitions_under_replicated") > 0
+            cluster.network.heal()
+            cluster.wait_whole()
+            until(lambda: metric(node, "duramen_partitions_under_replicated") == 0, _WAIT_S)
 
 
 def test_a_leader_that_is_cut_off_says_so_long_before_a_request_is_given_up(tmp_path: Path) -> None:

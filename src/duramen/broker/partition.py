@@ -114,10 +114,10 @@ class Role(Protocol):
         """Whether it leads as far as it knows, while it reaches neither controller nor some replica in sync."""
 
     def check_leads(self) -> None:
-        """Raise NotLeader unless producers and those who ask for offsets are right here."""
+        """Raise NotLeader unless producers and those who ask for offsets are right here, and it is not `deposed`."""
 
     def check_holds(self) -> None:
-        """Raise NotLeader unless consumers may read here."""
+        """Raise NotLeader unless consumers may read here: a replica is here, and no leader that is `deposed`."""
 
     def accept(self, done: AppendDone, *, all_replicas: bool) -> AppendDone:
         """What a batch that comes now is stored with, so that `done` is told once it is acknowledged.

@@ -106,6 +106,24 @@ class Around:
         raise AssertionError(finding)
 
 
+def test_a_leader_without_a_session_serves_while_every_in_sync_follower_reaches_it() -> None:
+    around = Around()
+    around.told(1, 1, (1, 2), 1)
+    partition = around.replica.partition
+    around.replicas.heard_by_controller(lately=False)
+    around.replicas.unreachable(3)  # not in sync
+    around.doubles.settle()
+    assert (partition.leads, partition.holds, around.replicas.deposed()) == (True, True, [])
+    around.replicas.unreachable(2)
+    around.doubles.settle()
+    assert (partition.leads, partition.holds, around.replicas.deposed()) == (False, False, [PLACE])
+    ((_, error),) = around.append(all_replicas=False)
+    assert isinstance(error, NotLeader)
+    around.replicas.reachable(2)
+    around.doubles.settle()
+    assert (partition.leads, partition.holds, around.replicas.deposed()) == (True, True, [])
+
+
 def test_acks_all_waits_for_all_in_sync_and_acks_one_for_the_own_disk() -> None:
     around = Around()
     around.told(1, 1, (1, 2), 1)

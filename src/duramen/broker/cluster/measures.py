@@ -23,7 +23,7 @@ class ClusterMeasures:
             metrics.compute(name, lambda: [((), value())])
 
         one("duramen_partitions_offline", lambda: len(tally.offline))
-        one("duramen_partitions_under_replicated", lambda: len(tally.under_replicated))
+        one("duramen_partitions_under_replicated", lambda: len({*tally.under_replicated, *replicating.deposed()}))
         one("duramen_partitions_under_min_isr", self._under_min_isr)
         one("duramen_partition_leaders", lambda: member.state.partitions.leader_count(member.node_id))
         one("duramen_partition_replicas", lambda: member.state.partitions.replica_count(member.node_id))

@@ -176,6 +176,10 @@ class Replicating:
         replica = None if self._replicas is None else self._replicas.get(place)
         return -1 if replica is None else replica.machine.covered(node.id, node.epoch)
 
+    def deposed(self) -> list[PartitionId]:
+        """Partitions that this node leads as far as it knows, and that others may lead since long."""
+        return [] if self._replicas is None else self._replicas.deposed()
+
     # -- what other nodes say -----------------------------------------------------------------------
 
     def heard(self, node_id: int, body: Buffer) -> None:

@@ -130,16 +130,20 @@ class Replica:
         return self._machine.latest_offset
 
     def check_leads(self) -> None:
-        """Raise NotLeader, or why this replica does nothing any more."""
-        if self._over is not None:
-            raise self._over
+        """Raise NotLeader, also where another may lead since long, or why this replica does nothing any more."""
+        self.check_holds()
         if not self.leads:
             raise self._refused(Refusal.NOT_LEADER)
 
     def check_holds(self) -> None:
-        """Raise why this replica does nothing any more, if so."""
+        """Raise why nobody may read here: NotLeader where the leader is cut off, or what ended this replica."""
         if self._over is not None:
             raise self._over
+        if self._machine.deposed:
+            raise NotLeader(
+                f"this node leads {self._named} in epoch {self._machine.state.leader_epoch} as far as it knows, and"
+                " reaches neither the controller nor every in-sync replica: another node may lead it by now"
+            )
 
     # -- what producers ask -------------------------------------------------------------------------
 
@@ -184,7 +188,7 @@ class Replica:
             done(base_offset if self._state.leader_epoch == epoch else -1, self._refused(refusal))
 
     def _refused(self, refusal: Refusal) -> DuramenError:
-        state, name = self._machine.state, f"partition {self._partition.index} of {self._partition.stream.name}"
+        state, name = self._machine.state, self._named
         if refusal is Refusal.NOT_LEADER:
             known = "nobody does" if state.leader_id is None else f"node {state.leader_id} does"
             return NotLeader(f"this node does not lead {name}: {known} in epoch {state.leader_epoch}")
@@ -326,6 +330,10 @@ class Replica:
     @property
     def _name(self) -> str:
         return self._partition.log.directory
+
+    @property
+    def _named(self) -> str:
+        return f"partition {self._partition.index} of {self._partition.stream.name}"
 
     def _resume(self, effect: Effect) -> None:
         """What the agenda waited for is done."""

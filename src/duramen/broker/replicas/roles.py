@@ -120,6 +120,12 @@ class Replicas:
         self._heard_lately = lately
         self._sweep(lambda replica: replica.heard_by_controller(lately=self._heard_lately))
 
+    def deposed(self) -> list[PartitionId]:
+        """Partitions that this node leads as far as it knows, and that others may lead since long."""
+        if self._heard_lately:
+            return []
+        return [place for place, replica in self._replicas.items() if replica.deposed]
+
     def removed(self, stream_id: StreamId) -> None:
         """The stream is deleted: its replicas end, and whoever deletes the stream deletes their logs."""
         for place in [*self._replicas, *self._opening, *self._early]:

@@ -361,8 +361,6 @@ class SharePartition:
             self.partition.check_leads()
         except DuramenError as error:
             return error
-        if self._why is None and self.partition.deposed:
-            return NotLeader("this node has not been heard by the controller for a session: others may lead by now")
         return self._why or ShareGroupUnknown(f"group {self.key.group} has no share of this partition any more")
 
     def close(self, why: DuramenError | None = None) -> None:
