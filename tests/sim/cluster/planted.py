@@ -17,6 +17,7 @@ from duramen.broker.coordinating.participant import Participant
 from duramen.broker.coordinating.requests import WriteMarkers
 from duramen.broker.groups.classic import ClassicGroups
 from duramen.broker.partition import Partition
+from duramen.broker.replicas.replica import Replica
 from duramen.codec.batch import Header
 from duramen.controller.cluster import settling
 from duramen.groups.group import Group
@@ -118,6 +119,14 @@ def _lag_since_last_fetch(_: Original) -> Original:
     return appended
 
 
+def _serve_alone(_: Original) -> Original:
+    def check_holds(self: Replica) -> None:
+        if self._over is not None:
+            raise self._over
+
+    return check_holds
+
+
 BUGS: Final = (
     _of(OF_REPLICATION, "cut-to-high-watermark"),
     _of(OF_REPLICAS, "acknowledge-own"),
@@ -158,5 +167,11 @@ BUGS: Final = (
         "",
         (Place(Progress, "appended", _lag_since_last_fetch),),
         "measure a follower's lag from its last fetch, not from the first append after it",
+    ),
+    Bug(
+        "serve-alone",
+        "",
+        (Place(Replica, "check_holds", _serve_alone),),
+        "go on serving reads as a leader that is cut off",
     ),
 )

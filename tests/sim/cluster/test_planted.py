@@ -38,6 +38,7 @@ FOUND_BY: Final = {
     "take-any": 5,
     "tell-unstored": 20,
     "lag-since-last-fetch": 3,
+    "serve-alone": 1,
 }
 
 MADE_BY: Final = {

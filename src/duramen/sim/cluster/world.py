@@ -20,6 +20,7 @@ from duramen.sim.cluster.consumers import Consumer, Inquirer
 from duramen.sim.cluster.faults import Faults
 from duramen.sim.cluster.idleness import IDLE_US, FirstRecords
 from duramen.sim.cluster.inspection import ills, inspect, lacks_a_replica
+from duramen.sim.cluster.isolation import Isolated
 from duramen.sim.cluster.members import MEMBERS_GROUP, Member
 from duramen.sim.cluster.network import Network
 from duramen.sim.cluster.node import Node
@@ -165,6 +166,7 @@ class World:
                 self.end(node, power=False, soon=True)
         self.go_on(lambda: self._are_done(clients) and not self._ills(), "the cluster is not well again")
         self._idle()
+        self._isolate_leader()
         inspect(self.nodes, self.witness, self.calls.book)
 
     def _idle(self) -> None:
@@ -178,6 +180,18 @@ class World:
         first.send()
         self.go_on(lambda: first.done and not self._ills(), "the first records after an idle period do not arrive")
         first.check()
+
+    def _isolate_leader(self) -> None:
+        """A leader is cut off from the other nodes, and clients still reach it; then it is one of them again."""
+        node_id = self._chance.choice(list(self.nodes))
+        self.trace("node %d is alone", node_id)
+        others = [other_id for other_id in self.nodes if other_id != node_id]
+        self.network.change_cut(frozenset(way for other in others for way in ((node_id, other), (other, node_id))))
+        isolated = Isolated(self.calls, node_id)
+        isolated.begin()
+        self.go_on(lambda: isolated.over, "time stands still")
+        self.network.change_cut(frozenset())
+        self.go_on(lambda: self.calls.idle and not self._ills(), "the cluster is not well after a node was alone")
 
     def _end_drained(self) -> None:
         """Nodes that were to lead nothing are started again, as often as somebody's late wish finds them."""
