@@ -97,7 +97,7 @@ def test_an_id_that_is_taken_is_asked_for_until_it_cannot_be_its_own_past() -> N
     rival.begin()
     cluster.go_on(TIMING.duplicate_ms - 100)
     assert errors == []
-    cluster.go_on(300)
+    cluster.go_on(1_000)  # it counts from the first answer
     assert [type(error) for error in errors] == [NodeDuplicate]
 
 
@@ -111,6 +111,21 @@ def test_a_blank_disk_takes_its_nodes_id_once_that_is_silent() -> None:
     assert errors == []
     assert blank.phase is Phase.LIVE
     assert cluster.auditor.state.nodes[5] == "d"
+
+
+def test_the_time_in_which_no_controller_answers_does_not_count_against_a_blank_disk() -> None:
+    cluster = Cluster()
+    errors: list[DuramenError] = []
+    blank = another(cluster.part(4), Registration(5, "d", "i", "c"), errors)
+    cluster.isolate(cluster.part(4))
+    blank.begin()
+    cluster.go_on(TIMING.duplicate_ms + 100)
+    cluster.cut = set()
+    cluster.go_on(500)  # the node's registration of before counts as live
+    assert (errors, blank.phase) == ([], Phase.JOINING)
+    cluster.part(5).end()
+    cluster.go_on(1_000)
+    assert (errors, blank.phase) == ([], Phase.LIVE)
 
 
 def test_a_node_that_is_stopped_asks_for_nothing_more() -> None:

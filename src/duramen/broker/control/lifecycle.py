@@ -55,7 +55,7 @@ class Lifecycle:
         self._is_heard = True
         self.phase = Phase.JOINING
         self.epoch = -1
-        self._begun_ms = self._now_ms
+        self._taken_ms: int | None = None  # since when the node's id is taken, as the controller says
         self._told_offset = -1  # up to where the controller was told that all is applied
         self._told_ms = 0
         self._asking = False
@@ -148,19 +148,30 @@ class Lifecycle:
         self.applied()
 
     def _registered(self, outcome: Outcome) -> None:
-        timing = self._kit.timing
         if isinstance(outcome, Answer) and isinstance(outcome.value, Registered):
             self.epoch, self._told_offset = outcome.value.epoch, -1
             self._answered_ms = self._now_ms
             self._become(Phase.FENCED)
-            self._next(timing.heartbeat_ms)
+            self._next(self._kit.timing.heartbeat_ms)
             return
-        own_past = isinstance(outcome, NodeDuplicate) and self._now_ms < self._begun_ms + timing.duplicate_ms
-        if own_past or isinstance(outcome, NotController | OutcomeUnknown):
-            self._next(timing.retry_most_ms)
+        if self._may_pass(outcome):
+            self._next(self._kit.timing.retry_most_ms)
         elif isinstance(outcome, DuramenError):
             self.stop()
             self._failed(outcome)
+
+    def _may_pass(self, outcome: Outcome) -> bool:
+        """Whether a registration is worth asking for again.
+
+        An id that is taken may be by this node's own past, also with another directory: until its session is over. A
+        controller that begins to lead gives every node a whole session, so the time counts from the first such answer.
+        """
+        if not isinstance(outcome, NodeDuplicate):
+            self._taken_ms = None
+            return isinstance(outcome, NotController | OutcomeUnknown)
+        if self._taken_ms is None:
+            self._taken_ms = self._now_ms
+        return self._now_ms < self._taken_ms + self._kit.timing.duplicate_ms
 
     def _beaten(self, beat: Heartbeat, outcome: Outcome) -> None:
         if isinstance(outcome, Answer) and isinstance(outcome.value, Beaten):
@@ -171,7 +182,6 @@ class Lifecycle:
             self._next(self._kit.timing.applied_ms if self.phase is Phase.DRAINING else self._kit.timing.heartbeat_ms)
         elif isinstance(outcome, NodeEpochStale | NodeNotFound):
             # Another one took the id while this one was silent, or it was taken out: it asks to take part again.
-            self._begun_ms = self._now_ms
             self._become(Phase.JOINING)
             self._next(0)
         else:

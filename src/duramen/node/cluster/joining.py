@@ -15,6 +15,7 @@ from duramen.broker.cluster.member import Member, MemberKit
 from duramen.broker.control.incarnations import IncarnationFile
 from duramen.broker.control.kit import TIMING, Timing
 from duramen.broker.replicas.configs import Patience
+from duramen.controller.cluster.features import LATEST_LEVEL, LEAST_LEVEL
 from duramen.controller.cluster.membership import SESSIONS, Sessions
 from duramen.controller.cluster.registering import Registration
 from duramen.controller.events import Endpoint
@@ -24,12 +25,9 @@ from duramen.node.addresses import Address, bind
 from duramen.node.cluster.agreeing import Parts, chance_of
 from duramen.node.cluster.side import CLUSTER, Candidate, ClusterSide
 
-__all__ = ["FEATURE_LEVEL", "Joining"]
+__all__ = ["Joining"]
 
 _log = logging.getLogger("duramen.cluster")
-
-FEATURE_LEVEL: Final = 1
-"""What nodes say and write among themselves; see docs/adr/cluster-state.md."""
 
 _UNANSWERED_S: Final = 2.0
 _DRAIN_S: Final = 30.0
@@ -73,7 +71,7 @@ class Joining:
         incarnations, incarnation_id = IncarnationFile(parts.files), str(UUID(bytes=parts.randomness.token(16)))
         wish = Registration(
             node_id, str(directory_id), incarnation_id, str(cluster_id), rack,
-            (BROKER_ROLE,), tuple(endpoints), FEATURE_LEVEL, FEATURE_LEVEL,
+            (BROKER_ROLE,), tuple(endpoints), LEAST_LEVEL, LATEST_LEVEL,
             tried=await _on_disk(parts, partial(incarnations.begin, incarnation_id)),
         )  # fmt: skip
         kit = MemberKit(
@@ -167,8 +165,11 @@ def _sessions(settings: Settings) -> Sessions:
 
 
 def _timing(settings: Settings) -> Timing:
-    half_ms = max(1, settings.integer("broker.session.timeout.ms") // 2)
-    return TIMING._replace(heartbeat_ms=min(settings.integer("broker.heartbeat.interval.ms"), half_ms))
+    session_ms = settings.integer("broker.session.timeout.ms")
+    return TIMING._replace(
+        heartbeat_ms=min(settings.integer("broker.heartbeat.interval.ms"), max(1, session_ms // 2)),
+        duplicate_ms=max(TIMING.duplicate_ms, 2 * session_ms),
+    )
 
 
 def _report(finding: str) -> None:
