@@ -61,6 +61,39 @@ def keeping(bodies: list[Any], answer: Answer | Callable[[Any], Answer]) -> Call
     return answering
 
 
+UPGRADE: dict[str, Any] = {
+    "level": 1, "highest_level": 2, "older_nodes": [],
+    "changes": [{"stream": "orders\x1b[31m", "config": "min.insync.replicas", "before": 1, "after": 2}],
+}  # fmt: skip
+
+
+def test_an_upgrade_names_what_changes_and_is_confirmed() -> None:
+    bodies: list[Any] = []
+    answers: Answers = {
+        "GET /v1/cluster/feature-level": (200, UPGRADE),
+        "POST /v1/cluster/feature-level": keeping(bodies, (204, None)),
+    }
+    with FakeNode(answers) as node:
+        shown = run("cluster", "upgrade", "--dry-run", server=node.address)
+        unasked = run("cluster", "upgrade", server=node.address)
+        assert bodies == []
+        done = run("cluster", "upgrade", "--yes", server=node.address)
+    assert shown.code == 0
+    assert "The feature level is 1; all nodes know 2." in shown.out
+    assert ["orders\\x1b[31m", "min.insync.replicas", "1", "2"] in [line.split() for line in shown.out.splitlines()]
+    assert (unasked.code, "--yes" in unasked.err) == (2, True)
+    assert (done.code, bodies, done.out.splitlines()[-1]) == (0, [{"level": 2}], "The feature level is 2.")
+
+
+def test_nothing_is_upgraded_where_all_nodes_know_no_more() -> None:
+    with FakeNode(
+        {"GET /v1/cluster/feature-level": (200, UPGRADE | {"highest_level": 1, "changes": [], "older_nodes": [3]})}
+    ) as node:
+        said = run("cluster", "upgrade", server=node.address)
+    assert said.out == "The feature level is 1, the highest that all nodes know.\nNodes of an older version: 3.\n"
+    assert said.code == 0
+
+
 def test_status_is_one_screen() -> None:
     with FakeNode({"GET /v1/cluster": (200, CLUSTER)}) as node:
         said = run("cluster", "status", server=node.address)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from duramen.base.insync import least_in_sync
 from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, Refusal
 from duramen.replication.partition import PartitionConfig, PartitionState
 
@@ -50,7 +51,7 @@ class Controller:
     def __init__(self, state: PartitionState, config: PartitionConfig, chance: Callable[[int], int]) -> None:
         self.state = state
         self.eligible: frozenset[int] = frozenset()
-        self._least = min(config.min_insync_replicas, len(state.replicas))
+        self._least = least_in_sync(config.min_insync_replicas, len(state.replicas))
         self._nodes = {node_id: _Node() for node_id in state.nodes}
         self._registrations = 0
         self._chance = chance

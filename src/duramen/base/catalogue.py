@@ -246,7 +246,8 @@ BROKER = _by_name(
             deviation="a cluster is there to lose nothing, so a stream has three replicas unless somebody says "
             "otherwise"),
     Setting("min.insync.replicas", "integer", 1,
-            "Default of the stream setting of the same name.",
+            "Default of the stream setting of the same name, where it is changed for the whole cluster (Kafka's "
+            "IncrementalAlterConfigs of all brokers); a node's own value is not looked at in a cluster.",
             kafka=True, dynamic=True, minimum=1, maximum=_INT32_MAX),
     Setting("log.roll.jitter.ms", "integer", 0,
             "Default of `segment.jitter.ms`.",
@@ -402,9 +403,13 @@ STREAM = _by_name(
             scope="stream", dynamic=True, choices=("publish", "never")),
     Setting("min.insync.replicas", "integer", 1,
             "How many replicas must have a record before acks=all is answered, and, as in Apache Kafka 4, never more "
-            "than the stream has.",
+            "than the stream has. Where neither the stream nor the cluster sets it, it is 2 for partitions with three "
+            "replicas or more, the broker's own streams included, and else 1; replicas that a reassignment adds do "
+            "not count. In force from feature level 2 on (`duramen cluster upgrade`).",
             scope="stream", kafka=True, dynamic=True, minimum=1, maximum=_INT32_MAX,
-            broker_default="min.insync.replicas"),
+            broker_default="min.insync.replicas", kafka_default="1",
+            deviation="with 1, the last replica in sync may be the only one that has acknowledged records: with it "
+            "missing, the partition waits or loses them"),
     Setting("min.synced.nodes", "integer", 1,
             "How many nodes must have synced a record before consumers are shown it; more than are in sync hold "
             "everything back.",

@@ -3,6 +3,8 @@
 from enum import Enum
 from typing import NamedTuple
 
+from duramen.base.insync import least_in_sync
+
 __all__ = ["PartitionConfig", "PartitionState", "Topology"]
 
 
@@ -18,13 +20,15 @@ class Topology(Enum):
 
 
 class PartitionConfig(NamedTuple):
-    """`min_synced_nodes` holds what is shown back until so many nodes have it on disk.
+    """`min_insync_replicas` is None where it follows the number of replicas.
+
+    `min_synced_nodes` holds what is shown back until so many nodes have it on disk.
 
     `lag_time_max_ms`: a replica that has not caught up for so long is out of sync (`replica.lag.time.max.ms`);
     `eject_latency_ms`: so is one that is slower than the others by more than that (`replica.eject.latency.ms`).
     """
 
-    min_insync_replicas: int = 1
+    min_insync_replicas: int | None = 1
     min_synced_nodes: int = 1
     topology: Topology = Topology.FANOUT
     lag_time_max_ms: int = 30_000
@@ -35,7 +39,8 @@ class PartitionState(NamedTuple):
     """A partition as the metadata log has it; each change of it raises `partition_epoch`, each leadership both epochs.
 
     `replicas` are in the order of the assignment, the preferred leader first. `observers` are read replicas: they
-    follow, and nobody waits for them. Without a leader the partition waits for one.
+    follow, and nobody waits for them. Without a leader the partition waits for one. `adding` counts the replicas that a
+    reassignment adds.
     """
 
     leader_id: int | None
@@ -44,6 +49,7 @@ class PartitionState(NamedTuple):
     replicas: tuple[int, ...]
     in_sync: frozenset[int]
     observers: tuple[int, ...] = ()
+    adding: int = 0
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -55,8 +61,6 @@ class PartitionState(NamedTuple):
         return self.leader_id not in (None, node_id) and node_id in self.nodes
 
     def needed(self, config: PartitionConfig) -> int:
-        """How many nodes have to be in sync for the high watermark to rise.
-
-        As in Kafka 4, min.insync.replicas asks for no more replicas than there are.
-        """
-        return max(min(config.min_insync_replicas, len(self.replicas)), config.min_synced_nodes)
+        """How many nodes have to be in sync for the high watermark to rise."""
+        least = least_in_sync(config.min_insync_replicas, len(self.replicas) - self.adding)
+        return max(least, config.min_synced_nodes)

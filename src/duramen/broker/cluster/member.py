@@ -45,6 +45,7 @@ from duramen.controller.cluster.registering import Registration
 from duramen.controller.cluster.reporting import WINDOW_MS
 from duramen.controller.events import (
     Event,
+    FeatureLevelChanged,
     NodeConfigured,
     NodeEvent,
     PartitionChanged,
@@ -371,7 +372,7 @@ class Member:
             self._listener.happened(event)
         if isinstance(event, StreamCreated | PartitionsAdded):
             self._tell_when_made(PartitionId(stream_id_of(event.id), event.partitions - 1))
-        elif isinstance(event, StreamConfigured | NodeConfigured):
+        elif isinstance(event, FeatureLevelChanged | NodeConfigured | StreamConfigured):
             self.replicating.configured()
             if isinstance(event, StreamConfigured):
                 self._tell_stream(stream_id_of(event.id))

@@ -37,7 +37,8 @@ ConfigOf = Callable[[PartitionId], PartitionConfig]
 def state_of(state: controller.PartitionState, observers: tuple[int, ...] = ()) -> PartitionState:
     """A partition of the controller's as its replicas know it, and those that only follow."""
     return PartitionState(
-        state.leader, state.leader_epoch, state.partition_epoch, state.replicas, _set_of(state.isr), observers
+        state.leader, state.leader_epoch, state.partition_epoch, state.replicas, _set_of(state.isr), observers,
+        len(state.adding),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ __all__ = ["command"]
 class _ClusterCommands(LazyCommands):
     modules: ClassVar[Mapping[str, str]] = {
         name: f"duramen.cli.cluster.{name}"
-        for name in ("status", "add", "drain", "remove", "reassign", "rebalance", "elect", "secret")
+        for name in ("status", "add", "drain", "remove", "reassign", "rebalance", "elect", "upgrade", "secret")
     }
 
 

@@ -10,7 +10,9 @@ from typing import Final, NamedTuple
 
 from duramen.base.catalogue import STREAM
 from duramen.base.ids import StreamId
+from duramen.base.insync import least_in_sync
 from duramen.base.settings import Value, check
+from duramen.controller.cluster.features import Feature
 from duramen.controller.partitions import PartitionState
 from duramen.controller.state import ControllerState
 
@@ -37,12 +39,14 @@ _PARTLY: Final = frozenset({(Loss.MEMORY, "memory"), (Loss.UNSYNCED, "memory"), 
 
 
 class Rules(NamedTuple):
-    """`min_insync_replicas` as configured; `unclean`: whether a leader may be elected that lacks records.
+    """`min_insync_replicas` as configured, None where it follows the number of replicas.
+
+    `unclean`: whether a leader may be elected that lacks records.
 
     `durability` says what of a partition a node still has after a restart.
     """
 
-    min_insync_replicas: int = 1
+    min_insync_replicas: int | None = 1
     unclean: bool = False
     durability: str = "sync"
 
@@ -51,28 +55,32 @@ class Rules(NamedTuple):
 
         Those that a reassignment adds do not count before they are there.
         """
-        return min(self.min_insync_replicas, len(partition.replicas) - len(partition.adding))
+        return least_in_sync(self.min_insync_replicas, len(partition.replicas) - len(partition.adding))
 
     def loses(self, loss: Loss) -> bool:
         """Whether a node with that loss may lack some of what it held of a partition."""
         return loss is Loss.ALL or (loss, self.durability) in _PARTLY
 
 
-def rules_from(config: Mapping[str, str], defaults: Mapping[str, str]) -> Rules:
+def rules_from(config: Mapping[str, str], defaults: Mapping[str, str], feature_level: int) -> Rules:
     """The rules that the config of a stream makes, with what was changed for every node."""
 
-    def value(name: str) -> Value:
-        setting = STREAM[name]
-        text = config.get(name) or defaults.get(setting.broker_default)
-        return setting.default if text is None else check(setting, text)
+    def text(name: str) -> str | None:
+        return config.get(name) or defaults.get(STREAM[name].broker_default)
 
-    return Rules(int(value(_MIN_INSYNC)), bool(value(_UNCLEAN)), str(value(_DURABILITY)))
+    def value(name: str) -> Value:
+        setting, found = STREAM[name], text(name)
+        return setting.default if found is None else check(setting, found)
+
+    follows = text(_MIN_INSYNC) is None and feature_level >= Feature.TWO_IN_SYNC
+    return Rules(None if follows else int(value(_MIN_INSYNC)), bool(value(_UNCLEAN)), str(value(_DURABILITY)))
 
 
 def rules_of(state: ControllerState, stream_id: StreamId) -> Rules:
     """The rules of a stream; the default ones where it is not known."""
     stream = state.stream_by_id(stream_id)
-    return rules_from({} if stream is None else stream.config, state.node_configs.get(None, {}))
+    config = {} if stream is None else stream.config
+    return rules_from(config, state.node_configs.get(None, {}), state.feature_level)
 
 
 class RulesOf:

@@ -75,7 +75,7 @@ def configure_replicated(
     stream = state.streams[name]
     events: list[Event] = []
     for event in configured:
-        rules = rules_from(event.config, state.node_configs.get(None, {}))
+        rules = rules_from(event.config, state.node_configs.get(None, {}), state.feature_level)
         places = (PartitionId(stream.id, number) for number in range(stream.partitions))
         events += refresh(state, places, {stream.id: rules}.__getitem__)
     return [*events, *configured]
@@ -86,7 +86,8 @@ def configure_cluster(state: ControllerState, changes: Mapping[str, str | None],
     configured = configure_node(state, None, changes, whole=whole)
     events: list[Event] = []
     for event in configured:
-        rules = {stream.id: rules_from(stream.config, event.config) for stream in state.streams.values()}
+        level = state.feature_level
+        rules = {stream.id: rules_from(stream.config, event.config, level) for stream in state.streams.values()}
         events += refresh(state, (found for found, _ in state.partitions), rules.__getitem__)
     return [*events, *configured]
 

@@ -9,8 +9,10 @@ from duramen.base import errors
 from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.hosts import host_port
 from duramen.base.units import MIB
+from duramen.broker.min_in_sync import MIN_IN_SYNC
 from duramen.broker.operating.office import ClusterOffice, Elected, Look
 from duramen.broker.operating.overview import faults, moving, nodes
+from duramen.broker.operating.upgrade import upgrade_of
 from duramen.broker.quorum.describe import UNKNOWN, ReplicaProgress
 from duramen.controller.cluster.rebalancing import Move, Progress
 from duramen.controller.nodes import Node
@@ -22,6 +24,7 @@ from duramen.doors.http.cluster_types import (
     ClusterInfo,
     ClusterNode,
     ClusterNodes,
+    ConfigChange,
     ElectionWish,
     FeatureLevelWish,
     MoveInfo,
@@ -41,6 +44,7 @@ from duramen.doors.http.cluster_types import (
     ReassignmentList,
     ReassignmentWishes,
     StepWish,
+    UpgradeInfo,
     VoterWish,
 )
 from duramen.doors.http.routes import Call, Route
@@ -194,6 +198,12 @@ async def _add_voter(call: Call, body: VoterWish) -> None:
 async def _remove_voter(call: Call) -> None:
     office, node_id = call.broker.standing.office, _node_id(call)
     await completion(lambda done: office.remove_voter(node_id, done))
+
+
+async def _show_upgrade(call: Call) -> UpgradeInfo:
+    found = upgrade_of(call.broker.standing.office.state)
+    changes = [ConfigChange(one.stream, MIN_IN_SYNC, one.before, one.after) for one in found.changes]
+    return UpgradeInfo(found.level, found.highest_level, list(found.older), changes)
 
 
 async def _set_feature_level(call: Call, body: FeatureLevelWish) -> None:
@@ -358,6 +368,10 @@ ROUTES = (
     ),
     Route(
         "DELETE", "/v1/cluster/voters/{id}", _remove_voter, "Let a node vote no more", (*_VOTING, *_ASKING), (204,),
+    ),
+    Route(
+        "GET", "/v1/cluster/feature-level", _show_upgrade,
+        "The feature level of the cluster, the highest that all its nodes know, and what changes with that",
     ),
     Route(
         "POST", "/v1/cluster/feature-level", _set_feature_level,

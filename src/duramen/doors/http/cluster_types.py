@@ -10,6 +10,7 @@ __all__ = [
     "ClusterInfo",
     "ClusterNode",
     "ClusterNodes",
+    "ConfigChange",
     "ElectionWish",
     "FeatureLevelWish",
     "MoveInfo",
@@ -30,6 +31,7 @@ __all__ = [
     "ReassignmentWish",
     "ReassignmentWishes",
     "StepWish",
+    "UpgradeInfo",
     "VoterWish",
 ]
 
@@ -240,6 +242,27 @@ class VoterWish(msgspec.Struct, forbid_unknown_fields=True):
     """The node that is to vote."""
 
     node_id: NodeId
+
+
+class ConfigChange(msgspec.Struct):
+    """A config of a stream that is not set, and whose default becomes another."""
+
+    stream: str
+    config: str
+    before: int
+    after: int
+
+
+class UpgradeInfo(msgspec.Struct):
+    """The feature level, the highest that all nodes know, and what changes with that.
+
+    `older_nodes` run a version that knows less than the node that answers.
+    """
+
+    level: int
+    highest_level: int
+    older_nodes: list[int]
+    changes: list[ConfigChange]
 
 
 class FeatureLevelWish(msgspec.Struct, forbid_unknown_fields=True):

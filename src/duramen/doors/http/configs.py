@@ -6,6 +6,7 @@ from typing import Final
 from duramen.base.errors import StreamNotFound
 from duramen.base.settings import config_text
 from duramen.broker.configs import ConfigEntry
+from duramen.broker.min_in_sync import config_entries
 from duramen.doors.http.config_types import ConfigInfo, ConfigList, SettingInfo, SettingList
 from duramen.doors.http.routes import Call, Route
 
@@ -30,7 +31,7 @@ def _config(entry: ConfigEntry) -> ConfigInfo:
 
 async def _of_stream(call: Call) -> ConfigList:
     stream = call.broker.streams.get(call.path["name"])
-    return ConfigList([_config(entry) for entry in stream.config.entries()])
+    return ConfigList([_config(entry) for entry in config_entries(call.broker.metadata_state, stream)])
 
 
 async def _of_node(call: Call) -> SettingList:

@@ -10,6 +10,7 @@ from duramen.base.lists import entries, named
 from duramen.base.settings import Setting, config_text, nearest
 from duramen.broker.broker import Broker
 from duramen.broker.configs import ConfigEntry, ConfigSource
+from duramen.broker.min_in_sync import config_entries
 from duramen.broker.streams import Stream
 from duramen.controller.decisions import check_config, check_name, configure_stream
 from duramen.doors.kafka.context import Context
@@ -111,7 +112,8 @@ class TopicConfigs(Resource):
     def describe(self, context: Context, name: str) -> Sequence[Described]:
         """Raises NameInvalid or StreamNotFound."""
         check_name(name)
-        return [described(entry) for entry in context.broker.streams.get(name).config.entries()]
+        stream = context.broker.streams.get(name)
+        return [described(entry) for entry in config_entries(context.broker.metadata_state, stream)]
 
     def alter(self, broker: Broker, wish: Alteration, done: Done) -> None:
         """Raises RequestInvalid, StreamNotFound, ConfigInvalid."""

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from duramen.base.errors import ConfigInvalid, DuramenError, ReplicaAssignmentInvalid, RequestInvalid
 from duramen.broker.broker import Assignment
+from duramen.broker.min_in_sync import config_entries
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
@@ -98,7 +99,7 @@ def _created(
             "topic_id": stream.id,
             "num_partitions": len(stream.partitions),
             "replication_factor": len(context.broker.standing.partition(PartitionId(stream.id, 0)).replicas),
-            "configs": [_config(described(entry)) for entry in stream.config.entries()],
+            "configs": [_config(described(entry)) for entry in config_entries(context.broker.metadata_state, stream)],
         }
     put(answer)
 

@@ -25,6 +25,7 @@ from duramen.broker.quorum.runner import Runner
 from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.broker.replicas.configs import PATIENCE, Patience
 from duramen.codec.cluster.channels import Channel, Subject
+from duramen.controller.cluster.features import LATEST_LEVEL, LEAST_LEVEL
 from duramen.controller.cluster.registering import Registration
 from duramen.controller.events import Event
 from duramen.controller.nodes import BROKER_ROLE
@@ -51,7 +52,6 @@ from duramen.storage.store import Store, StoreLimits
 
 __all__ = ["Node"]
 
-_FEATURE_LEVEL: Final = 1
 _METADATA_LOG: Final = LogKey(METADATA_STREAM_ID, 0)
 _OPEN_SEGMENTS: Final = 16
 _DISK_US: Final = 1_000
@@ -246,7 +246,7 @@ class Node:
             return
         wish = Registration(
             self.node_id, self.directory_id, incarnation_id, self._cluster_id, self.rack, (BROKER_ROLE,), (),
-            _FEATURE_LEVEL, _FEATURE_LEVEL, tried=tried,
+            LEAST_LEVEL, LATEST_LEVEL, tried=tried,
         )  # fmt: skip
         self.member = Member(
             MemberKit(

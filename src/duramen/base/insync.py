@@ -1,0 +1,20 @@
+"""How many replicas have to be in sync: one rule for controller and replicas, which do not import each other. Pure."""
+
+from typing import Final
+
+__all__ = ["least_in_sync"]
+
+_MANY_REPLICAS: Final = 3
+_LEAST_OF_MANY: Final = 2
+
+
+def least_in_sync(min_insync_replicas: int | None, replicas: int) -> int:
+    """How many of so many replicas have to be in sync for a record to be committed.
+
+    As in Kafka 4, `min.insync.replicas` asks for no more replicas than there are. Where it is not set (None), that is 2
+    with three replicas or more, so that one lost disk loses no acknowledged record, and else 1. Replicas that a
+    reassignment adds do not count.
+    """
+    if min_insync_replicas is None:
+        return _LEAST_OF_MANY if replicas >= _MANY_REPLICAS else 1
+    return min(min_insync_replicas, replicas)

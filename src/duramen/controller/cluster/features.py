@@ -1,0 +1,23 @@
+"""What a cluster does only once all its nodes know how: each is in force from a feature level on. Pure."""
+
+from enum import IntEnum
+from typing import Final
+
+__all__ = ["LATEST_LEVEL", "LEAST_LEVEL", "Feature"]
+
+
+class Feature(IntEnum):
+    """A feature, by the level from which it is in force."""
+
+    CLUSTER = 1
+    """What nodes say and write among themselves (docs/adr/cluster-state.md)."""
+
+    TWO_IN_SYNC = 2
+    """`min.insync.replicas`, where it is not set, is 2 for partitions with three replicas or more."""
+
+
+LEAST_LEVEL: Final[int] = Feature.CLUSTER
+"""The lowest level of a cluster in which nodes of this version take part."""
+
+LATEST_LEVEL: Final[int] = max(Feature)
+"""The highest level that this version knows; a new cluster begins with it."""
