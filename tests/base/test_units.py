@@ -23,7 +23,9 @@ def test_times(text: str, expected: int) -> None:
     assert parse_ms(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "x", "1 x", "1e3", "--1", "1 2", "MiB", "½"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "1 x", "1e3", "--1", "1 2", "MiB", "½", "٣", "9" * 400, "9" * 400 + ".5", "9" * 5000]
+)
 def test_what_is_neither(text: str) -> None:
     with pytest.raises(ValueError, match="expected a number of bytes"):
         parse_bytes(text)

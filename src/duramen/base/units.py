@@ -25,7 +25,8 @@ _BYTES = {
 }
 _MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _THREE_DIGITS = 999.5  # from here on a number is rounded to 1000
-_NUMBER = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+# Bounded: a float holds 100 digits times the largest factor.
+_NUMBER = re.compile(r"\s*(-?[0-9]{1,100}(?:\.[0-9]{1,100})?)\s*([A-Za-z]*)\s*")
 
 
 def _parse(text: str, factors: dict[str, int], example: str) -> int:
@@ -59,8 +60,9 @@ def parse_minutes(text: str) -> int:
 
     Raises ValueError saying what was expected.
     """
-    if text.strip().lstrip("-").isdecimal():
-        return int(text)
+    match = _NUMBER.fullmatch(text)
+    if match is not None and not match[2] and "." not in match[1]:
+        return int(match[1])
     minutes, rest_ms = divmod(parse_ms(text), _MS["m"])
     if rest_ms:
         raise ValueError("expected whole minutes, for example 10080 or 7d")

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 import starlette.routing
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -41,6 +42,21 @@ ROUTES: Final[Sequence[Route]] = (
     Route("GET", "/v1/openapi.json", _openapi, "This description of all routes (OpenAPI 3.1)"),
 )
 """All there are; each is described in the module that has its handler."""
+
+
+class _Any(Convertor[str]):
+    """A parameter of a path with any characters: Starlette's `path` ends at the end of a line."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("any", _Any())
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -40,8 +40,8 @@ class Bodies:
             raise RequestTimedOut(f"the body was not whole within {RECEIVE_S:g} s") from None
         try:
             return msgspec.json.decode(content, type=type_)
-        except msgspec.MsgspecError as error:
-            raise RequestInvalid(f"the body does not fit: {error}") from None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise RequestInvalid(_why(content, error)) from None
 
     async def _received(self, request: Request, limit_bytes: int) -> bytearray:
         content = bytearray()
@@ -56,3 +56,14 @@ class Bodies:
         finally:
             self._room.give(len(content))
         return content
+
+
+def _why(content: bytearray, error: Exception) -> str:
+    """Why it cannot be read. What msgspec says of bytes that are not UTF-8 depends on where in the JSON they are."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as bad:
+        why = f"it is not UTF-8: byte 0x{content[bad.start]:02x} at position {bad.start}, {bad.reason}"
+    else:
+        why = str(error)
+    return f"the body does not fit: {why}"

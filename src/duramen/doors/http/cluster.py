@@ -1,6 +1,7 @@
 """The cluster: how it is, and what an operator changes of it. A node that is alone answers as a cluster of one."""
 
 import asyncio
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeVar
@@ -20,6 +21,7 @@ from duramen.controller.partitions import PartitionId
 from duramen.controller.state import ControllerState
 from duramen.doors.completion import completion, outcome
 from duramen.doors.http.cluster_types import (
+    INT32_MAX,
     MOST_PLACES,
     ClusterInfo,
     ClusterNode,
@@ -53,6 +55,7 @@ __all__ = ["ROUTES", "addresses_of"]
 
 T = TypeVar("T")
 
+_NODE_ID: Final = re.compile("[0-9]{1,10}")
 _LOOK_MS: Final = 2_000  # what an operator waits for a leader before this node says what it knows itself
 _LARGEST_PLAN_BYTES: Final = 4 * MIB
 
@@ -79,8 +82,8 @@ async def _answer(begin: Callable[[Callable[[T | DuramenError], None]], None]) -
 
 def _node_id(call: Call) -> int:
     text = call.path["id"]
-    if not (text.isascii() and text.isdecimal()):
-        raise RequestInvalid(f"the id of a node is a number, not {text[:40]}")
+    if not _NODE_ID.fullmatch(text) or int(text) > INT32_MAX:
+        raise RequestInvalid(f"the id of a node is a number, not {text[:40]}; the largest is {INT32_MAX}")
     return int(text)
 
 

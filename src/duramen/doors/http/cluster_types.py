@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 __all__ = [
+    "INT32_MAX",
     "MOST_PLACES",
     "ClusterInfo",
     "ClusterNode",
@@ -39,9 +40,10 @@ MOST_PLACES: Final = 100
 """Partitions that a summary names of each kind."""
 
 _MOST_AT_ONCE: Final = 10_000
-_INT32_MAX: Final = (1 << 31) - 1
+INT32_MAX: Final = (1 << 31) - 1
+"""The largest node id, partition and feature level."""
 
-NodeId = Annotated[int, Meta(ge=0, le=_INT32_MAX)]
+NodeId = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 
 
 class QuorumReplica(msgspec.Struct):
@@ -96,7 +98,7 @@ class PartitionPlace(msgspec.Struct, forbid_unknown_fields=True):
     """A partition of a stream."""
 
     stream: str
-    partition: Annotated[int, Meta(ge=0, le=_INT32_MAX)]
+    partition: Annotated[int, Meta(ge=0, le=INT32_MAX)]
 
 
 class PlacesInfo(msgspec.Struct):
@@ -157,7 +159,7 @@ class ReassignmentWish(msgspec.Struct, forbid_unknown_fields=True):
     """The replicas that a partition is to have, the preferred leader first; null: those it had before it was moved."""
 
     stream: str
-    partition: Annotated[int, Meta(ge=0, le=_INT32_MAX)]
+    partition: Annotated[int, Meta(ge=0, le=INT32_MAX)]
     replicas: list[NodeId] | None
 
 
@@ -211,7 +213,7 @@ class MoveWish(msgspec.Struct):
     """A move of a plan; what else the plan says of it does not matter."""
 
     stream: str
-    partition: Annotated[int, Meta(ge=0, le=_INT32_MAX)]
+    partition: Annotated[int, Meta(ge=0, le=INT32_MAX)]
     before: list[NodeId]
     after: list[NodeId]
 
@@ -268,4 +270,4 @@ class UpgradeInfo(msgspec.Struct):
 class FeatureLevelWish(msgspec.Struct, forbid_unknown_fields=True):
     """The level that the cluster is to use."""
 
-    level: Annotated[int, Meta(ge=0, le=_INT32_MAX)]
+    level: Annotated[int, Meta(ge=0, le=INT32_MAX)]

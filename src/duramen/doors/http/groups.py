@@ -168,16 +168,16 @@ _WRITING: Final = (*_ELSEWHERE, errors.NodeStopping, errors.OutcomeUnknown, erro
 ROUTES = (
     Route("GET", "/v1/groups", _list, "Consumer groups by id, page by page"),
     Route(
-        "POST", "/v1/groups/{id:path}/offsets", _move,
+        "POST", "/v1/groups/{id:any}/offsets", _move,
         "Have a group without members go on elsewhere: its committed offsets are set, durably, in each partition",
         (errors.GroupNotFound, errors.GroupNotEmpty, errors.StreamNotFound, errors.LogDamaged, *_WRITING),
     ),
     Route(
-        "GET", "/v1/groups/{id:path}", _show, "One group: its members, committed offsets and lag",
+        "GET", "/v1/groups/{id:any}", _show, "One group: its members, committed offsets and lag",
         (errors.GroupNotFound, *_ELSEWHERE),
     ),
     Route(
-        "DELETE", "/v1/groups/{id:path}", _delete, "Delete a group without members, with its committed offsets",
+        "DELETE", "/v1/groups/{id:any}", _delete, "Delete a group without members, with its committed offsets",
         (errors.GroupNotFound, errors.GroupNotEmpty, *_WRITING), (204,),
     ),
 )  # fmt: skip

@@ -22,7 +22,7 @@ __all__ = ["document", "errors_of", "plain_path"]
 
 _JSON: Final = "application/json"
 _REFERENCE: Final = "#/components/schemas/{name}"
-_PARAMETER: Final = re.compile(r"\{([a-z_]+)(?::path)?\}")
+_PARAMETER: Final = re.compile(r"\{([a-z_]+)(?::any)?\}")
 _ALWAYS: Final = (errors.HostRefused, errors.OriginRefused, errors.NodeBusy)
 _OF_BODIES: Final = (
     errors.RequestInvalid,
@@ -82,7 +82,7 @@ def document(routes: Sequence[Route]) -> Document:
 
 def _operation(route: Route, schemas: Mapping[Any, Document]) -> Document:
     types = route.types()
-    words = re.findall(r"[a-z]+", route.path.removeprefix("/v1").replace(":path", ""))
+    words = re.findall(r"[a-z]+", route.path.removeprefix("/v1").replace(":any", ""))
     operation: Document = {
         "operationId": "_".join([route.method.lower(), *words]),
         "summary": route.summary,

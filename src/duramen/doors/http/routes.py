@@ -72,7 +72,7 @@ Handler = Callable[..., Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method of a path. Parameters of the path are `{name}`, or `{name:path}` where they may have slashes.
+    """A method of a path. Parameters of the path are `{name}`, or `{name:any}` where they may have any character.
 
     `errors` are those that only this route answers with; `statuses` those of its good answers; `body_limit_bytes` is
     asked for each request.
