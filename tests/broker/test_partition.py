@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from tests.broker.several import Several
 
 from duramen.base.errors import (
     BatchCorrupt,
@@ -24,6 +25,7 @@ from duramen.broker.partition import (
     Partition,
 )
 from duramen.codec.batch import TRANSACTIONAL, NewRecord, encode, encode_record, seal, set_max_timestamp
+from duramen.controller.decisions import Definition
 from duramen.sim.broker import Answer, ManualBroker
 
 
@@ -446,3 +448,58 @@ def test_a_single_record_that_is_cut_off_is_refused(hand: ManualBroker) -> None:
     assert isinstance(append(hand, endless).error, BatchInvalid)
     far = seal(encode_record(1, 0, None, b"v"), 1, (1 << 63) - 1, 0)
     assert isinstance(append(hand, far).error, BatchInvalid)
+
+
+@pytest.mark.parametrize("place", ["memory", "segments", "after a restart", "from a cold disk"])
+def test_the_newest_of_what_is_left_after_a_deletion(synced: ManualBroker, place: str) -> None:
+    """Records before an offset are deleted, the newest by time among them, inside batches and segments too."""
+    synced.create("t", segment_bytes=600)
+    partition = synced.broker.streams.get("t").partition(0)
+    chance = random.Random(7)
+    now_ms = synced.clock.wall_ms()
+    times: list[int] = []
+    for _ in range(30):
+        batch = [chance.randrange(-1000, 1000) for _ in range(chance.randint(1, 5))]
+        times += batch
+        append(synced, at(synced, *batch, codec=chance.randrange(5)), "t")
+    if place != "memory":
+        synced.advance(2000)
+    for before in range(0, len(times) + 1, 3):
+        deleted: Answer[int] = Answer()
+        partition.delete_before(before, deleted)
+        synced.settle()
+        assert deleted.value == before
+        if place in ("after a restart", "from a cold disk"):
+            synced.restart()
+            synced.files.cold = place == "from a cold disk"
+            partition = synced.broker.streams.get("t").partition(0)
+        left = times[before:]
+        expected = (before + left.index(max(left)), now_ms + max(left)) if left else (-1, -1)
+        assert found(synced, partition, MAX_TIMESTAMP) == expected
+
+
+def test_the_newest_of_what_is_left_at_a_follower_that_leads() -> None:
+    several = Several()
+    created: Answer[None] = Answer()
+    several.broker(1).create_stream(Definition("t", 1), created)
+    several.settle()
+    place = several.place("t")
+    leader = several.partitions[place].leader or 1
+    now_ms = several.hands[leader].clock.wall_ms()
+    partition = several.broker(leader).streams.get("t").partition(0)
+    for offset_ms in (900, 100, 500, 300):
+        partition.append(encode([NewRecord(now_ms + offset_ms, None, b"v")]), None)
+        several.advance(1000)
+    deleted: Answer[int] = Answer()
+    partition.delete_before(1, deleted)
+    several.advance(1000)
+    assert deleted.value == 1
+    follower = next(node for node in (1, 2, 3) if node != leader)
+    several.restart(follower)
+    several.advance(1000)
+    several.elect(place, follower)
+    several.advance(1000)
+    newest: Answer[int] = Answer()
+    several.broker(follower).streams.get("t").partition(0).find_offset(MAX_TIMESTAMP, newest)
+    several.advance(1000)
+    assert newest.calls == [(2, now_ms + 500, None)]

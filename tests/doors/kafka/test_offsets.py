@@ -1,6 +1,7 @@
 """Where consumers begin: the start, the end, a time, an offset, and what happens to those that are gone."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
@@ -119,3 +120,26 @@ def test_a_stream_made_anew_under_its_old_name_is_another_one(
     old: Any = connection.request(ApiKey.METADATA, {"topics": [{"topic_id": ids[0], "name": None}]})
     assert old["topics"][0]["error_code"] == 100
     connection.close()
+
+
+def test_the_newest_record_that_is_left_after_a_deletion(
+    new_node: Callable[..., NodeProcess], stream_name: str
+) -> None:
+    """Kafka looks at what is left, too; and so does a node that was killed and started again."""
+    spec = untyped("confluent_kafka.admin").OffsetSpec
+    place = TopicPartition(stream_name, 0)
+    with new_node() as node:
+        admin = AdminClient({"bootstrap.servers": node.kafka})
+        admin.create_topics([NewTopic(stream_name, 1, 1)])[stream_name].result(60)
+        times = (9000, 2000, 5000, 5000, 3000)
+        AIOKAFKA.produce(node.kafka, stream_name, [Record(b"v", timestamp_ms=at) for at in times])
+        for before, expected in ((0, (0, 9000)), (1, (2, 5000)), (3, (3, 5000)), (4, (4, 3000)), (5, (-1, -1))):
+            (deleted,) = admin.delete_records([TopicPartition(stream_name, 0, before)]).values()
+            assert deleted.result(60).low_watermark == before
+            if before == 3:
+                node.kill()
+                node.restart()
+                admin = AdminClient({"bootstrap.servers": node.kafka})
+            (future,) = admin.list_offsets({place: spec.max_timestamp()}).values()
+            result = future.result(60)
+            assert (result.offset, result.timestamp) == expected
