@@ -1,5 +1,6 @@
 """`duramen consume`: positions, ends, formats, copies, and streams that change meanwhile."""
 
+import json
 import re
 import signal
 import subprocess
@@ -9,10 +10,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer as Librdkafka
+from confluent_kafka import Producer as LibrdkafkaProducer
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from tests.cli.command import Run, command_environment, run
 
+from duramen import connect
 from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
+from duramen.client.http import Server
+from duramen.codec.batch import NewRecord, encode
 from duramen.codec.compression import CODECS
 from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
@@ -46,6 +51,8 @@ def stream(node: NodeProcess, stream_name: str) -> str:
         (("--until", "@-1h"), list(range(10))),
         (("--offset", f"@{T0 + 3000}", "--until", f"@{T0 + 6000}"), [3, 4, 5]),
         (("--until", "-3"), [0, 1, 2, 3]),
+        (("--offset", "@0"), list(range(10))),
+        (("--until", "@0"), []),
         (("--until", "start"), []),
         (("--offset", "-1", "--until", "-3"), []),
         (("--partition", "1", "--offset", "1", "--until", "3"), [3, 5]),
@@ -229,3 +236,57 @@ def test_records_that_were_removed_before_they_were_read(new_node: Callable[...,
         assert process.returncode == 1
         assert re.match(rb"duramen: the records \d+ to \d+ of s-0 were removed before they were read", said)
         assert said.endswith(b"[records-lost]\n")
+
+
+@pytest.mark.parametrize("ends", [["commit"], ["abort"], ["commit", "abort", "commit"]], ids="-".join)
+def test_markers_of_transactions_are_no_records(
+    node: NodeProcess, duramen: Run, stream_name: str, ends: list[str]
+) -> None:
+    """Wherever the last N are asked for: on the command line, over HTTP, in Python, and where a group is to go on."""
+    with Cluster(node.kafka) as cluster:
+        Admin(cluster).create_stream(stream_name, 1)
+    producer = LibrdkafkaProducer({"bootstrap.servers": node.kafka, "transactional.id": stream_name})
+    producer.init_transactions(60)
+    for number, end in enumerate(ends):
+        producer.begin_transaction()
+        producer.produce(stream_name, b"%d" % number)
+        producer.flush(60)
+        (producer.commit_transaction if end == "commit" else producer.abort_transaction)(60)
+    values = [str(number) for number in range(len(ends))]
+    server = Server(node.http)
+    for count in range(1, len(ends) + 1):
+        ended = duramen("consume", stream_name, "--offset", f"-{count}")
+        assert (ended.code, ended.out.split()) == (0, values[-count:])
+        assert duramen("consume", stream_name, "--until", f"-{count}").out.split() == values[:-count]
+        page = server.get(f"/v1/streams/{stream_name}/records?offset=-{count}")
+        assert [record["value"] for record in page["records"]] == values[-count:]
+        with connect(node.http) as client:
+            read = [record.text for batch in client.consume(stream_name, offset=-count) for record in batch]
+            assert read == values[-count:]
+            (moved,) = client.groups.reset(stream_name, -count, streams=[stream_name], dry_run=True)
+            assert moved.after == 2 * (len(ends) - count)
+
+
+@pytest.mark.parametrize("format_", ["command line", "HTTP"])
+def test_any_time_that_kafka_clients_write_goes_round(
+    node: NodeProcess, duramen: Run, stream_name: str, format_: str
+) -> None:
+    """Of times before 1970, too, some of which no other is in one batch with."""
+    times = [0, -1, -2, -62_135_596_800_001, T0, -(1 << 63), -(1 << 63) + 1, 1]
+    for name in (stream_name, f"{stream_name}-copy"):
+        with Cluster(node.kafka) as cluster:
+            Admin(cluster).create_stream(name, 1)
+    for time_ms in times:
+        batch = encode([NewRecord(time_ms, None, b"v")])
+        with Cluster(node.kafka) as cluster, Producer(cluster) as producer:
+            producer.put(TopicPartition(stream_name, 0), batch, 1)
+    printed = duramen("consume", stream_name, "--format", "json").out
+    lines = printed.splitlines()
+    assert [json.loads(line)["timestamp"] for line in lines] == times
+    if format_ == "HTTP":
+        Server(node.http).post(f"/v1/streams/{stream_name}-copy/records", {"records": [*map(json.loads, lines)]})
+    else:
+        ended = duramen("produce", f"{stream_name}-copy", "--format", "json", stdin=printed.encode())
+        assert ended.code == 0
+    copied = duramen("consume", f"{stream_name}-copy", "--format", "json").out
+    assert copied.replace(f"{stream_name}-copy", stream_name) == printed

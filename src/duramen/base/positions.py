@@ -12,6 +12,7 @@ __all__ = ["POSITION_FORMS", "At", "Last", "Position", "Since", "parse_position"
 POSITION_FORMS: Final = "start|end|N|-N|@TIME"
 
 _INT64_MAX: Final = (1 << 63) - 1
+_DATE: Final = re.compile(r"[12][0-9]{3}(0[1-9]|1[0-2])[0-3][0-9]")  # 20260130, of 1000 to 2999
 _NAMES: Final = {"start": "start", "earliest": "start", "end": "end", "latest": "end"}
 _EXPECTED: Final = (
     "it must be start, end, an offset N, -N for the last N records, or @TIME: ISO 8601, milliseconds since 1970, or a"
@@ -28,7 +29,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """So many offsets before the end."""
+    """At the first of so many records before the end."""
 
     count: int
 
@@ -59,7 +60,7 @@ def _timestamp_ms(text: str, now_ms: int) -> int:
     try:
         if when.startswith("-") and not when.startswith("--"):
             timestamp_ms = now_ms - parse_ms(when[1:])
-        elif re.fullmatch(r"[0-9]{9,}", when):
+        elif re.fullmatch(r"[0-9]{1,19}", when) and not _DATE.fullmatch(when):
             timestamp_ms = int(when)
         else:
             timestamp_ms = _iso_8601_ms(when)

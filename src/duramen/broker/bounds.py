@@ -33,8 +33,8 @@ _AT_ONCE: Final = 20  # partitions looked at before others get their turn: half 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
     """A partition whose bounds are wanted, and what besides: -1, that is not.
 
-    Where the records at or after `since_ms` begin, or the time of the first record at `offset` or behind it; `roughly`:
-    as far as that is known without the disk, which may be earlier than it is.
+    Where the records at or after `since_ms` begin, or the last `last` records, or the time of the first record at
+    `offset` or behind it; `roughly`: as far as that is known without the disk, which may be earlier than it is.
     """
 
     stream_id: bytes
@@ -42,10 +42,13 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
     since_ms: int = _NONE
     offset: int = _NONE
     roughly: bool = False
+    last: int = _NONE
 
 
 class Bounds(msgspec.Struct, frozen=True, array_like=True):
-    """A partition's start and its high watermark; `since_offset` -1: no record is as young.
+    """A partition's start and its high watermark; `since_offset` is where the records begin that were asked for.
+
+    -1: no record is as young, or the node that was asked is of a version that counts no records.
 
     `timestamp_ms` is that of the record at the offset that was asked for; -1: there is none yet, or it has no time.
     """
@@ -178,6 +181,8 @@ class BoundsOf:
             put(_as_ours(error))
         elif wish.since_ms >= 0:
             partition.find_offset(wish.since_ms, partial(_since, bounds, put))
+        elif wish.last >= 0:
+            partition.find_last(wish.last, partial(_since, bounds, put))
         elif 0 <= wish.offset < end_offset:
             offset = max(wish.offset, bounds.start_offset)
             if wish.roughly:

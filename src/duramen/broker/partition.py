@@ -19,6 +19,7 @@ from duramen.base.errors import (
 from duramen.base.ids import Position
 from duramen.base.metrics import Counter, Histogram
 from duramen.base.ports import Clock
+from duramen.broker.counting import LastSearch
 from duramen.broker.finding import OffsetFound, TimeSearch
 from duramen.broker.recompressing import Recompressing
 from duramen.codec.batch import (
@@ -441,6 +442,20 @@ class Partition:
                 search.newest()
             else:
                 search.at(timestamp)
+
+    def find_last(self, count: int, done: OffsetFound) -> None:
+        """The offset from which on readers see `count` records; the log's start where there are less.
+
+        `done` gets an error as of `find_offset`.
+        """
+
+        def ended(end_offset: int, _: int, error: DuramenError | OSError | None) -> None:
+            if error is not None:
+                done(-1, -1, error)
+            else:
+                LastSearch(self.log, self._store, self.stream.decoded_limit_bytes, done).before(end_offset, count)
+
+        self.find_offset(LATEST, ended)
 
 
 def _apart(ahead_ms: int) -> str:

@@ -158,8 +158,8 @@ def _check_usage(
 @click.command("consume")
 @click.argument("stream", type=StreamName())
 @click.option("--offset", type=_PositionType(), default="start", show_default=True,
-              help="Where to begin: the start, the end, an offset, so many before the end, or a time: ISO 8601, "
-              "milliseconds since 1970, or so long ago (@-30s).")  # fmt: skip
+              help="Where to begin: the start, the end, an offset, -N for the last N records of each partition, or a "
+              "time: ISO 8601, milliseconds since 1970, or so long ago (@-30s).")  # fmt: skip
 @click.option("--until", type=_PositionType(),
               help="Where to end; the record there is not printed [default: the end when it began]")  # fmt: skip
 @click.option("-n", "--count", type=click.IntRange(0), metavar="COUNT", help="End after so many records.")

@@ -124,8 +124,8 @@ def _print_offsets(offsets: Sequence[Mapping[str, Any]]) -> None:
 @command.command("reset")
 @click.argument("group", type=GroupName())
 @click.option("--to", metavar=POSITION_FORMS, required=True, callback=_position,
-              help="Where to go on: -N is N records before the end, @TIME is ISO 8601, milliseconds since 1970, or a"
-              " time ago such as @-30s.")  # fmt: skip
+              help="Where to go on: -N is the last N records of each partition, @TIME is ISO 8601, milliseconds since"
+              " 1970, or a time ago such as @-30s.")  # fmt: skip
 @click.option("--stream", "streams", metavar="NAME", multiple=True, type=StreamName(),
               help="Only this stream, even one the group has no offsets of yet; may be repeated."
               " [default: all it has offsets of]")  # fmt: skip

@@ -17,8 +17,8 @@ RAW: Final = "raw"
 FORMATS: Final = (TEXT, JSON, RAW)
 
 _LARGEST_PARTITION: Final = (1 << 31) - 1
+_SMALLEST_TIMESTAMP: Final = -(1 << 63)
 _LARGEST_TIMESTAMP: Final = (1 << 63) - 1
-_NO_TIMESTAMP: Final = -1
 _FIELDS: Final = ("partition", "timestamp", "key", "value", "headers", "topic", "offset")
 
 
@@ -109,7 +109,7 @@ def _from_json(line: bytes) -> Entry:
         _bytes(document, "key"),
         _headers(document.get("headers")),
         _integer(document, "partition", 0, _LARGEST_PARTITION),
-        _integer(document, "timestamp", _NO_TIMESTAMP, _LARGEST_TIMESTAMP),
+        _integer(document, "timestamp", _SMALLEST_TIMESTAMP, _LARGEST_TIMESTAMP),
     )
 
 

@@ -53,22 +53,34 @@ class Consumer:
 
         Raises StreamNotFound, ServerUnreachable or what the broker says, once the timeout is over.
         """
+        return self._found(wanted, -1)
+
+    def last(self, wanted: Sequence[TopicPartition], count: int) -> dict[TopicPartition, int]:
+        """The offset from which on there are `count` records in each partition; its start where there are less.
+
+        Other brokers than ours cannot say that: there it is `count` offsets before the end. Raises as `offsets`.
+        """
+        return self._found(dict.fromkeys(wanted, LATEST), count)
+
+    def _found(self, wanted: Mapping[TopicPartition, int], last_records: int) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
         patience = Patience(self.cluster.timeout_s)
         while len(found) < len(wanted):
-            error = self._offsets({at: wanted[at] for at in wanted if at not in found}, found)
+            error = self._offsets({at: wanted[at] for at in wanted if at not in found}, last_records, found)
             if error is not None:
                 self.cluster.forget({at.topic for at in wanted if at not in found})
                 patience.pause(error)
         return found
 
-    def _offsets(self, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, int]) -> DuramenError | None:
+    def _offsets(
+        self, wanted: Mapping[TopicPartition, int], last_records: int, found: dict[TopicPartition, int]
+    ) -> DuramenError | None:
         failed: DuramenError | None = None
         try:
             for node_id, ats in self.cluster.by_leader(wanted).items():
                 topics: dict[str, list[dict[str, int]]] = {}
                 for at in ats:
-                    one = {"partition_index": at.partition, "timestamp": wanted[at]}
+                    one = {"partition_index": at.partition, "timestamp": wanted[at], "last_records": last_records}
                     topics.setdefault(at.topic, []).append(one)
                 asked: dict[str, Any] = {
                     "replica_id": -1,
@@ -83,6 +95,8 @@ class Consumer:
                         code = partition["error_code"]
                         if code == ErrorCode.NONE:
                             found[at] = partition["offset"]
+                            if last_records >= 0 and partition["last_offset"] < 0:
+                                found[at] = max(0, found[at] - last_records)
                         else:
                             failed = failure(code, f"the offsets of {at}")
                             if code not in PASSING:

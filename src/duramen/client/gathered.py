@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from duramen.client.cluster import TopicPartition
-from duramen.codec.batch import TRANSACTIONAL, Headers, encode_record, seal
+from duramen.codec.batch import TRANSACTIONAL, Headers, encode_record, near, seal
 
 __all__ = ["OpenBatch", "SealedBatch", "Stretch", "largest_size"]
 
@@ -29,6 +29,10 @@ class OpenBatch:
         self._base_timestamp = self._max_timestamp = -1
         self.size = 0
         self.count = 0
+
+    def takes(self, timestamp: int) -> bool:
+        """Whether a record of that time (ms) can be in one batch with those that are there."""
+        return self.count == 0 or near(timestamp, self._base_timestamp)
 
     def add(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         """Put a record behind the last one; `timestamp` in ms."""

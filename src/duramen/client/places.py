@@ -37,7 +37,9 @@ def places(consumer: Consumer, position: Position, bounds: Bounds) -> dict[Topic
         case At(offset):
             return dict.fromkeys(bounds, offset)
         case Last(count):
-            return {at: max(start, end - count) for at, (start, end) in bounds.items()}
+            # Records that came after the bounds were asked for do not count.
+            found = consumer.last(list(bounds), count)
+            return {at: max(start, min(found[at], end - count)) for at, (start, end) in bounds.items()}
         case Since(timestamp_ms):
             found = consumer.offsets(dict.fromkeys(bounds, timestamp_ms))
             return {at: found[at] if found[at] >= 0 else end for at, (_, end) in bounds.items()}

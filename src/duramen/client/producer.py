@@ -142,12 +142,14 @@ class Producer:
         """
         at = TopicPartition(topic, self.partition(topic, key) if partition is None else partition)
         batch = self._open.get(at)
-        if batch is not None and batch.size + largest_size(key, value, headers) > self._batch_bytes:
+        timestamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        if batch is not None and (
+            batch.size + largest_size(key, value, headers) > self._batch_bytes or not batch.takes(timestamp)
+        ):
             self._close_batch(at)
             batch = None
         if batch is None:
             batch = self._open_batch(at)
-        timestamp = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
         batch.add(timestamp, key, value, headers)
         if batch.size >= self._batch_bytes:
             self._close_batch(at)

@@ -51,6 +51,7 @@ __all__ = [
     "encode_record",
     "first_timestamp",
     "header",
+    "near",
     "recompress",
     "records",
     "seal",
@@ -341,6 +342,11 @@ def _field(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     if position + length > end:
         raise BatchCorrupt("a record is cut off")
     return data[position : position + length], position + length
+
+
+def near(timestamp: int, base_timestamp: int) -> bool:
+    """Whether a record of that time can be in a batch with that base: what lies between has to have 64 bits."""
+    return _INT64_MIN <= timestamp - base_timestamp <= _INT64_MAX
 
 
 def encode_record(

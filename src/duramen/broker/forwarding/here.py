@@ -104,12 +104,10 @@ class Fetching:
                 self._fetch(log.start_offset)
             case Since():
                 self._partition.find_offset(position.timestamp_ms, self._found)
+            case Last():
+                self._partition.find_last(position.count, self._found)
             case _:
-                count = position.count if isinstance(position, Last) else 0
-                self._partition.find_offset(LATEST, partial(self._ended, count))
-
-    def _ended(self, count: int, end_offset: int, _: int, error: DuramenError | OSError | None) -> None:
-        self._found(max(self._partition.log.start_offset, end_offset - count), -1, error)
+                self._partition.find_offset(LATEST, self._found)
 
     def _found(self, offset: int, _: int, error: DuramenError | OSError | None) -> None:
         if error is not None:

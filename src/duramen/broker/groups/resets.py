@@ -72,7 +72,10 @@ class Resets:
             done(error)
             return
         since_ms = max(0, wish.to.timestamp_ms) if isinstance(wish.to, Since) else -1
-        wanted = [Wanted(partition.log.key.stream_id.bytes, partition.index, since_ms) for partition in targets]
+        last = wish.to.count if isinstance(wish.to, Last) else -1
+        wanted = [
+            Wanted(partition.log.key.stream_id.bytes, partition.index, since_ms, last=last) for partition in targets
+        ]
         self._bounds.find(wanted, partial(self._resolved, wish, targets, done))
 
     def _check_empty(self, wish: Reset) -> None:
@@ -142,7 +145,7 @@ def _resolve(to: Position, bounds: Bounds) -> int:
         case At(offset):
             return max(start, min(offset, end))
         case Last(count):
-            return max(start, end - count)
+            return max(start, end - count if bounds.since_offset < 0 else bounds.since_offset)
         case Since():
             return end if bounds.since_offset < 0 else max(bounds.since_offset, start)
         case "start":

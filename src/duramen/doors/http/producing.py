@@ -13,7 +13,7 @@ from duramen.broker.forwarding.forwarding import Forwarding
 from duramen.broker.forwarding.requests import Fate
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
-from duramen.codec.batch import HEADER_BYTES, encode_record, seal
+from duramen.codec.batch import HEADER_BYTES, encode_record, near, seal
 from duramen.codec.jsonbytes import JsonBytes, bytes_of
 from duramen.codec.partitioner import partition_of
 from duramen.controller.partitions import PartitionId
@@ -46,8 +46,7 @@ class _Building:
         self._parts: list[bytes] = []
         self._numbers: list[int] = []
         self._size = HEADER_BYTES
-        self._base_timestamp = base_timestamp
-        self._max_timestamp = -1
+        self._base_timestamp = self._max_timestamp = base_timestamp
 
     def add(self, number: int, wish: RecordWish, key: bytes | None, now_ms: int) -> _Batch | None:
         """Take a record; a batch that it did not fit into any more is returned."""
@@ -56,8 +55,9 @@ class _Building:
         if not self._parts:
             self._begin(timestamp)
         value, headers = _value(wish), _headers(wish)
-        encoded = encode_record(timestamp - self._base_timestamp, len(self._parts), key, value, headers)
-        if self._parts and self._size + len(encoded) > self._stream.max_message_bytes:
+        fits = near(timestamp, self._base_timestamp)
+        encoded = encode_record(timestamp - self._base_timestamp if fits else 0, len(self._parts), key, value, headers)
+        if self._parts and not (fits and self._size + len(encoded) <= self._stream.max_message_bytes):
             full = self.finish()
             self._begin(timestamp)
             encoded = encode_record(0, 0, key, value, headers)

@@ -55,7 +55,9 @@ _LONGEST_WAIT_MS: Final = 30_000
 _LARGEST_PAGE_BYTES: Final = 1024 * 1024
 _INT64_MAX: Final = (1 << 63) - 1
 
-Timestamp = Annotated[int, Meta(ge=-1, le=_INT64_MAX, description="Milliseconds since 1970; -1: none")]
+Timestamp = Annotated[
+    int, Meta(ge=-1 - _INT64_MAX, le=_INT64_MAX, description="Milliseconds since 1970, before then negative; -1: none")
+]
 
 
 class Stored(msgspec.Struct):

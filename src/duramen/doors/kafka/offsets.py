@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from duramen.base.errors import DuramenError, StreamNotFound
+from duramen.broker.finding import OffsetFound
 from duramen.broker.partition import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP, Partition
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
@@ -87,7 +88,21 @@ def _find(
         answer["created_ms"] = context.broker.streams.get(topic).state.created_at_ms
         answer["start_moved_ms"] = partition.log.start_moved_ms
     found = partial(_found, partition, wanted, answer, finish)
-    partition.find_offset(timestamp, found, committed=committed)
+    if wanted["last_records"] < 0:
+        partition.find_offset(timestamp, found, committed=committed)
+    else:  # as above
+        partition.find_last(wanted["last_records"], partial(_found_last, answer, found))
+
+
+def _found_last(
+    answer: Message,
+    found: OffsetFound,
+    offset: int,
+    timestamp: int,
+    error: DuramenError | OSError | None,
+) -> None:
+    answer["last_offset"] = offset
+    found(offset, timestamp, error)
 
 
 def _found(

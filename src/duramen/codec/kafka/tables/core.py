@@ -18,6 +18,7 @@ REQUESTS: Final = {
             timestamp int64
             max_num_offsets int32 0 = 1
             says_origin bool 6+ tag 10000
+            last_records int64 6+ tag 10001 = -1
         timeout_ms int32 10+
     """,
     ApiKey.METADATA: """
@@ -57,6 +58,7 @@ RESPONSES: Final = {
             leader_epoch int32 4+ = -1
             created_ms int64 6+ tag 10000 = -1
             start_moved_ms int64 6+ tag 10001 = -1
+            last_offset int64 6+ tag 10002 = -1
     """,
     ApiKey.METADATA: """
         throttle_time_ms int32 3+
