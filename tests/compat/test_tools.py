@@ -269,7 +269,9 @@ def _leader_election(run: Tools) -> None:
 def _reassign_partitions(run: Tools) -> None:
     stream = _made(run)
     name = f"{_TOOLS}reassign.ReassignPartitionsCommand"
-    plan = {"version": 1, "partitions": [{"topic": stream, "partition": 0, "replicas": [1]}]}
+    directory = str(run.node.data_dir)
+    partition = {"topic": stream, "partition": 0, "replicas": [1], "log_dirs": [directory]}
+    plan = {"version": 1, "partitions": [partition]}
     file = run.directory / "plan.json"
     file.write_text(json.dumps(plan), encoding="utf-8")
     assert "No partition reassignments found" in run(name, "--list")
@@ -307,7 +309,7 @@ TOOLS: Final[Sequence[tuple[str, Callable[[Tools], None], Sequence[int]]]] = (
     ("kafka-cluster: endpoints, fenced ones too", _endpoints, (60,)),
     ("kafka-metadata-quorum: status and replication", _metadata_quorum, (55,)),
     ("kafka-leader-election: preferred, unclean", _leader_election, (43,)),
-    ("kafka-reassign-partitions: list, execute, verify", _reassign_partitions, (45, 46)),
+    ("kafka-reassign-partitions: list, execute, verify", _reassign_partitions, (34, 45, 46)),
     ("kafka-broker-api-versions", _versions, ()),
     ("kafka-features", _features, ()),
 )

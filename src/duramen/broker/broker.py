@@ -154,7 +154,7 @@ class Broker:
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
         self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
         store.when_failed(lambda error: report(str(error)))
-        self.node_configs = NodeConfigs(settings, self.standing, self.node_id)
+        self.node_configs = NodeConfigs(settings, self.standing, self.node_id, report)
         self.share_nodes = ShareNodes(
             ShareKit(
                 self.node_id, self.standing, self.streams, self._offsets, store, ports.clock, deadlines, settings,

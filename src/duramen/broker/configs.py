@@ -10,7 +10,16 @@ from duramen.base.settings import Setting, Settings, Value, check
 from duramen.storage.log import Held, LogConfig
 from duramen.storage.planning.compaction import CompactionLimits, Rules
 
-__all__ = ["UNCHANGED", "Changed", "ConfigEntry", "ConfigSource", "StreamConfig", "broker_entries", "compaction_limits"]
+__all__ = [
+    "UNCHANGED",
+    "Changed",
+    "ConfigEntry",
+    "ConfigSource",
+    "StreamConfig",
+    "Synonym",
+    "broker_entries",
+    "compaction_limits",
+]
 
 _KEYS_SHARE: Final = 8  # compaction's table of keys may take an eighth of memory.limit.bytes
 _LEAST_LOAD_FACTOR: Final = 0.1

@@ -1,30 +1,38 @@
 """The settings of a node as configs: those that are the defaults of streams are changed while it runs.
 
 What was changed, of this node or of every node, is in the metadata and comes before what the node was started with.
+Configs that only Kafka's brokers have are kept there too, and change nothing.
 """
 
+import contextlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from duramen.base.catalogue import BROKER
 from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid, SettingInvalid
-from duramen.base.settings import Settings, Value, check, nearest
+from duramen.base.kafka_configs import KAFKA_BROKER_CONFIGS
+from duramen.base.settings import Setting, Settings, Value, check, nearest
+from duramen.base.unused_configs import LONGEST_VALUE, refusal_of, unused_setting
 from duramen.broker.changes import Changes, settled
-from duramen.broker.configs import Changed, ConfigEntry, broker_entries
+from duramen.broker.configs import Changed, ConfigEntry, Synonym, broker_entries
 from duramen.broker.control.requests import ConfigureNode
 
-__all__ = ["NodeConfigs"]
+__all__ = ["NodeConfigs", "setting_of"]
 
+_SECRET: Final = re.compile("://[^/@]*@")
 _DYNAMIC: Final = frozenset(name for name, setting in BROKER.items() if setting.dynamic)
 
 
 class NodeConfigs:
     """The settings in force and where each comes from."""
 
-    def __init__(self, settings: Settings, changes: Changes, node_id: int) -> None:
+    def __init__(self, settings: Settings, changes: Changes, node_id: int, report: Callable[[str], None]) -> None:
+        """`report` is told what an operator should hear of."""
         self._settings = settings
         self._changes = changes
         self._node_id = node_id
+        self._report = report
 
     @property
     def changed(self) -> Changed:
@@ -35,34 +43,56 @@ class NodeConfigs:
         config = self._changes.state.node_configs.get(node_id, {})
         return {name: check(BROKER[name], text) for name, text in config.items() if name in _DYNAMIC}
 
+    def _unused(self, node_id: int | None) -> dict[str, tuple[Setting, Value]]:
+        """What was set of a node, or of all, that no node has."""
+        found: dict[str, tuple[Setting, Value]] = {}
+        for name, text in self._changes.state.node_configs.get(node_id, {}).items():
+            setting = unused_setting(name)
+            if setting is not None:
+                with contextlib.suppress(SettingInvalid):  # another version may know another type
+                    found[name] = setting, check(setting, text)
+        return found
+
     def entries(self) -> list[ConfigEntry]:
-        """Every setting of this node."""
-        return broker_entries(self._settings, self.changed)
+        """Every setting of this node, and what was set of it that no node has."""
+        own, every = self._unused(self._node_id), self._unused(None)
+        unused = []
+        for name, (setting, value) in {**every, **own}.items():
+            layers: list[Synonym] = [(name, own[name][1], "dynamic-broker")] if name in own else []
+            if name in every:
+                layers.append((name, every[name][1], "dynamic-default"))
+            unused.append(ConfigEntry(setting, value, layers[0][2], tuple(layers), setting.without_effect))
+        return [*broker_entries(self._settings, self.changed), *unused]
 
     def entries_of_all(self) -> Sequence[ConfigEntry]:
         """What was changed of every node."""
+        changed = {name: (BROKER[name], value) for name, value in self._values(None).items()} | self._unused(None)
         return [
-            ConfigEntry(BROKER[name], value, "dynamic-default", ((name, value, "dynamic-default"),))
-            for name, value in self._values(None).items()
+            ConfigEntry(setting, value, "dynamic-default", ((name, value, "dynamic-default"),), setting.without_effect)
+            for name, (setting, value) in changed.items()
         ]
 
     def value(self, name: str, *, of_all: bool) -> Value:
         """The value in force of a setting, of this node or where nothing is said of it alone. Raises RequestInvalid."""
-        _check_name(name)
-        own, every = self.changed
-        if name in own and not of_all:
-            return own[name]
-        return every.get(name, self._settings[name])
+        setting = setting_of(name)
+        for node_id in (None,) if of_all else (self._node_id, None):
+            if name in (values := self._values(node_id)):
+                return values[name]
+            if name in (unused := self._unused(node_id)):
+                return unused[name][1]
+        return self._settings[name] if name in BROKER else setting.default
 
     def check(self, changes: Mapping[str, str | None]) -> None:
         """Raise RequestInvalid for what is not changed while a node runs, ConfigInvalid for a value that is wrong."""
         for name, text in changes.items():
-            _check_name(name)
+            setting = setting_of(name)
             try:
                 if text is not None:
-                    check(BROKER[name], text)
+                    check(setting, text)
             except SettingInvalid as error:
                 raise ConfigInvalid(str(error)) from None
+            if name not in BROKER and text is not None:
+                _check_unused(name, text)
 
     def change(
         self,
@@ -78,11 +108,34 @@ class NodeConfigs:
         """
         self.check(changes)
         node_id = None if of_all else self._node_id
-        self._changes.ask(ConfigureNode(node_id, changes, whole=whole), settled(done))
+        unused = [name for name, text in changes.items() if text is not None and name not in BROKER]
+
+        def changed(error: DuramenError | None) -> None:
+            if error is None and unused:
+                self._report(f"kept, and without effect: Duramen has nothing that {', '.join(unused)} configures")
+            done(error)
+
+        self._changes.ask(ConfigureNode(node_id, changes, whole=whole), settled(changed))
 
 
-def _check_name(name: str) -> None:
-    if name not in BROKER:
-        raise RequestInvalid(f"{name} is not a setting of nodes{nearest(name, BROKER)}")
-    if name not in _DYNAMIC:
+def _check_unused(name: str, text: str) -> None:
+    if len(text) > LONGEST_VALUE:
+        raise ConfigInvalid(f"{name}: a value has at most {LONGEST_VALUE} characters, not {len(text)}")
+    if _SECRET.search(text):
+        raise ConfigInvalid(f"{name}: an address with a password is not kept")
+
+
+def setting_of(name: str) -> Setting:
+    """What may be changed while a node runs: a setting, or a config of Kafka's that changes nothing here.
+
+    Raises RequestInvalid.
+    """
+    if name in BROKER and name not in _DYNAMIC:
         raise RequestInvalid(f"a node reads its settings when it starts: {name} cannot be changed before then")
+    setting = BROKER.get(name) or unused_setting(name)
+    if setting is not None:
+        return setting
+    why = refusal_of(name)
+    if why:
+        raise RequestInvalid(f"{name} is not taken: {why}")
+    raise RequestInvalid(f"{name} is not a setting of nodes{nearest(name, {**BROKER, **KAFKA_BROKER_CONFIGS})}")

@@ -1,12 +1,14 @@
 """The configs of a broker: what DescribeConfigs tells of them, and which are changed while it runs."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from tests.doors.kafka.asking import Asking
 from tests.loopback import second_host
+from tests.untyped import untyped
 
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
@@ -14,6 +16,7 @@ from duramen.codec.kafka.versions import ApiKey
 from duramen.node.process import NodeProcess
 
 TOPIC, BROKER = 2, 4
+CONFLUENT = untyped("confluent_kafka.admin")
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -156,3 +159,125 @@ def test_alter_configs_takes_back_what_it_does_not_name(new_node: Callable[..., 
         (found,) = asking.ask(ApiKey.ALTER_CONFIGS, 2, {"resources": [whole], "validate_only": False})["responses"]
         assert found["error_code"] == 0
         assert {name: one["value"] for name, one in _configs(asking, "").items()} == {"log.roll.ms": "8"}
+
+
+KEPT = {
+    "num.io.threads": "16", "log.cleaner.threads": "2", "max.connections.per.ip.overrides": "host:5",
+    "metric.reporters": "a.B,c.D", "sasl.kerberos.ticket.renew.window.factor": "0.7",
+    "sasl.kerberos.min.time.before.relogin": "5", "follower.replication.throttled.rate": "1000",
+    "log.retention.hours": "24", "listener.name.outside.max.connections": "9", "auto.leader.rebalance.enable": "false",
+}  # fmt: skip
+
+
+def test_what_only_kafka_s_brokers_have_is_kept_and_shown_by_confluent(
+    new_node: Callable[..., NodeProcess],
+) -> None:
+    node = new_node().start()
+    admin = AdminClient({"bootstrap.servers": node.kafka})
+
+    def alter(operation: str, changes: Mapping[str, str | None]) -> None:
+        kind = CONFLUENT.AlterConfigOpType[operation]
+        entries = [CONFLUENT.ConfigEntry(key, value, incremental_operation=kind) for key, value in changes.items()]
+        wish = CONFLUENT.ConfigResource(CONFLUENT.ConfigResource.Type.BROKER, "1", incremental_configs=entries)
+        (future,) = admin.incremental_alter_configs([wish]).values()
+        future.result(60)
+
+    def shown() -> dict[str, Any]:
+        (future,) = admin.describe_configs([CONFLUENT.ConfigResource(BROKER, "1")]).values()
+        found: dict[str, Any] = future.result(60)
+        return found
+
+    assert not shown().keys() & KEPT.keys()
+    alter("SET", KEPT)
+    for _ in ("now", "after a restart"):
+        found = shown()
+        assert {name: found[name].value for name in KEPT} == KEPT
+        assert {found[name].source for name in KEPT} == {2}
+        node.stop()
+        log = node.log_path.read_text()
+        assert "WARNING" in log
+        assert "without effect: Duramen has nothing that num.io.threads" in log
+        node.restart()
+        admin = AdminClient({"bootstrap.servers": node.kafka})
+    with Asking(node) as asking:
+        for name, value in KEPT.items():
+            (one,) = _configs(asking, "1", name).values()
+            assert "Without effect here" in one["documentation"]
+            assert not one["read_only"]
+            assert _synonyms(one) == [(name, value, 2)]
+    alter("APPEND", {"metric.reporters": "e.F"})
+    assert shown()["metric.reporters"].value == "a.B,c.D,e.F"
+    alter("DELETE", dict.fromkeys(KEPT))
+    assert not shown().keys() & KEPT.keys()
+
+
+def test_what_only_kafka_s_brokers_have_is_kept_for_kafka_python(new_node: Callable[..., NodeProcess]) -> None:
+    node = new_node().start()
+    library = untyped("kafka.admin")
+    client = library.KafkaAdminClient(bootstrap_servers=node.kafka)
+    try:
+        wish = library.ConfigResource(library.ConfigResourceType.BROKER, "1", {"num.network.threads": "5"})
+        client.alter_configs([wish], raise_on_unknown=False)
+        with Asking(node) as asking:
+            assert _alter(asking, "", ("num.network.threads", SET, "6"))["error_code"] == 0
+            (one,) = _configs(asking, "1", "num.network.threads").values()
+            assert _synonyms(one) == [("num.network.threads", "5", 2), ("num.network.threads", "6", 3)]
+            (one,) = _configs(asking, "", "num.network.threads").values()
+            assert (one["value"], one["config_source"]) == ("6", 3)
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize("name", ["1", ""])
+@pytest.mark.parametrize(
+    ("config", "value", "code", "why"),
+    [
+        ("ssl.keystore.password", "hunter2", ErrorCode.INVALID_REQUEST, "keeps no secrets"),
+        ("listener.name.outside.ssl.keystore.location", "/k", ErrorCode.INVALID_REQUEST, "no TLS"),
+        ("listener.name.outside.plain.sasl.jaas.config", "x", ErrorCode.INVALID_REQUEST, "keeps no secrets"),
+        ("ssl.client.auth", "required", ErrorCode.INVALID_REQUEST, "no TLS"),
+        ("sasl.enabled.mechanisms", "PLAIN", ErrorCode.INVALID_REQUEST, "no authentication"),
+        ("sasl.oauthbearer.client.credentials.client.secret", "x", ErrorCode.INVALID_REQUEST, "keeps no secrets"),
+        ("delegation.token.secret.key", "x", ErrorCode.INVALID_REQUEST, "keeps no secrets"),
+        ("authorizer.class.name", "a.B", ErrorCode.INVALID_REQUEST, "no authorizer"),
+        ("super.users", "User:ann", ErrorCode.INVALID_REQUEST, "no authorizer"),
+        ("unclean.leader.election.enable", "false", ErrorCode.INVALID_REQUEST, "ElectLeaders"),
+        ("transaction.state.log.min.isr", "3", ErrorCode.INVALID_REQUEST, "min.insync.replicas"),
+        ("create.topic.policy.class.name", "a.B", ErrorCode.INVALID_REQUEST, "no Java classes"),
+        ("num.io.threads", "many", ErrorCode.INVALID_CONFIG, "a whole number"),
+        ("num.io.threads", "2147483648", ErrorCode.INVALID_CONFIG, "at most 2147483647"),
+        ("auto.leader.rebalance.enable", "maybe", ErrorCode.INVALID_CONFIG, "true or false"),
+        ("max.connections.per.ip.overrides", "x" * 5000, ErrorCode.INVALID_CONFIG, "at most 4096"),
+        ("metric.reporters", "http://ann:hunter2@host", ErrorCode.INVALID_CONFIG, "an address with a password"),
+        ("num.io.thread", "16", ErrorCode.INVALID_REQUEST, "did you mean num.io.threads?"),
+    ],
+)
+def test_what_is_secret_or_promises_safety_is_not_kept(
+    node: NodeProcess, name: str, config: str, value: str, code: ErrorCode, why: str
+) -> None:
+    with Asking(node) as asking:
+        found = _alter(asking, name, ("background.threads", SET, "5"), (config, SET, value))
+        assert (found["error_code"], why in found["error_message"]) == (code, True), found["error_message"]
+        assert "hunter2" not in found["error_message"]
+        assert not _configs(asking, "1", config, "background.threads")
+
+
+def test_replicas_are_in_the_one_directory_that_there_is(node: NodeProcess, stream_name: str) -> None:
+    library = untyped("kafka.admin")
+    client = library.KafkaAdminClient(bootstrap_servers=node.kafka)
+    try:
+        client.create_topics([library.NewTopic(stream_name, 2, 1)])
+        own = str(node.data_dir)
+        wanted = {
+            (stream_name, 0, 1): own, (stream_name, 1, 1): f"{own}/../elsewhere", (stream_name, 2, 1): f"{own}/",
+            ("there-is-none", 0, 1): own,
+        }  # fmt: skip
+        found = client.alter_replica_log_dirs(wanted)
+    finally:
+        client.close()
+    codes = {(at.topic, at.partition): error.errno for at, error in found.items()}
+    assert codes == {
+        (stream_name, 0): ErrorCode.NONE, (stream_name, 1): ErrorCode.LOG_DIR_NOT_FOUND,
+        (stream_name, 2): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("there-is-none", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }  # fmt: skip

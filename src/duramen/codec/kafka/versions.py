@@ -36,6 +36,7 @@ class ApiKey(IntEnum):
     TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
@@ -108,6 +109,7 @@ APIS: Mapping[int, Api] = MappingProxyType(
             Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3),
             Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
             Api(ApiKey.ALTER_CONFIGS, 0, 2, 2),
+            Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, 2),
             Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, 2),
             Api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
             Api(ApiKey.DELETE_GROUPS, 0, 2, 2),

@@ -44,7 +44,7 @@ async def _of_node(call: Call) -> SettingList:
                 _SECRET.sub("***", config_text(entry.value)),
                 entry.source if entry.source in _DYNAMIC else settings.source(entry.setting.name),
                 config_text(entry.setting.default),
-                entry.setting.doc,
+                entry.doc,
                 entry.setting.dynamic,
             )
             for entry in call.broker.node_configs.entries()

@@ -7,6 +7,7 @@ from duramen.base.catalogue import BROKER
 from duramen.base.hosts import host_port
 from duramen.base.settings import config_text
 from duramen.broker.broker import Broker
+from duramen.broker.node_configs import setting_of
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.resources import (
     Alteration,
@@ -22,13 +23,7 @@ from duramen.doors.kafka.resources import (
 __all__ = ["BrokerConfigs"]
 
 _STATIC: Final = 4
-_THROTTLES: Final = frozenset(
-    {
-        "leader.replication.throttled.rate",
-        "follower.replication.throttled.rate",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-    }
-)
+_THROTTLE: Final = "leader.replication.throttled.rate"
 _LIST: Final = 7
 
 
@@ -60,12 +55,12 @@ class BrokerConfigs(Resource):
 
 def _is_idle(change: Change) -> bool:
     """Whether a bound is taken back that nodes never have; Kafka's tool does so after each reassignment."""
-    return change.operation == "delete" and change.name in _THROTTLES
+    return change.operation == "delete" and change.name == _THROTTLE
 
 
 def _value(broker: Broker, change: Change, *, of_all: bool) -> str | None:
     present = config_text(broker.node_configs.value(change.name, of_all=of_all))
-    return changed_list(change, BROKER, lambda _: present)
+    return changed_list(change, {change.name: setting_of(change.name)}, lambda _: present)
 
 
 def _listeners(context: Context) -> list[Described]:

@@ -95,6 +95,7 @@ _HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.DELETE_TOPICS: topics.handle_delete_topics,
     ApiKey.DELETE_RECORDS: deleting.handle_delete_records,
     ApiKey.ALTER_CONFIGS: configs.handle_alter_configs,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: logdirs.handle_alter_replica_log_dirs,
     ApiKey.DESCRIBE_LOG_DIRS: logdirs.handle_describe_log_dirs,
     ApiKey.CREATE_PARTITIONS: topics.handle_create_partitions,
     ApiKey.INIT_PRODUCER_ID: transactions.handle_init_producer_id,

@@ -1,16 +1,19 @@
-"""DescribeLogDirs: the one directory of this node, what its partitions take there, and how much room there is."""
+"""DescribeLogDirs, AlterReplicaLogDirs: the one directory of this node, and what its partitions take there."""
 
+import os.path
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
+from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
+from duramen.controller.partitions import PartitionId
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.exchange import Exchange
 
-__all__ = ["handle_describe_log_dirs"]
+__all__ = ["handle_alter_replica_log_dirs", "handle_describe_log_dirs"]
 
 _UNKNOWN = -1
 
@@ -31,7 +34,7 @@ def handle_describe_log_dirs(context: Context, exchange: Exchange) -> None:
             if stream is not None:
                 indexes = (index for index in partitions if 0 <= index < len(stream.partitions))
                 topics.append(_topic(stream, [stream.partitions[index] for index in dict.fromkeys(indexes)]))
-    directory = Path(context.broker.settings.text("data.dir")).absolute()
+    directory = _directory(context)
     total_bytes, usable_bytes = _room(directory)
     exchange.reply(
         {
@@ -45,6 +48,40 @@ def handle_describe_log_dirs(context: Context, exchange: Exchange) -> None:
             ]
         }
     )
+
+
+def _directory(context: Context) -> Path:
+    return Path(context.broker.settings.text("data.dir")).absolute()
+
+
+def handle_alter_replica_log_dirs(context: Context, exchange: Exchange) -> None:
+    """Move replicas to another directory (KIP-113): there is one, and all are in it already."""
+    own = os.path.normpath(_directory(context))
+    codes: dict[str, dict[int, ErrorCode]] = {}
+    for wanted in exchange.message()["dirs"]:
+        is_own = os.path.normpath(wanted["path"]) == own
+        for topic in wanted["topics"]:
+            for index in topic["partitions"]:
+                code = _held(context, topic["name"], index) if is_own else ErrorCode.LOG_DIR_NOT_FOUND
+                codes.setdefault(topic["name"], {})[index] = code
+    results = [
+        {
+            "topic_name": name,
+            "partitions": [{"partition_index": index, "error_code": code} for index, code in found.items()],
+        }
+        for name, found in codes.items()
+    ]
+    exchange.reply({"results": results})
+
+
+def _held(context: Context, name: str, index: int) -> ErrorCode:
+    """Whether this node has a replica of the partition."""
+    broker = context.broker
+    stream = broker.streams.find(name)
+    if stream is None or not 0 <= index < len(stream.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    holds = broker.node_id in broker.standing.partition(PartitionId(stream.id, index)).replicas
+    return ErrorCode.NONE if holds else ErrorCode.REPLICA_NOT_AVAILABLE
 
 
 def _topic(stream: Stream, partitions: Iterable[Partition]) -> Message:

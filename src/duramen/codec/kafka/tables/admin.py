@@ -53,6 +53,13 @@ REQUESTS: Final = {
             value string?
         validate_only bool
     """,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: """
+        dirs []
+          path string
+          topics []
+            name string
+            partitions []int32
+    """,
     ApiKey.DESCRIBE_LOG_DIRS: """
         topics []? once
           topic string
@@ -168,6 +175,14 @@ RESPONSES: Final = {
           error_message string?
           resource_type int8
           resource_name string
+    """,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: """
+        throttle_time_ms int32
+        results []
+          topic_name string
+          partitions []
+            partition_index int32
+            error_code int16
     """,
     ApiKey.DESCRIBE_LOG_DIRS: """
         throttle_time_ms int32
