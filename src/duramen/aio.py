@@ -16,8 +16,9 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from duramen.base.errors import ClientClosed, DuramenError
-from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES, Exchange, Server, server_address
+from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES, Exchange, Server
 from duramen.face import asking, streams
+from duramen.face.arguments import seconds, server_of
 from duramen.face.asking import Config, Program, Question
 from duramen.face.membership import reader_of
 from duramen.face.places import Where, text_of
@@ -42,7 +43,7 @@ async def connect(server: str | None = None, *, timeout_s: float = 30.0, compres
     1
     >>> await other.close()
     """
-    client = Client(Server(server_address(server)), timeout_s=timeout_s, codec=codec_of(compression))
+    client = Client(server_of(server), timeout_s=seconds("timeout_s", timeout_s), codec=codec_of(compression))
     await client.open()
     return client
 
@@ -55,7 +56,7 @@ async def _ask(server: Server, question: Question) -> Any:
     try:
         async with asyncio.timeout(HTTP_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(server.host.strip("[]"), server.port)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise server.unreachable(error) from None
     try:
         async with asyncio.timeout(HTTP_TIMEOUT_S):
@@ -286,7 +287,7 @@ class Streams:
         >>> (await client.streams.alter("boats", config={"retention.ms": "1d"})).config
         {'retention.ms': '86400000'}
         """
-        return await self._client.run(streams.alter_stream(name, config, None))
+        return await self._client.run(streams.alter_stream(name, config))
 
     async def add_partitions(self, name: str, partitions: int) -> StreamInfo:
         """Have that many partitions in all. Keys go to others from then on. Raises StreamNotFound, PartitionsInvalid.
@@ -296,7 +297,7 @@ class Streams:
         >>> len((await client.streams.add_partitions("buses", 4)).partitions)
         4
         """
-        return await self._client.run(streams.alter_stream(name, None, partitions))
+        return await self._client.run(streams.add_partitions(name, partitions))
 
     async def delete(self, name: str) -> None:
         """Remove a stream with all its records, for good. Raises StreamNotFound: repeated, that is what it says.

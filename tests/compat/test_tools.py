@@ -105,6 +105,9 @@ def _broker_configs(run: Tools) -> None:
     assert run(_CONFIGS, *of_it, "--describe").splitlines() == ["Dynamic configs for broker 1 are:"]
     with pytest.raises(AssertionError, match=r"num\.partitions cannot be changed"):
         run(_CONFIGS, *of_it, "--alter", "--add-config", "num.partitions=2")
+    run(_CONFIGS, *of_it, "--alter", "--add-config", "num.io.threads=16")
+    assert "  num.io.threads=16 " in run(_CONFIGS, *of_it, "--describe")
+    run(_CONFIGS, *of_it, "--alter", "--delete-config", "num.io.threads")
     of_it[1] = "broker-loggers"
     run(_CONFIGS, *of_it, "--alter", "--add-config", "duramen.kafka=WARN")
     assert "  duramen.kafka=WARN " in run(_CONFIGS, *of_it, "--describe")

@@ -67,11 +67,11 @@ class Face:
         """The values of every record that `consume` reads."""
         return [record.text for record in self.records(*args, **options)]
 
-    def streams(self, name: str, *args: Any, **options: Any) -> Any:
+    def streams(self, name: str, /, *args: Any, **options: Any) -> Any:
         """`client.streams.NAME(…)`."""
         return self.call(lambda: getattr(self._client.streams, name)(*args, **options))
 
-    def groups(self, name: str, *args: Any, **options: Any) -> Any:
+    def groups(self, name: str, /, *args: Any, **options: Any) -> Any:
         """`client.groups.NAME(…)`."""
         return self.call(lambda: getattr(self._client.groups, name)(*args, **options))
 

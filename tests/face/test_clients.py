@@ -1,6 +1,6 @@
 """What both clients do, each against a real node: streams, writing, reading, and what they say when it goes wrong."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from tests.face.conftest import Face
 
 import duramen
 from duramen import errors
+from duramen.face.records import Headers
 from duramen.node.process import NodeProcess
 from duramen.testing import Broker
 
@@ -21,7 +22,7 @@ NEW = st.builds(
     duramen.NewRecord,
     VALUES,
     key=VALUES,
-    headers=st.lists(st.tuples(NAMES, VALUES), max_size=3),
+    headers=st.lists(st.tuples(NAMES, VALUES), max_size=3) | st.dictionaries(NAMES, VALUES, max_size=3),
     partition=st.one_of(st.none(), st.integers(0, 2)),
     timestamp_ms=st.integers(0, 1_700_000_000_000),
 )
@@ -29,6 +30,10 @@ NEW = st.builds(
 
 def as_bytes(value: bytes | str | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
+
+
+def as_pairs(headers: Headers) -> Iterable[tuple[str, bytes | str | None]]:
+    return headers.items() if isinstance(headers, Mapping) else headers
 
 
 class TestStreams:
@@ -114,7 +119,7 @@ class TestRecords:
             record = found[place]
             assert (record.topic, record.timestamp_ms) == (stream, new.timestamp_ms)
             assert (record.value, record.key) == (as_bytes(new.value), as_bytes(new.key))
-            assert record.headers == tuple((name, as_bytes(value)) for name, value in new.headers)
+            assert record.headers == tuple((name, as_bytes(value)) for name, value in as_pairs(new.headers))
             assert new.partition in (None, record.partition)
 
     def test_values_alone(self, face: Face, stream: str) -> None:

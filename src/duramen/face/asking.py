@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from duramen.base.errors import NotCoordinator
 from duramen.client.http import path_of
+from duramen.face.arguments import INT32_MAX, checked_names, flag, text, whole
 from duramen.face.values import (
     GroupDetails,
     GroupInfo,
@@ -92,7 +93,7 @@ def list_groups() -> Program[list[GroupInfo]]:
 
 def describe_group(group: str) -> Program[GroupDetails]:
     """A consumer group."""
-    return value_of((yield from _coordinated(Question("GET", path_of("groups", group)))), GroupDetails)
+    return value_of((yield from _coordinated(Question("GET", path_of("groups", text("group", group))))), GroupDetails)
 
 
 def _coordinated(question: Question) -> Program[Any]:
@@ -111,15 +112,15 @@ def reset_group(
     group: str, to: str, streams: Sequence[str] | None, partition: int | None, *, dry_run: bool
 ) -> Program[list[OffsetChange]]:
     """Set a group's offsets."""
-    wish: dict[str, object] = {"to": to, "dry_run": dry_run}
+    wish: dict[str, object] = {"to": to, "dry_run": flag("dry_run", dry_run)}
     if streams is not None:
-        wish["streams"] = list(streams)
+        wish["streams"] = checked_names("streams", streams)
     if partition is not None:
-        wish["partition"] = partition
-    answer = yield from _coordinated(Question("POST", path_of("groups", group) + "/offsets", wish))
+        wish["partition"] = whole("partition", partition, 0, INT32_MAX)
+    answer = yield from _coordinated(Question("POST", path_of("groups", text("group", group)) + "/offsets", wish))
     return value_of(value_of(answer, dict[str, Any]).get("offsets"), list[OffsetChange])
 
 
 def delete_group(group: str) -> Program[None]:
     """Remove a consumer group."""
-    yield from _coordinated(Question("DELETE", path_of("groups", group)))
+    yield from _coordinated(Question("DELETE", path_of("groups", text("group", group))))

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from duramen.base.errors import ClientClosed, DuramenError
-from duramen.client.http import Server, server_address
+from duramen.client.http import Server
 from duramen.face import asking, streams
+from duramen.face.arguments import seconds, server_of
 from duramen.face.asking import Config, Program, Question
 from duramen.face.membership import reader_of
 from duramen.face.places import Where, text_of
@@ -32,7 +33,7 @@ def connect(server: str | None = None, *, timeout_s: float = 30.0, compression: 
     ...     client.streams.create("flights").name
     'flights'
     """
-    return Client(Server(server_address(server)), timeout_s=timeout_s, codec=codec_of(compression))
+    return Client(server_of(server), timeout_s=seconds("timeout_s", timeout_s), codec=codec_of(compression))
 
 
 class Client:
@@ -263,7 +264,7 @@ class Streams:
         >>> client.streams.alter("bikes", config={"retention.ms": None, "retention.bytes": "1GiB"}).config
         {'retention.bytes': '1073741824'}
         """
-        return self._client.run(streams.alter_stream(name, config, None))
+        return self._client.run(streams.alter_stream(name, config))
 
     def add_partitions(self, name: str, partitions: int) -> StreamInfo:
         """Have that many partitions in all. Keys go to others from then on. Raises StreamNotFound, PartitionsInvalid.
@@ -273,7 +274,7 @@ class Streams:
         >>> len(client.streams.add_partitions("cars", 4).partitions)
         4
         """
-        return self._client.run(streams.alter_stream(name, None, partitions))
+        return self._client.run(streams.add_partitions(name, partitions))
 
     def delete(self, name: str) -> None:
         """Remove a stream with all its records, for good. Raises StreamNotFound: repeated, that is what it says.

@@ -11,6 +11,7 @@ from duramen.client.cluster import Cluster, TopicPartition
 from duramen.client.coordinator import Coordinator
 from duramen.client.group import Member
 from duramen.codec.kafka.versions import ApiKey
+from duramen.face.arguments import text
 from duramen.face.places import Span, find_stream, spans
 from duramen.face.reading import Reader, Wanted
 from duramen.face.records import Batch
@@ -95,4 +96,4 @@ def reader_of(kafka: str, wanted: Wanted, group: str | None, *, timeout_s: float
     """What reads that, for a group or for itself. Raises RequestInvalid."""
     if group is None:
         return Reader(kafka, wanted, timeout_s=timeout_s)
-    return GroupReader(kafka, wanted, group, timeout_s=timeout_s)
+    return GroupReader(kafka, wanted, text("group", group), timeout_s=timeout_s)

@@ -1,16 +1,19 @@
 """Where reading begins and ends: what users say about it, as offsets of each partition."""
 
 import time
-from datetime import UTC, datetime
-from typing import NamedTuple, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple, SupportsIndex, TypeAlias
 
 from duramen.base.errors import RequestInvalid, StreamNotFound
 from duramen.base.positions import At, Last, Position, Since, parse_position
 from duramen.client.cluster import Cluster, Topic, TopicPartition
 from duramen.client.consumer import Consumer
 from duramen.client.places import FOREVER, check_places, places
+from duramen.face.arguments import INT64_MAX, refused, whole
 
 __all__ = ["Span", "Where", "find_stream", "parse_where", "spans", "text_of"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Where: TypeAlias = str | int | datetime
 """start, end, an offset, -N for the last N of each partition, @TIME as the command line has it, or a datetime."""
@@ -27,11 +30,12 @@ def parse_where(where: Where, name: str) -> Position:
     """What the argument `name` says. Raises RequestInvalid."""
     if isinstance(where, datetime):
         aware = where if where.tzinfo is not None else where.replace(tzinfo=UTC)
-        return Since(max(0, round(aware.timestamp() * 1000)))
-    if isinstance(where, bool) or not isinstance(where, int | str):
-        raise RequestInvalid(f"{name} is str, int or datetime, not {type(where).__name__}")
+        return Since(max(0, round((aware - _EPOCH) / timedelta(milliseconds=1))))
+    if isinstance(where, bool) or not isinstance(where, SupportsIndex | str):
+        raise refused(name, where, "str, int or datetime")
+    said = where if isinstance(where, str) else str(whole(name, where, -INT64_MAX, INT64_MAX))
     try:
-        return parse_position(str(where), int(time.time() * 1000))
+        return parse_position(said, int(time.time() * 1000))
     except ValueError as error:
         raise RequestInvalid(f"{name}: {error}") from None
 

@@ -12,6 +12,7 @@ from duramen.client.fetched import Fetched
 from duramen.client.interrupt import Interrupt
 from duramen.client.places import partitions_of
 from duramen.codec.batch import CONTROL, batches
+from duramen.face.arguments import INT32_MAX, seconds, text, whole
 from duramen.face.places import Span, Where, find_stream, parse_where, spans
 from duramen.face.records import Batch
 
@@ -32,8 +33,13 @@ class Wanted(NamedTuple):
 
 def wanted(stream: str, offset: Where, until: Where | None, partition: int | None, idle_s: float | None) -> Wanted:
     """The arguments of `consume`, checked. Raises RequestInvalid."""
-    end = None if until is None else parse_where(until, "until")
-    return Wanted(stream, parse_where(offset, "offset"), end, partition, idle_s)
+    return Wanted(
+        text("stream", stream),
+        parse_where(offset, "offset"),
+        None if until is None else parse_where(until, "until"),
+        None if partition is None else whole("partition", partition, 0, INT32_MAX),
+        None if idle_s is None else seconds("idle_s", idle_s),
+    )
 
 
 class Reader:

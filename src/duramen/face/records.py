@@ -1,6 +1,6 @@
 """Records as Python programs write and read them, and where they lie."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, overload
 
 import msgspec
@@ -10,13 +10,12 @@ from duramen.client.cluster import TopicPartition
 from duramen.codec.batch import CONTROL, batches
 from duramen.codec.batch import Headers as EncodedHeaders
 from duramen.codec.batch import records as decode
+from duramen.face.arguments import INT32_MAX, INT64_MAX, refused, whole
 
 __all__ = ["Batch", "Headers", "NewRecord", "Place", "Record", "Writable", "encodable"]
 
-Headers: TypeAlias = Sequence[tuple[str, bytes | str | None]]
-"""Names and values in their order; a name may come more than once."""
-
-_INT64_MAX = (1 << 63) - 1
+Headers: TypeAlias = Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]
+"""Names and values in their order, where a name may come more than once; or a mapping, where none does."""
 
 
 class NewRecord(msgspec.Struct, frozen=True):
@@ -154,7 +153,10 @@ def encodable(records: Iterable[Writable], partition: int | None) -> list[Encoda
     """`records` as bytes; `partition` is for those that name none. Raises RequestInvalid."""
     if isinstance(records, bytes | str | NewRecord | Record):
         raise RequestInvalid(f"records are given in a list: write [{type(records).__name__}(…)] for a single one")
-    return [_encodable(record, partition) for record in records]
+    if isinstance(records, Mapping | bytearray | memoryview) or not isinstance(records, Iterable):
+        raise refused("records", records, "a list of bytes, str, NewRecord or Record")
+    chosen = None if partition is None else whole("partition", partition, 0, INT32_MAX)
+    return [_encodable(record, chosen) for record in records]
 
 
 def _encodable(record: Writable, partition: int | None) -> Encodable:
@@ -162,17 +164,39 @@ def _encodable(record: Writable, partition: int | None) -> Encodable:
         return Encodable(_bytes(record, "value"), None, (), partition, None)
     if not isinstance(record, NewRecord | Record):
         raise RequestInvalid(f"a record is bytes, str, NewRecord or Record, not {type(record).__name__}")
-    timestamp_ms = record.timestamp_ms
-    if timestamp_ms is not None and not 0 <= timestamp_ms <= _INT64_MAX:
-        raise RequestInvalid(f"timestamp_ms={timestamp_ms} is no time since 1970")
-    headers = [(_name(name), _bytes(value, "header")) for name, value in record.headers]
     return Encodable(
-        _bytes(record.value, "value"), _bytes(record.key, "key"), headers,
-        partition if record.partition is None else record.partition, timestamp_ms,
+        _bytes(record.value, "value"), _bytes(record.key, "key"), _headers(record.headers),
+        partition if record.partition is None else whole("partition", record.partition, 0, INT32_MAX),
+        _timestamp_ms(record),
     )  # fmt: skip
 
 
-def _bytes(value: bytes | str | None, what: str) -> bytes | None:
+def _timestamp_ms(record: NewRecord | Record) -> int | None:
+    """Of a new record a time since 1970; one that was read has whatever its producer said."""
+    if record.timestamp_ms is None:
+        return None
+    timestamp_ms = whole("timestamp_ms", record.timestamp_ms, -1 - INT64_MAX, INT64_MAX)
+    if timestamp_ms < 0 and isinstance(record, NewRecord):
+        raise RequestInvalid(f"timestamp_ms={timestamp_ms} is no time since 1970")
+    return timestamp_ms
+
+
+def _headers(headers: object) -> EncodedHeaders:
+    if isinstance(headers, Mapping):
+        pairs: list[object] = list(headers.items())
+    elif isinstance(headers, Sequence) and not isinstance(headers, str | bytes | bytearray | memoryview):
+        pairs = list(headers)
+    else:
+        raise refused("headers", headers, "a mapping, or a list of (name, value)")
+    encoded = []
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise refused("a pair in headers", pair, "(name, value)")
+        encoded.append((_name(pair[0]), _bytes(pair[1], "header")))
+    return encoded
+
+
+def _bytes(value: object, what: str) -> bytes | None:
     if isinstance(value, bytes) or value is None:
         return value
     if not isinstance(value, str):
@@ -183,7 +207,7 @@ def _bytes(value: bytes | str | None, what: str) -> bytes | None:
         raise RequestInvalid(f"a {what} has half a surrogate pair, which is no UTF-8: give bytes") from None
 
 
-def _name(name: str) -> bytes:
+def _name(name: object) -> bytes:
     if not isinstance(name, str):
         raise RequestInvalid(f"a header's name is str, not {type(name).__name__}")
     try:

@@ -13,6 +13,7 @@ from duramen.base.errors import (
     ServerUnreachable,
 )
 from duramen.client.http import path_of
+from duramen.face.arguments import INT32_MAX, INT64_MAX, seconds, text, whole
 from duramen.face.asking import Program, Question, doors, nodes
 from duramen.face.values import value_of
 
@@ -33,10 +34,11 @@ def wait_replicated(
     now_s: Callable[[], float],
 ) -> Program[None]:
     """Ask `node`, or any that holds the partition, until it has the record. `now_s` is a clock that never goes back."""
-    epoch, offset = (_ANY_EPOCH, position) if isinstance(position, int) else position
-    if min(partition, offset) < 0 or (epoch < 0 and not isinstance(position, int)):
-        raise RequestInvalid(f"a partition and a position are 0 or more, not {partition} and {position}")
-    until_s = now_s() + timeout_s
+    text("stream", stream)
+    partition = whole("partition", partition, 0, INT32_MAX)
+    epoch, offset = _position(position)
+    node = None if node is None else whole("node", node, 0, INT32_MAX)
+    until_s = now_s() + seconds("timeout_s", timeout_s)
     servers = [""] if node is None else [(yield from _server_of(node))]
     knows_all = node is not None
     while True:
@@ -57,6 +59,15 @@ def wait_replicated(
             return
         if now_s() >= until_s:
             raise RequestTimedOut(f"offset {offset} of partition {partition} of {stream} is not there in {timeout_s} s")
+
+
+def _position(position: object) -> tuple[int, int]:
+    """The leader epoch, if one is said, and the offset."""
+    if not isinstance(position, tuple | list):
+        return _ANY_EPOCH, whole("position", position, 0, INT64_MAX)
+    if len(position) != 2:
+        raise RequestInvalid(f"position is an offset or (leader epoch, offset), not {len(position)} values")
+    return whole("position[0]", position[0], 0, INT32_MAX), whole("position[1]", position[1], 0, INT64_MAX)
 
 
 def _server_of(node: int) -> Program[str]:

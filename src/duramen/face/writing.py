@@ -13,6 +13,7 @@ from duramen.client.interrupt import Interrupt
 from duramen.client.places import partitions_of
 from duramen.client.producer import Producer
 from duramen.codec.compression import CODECS
+from duramen.face.arguments import refused, text
 from duramen.face.places import find_stream
 from duramen.face.records import Encodable, Place
 
@@ -22,8 +23,10 @@ _SEQUENCES: Final = 1 << 31
 _Slot = tuple["Job", int]
 
 
-def codec_of(compression: str) -> int:
+def codec_of(compression: object) -> int:
     """A compression codec's number. Raises RequestInvalid."""
+    if not isinstance(compression, str):
+        raise refused("compression", compression, f"one of {', '.join(CODECS)}")
     if compression not in CODECS:
         raise RequestInvalid(f"compression={compression!r} does not fit; it is one of {', '.join(CODECS)}")
     return CODECS.index(compression)
@@ -33,7 +36,7 @@ class Job:
     """Records of one call: afterwards `places` has where they lie, or `error` says why some are not stored."""
 
     def __init__(self, stream: str, records: Sequence[Encodable]) -> None:
-        self.stream = stream
+        self.stream = text("stream", stream)
         self.records = records
         self.places: list[Place | None] = [None] * len(records)
         self.error: DuramenError | None = None

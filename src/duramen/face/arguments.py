@@ -1,0 +1,115 @@
+"""Arguments of the Python API, checked where they come in: what does not fit is refused with the argument's name."""
+
+import math
+import operator
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Final, SupportsIndex
+
+from duramen.base.errors import RequestInvalid
+from duramen.client.http import Server, server_address
+
+__all__ = [
+    "INT32_MAX",
+    "INT64_MAX",
+    "checked_config",
+    "checked_names",
+    "flag",
+    "refused",
+    "seconds",
+    "server_of",
+    "text",
+    "whole",
+]
+
+INT32_MAX: Final = (1 << 31) - 1
+INT64_MAX: Final = (1 << 63) - 1
+
+_SHOWN: Final = 40  # characters of a wrong value that an error repeats
+_LONGEST_NAME_BYTES: Final = 4096
+
+
+def refused(name: str, value: object, expected: str) -> RequestInvalid:
+    """The error for an argument that does not fit."""
+    try:
+        shown = repr(value)
+    except ValueError:  # a number of more digits than Python writes
+        shown = "…"
+    return RequestInvalid(f"{name} is {expected}, not {type(value).__name__} {shown[:_SHOWN]}")
+
+
+def text(name: str, value: object) -> str:
+    """A string that is UTF-8 and of a size that a name may have."""
+    if not isinstance(value, str):
+        raise refused(name, value, "str")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise refused(name, value, "str without half a surrogate pair") from None
+    if size > _LONGEST_NAME_BYTES:
+        raise RequestInvalid(f"{name} has {size} bytes, which is more than {_LONGEST_NAME_BYTES}")
+    return value
+
+
+def server_of(value: object) -> Server:
+    """The node to ask: HOST:PORT, or what the environment says. Raises SettingInvalid for text that is neither."""
+    return Server(server_address(None if value is None else text("server", value)))
+
+
+def whole(name: str, value: object, low: int, high: int) -> int:
+    """A whole number in these bounds; numpy's are as good as Python's."""
+    expected = f"a whole number from {low} to {high}"
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise refused(name, value, expected)
+    number = operator.index(value)
+    if not low <= number <= high:
+        raise RequestInvalid(f"{name} is {expected}, not one of {number.bit_length()} bits" if abs(number) > INT64_MAX
+                             else f"{name} is {expected}, not {number}")  # fmt: skip
+    return number
+
+
+def seconds(name: str, value: object) -> float:
+    """A time to wait, as long as Python can wait."""
+    expected = "a number of seconds, 0 or more"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refused(name, value, expected)
+    if not 0 <= value <= threading.TIMEOUT_MAX:
+        shown = value if isinstance(value, float) or abs(value) <= INT64_MAX else math.inf
+        raise RequestInvalid(f"{name} is {expected} and at most {threading.TIMEOUT_MAX:.0f}, not {shown}")
+    return float(value)
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise refused(name, value, "True or False")
+    return value
+
+
+def checked_names(name: str, value: object) -> list[str]:
+    """Names in a list; a string would be taken for its characters."""
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise refused(name, value, "a list of str")
+    return [text(f"{name}[{at}]", one) for at, one in enumerate(value)]
+
+
+def checked_config(name: str, value: object, *, may_be_none: bool) -> dict[str, str | int | float | bool | None]:
+    """Configs by their names; with `may_be_none` a value may say that a config goes back to its default."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise refused(name, value, "a mapping of configs")
+    found: dict[str, str | int | float | bool | None] = {}
+    for key, one in value.items():
+        at = f"{name}[{text(f'a name in {name}', key)!r}]"
+        if one is None and may_be_none:
+            found[key] = None
+        elif isinstance(one, str):
+            found[key] = text(at, one)
+        elif isinstance(one, bool) or (isinstance(one, float) and math.isfinite(one)):
+            found[key] = one
+        elif not isinstance(one, SupportsIndex):
+            raise refused(at, one, "str, bool or a finite number")
+        else:
+            found[key] = whole(at, one, -1 - INT64_MAX, INT64_MAX)
+    return found
