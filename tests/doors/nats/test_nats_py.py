@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from nats.aio.client import Client
@@ -252,3 +253,40 @@ def test_many_publishers_with_ids_that_repeat_everything(nats_node: NodeProcess,
 
     run(test, nats_node.nats)
     assert sum(api.ends(prefix)) == 1000
+
+
+def test_a_subject_may_be_longer_than_a_binding(nats_node: NodeProcess, api: Api, prefix: str) -> None:
+    api.create(prefix, f"{prefix}.>")
+    status, problem = api.ask("POST", "/v1/streams", {"name": f"{prefix}-2", "subjects": ["a." + "b" * 1023]})
+    assert (status, json.loads(problem)["type"]) == (400, "subject-invalid")
+
+    async def test(client: Client) -> None:
+        for offset, size in enumerate((1100, 3000)):
+            ack = await client.request(f"{prefix}." + "s" * size, b"v", timeout=60)
+            assert json.loads(ack.data)["offset"] == offset
+
+    run(test, nats_node.nats)
+
+
+def test_ids_of_deleted_records_are_known_until_the_node_ends(
+    new_node: Callable[..., NodeProcess], prefix: str
+) -> None:
+    with new_node({"nats.server": "embedded"}) as node:
+        api = Api(node)
+        api.create(prefix, prefix)
+
+        async def publish(client: Client) -> None:
+            for id_ in ("deleted", "kept"):
+                ack = json.loads((await client.request(prefix, b"v", headers={"Nats-Msg-Id": id_}, timeout=60)).data)
+                acks[id_] = ack["offset"], "duplicate" in ack
+
+        acks: dict[str, tuple[int, bool]] = {}
+        run(publish, node.nats)
+        assert acks == {"deleted": (0, False), "kept": (1, False)}
+        api.call("POST", f"/v1/streams/{prefix}/records/delete", {"before": 1})
+        run(publish, node.nats)
+        assert acks == {"deleted": (0, True), "kept": (1, True)}
+        node.kill()
+        node.restart()
+        run(publish, node.nats)
+        assert acks == {"deleted": (2, False), "kept": (1, True)}
