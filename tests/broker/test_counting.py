@@ -22,7 +22,8 @@ def last(hand: ManualBroker, partition: Partition, count: int) -> int:
 
 def offsets_of(hand: ManualBroker, partition: Partition, start: int) -> list[int]:
     """The offsets of all records from `start` on that are no markers."""
-    found, offset = [], start
+    found: list[int] = []
+    offset = start
     while True:
         answer, _ = hand.fetch((partition.stream.name, 0, offset))
         hand.settle()

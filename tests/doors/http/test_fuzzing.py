@@ -77,9 +77,10 @@ def send(fuzzed: NodeProcess) -> Ask:
 def operations() -> Mapping[str, Any]:
     """What schemathesis makes of the document: a whole second and more, so it is imported here."""
     import schemathesis
+    from schemathesis.core.result import Ok
 
-    found = [result.ok() for result in schemathesis.openapi.from_dict(document(ROUTES)).get_all_operations()]
-    return {operation.label: operation for operation in found if operation is not None}
+    found = schemathesis.openapi.from_dict(document(ROUTES)).get_all_operations()
+    return {one.ok().label: one.ok() for one in found if isinstance(one, Ok)}
 
 
 def path_with(route: Route, name: str = "") -> str:
