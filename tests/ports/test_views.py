@@ -1,5 +1,6 @@
 """The conformance suite of the ViewStore port: RocksDB, and the sorted map in memory."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from duramen.base.errors import StorageFailed
 from duramen.base.ports import ViewStore
 from duramen.host.rocksdb import RocksViewStore
 from duramen.sim.views import MemoryViewStore
@@ -52,6 +54,26 @@ def test_clear_removes_everything(view: ViewStore) -> None:
     assert view.get(b"b") == b"2"
 
 
+def test_a_scan_shows_the_rows_as_they_were_when_it_was_asked_for(view: ViewStore) -> None:
+    view.write([(b"a", b"1"), (b"b", b"2")], [])
+    begun = view.scan(b"a", b"z")
+    view.write([(b"a", b"3"), (b"c", b"4")], [b"b"])
+    assert list(begun) == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_a_scan_fails_once_the_store_is_cleared(view: ViewStore) -> None:
+    view.write([(b"a", b"1"), (b"b", b"2")], [])
+    begun, ended = view.scan(b"a", b"z"), view.scan(b"a", b"z")
+    assert next(begun) == (b"a", b"1")
+    assert len(list(ended)) == 2
+    view.clear()
+    with pytest.raises(StorageFailed):
+        next(begun)
+    assert list(ended) == []
+    view.write([(b"c", b"3")], [])
+    assert list(view.scan(b"a", b"z")) == [(b"c", b"3")]
+
+
 KEYS = st.binary(min_size=1, max_size=3)
 
 
@@ -75,3 +97,65 @@ def test_rocksdb_keeps_what_was_flushed_over_a_reopening(tmp_path: Path) -> None
     second = RocksViewStore(str(tmp_path / "view"))
     assert second.get(b"a") == b"1"
     second.close()
+
+
+def test_a_scan_that_has_not_ended_does_not_keep_rocksdb_locked(tmp_path: Path) -> None:
+    path = str(tmp_path / "view")
+    store = RocksViewStore(path)
+    store.write([(b"a", b"1"), (b"b", b"2")], [])
+    begun, unread = store.scan(b"a", b"z"), store.scan(b"a", b"z")
+    assert next(begun) == (b"a", b"1")
+    store.close()
+    again = RocksViewStore(path)
+    for scan in (begun, unread):
+        with pytest.raises(StorageFailed, match="closed"):
+            next(scan)
+    assert list(again.scan(b"a", b"z")) == [(b"a", b"1"), (b"b", b"2")]
+    again.close()
+
+
+def _damage(path: Path) -> None:
+    for file in path.glob("*.sst"):
+        data = bytearray(file.read_bytes())
+        middle = len(data) // 2
+        data[middle : middle + 10_000] = bytes(10_000)
+        file.write_bytes(data)
+
+
+def test_the_error_of_a_damaged_view_does_not_keep_rocksdb_locked(tmp_path: Path) -> None:
+    path = tmp_path / "view"
+    store = RocksViewStore(str(path))
+    store.write([(b"%06d" % number, b"%0100d" % number) for number in range(5000)], [])
+    store.close()
+    _damage(path)
+    store = RocksViewStore(str(path))
+    with pytest.raises(StorageFailed, match="damaged") as damaged:
+        list(store.scan(b"0", b"1"))
+    store.clear()
+    assert list(store.scan(b"0", b"1")) == []
+    store.close()
+    assert damaged.value.__traceback__ is not None
+
+
+def test_a_scan_in_an_empty_range_reads_none_of_its_neighbours_tombstones(tmp_path: Path) -> None:
+    # Tombstones that a scan comes to behind its range are damaged, so one that reads them fails.
+    path = tmp_path / "view"
+    store = RocksViewStore(str(path))
+    keys = [b"b%06d" % number for number in range(20_000)]
+    store.write([(key, b"") for key in keys], [])
+    store.flush()
+    store.write([], keys)
+    store.close()
+    _damage(path)
+    store = RocksViewStore(str(path))
+    assert list(store.scan(b"a", b"b")) == []
+    with pytest.raises(StorageFailed):
+        list(store.scan(b"b", b"c"))
+    store.close()
+
+
+def test_the_block_cache_of_an_existing_view_has_the_size_it_is_opened_with(tmp_path: Path) -> None:
+    path = tmp_path / "view"
+    RocksViewStore(str(path)).close()
+    RocksViewStore(str(path), cache_bytes=3_000_000).close()
+    assert re.findall(r"block_cache_options:\s+capacity : (\d+)", (path / "LOG").read_text()) == ["3000000"]

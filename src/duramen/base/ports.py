@@ -143,7 +143,11 @@ class ViewStore(Protocol):
         """Plain: the value of `key`."""
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Plain: entries with `first <= key < end` in order, as they were when the scan began."""
+        """Plain: entries with `first <= key < end` in order, as they were at this call.
+
+        Reads nothing outside the range: it takes no longer where neighbours were deleted. Once the store is cleared or
+        closed, the next entry is StorageFailed.
+        """
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         """Blocking: apply the puts, then the deletes, all or none; what is written is read at once."""

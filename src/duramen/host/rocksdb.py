@@ -1,9 +1,10 @@
 """The ViewStore port on RocksDB. The only module that knows the binding."""
 
 import shutil
+import weakref
 from collections.abc import Iterable, Iterator
 
-from rocksdict import Options, Rdict, RdictIter, WriteBatch, WriteOptions
+from rocksdict import BlockBasedOptions, Cache, Options, Rdict, RdictIter, ReadOptions, WriteBatch, WriteOptions
 
 from duramen.base.errors import StorageFailed
 
@@ -13,16 +14,29 @@ _MIB = 1024 * 1024
 _NO_WAL = "disable_wal"  # an attribute, although the binding's stub says that it is a method
 
 
-def _options() -> Options:
+def _opened(path: str, cache_bytes: int) -> Rdict:
     # Small: a node keeps one or a few of these beside everything else, within its memory limit.
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(cache_bytes))
     options = Options(raw_mode=True)
+    options.set_block_based_table_factory(table)
     options.create_if_missing(True)
     options.set_write_buffer_size(4 * _MIB)
     options.set_max_write_buffer_number(2)
     options.set_max_open_files(128)
     options.set_max_background_jobs(1)
     options.set_keep_log_file_num(1)
-    return options
+    # Without its own options here, the column family of an existing database takes those it was made with.
+    return Rdict(path, options, column_families={"default": options})
+
+
+class _Cursor:
+    """Holds the iterator of a scan, so that the store can drop it: a living one keeps the closed database locked."""
+
+    __slots__ = ("__weakref__", "rows")
+
+    def __init__(self, rows: RdictIter) -> None:
+        self.rows: RdictIter | None = rows
 
 
 class RocksViewStore:
@@ -31,13 +45,18 @@ class RocksViewStore:
     So a crash leaves what was flushed, which is always the state after some batch.
     """
 
-    def __init__(self, path: str) -> None:
-        """Open or make it. Raises StorageFailed where the directory is damaged; then remove it."""
+    def __init__(self, path: str, cache_bytes: int = 8 * _MIB) -> None:
+        """Open or make it, with a block cache of `cache_bytes`.
+
+        Raises StorageFailed where the directory is damaged; then remove it.
+        """
         self._path = path
+        self._cache_bytes = cache_bytes
+        self._cursors: weakref.WeakSet[_Cursor] = weakref.WeakSet()
         self._write_options = WriteOptions()
         setattr(self._write_options, _NO_WAL, True)
         try:
-            self._db = Rdict(path, _options())
+            self._db = _opened(path, cache_bytes)
         except Exception as error:
             raise self._damaged(error) from error
 
@@ -48,22 +67,12 @@ class RocksViewStore:
 
     def problem(self) -> str:
         """What is damaged in it, all of it read; empty where nothing is. Not every damage shows when it is opened."""
-        rows = self._db.iter()
-        rows.seek_to_first()
-        while rows.valid():
-            rows.next()
         try:
-            self._check(rows)
+            for _ in self._read(self._cursor(b"", ReadOptions())):
+                pass
         except StorageFailed as error:
             return str(error)
         return ""
-
-    def _check(self, rows: RdictIter) -> None:
-        # An iterator ends at a damaged block as at the last row.
-        try:
-            rows.status()
-        except Exception as error:
-            raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> StorageFailed:
         # The binding raises Exception itself.
@@ -77,15 +86,32 @@ class RocksViewStore:
         return value if isinstance(value, bytes) else None
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        rows = self._db.iter()
+        # Without the bound RocksDB walks the tombstones behind `end` up to the next row that is there.
+        options = ReadOptions()
+        options.set_iterate_upper_bound(end)
+        return self._read(self._cursor(first, options))
+
+    def _cursor(self, first: bytes, options: ReadOptions) -> _Cursor:
+        rows = self._db.iter(options)
         rows.seek(first)
-        while rows.valid():
-            key, value = rows.key(), rows.value()
-            if not isinstance(key, bytes) or key >= end:
-                return
-            yield key, bytes(value)
-            rows.next()
-        self._check(rows)
+        cursor = _Cursor(rows)
+        self._cursors.add(cursor)
+        return cursor
+
+    def _read(self, cursor: _Cursor) -> Iterator[tuple[bytes, bytes]]:
+        # No frame keeps the iterator itself: a suspended generator or a traceback would keep it alive.
+        while cursor.rows is not None and cursor.rows.valid():
+            yield bytes(cursor.rows.key()), bytes(cursor.rows.value())
+            if cursor.rows is not None:
+                cursor.rows.next()
+        if cursor.rows is None:
+            raise StorageFailed(f"the view in {self._path} was closed or cleared during a scan")
+        try:
+            cursor.rows.status()  # an iterator ends at a damaged block as at the last row
+        except Exception as error:
+            raise self._damaged(error) from error
+        finally:
+            cursor.rows = None
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         batch = WriteBatch(raw_mode=True)
@@ -99,10 +125,15 @@ class RocksViewStore:
         self._db.flush(wait=True)
 
     def clear(self) -> None:
-        self._db.close()
+        self._close()
         shutil.rmtree(self._path)
-        self._db = Rdict(self._path, _options())
+        self._db = _opened(self._path, self._cache_bytes)
 
     def close(self) -> None:
         self._db.flush(wait=True)
+        self._close()
+
+    def _close(self) -> None:
+        for cursor in list(self._cursors):
+            cursor.rows = None
         self._db.close()

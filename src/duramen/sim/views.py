@@ -3,6 +3,8 @@
 import random
 from collections.abc import Iterable, Iterator
 
+from duramen.base.errors import StorageFailed
+
 __all__ = ["MemoryViewStore"]
 
 
@@ -11,12 +13,21 @@ class MemoryViewStore:
 
     def __init__(self) -> None:
         self._states: list[dict[bytes, bytes]] = [{}]
+        self._opening = 0  # counts clears and closes, which end the scans begun before
 
     def get(self, key: bytes) -> bytes | None:
         return self._states[-1].get(key)
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return iter(sorted((key, value) for key, value in self._states[-1].items() if first <= key < end))
+        rows = sorted((key, value) for key, value in self._states[-1].items() if first <= key < end)
+        return self._read(rows, self._opening)
+
+    def _read(self, rows: list[tuple[bytes, bytes]], opening: int) -> Iterator[tuple[bytes, bytes]]:
+        for row in [*rows, None]:
+            if opening != self._opening:
+                raise StorageFailed("the view was closed or cleared during a scan")
+            if row is not None:
+                yield row
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         state = dict(self._states[-1])
@@ -30,9 +41,11 @@ class MemoryViewStore:
 
     def clear(self) -> None:
         self._states = [{}]
+        self._opening += 1
 
     def close(self) -> None:
         self.flush()
+        self._opening += 1
 
     def crash(self, seed: random.Random) -> None:
         """Lose what was not flushed, or the newest part of it."""
