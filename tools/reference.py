@@ -129,8 +129,10 @@ def settings_page() -> Iterator[str]:
         'the dots of a name are tables: `wal.max.bytes` is `bytes` in `[wal.max]`, and `"wal.max.bytes" = …` works '
         "too; a name that is set in both ways is refused. Bytes may be written as `64MiB`, times as `30s` or `7d` "
         "here and wherever a setting or a config is given; without a unit they are bytes and milliseconds (or what "
-        "the name ends in). A name in the file that is no setting is refused, and so is a variable that begins with "
-        "`DURAMEN_` and is none of ours."
+        "the name ends in). A name in the file that is no setting is refused. A variable that begins with "
+        "`DURAMEN_` and is no setting's is ignored, with a warning that names the nearest one; the variables that "
+        "Kubernetes sets for a Service called `duramen`, such as `DURAMEN_SERVICE_HOST` and "
+        "`DURAMEN_PORT_9092_TCP_ADDR`, are ignored without one."
     )
     yield ""
     yield (

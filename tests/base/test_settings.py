@@ -1,5 +1,6 @@
 """Settings: the catalogue itself, values from four sources, errors that name what would be right."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from duramen.base.catalogue import BROKER, STREAM
 from duramen.base.errors import ConfigInvalid, SettingInvalid
-from duramen.base.settings import Setting, Settings, check, flatten, nearest
+from duramen.base.settings import Setting, Settings, check, config_text, flatten, nearest
 
 EVERY = [*BROKER.values(), *STREAM.values()]
 
@@ -87,22 +88,57 @@ def test_an_unknown_name_in_a_file() -> None:
         Settings(BROKER, file={"num.partition": 1}, file_name="here.toml")
 
 
-def test_an_unknown_variable() -> None:
-    with pytest.raises(SettingInvalid) as raised:
-        Settings(BROKER, environment={"HOME": "/", "DURAMEN_MEMROY_LIMIT_BYTES": "abc"})
-    assert str(raised.value) == (
-        "the environment: DURAMEN_MEMROY_LIMIT_BYTES is not a setting; did you mean DURAMEN_MEMORY_LIMIT_BYTES?"
+def test_an_unknown_variable_is_a_warning_that_names_the_nearest_setting() -> None:
+    settings = Settings(BROKER, environment={"HOME": "/", "DURAMEN_X": "1", "DURAMEN_MEMROY_LIMIT_BYTES": "abc"})
+    misspelt, unknown = settings.warnings
+    assert misspelt == (
+        "the environment: DURAMEN_MEMROY_LIMIT_BYTES is not a setting and is ignored;"
+        " did you mean DURAMEN_MEMORY_LIMIT_BYTES?"
     )
+    assert unknown == "the environment: DURAMEN_X is not a setting and is ignored"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["DURAMEN", "DURAMENT_X", "_DURAMEN_COMPLETE", "DURAMEN_SERVER", "DURAMEN_TRACEBACK", "DURAMEN_SERVICE_HOST",
-     "DURAMEN_SERVICE_PORT", "DURAMEN_SERVICE_PORT_KAFKA", "DURAMEN_PORT", "DURAMEN_PORT_9092_TCP",
-     "DURAMEN_PORT_9092_TCP_ADDR", "DURAMEN_KAFKA_SERVICE_HOST"],
-)  # fmt: skip
+def test_a_known_variable_with_a_bad_value_is_refused_beside_an_unknown_one() -> None:
+    with pytest.raises(SettingInvalid, match=r"DURAMEN_NUM_PARTITIONS: num\.partitions: 'x' does not fit"):
+        Settings(BROKER, environment={"DURAMEN_X": "1", "DURAMEN_NUM_PARTITIONS": "x"})
+
+
+def service_links(service: str) -> dict[str, str]:
+    """What Kubernetes sets for a Service of that name with a port of each protocol."""
+    links = {f"{service}_SERVICE_HOST": "10.0.0.7", f"{service}_SERVICE_PORT": "9092",
+             f"{service}_SERVICE_PORT_KAFKA_CLIENTS": "9092", f"{service}_PORT": "tcp://10.0.0.7:9092"}  # fmt: skip
+    for number, protocol in ((9092, "tcp"), (53, "udp"), (7, "sctp")):
+        name = f"{service}_PORT_{number}_{protocol.upper()}"
+        links[name] = f"{protocol}://10.0.0.7:{number}"
+        links |= {f"{name}_PROTO": protocol, f"{name}_PORT": str(number), f"{name}_ADDR": "10.0.0.7"}
+    return links
+
+
+@pytest.mark.parametrize("service", ["DURAMEN", "DURAMEN_KAFKA", "DURAMEN_0_HTTP"])
+def test_the_variables_of_a_kubernetes_service_are_ignored(service: str) -> None:
+    settings = Settings(BROKER, environment=service_links(service) | {"DURAMEN_NUM_PARTITIONS": "3"})
+    assert settings.warnings == ()
+    assert settings.integer("num.partitions") == 3
+
+
+@pytest.mark.parametrize("name", ["DURAMEN", "DURAMENT_X", "_DURAMEN_COMPLETE", "DURAMEN_SERVER", "DURAMEN_TRACEBACK"])
 def test_variables_of_others(name: str) -> None:
-    assert Settings(BROKER, environment={name: "x"}).source("num.partitions") == "default"
+    assert Settings(BROKER, environment={name: "x"}).warnings == ()
+
+
+@pytest.mark.parametrize("name", ["DURAMEN_HTTP_PORT", "DURAMEN_PORT"])
+def test_a_port_that_somebody_wrote_is_not_taken_for_that_of_a_service(name: str) -> None:
+    (warning,) = Settings(BROKER, environment={name: "8080"}).warnings
+    assert warning.startswith(f"the environment: {name} is not a setting and is ignored")
+
+
+def test_no_setting_has_a_variable_that_kubernetes_sets() -> None:
+    names = {setting.environment_name for setting in BROKER.values()}
+    taken = r"DURAMEN_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+    assert [name for name in names if re.fullmatch(taken, name)] == []
+    for name, setting in BROKER.items():
+        value = config_text(setting.default)
+        assert Settings(BROKER, environment={setting.environment_name: value}).source(name) == "environment"
 
 
 @given(st.sampled_from(EVERY), st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary()))

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from tests.cli.command import Run, run
 
 from duramen.base.catalogue import BROKER
@@ -39,6 +40,18 @@ def test_the_same_as_json(tmp_path: Path) -> None:
         "name": "auto.create.topics.enable", "value": False, "source": "file", "origin": "mine.toml", "default": True,
     }  # fmt: skip
     assert found["node.id"] == {"name": "node.id", "value": 1, "source": "default", "origin": None, "default": 1}
+
+
+@pytest.mark.parametrize("words", [("show", "--format", "json"), ("check", "mine.toml", "--format", "json")])
+def test_unknown_variables_are_warnings(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "mine.toml").write_text("num.partitions = 2\n")
+    also = {"DURAMEN_NUM_PARTITION": "3", "DURAMEN_PORT": "tcp://10.0.0.7:9092"}
+    ended = run("config", *words, cwd=tmp_path, also=also)
+    assert (ended.code, "settings" in json.loads(ended.out)) == (0, True)
+    assert ended.err == (
+        "Warning: the environment: DURAMEN_NUM_PARTITION is not a setting and is ignored;"
+        " did you mean DURAMEN_NUM_PARTITIONS?\n"
+    )
 
 
 def test_what_show_refuses(duramen_alone: Run, tmp_path: Path) -> None:

@@ -229,3 +229,14 @@ def test_wrong_usage(words: tuple[str, ...]) -> None:
     ended = run("doctor", *words)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.endswith("`duramen doctor --help` [usage]\n")
+
+
+def test_variables_that_a_node_would_ignore_or_refuse() -> None:
+    links = {"DURAMEN_SERVICE_HOST": "10.0.0.7", "DURAMEN_PORT": "tcp://10.0.0.7:9092"}
+    ignored = run("doctor", "--format", "json", also=links | {"DURAMEN_NUM_PARTITION": "3"})
+    found = finding(ignored, "environment")
+    assert found["state"] == "note"
+    assert found["found"].endswith("did you mean DURAMEN_NUM_PARTITIONS?")
+    refused = run("doctor", "--format", "json", also=links | {"DURAMEN_NUM_PARTITIONS": "x"})
+    assert refused.code == 1
+    assert finding(refused, "environment")["state"] == "missing"

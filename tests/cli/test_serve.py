@@ -47,10 +47,20 @@ def test_wrong_settings(duramen_alone: Run, words: tuple[str, ...], said: str) -
     assert len(ended.err.splitlines()) == 1
 
 
-def test_a_misspelt_variable() -> None:
-    ended = run("serve", *ELSEWHERE, also={"DURAMEN_MEMROY_LIMIT_BYTES": "abc"})
+def test_unknown_variables_are_warnings_and_those_of_kubernetes_are_not(new_node: Callable[..., NodeProcess]) -> None:
+    of_kubernetes = {"service.host": "10.0.0.7", "service.port": "9092", "port": "tcp://10.0.0.7:9092"}
+    node = new_node({"memroy.limit.bytes": "abc", **of_kubernetes}).start()
+    warnings = [line for line in node.log_path.read_text().splitlines() if "WARNING" in line]
+    assert len(warnings) == 1, warnings
+    assert "DURAMEN_MEMROY_LIMIT_BYTES is not a setting" in warnings[0]
+    assert "did you mean DURAMEN_MEMORY_LIMIT_BYTES?" in warnings[0]
+
+
+def test_a_variable_with_a_bad_value() -> None:
+    also = {"DURAMEN_MEMROY_LIMIT_BYTES": "abc", "DURAMEN_MEMORY_LIMIT_BYTES": "abc"}
+    ended = run("serve", *ELSEWHERE, also=also)
     assert (ended.code, ended.out) == (2, "")
-    assert "did you mean DURAMEN_MEMORY_LIMIT_BYTES?" in ended.err
+    assert "DURAMEN_MEMORY_LIMIT_BYTES: memory.limit.bytes: 'abc' does not fit" in ended.err
 
 
 def test_wrong_files(duramen_alone: Run, tmp_path: Path) -> None:

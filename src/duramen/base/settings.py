@@ -38,10 +38,14 @@ Source = Literal["option", "environment", "file", "default"]
 _INT64_MAX = (1 << 63) - 1
 _PREFIX = "DURAMEN_"
 _OTHER_VARIABLES = ("DURAMEN_SERVER", "DURAMEN_TRACEBACK")
-_OF_KUBERNETES = re.compile(
-    r"DURAMEN_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+_SERVICE_LINK = re.compile(
+    r"DURAMEN_(\w+_)?"
+    r"((SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=|PORT=(tcp|udp|sctp)://)"
 )
-"""What Kubernetes puts into every container beside a Service whose name begins with `duramen`."""
+"""NAME=VALUE as Kubernetes sets it in every container of a namespace with a Service whose name begins with `duramen`.
+
+PORT alone has a URL there, so that a DURAMEN_HTTP_PORT=8080 that somebody wrote is not taken for one.
+"""
 
 _SHOWN = 100  # characters of a wrong value that an error repeats
 
@@ -187,10 +191,14 @@ def _list(setting: Setting, value: str) -> str:
     return ",".join(parts)
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The known name nearest to `name` as the end of a sentence, or nothing where none is near."""
-    near = difflib.get_close_matches(name, list(itertools.islice(names, 1000)), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]}?" if near else ""
+def nearest(name: str, names: Iterable[str], prefix: str = "") -> str:
+    """The known name nearest to `name` as the end of a sentence, or nothing where none is near.
+
+    A `prefix` that all of them have does not make them alike.
+    """
+    known = [one.removeprefix(prefix) for one in itertools.islice(names, 1000)]
+    near = difflib.get_close_matches(name.removeprefix(prefix), known, n=1, cutoff=0.6)
+    return f"; did you mean {prefix}{near[0]}?" if near else ""
 
 
 def dotted(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -215,22 +223,25 @@ def flatten(table: Mapping[str, object], *, file_name: str, faults: list[Setting
     return flat
 
 
-def _unknown(
-    catalogue: Mapping[str, Setting], environment: Mapping[str, str], file: Mapping[str, object], file_name: str
+def _unknown_in_file(
+    catalogue: Mapping[str, Setting], file: Mapping[str, object], file_name: str
 ) -> Iterator[SettingInvalid]:
     for name in file:
         if name not in catalogue:
             yield SettingInvalid(f"{file_name}: {name} is not a setting{nearest(name, catalogue)}")
-    known = {setting.environment_name for setting in catalogue.values()}.union(_OTHER_VARIABLES)
-    for name in environment:
-        if name.startswith(_PREFIX) and name not in known and not _OF_KUBERNETES.fullmatch(name):
-            yield SettingInvalid(f"the environment: {name} is not a setting{nearest(name, known)}")
+
+
+def _unknown_variables(catalogue: Mapping[str, Setting], environment: Mapping[str, str]) -> Iterator[str]:
+    known = [*(setting.environment_name for setting in catalogue.values()), *_OTHER_VARIABLES]
+    for name in sorted(environment):
+        if name.startswith(_PREFIX) and name not in known and not _SERVICE_LINK.match(f"{name}={environment[name]}"):
+            yield f"the environment: {name} is not a setting and is ignored{nearest(name, known, _PREFIX)}"
 
 
 class Settings:
     """A node's settings: every broker setting has a value here, and the value has a source."""
 
-    __slots__ = ("_catalogue", "_file_name", "_sources", "_values", "unfit")
+    __slots__ = ("_catalogue", "_file_name", "_sources", "_values", "unfit", "warnings")
 
     def __init__(
         self,
@@ -244,9 +255,9 @@ class Settings:
     ) -> None:
         """Take each value from the first of option, environment, file and default that has one.
 
-        `environment` may hold other variables; one that begins with DURAMEN_ and is none of ours is refused, as a
-        name in the file is that is not a setting's. Raises SettingInvalid; with `faults`, all of them are added to
-        that instead, and a setting whose value does not fit is in `unfit` and has its default.
+        `environment` may hold other variables; one that begins with DURAMEN_ and is not a setting's is ignored and
+        named in `warnings`, while such a name in the file is refused. Raises SettingInvalid; with `faults`, all of
+        them are added to that instead, and a setting whose value does not fit is in `unfit` and has its default.
         """
         self.unfit: set[str] = set()
         self._catalogue = catalogue
@@ -255,7 +266,8 @@ class Settings:
         self._sources: dict[str, Source] = {}
         options, environment, file = options or {}, environment or {}, file or {}
         found = [] if faults is None else faults
-        found += _unknown(catalogue, environment, file, file_name)
+        found += _unknown_in_file(catalogue, file, file_name)
+        self.warnings = tuple(_unknown_variables(catalogue, environment))
         for setting in catalogue.values():
             raw: object = setting.default
             source: Source = "default"

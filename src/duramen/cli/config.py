@@ -59,11 +59,17 @@ def show(config: str | None, format_: str) -> None:
     if faults:
         raise faults[0]
     settings = Settings(BROKER, environment=os.environ, file=file, file_name=file_name)
+    _warn(settings)
     if format_ == JSON:
         print_json({"settings": [_described(settings, name) for name in settings.names()]})
         return
     lines = [(name, config_text(settings[name]), settings.origin(name)) for name in settings.names()]
     print_table(("SETTING", "VALUE", "FROM"), lines)
+
+
+def _warn(settings: Settings) -> None:
+    for warning in settings.warnings:
+        click.echo(f"Warning: {warning}", err=True)
 
 
 def _described(settings: Settings, name: str) -> dict[str, object]:
@@ -91,6 +97,7 @@ def check(file: str, format_: str) -> int:
     from duramen.node.listening import contradictions
 
     faults += contradictions(settings)
+    _warn(settings)
     if format_ == JSON:
         found = [{"id": fault.id, "message": str(fault)} for fault in faults]
         print_json({"file": name, "settings": len(values), "faults": found})

@@ -17,7 +17,8 @@ import click
 
 from duramen import __version__
 from duramen.base.catalogue import BROKER
-from duramen.base.errors import DependencyMissing, SecretUnusable
+from duramen.base.errors import DependencyMissing, SecretUnusable, SettingInvalid
+from duramen.base.settings import Settings
 from duramen.cli.damage import damage
 from duramen.cli.findings import Finding, State
 from duramen.cli.machine import clock, disk, open_files, space
@@ -98,6 +99,17 @@ def _secret() -> list[Finding]:
     return [Finding(name, "ok", f"{path}, readable by its owner only")]
 
 
+def _environment() -> list[Finding]:
+    """Variables that a node would ignore or refuse, where there are any."""
+    faults: list[SettingInvalid] = []
+    settings = Settings(BROKER, environment=os.environ, faults=faults)
+    name = "environment"
+    return [
+        *(Finding(name, "missing", str(fault), "correct it or unset it: no node starts with it") for fault in faults),
+        *(Finding(name, "note", warning.removeprefix("the environment: ")) for warning in settings.warnings),
+    ]
+
+
 def _duramen() -> Finding:
     return Finding("duramen", "ok", __version__)
 
@@ -105,8 +117,8 @@ def _duramen() -> Finding:
 def _examine(data_dir: Path) -> Iterator[Finding]:
     looks: list[Callable[[], Finding | list[Finding]]] = [
         _duramen, _python, _nats_server, partial(_needed, "uvloop"), partial(_needed, "rocksdict"), open_files,
-        partial(disk, data_dir), partial(space, data_dir), partial(damage, data_dir), clock, door_ports, _secret,
-        _pyspark, partial(_package, "pyarrow"), partial(_package, "numpy"), _java,
+        partial(disk, data_dir), partial(space, data_dir), partial(damage, data_dir), clock, _environment, door_ports,
+        _secret, _pyspark, partial(_package, "pyarrow"), partial(_package, "numpy"), _java,
     ]  # fmt: skip
     with Bar("looking", len(looks)) as bar:
         for look in looks:

@@ -46,6 +46,8 @@ def run(
     Raises SettingInvalid for settings that contradict each other, DuramenError where it could not start.
     """
     configure(settings.text("logging.level"), settings.text("logging.format"))
+    for warning in settings.warnings:
+        _log.warning("%s", warning)
     node = Node(settings, rehearsal.faults if rehearsal is not None else None, through)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_run(node, say, rehearsal))
