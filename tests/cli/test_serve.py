@@ -9,6 +9,8 @@ import pytest
 from tests.cli.command import Run, run
 
 from duramen.base.catalogue import BROKER
+from duramen.node.addresses import Address
+from duramen.node.overlaps import resolved
 from duramen.node.process import NodeProcess
 
 
@@ -87,6 +89,33 @@ def test_a_port_that_is_taken(duramen_alone: Run, door: str) -> None:
     assert last.startswith("duramen: ")
     assert address in last
     assert "in use" in last
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("kafka", "http"), ("kafka", "nats"), ("http", "cluster"), ("nats", "nats-cluster")]
+)
+def test_two_doors_on_one_address(duramen_alone: Run, tmp_path: Path, one: str, other: str) -> None:
+    words = ["--kafka-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0"]
+    if "cluster" in other:
+        seeds = ["--cluster-seeds", "127.0.0.1:7400", "--cluster-secret-file", str(tmp_path / "secret")]
+        words += ["--cluster-listen", "127.0.0.1:7400", "--node-id", "1", *seeds]
+    ended = duramen_alone("serve", *words, f"--{one}-listen", "127.0.0.1:7399", f"--{other}-listen", "127.0.0.1:7399")
+    assert (ended.code, ended.out) == (2, "")
+    (said,) = ended.err.splitlines()
+    assert f"{other.replace('-', '.')}.listen: 127.0.0.1:7399 does not fit; {one}.listen has 127.0.0.1:7399" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_doors_on_one_address_by_name(duramen_alone: Run, tmp_path: Path) -> None:
+    name = socket.gethostname()
+    address = resolved(Address(name, 7399))
+    if address.host == name:
+        pytest.skip("this machine has no address for its name")
+    words = ["--kafka-listen", f"{name}:7399", "--http-listen", str(address), "--nats", "off", "--insecure"]
+    ended = duramen_alone("serve", *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"http.listen: {address} does not fit; kafka.listen has {name}:7399" in ended.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_that_is_in_use(duramen_alone: Run, new_node: Callable[..., NodeProcess], tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from duramen.node.addresses import (
     bind_all,
     check_advertised,
     check_loopback,
+    listen_all,
     parse_address,
     parse_addresses,
     reachable,
@@ -124,6 +125,18 @@ def test_a_port_that_is_taken() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(AddressInUse, match=rf"the Kafka door cannot listen on 127.0.0.1:{port}: .*--kafka-listen"):
             bind("Kafka", "--kafka-listen", Address("127.0.0.1", port))
+
+
+def test_a_port_on_which_another_has_listened_since() -> None:
+    # Linux lets two sockets be bound to one port until one of them listens.
+    with bind("Kafka", "--kafka-listen", Address("127.0.0.1", 0)) as first:
+        port = first.getsockname()[1]
+        with bind("HTTP", "--http-listen", Address("127.0.0.1", port)) as second:
+            listen_all("Kafka", "--kafka-listen", [first])
+            with pytest.raises(
+                AddressInUse, match=rf"the HTTP door cannot listen on 127.0.0.1:{port}: .*--http-listen"
+            ):
+                listen_all("HTTP", "--http-listen", [second])
 
 
 def test_an_address_that_is_not_here() -> None:

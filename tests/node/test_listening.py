@@ -83,3 +83,51 @@ def test_what_does_not_fit_is_named_once(settings: Mapping[str, object], said: s
         _read(settings)
     given = Settings(BROKER, options=dict(_MEMBER) | dict(settings))
     assert len(list(contradictions(given))) == 1
+
+
+SHARED = [
+    ({"kafka.listen": "127.0.0.1:7000", "http.listen": "127.0.0.1:7000"}, "kafka.listen", "http.listen"),
+    ({"kafka.listen": "0.0.0.0:7000", "http.listen": "127.0.0.1:7000"}, "kafka.listen", "http.listen"),
+    ({"kafka.listen": "127.0.0.1:7000", "http.listen": "0.0.0.0:7000"}, "kafka.listen", "http.listen"),
+    ({"kafka.listen": "[::]:7000", "http.listen": "127.0.0.1:7000"}, "kafka.listen", "http.listen"),
+    ({"kafka.listen": "0.0.0.0:7000", "http.listen": "[::]:7000"}, "kafka.listen", "http.listen"),
+    ({"kafka.listen": "[::]:7000", "http.listen": "[::1]:7000"}, "kafka.listen", "http.listen"),
+    ({"kafka.listen": "[::1]:7000", "http.listen": "[0:0:0:0:0:0:0:1]:7000"}, "kafka.listen", "http.listen"),
+    ({"kafka.listen": "[::ffff:127.0.0.1]:7000", "http.listen": "localhost:7000"}, "kafka.listen", "http.listen"),
+    ({"kafka.listen": "0.0.0.0:7000", "http.listen": "node.example:7000"}, "kafka.listen", "http.listen"),
+    ({"kafka.listen": "node.example:7000", "http.listen": "Node.example:7000"}, "kafka.listen", "http.listen"),
+    ({"kafka.listen": "0.0.0.0:7000,127.0.0.1:7000"}, "kafka.listen", "kafka.listen"),
+    ({"kafka.listen": "127.0.0.1:1,127.0.0.1:7000", "nats.listen": "0.0.0.0:7000"}, "kafka.listen", "nats.listen"),
+    ({"kafka.listen": "[::1]:7000", "nats.listen": "0.0.0.0:7000"}, "kafka.listen", "nats.listen"),
+    ({"http.listen": "127.0.0.1:7000", "nats.cluster.listen": "127.0.0.1:7000"}, "http.listen", "nats.cluster.listen"),
+    ({"cluster.listen": "127.0.0.1:7000", "http.listen": "127.0.0.1:7000"}, "http.listen", "cluster.listen"),
+    ({"nats.listen": "127.0.0.1:7000", "nats.cluster.listen": "127.0.0.1:7000"}, "nats.listen", "nats.cluster.listen"),
+]
+_DOORS: Mapping[str, object] = {
+    **_MEMBER, "nats.server": "embedded", "insecure": True, "kafka.advertise": "node.example:7000",
+    "cluster.listen": "10.0.0.1:7400",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "one", "other"), SHARED)
+def test_two_doors_cannot_share_an_address(settings: Mapping[str, object], one: str, other: str) -> None:
+    given = Settings(BROKER, options=dict(_DOORS) | dict(settings))
+    with pytest.raises(SettingInvalid, match=rf"^{other}: .*:7000 does not fit; {one} has .*:7000, and two doors"):
+        listening(given)
+    assert len(list(contradictions(given))) == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kafka.listen": "127.0.0.1:0", "http.listen": "127.0.0.1:0", "nats.listen": "127.0.0.1:0"},
+        {"kafka.listen": "127.0.0.1:7000", "http.listen": "127.0.0.2:7000"},
+        {"kafka.listen": "127.0.0.1:7000", "http.listen": "[::1]:7000"},
+        {"kafka.listen": "0.0.0.0:7000", "http.listen": "[::1]:7000"},
+        {"kafka.listen": "0.0.0.0:7000,[::]:7000"},
+        {"kafka.listen": "127.0.0.1:7000", "http.listen": "127.0.0.1:7001,[::]:7000"},
+        {"kafka.listen": "127.0.0.1:7000", "nats.listen": "127.0.0.1:7000", "nats.server": "off"},
+    ],
+)
+def test_doors_that_do_not_meet(settings: Mapping[str, object]) -> None:
+    listening(Settings(BROKER, options=dict(_DOORS) | dict(settings)))

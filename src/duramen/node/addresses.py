@@ -17,6 +17,7 @@ __all__ = [
     "check_advertised",
     "check_loopback",
     "is_wildcard",
+    "listen_all",
     "parse_address",
     "parse_addresses",
     "reachable",
@@ -136,8 +137,20 @@ def bind(door: str, option: str, address: Address, *, only_ipv6: bool = False) -
         listener.bind((address.host, address.port))
     except OSError as error:
         listener.close()
-        raise AddressInUse(
-            f"the {door} door cannot listen on {address}: {error.strerror or error}; choose another with {option}"
-        ) from None
+        raise AddressInUse(_cannot_listen(door, option, address, error)) from None
     listener.setblocking(False)
     return listener
+
+
+def listen_all(door: str, option: str, listeners: Sequence[socket.socket]) -> None:
+    """Listen on sockets that are bound. Raises AddressInUse where another has listened first: binding does not tell."""
+    for listener in listeners:
+        try:
+            listener.listen()
+        except OSError as error:
+            address = Address(*listener.getsockname()[:2])
+            raise AddressInUse(_cannot_listen(door, option, address, error)) from None
+
+
+def _cannot_listen(door: str, option: str, address: Address, error: OSError) -> str:
+    return f"the {door} door cannot listen on {address}: {error.strerror or error}; choose another with {option}"

@@ -1,6 +1,7 @@
 """Where a node listens, from its settings: read, and checked against each other. Pure."""
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from duramen.node.addresses import (
     parse_address,
     parse_addresses,
 )
+from duramen.node.overlaps import Listener, check_overlaps, listeners
 
 __all__ = ["Listening", "contradictions", "data_dir", "listening"]
 
@@ -35,6 +37,23 @@ class Listening(NamedTuple):
     seeds: tuple[Address, ...] = ()
     nats_cluster: Address | None = None
     nats_reached: Address | None = None
+
+    def listeners(self) -> list[Listener]:
+        """All that this node and its nats-server listen on, each with the setting that says so."""
+        return [
+            *_listeners("kafka.listen", self.kafka),
+            *_listeners("http.listen", self.http),
+            *_listeners("cluster.listen", self.cluster),
+            *_listeners("nats.listen", self.nats),
+            *_listeners("nats.cluster.listen", self.nats_cluster),
+        ]
+
+
+def _listeners(setting: str, found: tuple[Address, ...] | Address | ServerAddress | None) -> list[Listener]:
+    if isinstance(found, Address):
+        # nats-server takes connections of both families on a wildcard of either.
+        return [Listener(setting, found, True)] if setting.startswith("nats.") else listeners(setting, (found,))
+    return [] if found is None or isinstance(found, ServerAddress) else listeners(setting, found)
 
 
 def data_dir(settings: Settings) -> Path:
@@ -181,13 +200,27 @@ def listening(settings: Settings) -> Listening:
     )  # fmt: skip
     _allowed_hosts(settings)
     _advertised(settings)
+    check_overlaps(doors.listeners())
     return doors
+
+
+def _overlaps(settings: Settings) -> None:
+    reads: Mapping[str, Callable[[Settings], tuple[Address, ...] | Address | ServerAddress | None]] = {
+        "kafka.listen": _kafka, "http.listen": _http, "cluster.listen": _cluster, "nats.listen": _nats,
+        "nats.cluster.listen": _nats_cluster,
+    }  # fmt: skip
+    found: list[Listener] = []
+    for name, read in reads.items():
+        with contextlib.suppress(SettingInvalid):  # a check of its own names it
+            found += _listeners(name, read(settings))
+    check_overlaps(found)
 
 
 def contradictions(settings: Settings) -> Iterator[SettingInvalid]:
     """Everything for which a node of these settings would not start before it looks at the machine."""
     checks: tuple[Callable[[Settings], object], ...] = (
         data_dir, _kafka, _http, _allowed_hosts, _nats, _advertised, _cluster, _seeds, _nats_cluster,
+        _overlaps,
     )  # fmt: skip
     said: set[str] = set()
     for check in checks:

@@ -30,12 +30,13 @@ from duramen.host.files import HostFileSystem
 from duramen.host.memory import return_large_blocks
 from duramen.host.rocksdb import RocksViewStore
 from duramen.host.worker import HostWorker
-from duramen.node.addresses import Address, bind_all, parse_address
+from duramen.node.addresses import Address, bind_all, listen_all, parse_address
 from duramen.node.banner import banner
 from duramen.node.collecting import Collecting
 from duramen.node.http import HttpSide
 from duramen.node.listening import Listening, data_dir, listening
 from duramen.node.measuring import Measuring
+from duramen.node.overlaps import check_overlaps, resolved
 from duramen.node.ticking import Ticking
 from duramen.storage.directory import Directory, open_directory
 from duramen.storage.handles import Handles
@@ -59,6 +60,8 @@ _WAL_FILES: Final = 4  # at least so many: while some are copied into segments, 
 _SMALL_MEMORY_BYTES: Final = 256 * MIB  # below this, what is resident counts for more than speed
 _ADDRESSES: Final = "addresses.json"
 _RUN: Final = "run"
+_KAFKA: Final = ("Kafka", "--kafka-listen")
+_HTTP: Final = ("HTTP", "--http-listen")
 
 
 class Node:
@@ -105,8 +108,9 @@ class Node:
         if self.settings.integer("memory.limit.bytes") < _SMALL_MEMORY_BYTES:
             return_large_blocks()
         loop = asyncio.get_running_loop()
-        kafka_sockets = bind_all("Kafka", "--kafka-listen", self._listening.kafka)
-        http_sockets = bind_all("HTTP", "--http-listen", self._listening.http)
+        check_overlaps(self._listening.listeners(), resolved)
+        kafka_sockets = bind_all(*_KAFKA, self._listening.kafka)
+        http_sockets = bind_all(*_HTTP, self._listening.http)
         if self._listening.cluster is not None:
             self._joining = _joining(self.settings, self._listening.cluster, self._listening)
         files: FileSystem = HostFileSystem(str(self.data_dir))
@@ -122,6 +126,7 @@ class Node:
         self._http = HttpSide(
             self._metrics, self.addresses, self.settings, self._how_far, on_demand=self._faults is not None
         )
+        listen_all(*_HTTP, http_sockets)
         self.addresses["http"] = await self._http.start(http_sockets)
         store = await self._open_store(files, self._directory)
         doors = {"kafka": self._advertised(kafka_sockets[0]), "http": _address(http_sockets[0])}
@@ -139,6 +144,7 @@ class Node:
             cluster_id=cluster_id, advertise=self.settings.text("kafka.advertise"),
             faults=self._faults,
         )  # fmt: skip
+        listen_all(*_KAFKA, kafka_sockets)
         self.addresses["kafka"] = await self._kafka.start(kafka_sockets)
         self._progress.begin("opening the doors")
         if self._nats is not None:

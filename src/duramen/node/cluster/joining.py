@@ -21,7 +21,7 @@ from duramen.controller.cluster.registering import Registration
 from duramen.controller.events import Endpoint
 from duramen.controller.nodes import BROKER_ROLE
 from duramen.doors.cluster.secret import read_secret
-from duramen.node.addresses import Address, bind
+from duramen.node.addresses import Address, bind, listen_all
 from duramen.node.cluster.agreeing import Parts, chance_of
 from duramen.node.cluster.side import CLUSTER, Candidate, ClusterSide
 
@@ -32,6 +32,7 @@ _log = logging.getLogger("duramen.cluster")
 _UNANSWERED_S: Final = 2.0
 _DRAIN_S: Final = 30.0
 _SAY_S: Final = 2.0
+_DOOR: Final = ("cluster", "--cluster-listen")
 
 
 class Joining:
@@ -43,7 +44,7 @@ class Joining:
         self._reached_at = reached_at
         self._seeds = tuple(seeds)
         self._secret = read_secret(settings.text("cluster.secret.file"))
-        self._socket: socket.socket | None = bind("cluster", "--cluster-listen", listen)
+        self._socket: socket.socket | None = bind(*_DOOR, listen)
         self._side: ClusterSide | None = None
         self._member: Member | None = None
 
@@ -59,6 +60,7 @@ class Joining:
         if self._socket is None:
             raise AssertionError("a node comes to a cluster once")
         sockets, self._socket = [self._socket], None
+        listen_all(*_DOOR, sockets)
         candidate = Candidate(
             node_id, directory_id, self._seeds, self._secret, grows=self._seeds == (self._reached_at,),
             endpoint=str(self._reached_at),
