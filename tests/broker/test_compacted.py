@@ -1,5 +1,7 @@
 """Streams of the broker that are compacted: the settings reach storage, groups are found again from what is left."""
 
+import pytest
+
 from duramen.broker.groups.coordinator import CommitMember
 from duramen.broker.groups.offsets import OFFSETS_STREAM
 from duramen.codec.batch import NewRecord, check, encode
@@ -29,6 +31,40 @@ def test_a_stream_is_compacted_by_its_settings_and_what_they_say_later() -> None
     assert log.cleaned_offset == log.active.base_offset
     assert len(hand.values("s")) < 10
     assert hand.values("s")[-1] == b"39" * 50
+
+
+@pytest.mark.parametrize("durability", ["sync", "os"])
+def test_a_closed_segment_is_compacted_within_the_backoff_with_default_settings(durability: str) -> None:
+    hand = ManualBroker()
+    log = hand.create("s", cleanup_policy="compact", durability=durability, segment_bytes=1000).partition(0).log
+    for _ in range(3):
+        begun_at = log.active.base_offset
+        while log.active.base_offset == begun_at:
+            batch = encode([NewRecord(hand.clock.wall_ms(), b"k", b"v" * 50)])
+            hand.store.append(log, batch, check(batch), hand.store.node_epoch, None)
+            hand.settle()
+        assert log.cleaned_offset < log.active.base_offset
+        hand.advance(hand.settings.integer("log.cleaner.backoff.ms"))
+        assert log.cleaned_offset == log.active.base_offset
+        assert len(hand.values("s")) < 5
+
+
+def test_closed_segments_that_are_not_due_are_not_synced_early() -> None:
+    hand = ManualBroker()
+    streams = [
+        hand.create("s", segment_bytes=1000, cleanup_policy="compact", min_cleanable_dirty_ratio=1),
+        hand.create("other", segment_bytes=1000),
+    ]
+    logs = [stream.partition(0).log for stream in streams]
+    hand.advance(120_000)
+    written = hand.metrics.counter("duramen_checkpoints_total").value
+    for log in logs * 40:
+        batch = encode([NewRecord(hand.clock.wall_ms(), b"k", b"v" * 50)])
+        hand.store.append(log, batch, check(batch), hand.store.node_epoch, None)
+        hand.settle()
+    assert all(len(log.segments) > 3 for log in logs)
+    hand.advance(45_000)
+    assert hand.metrics.counter("duramen_checkpoints_total").value == written
 
 
 def _commit(hand: ManualBroker, group: str, number: int) -> None:

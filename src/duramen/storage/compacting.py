@@ -89,6 +89,14 @@ def segment_facts(log: Log) -> list[SegmentFacts]:
     ]
 
 
+def _once_synced(log: Log) -> list[SegmentFacts]:
+    """The same as a checkpoint leaves it: closed segments are settled, where no sync of them failed."""
+    return [
+        facts._replace(settled=segment.closed and segment.size > 0 and not (segment.volatile or segment.suspect))
+        for segment, facts in zip(log.segments, segment_facts(log), strict=False)
+    ]
+
+
 def _transactions(log: Log) -> Transactions:
     return Transactions(Aborted(*row[:3]) for row in log.transactions.aborted)
 
@@ -144,14 +152,27 @@ class Compactor:
         for known in (self._reached, self._not_before_ms):
             for log in [log for log in known if log.deleted]:
                 del known[log]
-        found = self._most_urgent(compacted)
-        if found is not None:
-            self._log = found[0]
-            self._running.value = 1
-            self._round = self._compact(*found)
-            self._go_on(None)
+        if not self._begin(compacted) and self._most_urgent(compacted, _once_synced) is not None:
+            # What is due waits for no more than its sync: the next checkpoint in time may be a minute away.
+            self._upkeep.checkpointer.request(self._synced)
 
-    def _most_urgent(self, logs: Iterable[Log]) -> tuple[Log, Cleanable] | None:
+    def _begin(self, compacted: Iterable[Log]) -> bool:
+        found = self._most_urgent(compacted, segment_facts)
+        if found is None:
+            return False
+        self._log = found[0]
+        self._running.value = 1
+        self._round = self._compact(*found)
+        self._go_on(None)
+        return True
+
+    def _synced(self, error: OSError | None) -> None:
+        if error is None and self._stopped is None and self._round is None:
+            self._begin([log for log in self._logs() if log.config.compact])
+
+    def _most_urgent(
+        self, logs: Iterable[Log], facts: Callable[[Log], list[SegmentFacts]]
+    ) -> tuple[Log, Cleanable] | None:
         best: tuple[Log, Cleanable] | None = None
         now_ms = self._clock.wall_ms()
         for log in logs:
@@ -159,7 +180,7 @@ class Compactor:
             if log.obsolete or self._waits(log):
                 continue
             start = max(log.dirty_offset, self._reached.get(log, 0))
-            found = cleanable(segment_facts(log), start, log.last_stable_offset, log.config.compaction, now_ms)
+            found = cleanable(facts(log), start, log.last_stable_offset, log.config.compaction, now_ms)
             if found is not None and (best is None or found.urgency > best[1].urgency):
                 best = log, found
         return best
