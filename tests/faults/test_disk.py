@@ -1,5 +1,6 @@
 """A full disk under a running node: writes are refused, reads go on, and writes again when there is space."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -56,6 +57,11 @@ def _fill(place: Path) -> Path:
     return filler
 
 
+def _said(node: NodeProcess) -> list[str]:
+    """What the node's log says of writes, by line."""
+    return [line for line in node.log_path.read_text().splitlines() if f"writes to {node.data_dir}" in line]
+
+
 def _create(connection: Connection, number: int) -> Message:
     topic = {"name": f"n{number}", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
     wish = {"topics": [topic], "timeout_ms": 10_000, "validate_only": False}
@@ -85,6 +91,9 @@ def test_a_full_disk(small_disk: Path) -> None:
         assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert "disk is full" in (refused.message or "")
         assert metric(node, "duramen_storage_full") == 1
+        (warning,) = _said(node)
+        refused_words = rf"WARNING duramen.node: writes to {node.data_dir} are refused: the disk is full: .*"
+        assert re.search(rf"{refused_words}; \d+ bytes of its disk are free, and \d+ bytes of records wait in", warning)
         # What is small finds room a little longer.
         answer = next(answer for number in range(1000) if (answer := _create(connection, number))["error_code"])
         assert answer["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
@@ -107,6 +116,12 @@ def test_a_full_disk(small_disk: Path) -> None:
         assert told == [None]
         until(lambda: write().error_code == 0)
         assert metric(node, "duramen_storage_full") == 0
+        until(lambda: len(_said(node)) > 1)
+        assert _said(node)[0] == warning
+        (goes_on,) = _said(node)[1:]
+        assert re.search(
+            rf"INFO duramen.node: writes to {node.data_dir} go on: \d+ bytes of its disk are free", goes_on
+        )
         # Nothing acknowledged is lost by a crash now.
         connection.close()
         node.kill()

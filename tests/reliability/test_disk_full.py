@@ -93,6 +93,56 @@ def test_the_disk_is_full_at_every_byte_that_is_left() -> None:
     assert refused
 
 
+def _told(doubles: StoreOnDoubles) -> list[str]:
+    """What the store tells of a full disk from now on."""
+    told: list[str] = []
+    doubles.store.when_full(
+        lambda error, waiting: told.append(f"{error}, {waiting} bytes wait"), lambda: told.append("room")
+    )
+    return told
+
+
+@pytest.mark.parametrize("durability", ["sync", "os"])
+def test_a_full_disk_is_told_once_and_so_is_that_writes_go_on(durability: str) -> None:
+    doubles = StoreOnDoubles()
+    config = LogConfig(durability=durability, segment_bytes=12_000)
+    doubles.settle()
+    told = _told(doubles)
+    for _ in range(2):
+        doubles.files.free_bytes = 30_000
+        appends = [doubles.append(doubles.log(number % LOGS, config), bytes(2500)) for number in range(400)]
+        doubles.settle()
+        assert any(append.error is not None for append in appends)
+        for _ in range(10):
+            appends.append(doubles.append(doubles.log(0, config), bytes(2500)))
+            doubles.advance(3000)
+        (full,) = told
+        assert full.startswith("the disk is full: ")
+        assert (durability == "os") == full.endswith(", 0 bytes wait")
+        doubles.files.free_bytes = 1 << 40
+        for _ in range(10):
+            doubles.advance(1500)
+            doubles.append(doubles.log(0, config), bytes(2500))
+        assert told == [full, "room"]
+        told.clear()
+
+
+def test_an_almost_full_disk_that_takes_what_is_small_is_told_once() -> None:
+    doubles = StoreOnDoubles()
+    log = doubles.log(0, LogConfig(durability="os", segment_bytes=1 << 20))
+    doubles.append(log, b"first")
+    doubles.settle()
+    told = _told(doubles)
+    for _ in range(40):
+        for size, taken in ((20_000, False), (100, True)):
+            doubles.files.free_bytes = 1000 if taken else 0
+            append = doubles.append(log, bytes(size))
+            doubles.settle()
+            assert append.acknowledged == taken
+        doubles.advance(700)
+    assert len(told) == 1
+
+
 def test_what_is_written_into_the_wal_was_allocated_before() -> None:
     """Running out of space shows when a file of it is made, before anything is promised that would lie in it."""
     doubles = StoreOnDoubles()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import shutil
 import socket
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import StorageFailed
+from duramen.base.errors import StorageFailed, StorageFull
 from duramen.base.ids import shown_cluster_id
 from duramen.base.memory import memory_share_bytes
 from duramen.base.metrics import Metrics
@@ -168,7 +169,7 @@ class Node:
         self._account_recovery(recovered, time.perf_counter() - started)
         pending = memory_share_bytes(self.settings.integer("memory.limit.bytes"))
         wal_max_bytes = self.settings.integer("wal.max.bytes")
-        return Store(
+        store = Store(
             files, self._require_worker(), self._clock, self._deadlines, self._metrics, directory, recovered, handles,
             node_id=self.settings.integer("node.id"),
             limits=StoreLimits(
@@ -180,6 +181,27 @@ class Node:
                 compaction=compaction_limits(self.settings),
             ),
         )  # fmt: skip
+        store.when_full(self._say_full, self._say_room)
+        return store
+
+    def _say_full(self, reason: StorageFull, waiting_bytes: int) -> None:
+        _log.warning(
+            "writes to %s are refused: %s; %d bytes of its disk are free, and %d bytes of records wait in memory to be"
+            " written into segments",
+            self.data_dir, reason, self._free_bytes(), waiting_bytes,
+            extra={"fields": {
+                "directory": str(self.data_dir), "free_bytes": self._free_bytes(), "waiting_bytes": waiting_bytes,
+            }},
+        )  # fmt: skip
+
+    def _say_room(self) -> None:
+        _log.info(
+            "writes to %s go on: %d bytes of its disk are free", self.data_dir, self._free_bytes(),
+            extra={"fields": {"directory": str(self.data_dir), "free_bytes": self._free_bytes()}},
+        )  # fmt: skip
+
+    def _free_bytes(self) -> int:
+        return shutil.disk_usage(self.data_dir).free
 
     def _account_recovery(self, recovered: Recovered, seconds: float) -> None:
         self._metrics.counter("duramen_recovery_seconds").value = seconds

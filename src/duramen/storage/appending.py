@@ -23,6 +23,7 @@ from duramen.codec.batch import Header, stamp
 from duramen.storage.bulk import Bulk
 from duramen.storage.flushing import Flusher
 from duramen.storage.frames import FrameType
+from duramen.storage.fullness import Fullness
 from duramen.storage.io import is_full, is_passing
 from duramen.storage.log import NEVER, Log
 from duramen.storage.notes import FRAME_ROOM, Notes
@@ -58,6 +59,7 @@ class Appends:
         limits: StoreLimits,
     ) -> None:
         self.stopping = False
+        self.fullness = Fullness(clock, deadlines, lambda: bool(upkeep.trouble or wal.full or wal.preparing))
         self.notes = Notes(wal, worker, clock, deadlines, self.flush_soon)
         self._worker = worker
         self._clock = clock
@@ -223,6 +225,7 @@ class Appends:
         return False
 
     def _refuse(self, append: Work, error: DuramenError) -> None:
+        self.fullness.refused(error)
         if isinstance(append, Together):
             append.done([], error)
         elif isinstance(append, Turn):
@@ -305,6 +308,8 @@ class Appends:
         else:
             self._advance(append, base_offset, next_offset)
             self._appended_unlogged(log, base_offset, next_offset, done)
+        if self.fullness.refusing:
+            self.fullness.taken()
         self.flush_soon()
 
     def _is_known(self, append: Append) -> bool:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, StorageFull
 from duramen.base.ids import LogId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock, FileSystem, Worker
@@ -119,6 +119,15 @@ class Store:
     def when_failed(self, action: Callable[[DuramenError], None]) -> None:
         """Have `action` called when writing ends until a restart."""
         self._wal.on_failure = action
+
+    def when_full(self, on_full: Callable[[StorageFull, int], None], on_room: Callable[[], None]) -> None:
+        """Have `on_full` called when the first append is refused because the disk is full, `on_room` when they go on.
+
+        `on_full` gets the reason, and the bytes of records that wait in memory for space in their segments.
+        """
+        fullness = self._appends.fullness
+        fullness.on_full = lambda error: on_full(error, self._upkeep.copier.pending_bytes)
+        fullness.on_room = on_room
 
     def name_leaders(self, leader_of: Callable[[int], int]) -> None:
         """Enter the leaders' ids that a start from the segments alone could not find, by epoch."""
