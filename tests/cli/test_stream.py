@@ -1,11 +1,14 @@
 """`duramen stream`."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from tests.cli.command import Run
 from tests.cli.terminal import Terminal
+from tests.clients import until
 
 from duramen.node.process import NodeProcess
 
@@ -203,3 +206,28 @@ def test_records_are_deleted_up_to_an_offset(duramen: Run, stream_name: str) -> 
     assert duramen(*delete, "--before", "some", "--yes").code == 2
     assert duramen(*delete, "--yes").code == 2
     assert duramen("stream", "delete-records", stream_name + "-not", "--before", "end", "--yes").code == 1
+
+
+def test_describe_says_what_retention_deleted_as_soon_as_it_was_written(
+    new_node: Callable[..., NodeProcess], duramen_alone: Run
+) -> None:
+    node = new_node({"log.retention.check.interval.ms": 50}).start()
+    producer = Producer({"bootstrap.servers": node.kafka})
+    for number in range(5):
+        producer.produce("flights", b"%d" % number, timestamp=1_388_448_000_000 + number)
+    assert producer.flush(60) == 0
+
+    def described() -> dict[str, Any]:
+        ended = duramen_alone("stream", "describe", "flights", "--format", "json", server=node.http)
+        (part,) = json.loads(ended.out)["partitions"]
+        return dict(part)
+
+    part = until(lambda: (part := described())["start_offset"] == 5 and part)
+    reason = "deleted by retention soon after they were written: their timestamps were older than retention.ms"
+    assert isinstance(part, dict)
+    assert part["late"] == {"records": 5, "newest_ms": 1_388_448_000_004, "reason": reason}
+    shown = duramen_alone("stream", "describe", "flights", server=node.http).out
+    assert f"  partition 0, 5 records up to the time 2013-12-31T00:00:00Z: {reason}\n" in shown
+    warnings = [line for line in node.log_path.read_text().splitlines() if "WARNING" in line]
+    assert len(warnings) == 1, warnings
+    assert "retention deletes records of stream flights that have just been written: 5 of partition 0" in warnings[0]

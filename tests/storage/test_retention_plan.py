@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.storage.planning.retention import Limits, SegmentFacts, new_start
+from duramen.storage.planning.retention import Late, Limits, SegmentFacts, late, new_start
 
 LIMIT = st.integers(-1, 60)
 
@@ -62,3 +62,17 @@ def test_nothing_at_or_above_the_high_watermark_goes() -> None:
 
 def test_records_without_a_timestamp_do_not_age() -> None:
     assert new_start([SegmentFacts(0, 10, 5, -1)], Limits(ms=0), 0, 10, 100) == 0
+
+
+def test_what_was_too_old_when_it_was_written_is_counted() -> None:
+    found = [
+        SegmentFacts(0, 4, 10, max_timestamp=5, begun_ms=1000),  # too old as it came
+        SegmentFacts(4, 6, 10, max_timestamp=700, begun_ms=1000),  # has aged here
+        SegmentFacts(6, 9, 10, max_timestamp=300, begun_ms=-1),  # nobody knows when it came
+        SegmentFacts(9, 10, 10, max_timestamp=-1, begun_ms=1000),  # does not age
+        SegmentFacts(10, 13, 10, max_timestamp=7, begun_ms=2000),
+        SegmentFacts(13, 14, 10, max_timestamp=9, begun_ms=2000),  # is kept
+    ]
+    assert late(found, Limits(ms=500), 1, 13) == Late(6, 7)
+    assert late(found, Limits(ms=500), 1, 4) == Late(3, 5)
+    assert late(found, Limits(ms=-1), 0, 13) == Late(0, -1)

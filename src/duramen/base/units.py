@@ -1,8 +1,9 @@
 """Sizes and times as people write them: `1GiB`, `64 KiB`, `7d`, `500ms`. Pure functions on text and numbers."""
 
 import re
+from datetime import UTC, datetime
 
-__all__ = ["KIB", "MIB", "format_bytes", "format_ms", "parse_bytes", "parse_minutes", "parse_ms"]
+__all__ = ["KIB", "MIB", "format_bytes", "format_ms", "moment", "parse_bytes", "parse_minutes", "parse_ms"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -92,3 +93,11 @@ def format_ms(duration_ms: float) -> str:
         if abs(duration_ms) >= factor:
             return f"{_digits(duration_ms / factor)} {unit}"
     return f"{_digits(duration_ms)} ms"
+
+
+def moment(time_ms: int) -> str:
+    """A time for people: 2026-11-22T14:03:11Z."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError):
+        return f"{time_ms} ms"

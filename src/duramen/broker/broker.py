@@ -29,6 +29,7 @@ from duramen.broker.groups.listing import Listing, is_about_groups
 from duramen.broker.groups.offsets import OFFSETS_STREAM, Offsets
 from duramen.broker.groups.resets import Resets
 from duramen.broker.internal_streams import InternalStreams
+from duramen.broker.late import LateDeletions
 from duramen.broker.measures import Measures
 from duramen.broker.node_configs import NodeConfigs
 from duramen.broker.partition import Partition
@@ -154,6 +155,7 @@ class Broker:
         metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
         self.measures = Measures(self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics)
         store.when_failed(lambda error: report(str(error)))
+        store.when_late(LateDeletions(self.streams, report).deleted)
         self.node_configs = NodeConfigs(settings, self.standing, self.node_id, report)
         self.share_nodes = ShareNodes(
             ShareKit(

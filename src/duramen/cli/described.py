@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from duramen.base.errors import GroupNotFound
-from duramen.base.units import format_bytes, format_ms
+from duramen.base.units import format_bytes, format_ms, moment
 from duramen.cli.output import print_table
 from duramen.cli.progress import Bar
 from duramen.cli.server import Server
@@ -61,6 +61,7 @@ def print_stream(stream: Mapping[str, Any], *, in_cluster: bool) -> None:
         click.echo(f"Config      {key}={value}")
     _print_partitions(parts, in_cluster=in_cluster)
     _print_damaged(parts)
+    _print_late(parts)
     if stream["nats_gaps"] is not None:
         _print_gaps(stream["nats_gaps"])
     _print_groups(stream["groups"])
@@ -99,6 +100,17 @@ def _print_damaged(parts: Sequence[Mapping[str, Any]]) -> None:
         last = "on" if lost["last_offset"] is None else f"to {lost['last_offset']}"
         where = f", {lost['file']} bytes {lost['first_byte']} to {lost['end_byte']}" if lost["file"] else ""
         click.echo(f"  partition {partition} offsets {lost['first_offset']} {last}{where}: {lost['cause']}")
+
+
+def _print_late(parts: Sequence[Mapping[str, Any]]) -> None:
+    late = [(part["partition"], part["late"]) for part in parts if part.get("late")]
+    if not late:
+        return
+    click.echo()
+    click.echo("Gone although they had just been written, since the leader's node started:")
+    for partition, gone in late:
+        newest = moment(gone["newest_ms"])
+        click.echo(f"  partition {partition}, {gone['records']} records up to the time {newest}: {gone['reason']}")
 
 
 def _print_gaps(gaps: Mapping[str, Any]) -> None:

@@ -12,7 +12,9 @@ from duramen.client.http import Server
 
 __all__ = ["Stream", "leaders_elsewhere", "led", "with_leaders"]
 
-_OF_THE_LEADER: Final = ("start_offset", "high_watermark", "end_offset", "bytes", "segments", "damaged", "leads")
+_OF_THE_LEADER: Final = (
+    "start_offset", "high_watermark", "end_offset", "bytes", "segments", "damaged", "late", "leads",
+)  # fmt: skip
 
 Stream = dict[str, Any]
 """A stream as `GET /v1/streams/{name}` tells of it."""
@@ -54,4 +56,4 @@ def _filled(
     stream: Stream, part: dict[str, Any], by_leader: Mapping[tuple[str, int], Mapping[str, Any]]
 ) -> dict[str, Any]:
     found = by_leader.get((stream["id"], part["partition"]))
-    return part if found is None else {**part, **{name: found[name] for name in _OF_THE_LEADER}}
+    return part if found is None else {**part, **{name: found[name] for name in _OF_THE_LEADER if name in found}}

@@ -1,9 +1,10 @@
-"""Since when a partition is what it is: when its stream was created, and when its log's start last moved.
+"""Since when a partition is what it is: when its stream was created, and when and why its log's start moved.
 
 An answer of our own to ListOffsets, in tagged fields that are there only where they were asked for. Other brokers
 answer without them.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from duramen.client.answers import failure
@@ -11,30 +12,51 @@ from duramen.client.cluster import Cluster, TopicPartition
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["Origin", "origin_of"]
+__all__ = ["Origin", "origin_of", "origins_of"]
 
 _EARLIEST = -2
 
 
 class Origin(NamedTuple):
-    """Times are ms since 1970, -1 where they are not known; the start's is of this start of its node only."""
+    """Times are ms since 1970, -1 where they are not known; all but the stream's is of this start of its node only.
+
+    `late_records` is how many records retention deleted that were older than `retention.ms` when they were written, and
+    `late_newest_ms` the newest of their timestamps.
+    """
 
     start_offset: int
     created_ms: int
     start_moved_ms: int
+    late_records: int = 0
+    late_newest_ms: int = -1
 
 
 def origin_of(cluster: Cluster, at: TopicPartition) -> Origin:
     """Asks once. Raises StreamNotFound, ServerUnreachable or what the broker says."""
-    wanted = {"partition_index": at.partition, "timestamp": _EARLIEST, "says_origin": True}
-    asked: dict[str, Any] = {
-        "replica_id": -1,
-        "isolation_level": 0,
-        "topics": [{"name": at.topic, "partitions": [wanted]}],
-        "timeout_ms": int(1000 * cluster.timeout_s),
-    }
-    answer = cluster.node(cluster.leader(at)).request(ApiKey.LIST_OFFSETS, asked)
-    found = answer["topics"][0]["partitions"][0]
-    if found["error_code"] != ErrorCode.NONE:
-        raise failure(found["error_code"], f"the offsets of {at}")
-    return Origin(found["offset"], found["created_ms"], found["start_moved_ms"])
+    return origins_of(cluster, [at])[at]
+
+
+def origins_of(cluster: Cluster, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Origin]:
+    """Of each partition, with one request to each leader. Raises as `origin_of`."""
+    found: dict[TopicPartition, Origin] = {}
+    for node_id, ats in cluster.by_leader(wanted).items():
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for at in ats:
+            one = {"partition_index": at.partition, "timestamp": _EARLIEST, "says_origin": True}
+            topics.setdefault(at.topic, []).append(one)
+        asked: dict[str, Any] = {
+            "replica_id": -1,
+            "isolation_level": 0,
+            "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+            "timeout_ms": int(1000 * cluster.timeout_s),
+        }
+        for topic in cluster.node(node_id).request(ApiKey.LIST_OFFSETS, asked)["topics"]:
+            for said in topic["partitions"]:
+                at = TopicPartition(topic["name"], said["partition_index"])
+                if said["error_code"] != ErrorCode.NONE:
+                    raise failure(said["error_code"], f"the offsets of {at}")
+                found[at] = Origin(
+                    said["offset"], said["created_ms"], said["start_moved_ms"], said["late_records"],
+                    said["late_newest_ms"],
+                )  # fmt: skip
+    return found

@@ -17,6 +17,7 @@ __all__ = [
     "GroupMember",
     "GroupOffset",
     "GroupPartition",
+    "LateRecords",
     "NatsGaps",
     "NodeInfo",
     "OffsetChange",
@@ -58,6 +59,20 @@ class DamagedRange(msgspec.Struct, frozen=True):
     cause: str
 
 
+class LateRecords(msgspec.Struct, frozen=True):
+    """Records that retention deleted although they had just been written, since the node has started.
+
+    Their timestamps, of which `newest_ms` is the newest, were older than `retention.ms` when they were written.
+
+    >>> LateRecords(records=3, newest_ms=1_388_534_400_000, reason="older than retention.ms").records
+    3
+    """
+
+    records: int
+    newest_ms: int
+    reason: str
+
+
 class PartitionInfo(msgspec.Struct, frozen=True):
     """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged.
 
@@ -80,6 +95,7 @@ class PartitionInfo(msgspec.Struct, frozen=True):
     leads: bool = True
     replicas: list[int] = []
     in_sync: list[int] = []
+    late: LateRecords | None = None
 
 
 class GapInfo(msgspec.Struct, frozen=True):

@@ -379,6 +379,8 @@ class Appends:
             log.replicated.remember(base_offset, head.producer_id, log.producers.row(head.producer_id))
         if head.producer_id >= 0 or append.ordered:
             enter(log, head, append.batch, base_offset, self._clock.wall_ms())
+        if base_offset == log.active.base_offset and not log.bulk:
+            log.active.begun_ms = self._clock.wall_ms()
         log.end_offset = next_offset
         log.version += 1
         if log.replicated is not None:

@@ -11,6 +11,7 @@ from duramen.codec.crc import crc32c
 from duramen.storage.handles import Handles
 from duramen.storage.log_state import LogState
 from duramen.storage.planning.compaction import Rules
+from duramen.storage.planning.retention import Late
 from duramen.storage.producers import ProducerTable
 from duramen.storage.readable import ReadableLog
 from duramen.storage.segment import Segment, TailState, segment_name
@@ -77,6 +78,7 @@ class Log(ReadableLog):
         "id",
         "introduced",
         "key",
+        "late",
         "obsolete",
         "on_advance",
         "producers",
@@ -105,6 +107,7 @@ class Log(ReadableLog):
         self.obsolete: list[tuple[int, int]] = []  # base offset and generation of files that nobody reads any more
         self.reserved_offset = 0  # with durability=memory: offsets before it are not given again after a crash
         self.start_moved_ms = -1  # when records were last let go, as far as this process knows
+        self.late = Late()  # what retention let go although it had just been written, as far as this process knows
         self.deleted = False
         self.bulk = False  # batches that another node has ordered come in bulk: see `in_bulk`
         self.cut_again = False  # by a recovery, with what was appended since: only the WAL says of its last cut

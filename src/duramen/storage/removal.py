@@ -12,7 +12,7 @@ from duramen.storage.lingering import Lingering, set_aside
 from duramen.storage.log import Log
 from duramen.storage.notes import Notes
 from duramen.storage.placeholding import hold_place, placeholder
-from duramen.storage.planning.retention import Limits, SegmentFacts, new_start
+from duramen.storage.planning.retention import Late, Limits, SegmentFacts, late, new_start
 from duramen.storage.records import LogChange, encode_change
 from duramen.storage.rewriting import holds
 from duramen.storage.segment import Segment
@@ -47,6 +47,7 @@ class Removal:
         self._upkeep = upkeep
         self._notes = notes
         self._lingering = lingering
+        self.on_late: Callable[[Log, Late], None] = lambda _log, _late: None
 
     def _forget(self, segments: Sequence[Segment]) -> None:
         self._need_not_be_synced(segments)
@@ -85,7 +86,7 @@ class Removal:
         """Let go what the log's retention settings say."""
         config = log.config
         facts = [
-            SegmentFacts(segment.base_offset, end, segment.size, _newest_ms(segment))
+            SegmentFacts(segment.base_offset, end, segment.size, _newest_ms(segment), segment.begun_ms)
             for segment, end in log.with_ends()
         ]
         # A segment that still waits for its copy goes another time: the copy comes within a second.
@@ -101,7 +102,11 @@ class Removal:
         bound = min(log.high_watermark, next(waiting, log.high_watermark))
         start = new_start(facts, limits, log.start_offset, bound, now_ms)
         if start > log.start_offset:
+            gone = late(facts, limits, log.start_offset, start)
             self.move_start(log, start)
+            if gone.records:
+                log.late = Late(log.late.records + gone.records, max(log.late.newest_ms, gone.newest_ms))
+                self.on_late(log, gone)
 
     def delete_before(self, log: Log, offset: int, done: Done) -> None:
         """Let go of everything before `offset`, which is not beyond the high watermark; `done` once that is durable."""

@@ -71,6 +71,7 @@ class Segment:
         "_pending_positions",
         "_pending_timestamps",
         "base_offset",
+        "begun_ms",
         "closed",
         "copied",
         "damage",
@@ -105,6 +106,7 @@ class Segment:
         self.synced = 0
         self.first_timestamp = -1
         self.max_timestamp = -1
+        self.begun_ms = -1  # when its first batch was appended, ms since 1970; -1 where this process did not see it
         self.closed = False
         self.volatile = False  # durability=memory: never copied to a file
         self.suspect = False  # its last sync failed: of the file's bytes those after `synced` are not trusted

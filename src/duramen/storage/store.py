@@ -24,6 +24,7 @@ from duramen.storage.leading import drop_empty_leaderships, introduce
 from duramen.storage.lingering import Lingering
 from duramen.storage.log import Log, LogConfig, LogKey
 from duramen.storage.notes import FRAME_ROOM
+from duramen.storage.planning.retention import Late
 from duramen.storage.reader import Blocked
 from duramen.storage.recovery import Recovered, wal_salt
 from duramen.storage.removal import Removal
@@ -128,6 +129,10 @@ class Store:
         fullness = self._appends.fullness
         fullness.on_full = lambda error: on_full(error, self._upkeep.copier.pending_bytes)
         fullness.on_room = on_room
+
+    def when_late(self, action: Callable[[Log, Late], None]) -> None:
+        """Have `action` called when retention lets go records that were too old for it when they were written."""
+        self._removal.on_late = action
 
     def name_leaders(self, leader_of: Callable[[int], int]) -> None:
         """Enter the leaders' ids that a start from the segments alone could not find, by epoch."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import TopicPartition as LibrdkafkaPartition
 from confluent_kafka.admin import AdminClient
+from tests.clients import until
 
 from duramen.base.errors import RecordsLost, StreamNotFound
-from duramen.client import Admin, Cluster, Consumer, Producer
+from duramen.client import Admin, Cluster, Consumer, Producer, TopicPartition
 from duramen.node.process import NodeProcess
 from duramen.spark.options import Options
 from duramen.spark.read.losses import made_anew, moment, not_there
@@ -62,6 +63,35 @@ def test_a_start_that_moved_is_said_with_its_time_and_later_with_the_first_recor
     named = given(own, startingOffsets='{"flights": {"0": 1}}')
     with pytest.raises(RecordsLost, match=rf"^{lacks}, with a record of {WRITTEN} \(retention, or deleted records\)"):
         BatchReader(Options(named, "batch")).partitions()
+
+
+def test_what_retention_deleted_as_soon_as_it_was_written_is_said_as_such(
+    new_node: Callable[..., NodeProcess], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = new_node({"log.retention.check.interval.ms": 50}).start()
+    why = (
+        "retention deleted 10 records soon after they were written, because their timestamps, the newest"
+        f" {WRITTEN}, were older than retention.ms"
+    )
+    with Cluster(node.kafka) as cluster, Producer(cluster) as producer:
+        Admin(cluster).create_stream("flights", 1)
+        for number in range(10):
+            producer.produce("flights", b"%d" % number, partition=0, timestamp_ms=WRITTEN_MS)
+        producer.flush()
+        at = TopicPartition("flights", 0)
+        until(lambda: Consumer(cluster).bounds([at])[at] == (10, 10))
+        producer.produce("flights", b"new", partition=0)
+        producer.flush()
+    named = given(node, startingOffsets='{"flights": {"0": 1}}')
+    with pytest.raises(RecordsLost, match=rf"its log begins at 10 since {TIME} \({why}\); failOnDataLoss"):
+        BatchReader(Options(named, "batch")).partitions()
+    # Who reads from the beginning lacks nothing that was there, and is told what is not.
+    assert BatchReader(Options(given(node), "batch")).partitions()
+    reader = StreamReader(Options(given(node, startingOffsets="earliest"), "stream"))
+    reader.initialOffset()
+    reader.stop()
+    said = f"flights-0: reading begins at 10: {why}"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [said, said]
 
 
 def test_what_goes_on_with_what_there_is_has_nothing_of_what_is_gone(own: NodeProcess) -> None:

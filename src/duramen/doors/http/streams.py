@@ -19,6 +19,7 @@ from duramen.doors.http.routes import Call, Route
 from duramen.doors.http.types import (
     DamagedRange,
     GapInfo,
+    LateRecords,
     NatsGaps,
     PartitionInfo,
     StreamChange,
@@ -39,6 +40,8 @@ _MEANS: Final = {
     " a power failure may lose those not synced yet",
     "memory": "records are in bounded memory only; nothing survives a restart",
 }
+
+_LATE: Final = "deleted by retention soon after they were written: their timestamps were older than retention.ms"
 
 
 def _config_texts(config: Mapping[str, str | int | float | bool]) -> dict[str, str]:
@@ -76,6 +79,7 @@ def _partition(partition: Partition, stream: Stream, broker: Broker) -> Partitio
         log.size_bytes(),
         sum(1 for segment in log.segments if segment.size),
         _damaged(log),
+        _late(log),
     )
 
 
@@ -89,6 +93,11 @@ def _damaged(log: Log) -> list[DamagedRange]:
         for segment in log.segments
         for damage in segment.damage
     ]  # fmt: skip
+
+
+def _late(log: Log) -> LateRecords | None:
+    records, newest_ms = log.late
+    return LateRecords(records, newest_ms, _LATE) if records else None
 
 
 def _gaps(gaps: GapsOf) -> NatsGaps:

@@ -21,6 +21,7 @@ __all__ = [
     "GroupSummary",
     "GroupsQuery",
     "KnownNode",
+    "LateRecords",
     "MemberInfo",
     "NatsGaps",
     "NodeInfo",
@@ -150,6 +151,17 @@ class DamagedRange(msgspec.Struct):
     cause: str
 
 
+class LateRecords(msgspec.Struct):
+    """Records that retention deleted although they had just been written, since the node that answers has started.
+
+    Their timestamps, of which `newest_ms` is the newest, were older than `retention.ms` when they were written.
+    """
+
+    records: int
+    newest_ms: int
+    reason: str
+
+
 class PartitionInfo(msgspec.Struct):
     """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged.
 
@@ -169,6 +181,7 @@ class PartitionInfo(msgspec.Struct):
     bytes: int
     segments: int
     damaged: list[DamagedRange]
+    late: LateRecords | None = None
 
 
 class GapInfo(msgspec.Struct):

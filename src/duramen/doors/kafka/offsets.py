@@ -87,6 +87,7 @@ def _find(
     if wanted["says_origin"]:  # nobody asks for that but our own client
         answer["created_ms"] = context.broker.streams.get(topic).state.created_at_ms
         answer["start_moved_ms"] = partition.log.start_moved_ms
+        answer["late_records"], answer["late_newest_ms"] = partition.log.late
     found = partial(_found, partition, wanted, answer, finish)
     if wanted["last_records"] < 0:
         partition.find_offset(timestamp, found, committed=committed)

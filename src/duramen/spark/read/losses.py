@@ -4,23 +4,16 @@ Since when is the brokers' to say (`client.origin`). Those that cannot (Apache K
 since) still have the record that a log begins with now, and its time.
 """
 
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from uuid import UUID
 
 from duramen.base.errors import DuramenError
+from duramen.base.units import moment
 from duramen.client import Consumer, TopicPartition
-from duramen.client.origin import Origin, origin_of
+from duramen.client.origin import Origin, origin_of, origins_of
 from duramen.codec.batch import batches
 
-__all__ = ["cut_off", "log_start", "made_anew", "moment", "not_there"]
-
-
-def moment(time_ms: int) -> str:
-    """A time for people: 2026-11-22T14:03:11Z."""
-    try:
-        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, ValueError):
-        return f"{time_ms} ms"
+__all__ = ["begun_behind", "cut_off", "log_start", "made_anew", "moment", "not_there"]
 
 
 def cut_off(consumer: Consumer, at: TopicPartition, first: int, end: int) -> str:
@@ -37,12 +30,34 @@ def log_start(consumer: Consumer, at: TopicPartition, start: int) -> str:
     return _begins(consumer, at, start) if consumer.bounds([at])[at][0] == start else ""
 
 
+def begun_behind(consumer: Consumer, begins: Mapping[TopicPartition, int]) -> list[str]:
+    """Of reads that begin at these offsets, which begin behind records that retention deleted as soon as they came."""
+    trimmed = [at for at, offset in begins.items() if offset > 0]
+    try:
+        origins = origins_of(consumer.cluster, trimmed)
+    except DuramenError:
+        return []  # a hint: what is wrong with the cluster is said by who reads
+    return [
+        f"{at}: reading begins at {origin.start_offset}: {_late(origin)}"
+        for at, origin in origins.items()
+        if origin.late_records and origin.start_offset == begins[at]
+    ]
+
+
 def _begins(consumer: Consumer, at: TopicPartition, start: int) -> str:
-    return f": its log begins at {start}{_since(consumer, at, start)} (retention, or deleted records)"
-
-
-def _since(consumer: Consumer, at: TopicPartition, start: int) -> str:
     origin = _origin(consumer, at)
+    why = "retention, or deleted records" if origin is None or not origin.late_records else _late(origin)
+    return f": its log begins at {start}{_since(consumer, at, start, origin)} ({why})"
+
+
+def _late(origin: Origin) -> str:
+    return (
+        f"retention deleted {origin.late_records} records soon after they were written, because their timestamps, the"
+        f" newest {moment(origin.late_newest_ms)}, were older than retention.ms"
+    )
+
+
+def _since(consumer: Consumer, at: TopicPartition, start: int, origin: Origin | None) -> str:
     if origin is not None and origin.start_moved_ms >= 0:
         return f" since {moment(origin.start_moved_ms)}"
     time_ms = _time_at(consumer, at, start)

@@ -30,7 +30,7 @@ from duramen.spark.read.cuts import cut
 from duramen.spark.read.filing import Filing
 from duramen.spark.read.filters import EVERYTHING, narrow
 from duramen.spark.read.joint import ahead_of_others, cut_jointly, together
-from duramen.spark.read.losses import log_start
+from duramen.spark.read.losses import begun_behind, log_start
 from duramen.spark.read.marks import Marks
 from duramen.spark.read.places import Places, Tiers
 from duramen.spark.read.planning import Span
@@ -224,6 +224,9 @@ class BatchReader(DataSourceReader):
         there = places.bounds(ats)
         first = self._starting.resolve(places, ats)
         end = self._ending.resolve(places, ats)
+        begun = {at: earliest for at, (earliest, _) in there.items() if first[at] == earliest}
+        for what in begun_behind(consumer, begun):
+            _log.warning("%s", what)
         for at, (earliest, latest) in there.items():
             if not earliest <= first[at] <= latest:
                 what = f"{at} has the offsets {earliest} to {latest - 1}, and should be read from {first[at]} on"

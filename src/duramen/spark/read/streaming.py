@@ -33,7 +33,7 @@ from duramen.spark.read.cold import read_part
 from duramen.spark.read.filing import Filing
 from duramen.spark.read.filters import EVERYTHING
 from duramen.spark.read.joint import ahead_of_others, cut_jointly, together
-from duramen.spark.read.losses import cut_off, made_anew, moment
+from duramen.spark.read.losses import begun_behind, cut_off, made_anew, moment
 from duramen.spark.read.marks import Marks
 from duramen.spark.read.places import Places, Tiers
 from duramen.spark.read.planning import limited
@@ -97,6 +97,9 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         consumer, ats, ids = self._find(all_of_them=True)
         places = self._tiers.look(consumer, ids, fail=self._reading.fail)
         begin = self._starting.resolve(places, ats)
+        if self._starting.everywhere != LATEST:
+            for what in begun_behind(consumer, begin):
+                _log.warning("%s", what)
         marked = self._marks.look(consumer.cluster, places.in_log(begin), ids)
         if marked is None:
             return Offsets(begin, ids).to_json()

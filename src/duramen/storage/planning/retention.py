@@ -3,16 +3,27 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Limits", "SegmentFacts", "new_start"]
+__all__ = ["Late", "Limits", "SegmentFacts", "late", "new_start"]
 
 
 class SegmentFacts(NamedTuple):
-    """What retention looks at of a segment; `end_offset` is where the next one begins."""
+    """What retention looks at of a segment; `end_offset` is where the next one begins.
+
+    `begun_ms` is when its first record was written, -1 where that is not known.
+    """
 
     base_offset: int
     end_offset: int
     size: int
     max_timestamp: int
+    begun_ms: int = -1
+
+
+class Late(NamedTuple):
+    """Records that were older than `retention.ms` when they were written: how many, and the newest of their times."""
+
+    records: int = 0
+    newest_ms: int = -1
 
 
 class Limits(NamedTuple):
@@ -51,3 +62,15 @@ def new_start(segments: Sequence[SegmentFacts], limits: Limits, start_offset: in
         total_bytes -= segment.size
         start = max(start, segment.end_offset)
     return start
+
+
+def late(segments: Sequence[SegmentFacts], limits: Limits, start_offset: int, new_start_offset: int) -> Late:
+    """Of the records that retention lets go from `start_offset` on, those that were too old as they were written."""
+    found = Late()
+    for segment in segments:
+        if segment.end_offset > new_start_offset:
+            break
+        if limits.ms >= 0 and segment.max_timestamp >= 0 and segment.begun_ms - segment.max_timestamp > limits.ms:
+            records = segment.end_offset - max(segment.base_offset, start_offset)
+            found = Late(found.records + records, max(found.newest_ms, segment.max_timestamp))
+    return found

@@ -59,6 +59,8 @@ RESPONSES: Final = {
             created_ms int64 6+ tag 10000 = -1
             start_moved_ms int64 6+ tag 10001 = -1
             last_offset int64 6+ tag 10002 = -1
+            late_records int64 6+ tag 10003 = 0
+            late_newest_ms int64 6+ tag 10004 = -1
     """,
     ApiKey.METADATA: """
         throttle_time_ms int32 3+
