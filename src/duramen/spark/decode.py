@@ -34,14 +34,14 @@ def json(
 ) -> "DataFrame":
     """`frame` with columns out of the JSON objects in its binary or string `column`, and why some have none in `error`.
 
-    `schema` is Spark's, as `from_json` takes it; whole numbers become LONG and floats DOUBLE. Without one the columns
-    are those of the first thousand values, which a streaming query cannot look at. The prefix of a schema registry is
-    skipped. With `into` there is one column of that name, a structure, instead of one for each. Raises OptionInvalid.
+    `schema` is Spark's, and values are read as `from_json` reads them; whole numbers become LONG and floats DOUBLE.
+    Without one the columns are those of the first thousand values, which a streaming query cannot look at. The prefix
+    of a schema registry is skipped. With `into` there is one column of that name, a structure, instead of one for each.
+    Raises OptionInvalid.
     """
-    fields = [] if schema is None else _arrow_fields(schema)
-    if schema is None:
-        fields = _sampled(frame, column, JsonDecoder())
-    return _decoded(frame, column, into, error, fields, partial(JsonDecoder, fields, grows=False))
+    fields = _json_sampled(frame, column) if schema is None else _arrow_fields(schema)
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
+    return _decoded(frame, column, into, error, fields, partial(JsonDecoder, fields, grows=False, zone=zone))
 
 
 def avro(
@@ -60,7 +60,7 @@ def avro(
     streaming query cannot look at. `into` is as in `json`. Raises OptionInvalid, ServerUnreachable, DependencyMissing.
     """
     maker = partial(_avro_decoder, schema, registry)
-    fields = list(maker().fields) if schema else _sampled(frame, column, maker())
+    fields = list(maker().fields) if schema else _avro_sampled(frame, column, maker())
     return _decoded(frame, column, into, error, fields, maker)
 
 
@@ -74,22 +74,40 @@ def _avro_decoder(schema: str, registry: str) -> Decoder:
 
 
 def _arrow_fields(schema: "str | StructType") -> list[pa.Field]:
+    from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
     kind = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     if not isinstance(kind, StructType):
         raise OptionInvalid(f"{schema!r} is not the schema of columns: give names and types")
-    return list(JsonDecoder(list(to_arrow_schema(kind, timezone="UTC"))).fields)
+    fields: list[pa.Field] = []
+    for field in kind.fields:
+        try:
+            fields += to_arrow_schema(StructType([field]), timezone="UTC")
+        except PySparkException:
+            raise OptionInvalid(
+                f"the column {field.name} cannot be made of JSON as {field.dataType.simpleString()}"
+            ) from None
+    return list(JsonDecoder(fields).fields)
 
 
-def _sampled(frame: "DataFrame", column: str, decoder: Decoder) -> list[pa.Field]:
+def _json_sampled(frame: "DataFrame", column: str) -> list[pa.Field]:
+    decoder = JsonDecoder()
+    decoder.learn(_sample(frame, column))
+    return list(decoder.fields)
+
+
+def _avro_sampled(frame: "DataFrame", column: str, decoder: Decoder) -> list[pa.Field]:
+    decoder.decode(_sample(frame, column))
+    return list(decoder.fields)
+
+
+def _sample(frame: "DataFrame", column: str) -> pa.Array:
     if frame.isStreaming:
         raise OptionInvalid("the columns of a streaming query have to be known before it starts: give a schema")
     rows = frame.select(column).limit(_SAMPLE).collect()
-    values = [bytes(row[0], "utf-8") if isinstance(row[0], str) else row[0] for row in rows]
-    decoder.decode(pa.array(values, pa.binary()))
-    return list(decoder.fields)
+    return pa.array([bytes(row[0], "utf-8") if isinstance(row[0], str) else row[0] for row in rows], pa.binary())
 
 
 def _decoded(

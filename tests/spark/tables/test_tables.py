@@ -108,6 +108,19 @@ def test_bad_records_are_dead_letters_too(declare: Declare) -> None:
     assert job.dead.ends() == job.table.ends()
 
 
+def test_numbers_that_no_column_has_room_for_are_dead_letters_and_change_no_column(declare: Declare) -> None:
+    job = Job.of(declare())
+    large = [b'{"a": %s}' % number for number in (b"9" * 20, b"9" * 400, b"9" * 5000, b"1e400")]
+    job.fill({0: keyed(large[0], b'{"a": 1}', *large[1:]), 1: keyed(*large)})
+    job.fill({0: keyed(large[0], b'{"a": 1}', *large[1:], b'{"a": 2, "b": "x"}'), 1: keyed(*large)})
+    assert [field.type for field in job.table.schema() if field.name in {"a", "b"}] == [pa.int64(), pa.string()]
+    assert sorted(row["a"] for row in rows(job.table) if row["_error"] is None) == [1, 2]
+    assert sorted((row["_stream_partition"], row["_offset"]) for row in rows(job.dead)) == [
+        *((0, offset) for offset in (0, 2, 3, 4)),
+        *((1, offset) for offset in range(4)),
+    ]
+
+
 def test_columns_are_added_also_inside_of_others(declare: Declare) -> None:
     job = Job.of(declare())
     log = {0: keyed(b'{"a": 1, "n": {"x": 1}, "l": [{"x": 1}]}')}

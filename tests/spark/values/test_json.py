@@ -112,6 +112,7 @@ def test_given_columns_stay_as_they_are() -> None:
 
 
 names = st.sampled_from(["a", "b", "c"])
+large = st.integers(1 << 63, 1 << 200)
 leaf = (
     st.none()
     | st.booleans()
@@ -125,9 +126,19 @@ whole = st.recursive(
     max_leaves=6,
 )
 objects = st.dictionaries(names, whole, max_size=3).map(lambda value: json.dumps(value).encode())
+too_large = st.tuples(
+    objects, names, st.sampled_from(["%s", "[1, %s]", '{"a": %s}']), large.map(str) | st.just("1e400")
+).map(
+    lambda parts: (
+        parts[0][:-1]
+        + (", " if len(parts[0]) > 2 else "").encode()
+        + f'"z{parts[1]}": {parts[2] % parts[3]}}}'.encode()
+    )
+)
 hostile = st.one_of(
     objects,
     objects,
+    too_large,
     st.binary(max_size=12),
     st.lists(
         st.sampled_from([b'{"a":', b"1", b"}", b"{", b'"', b"\n", b",", b"[", b"]", b'"b":', b"\x00"]), max_size=8
@@ -166,10 +177,68 @@ def test_what_is_bad_follows_from_the_columns_alone(values: list[bytes | None]) 
         assert ({name: one[0][name] for name in row}, reason[0] is None) == (row, error is None)
 
 
+@pytest.mark.parametrize("number", ["99999999999999999999", "9" * 400, "9" * 5000, "-" + "9" * 5000, "1e400"])
+def test_a_number_that_no_column_has_room_for_is_bad_and_changes_no_neighbour(number: str) -> None:
+    bad = b'{"a": %s}' % number.encode()
+    for values in ([b'{"a": 1}', bad, b'{"a": 3}'], [bad, b'{"a": 1}', b'{"a": 3}']):
+        decoder = JsonDecoder()
+        rows, errors = decoded(decoder, values)
+        assert [field.type for field in decoder.fields] == [pa.int64()]
+        assert [row["a"] for row in rows if row["a"] is not None] == [1, 3]
+        assert [error is not None for error in errors] == [value is bad for value in values]
+    for kind in (pa.float64(), pa.list_(pa.float64()), pa.struct([("x", pa.float64())])):
+        shape = {pa.float64(): "%s", pa.struct([("x", pa.float64())]): '{"x": %s}'}.get(kind, "[0.5, %s]")
+        values = [f'{{"a": {shape % one}}}'.encode() for one in ("0.5", number, "7")]
+        _, errors = decoded(JsonDecoder([pa.field("a", kind)], grows=False), values)
+        assert [error is not None for error in errors] == [False, True, False]
+    decoder = JsonDecoder()
+    _, errors = decoded(decoder, [bad])
+    assert decoder.fields == []
+    assert errors == ["does not fit the columns: a number beyond LONG and DOUBLE - at `$.a`"]
+    decoder.learn(pa.array([bad], pa.binary()))
+    assert [field.name for field in decoder.fields] == ["a"]
+
+
+def test_what_double_has_exactly_is_read() -> None:
+    fields = [pa.field("a", pa.float64())]
+    rows, errors = decoded(JsonDecoder(fields), [b'{"a": 100000000000000000000}', b'{"a": 9223372036854775807}'])
+    assert rows == [{"a": 1e20}, {"a": 2.0**63}]
+    assert errors == [None, None]
+
+
+@given(st.lists(objects, max_size=5), st.lists(st.tuples(st.integers(0, 5), too_large), min_size=1, max_size=3))
+@settings(max_examples=150)
+def test_records_with_numbers_too_large_change_nothing_for_others(
+    good: list[bytes], bad: list[tuple[int, bytes]]
+) -> None:
+    values: list[tuple[bytes, bool]] = [(value, True) for value in good]
+    for place, value in bad:
+        values.insert(place, (value, False))
+    without, among = JsonDecoder(), JsonDecoder()
+    expected = decoded(without, good)
+    rows, errors = decoded(among, [value for value, _ in values])
+    assert list(among.fields) == list(without.fields)
+    kept = [(row, error) for row, error, (_, is_good) in zip(rows, errors, values, strict=True) if is_good]
+    assert ([row for row, _ in kept], [error for _, error in kept]) == expected
+    assert all(error is not None for error, (_, is_good) in zip(errors, values, strict=True) if not is_good)
+
+
+def test_fields_beside_a_number_in_a_string_become_columns() -> None:
+    decoder = JsonDecoder()
+    rows, errors = decoded(
+        decoder, [b'{"a": "x"}', b'{"a": 1, "b": 2, "c": {"d": 1}}', b'{"a": [2.50], "c": {"e": 1}}']
+    )
+    assert [(row["a"], row["b"]) for row in rows] == [("x", None), ("1", 2), ("[2.5]", None)]
+    assert [row["c"] for row in rows] == [None, {"e": None, "d": 1}, {"e": 1, "d": None}]
+    assert errors == [None, None, None]
+
+
 def agrees(said: Any, column: Any) -> bool:
     """Whether a column's value is the JSON value, as far as columns can have it."""
     if column is None:
         return True
+    if isinstance(column, str) and not isinstance(said, str):
+        return agrees(said, json.loads(column))
     if isinstance(said, dict):
         return all(agrees(said.get(name), value) for name, value in column.items())
     if isinstance(said, list):

@@ -32,8 +32,8 @@ class Decoder(Protocol):
 
 
 def placed(columns: pa.RecordBatch, rows: Sequence[int], count: int) -> pa.RecordBatch:
-    """`count` rows, all null but those with the numbers `rows`, which are those of `columns` in their order."""
-    if len(rows) == count:
+    """`count` rows, all null but those with the numbers `rows`, which are those of `columns`, in the same order."""
+    if len(rows) == count and rows == sorted(rows):
         return columns
     where: list[int | None] = [None] * count
     for index, row in enumerate(rows):

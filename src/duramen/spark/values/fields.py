@@ -26,7 +26,7 @@ def widest(kind: pa.DataType) -> pa.DataType:
         return pa.struct([pa.field(field.name, widest(field.type)) for field in kind])
     if types.is_list(kind):
         return pa.list_(pa.field("element", widest(kind.value_type)))
-    return kind
+    return pa.map_(kind.key_type, widest(kind.item_type)) if types.is_map(kind) else kind
 
 
 def wider(known: pa.DataType, found: pa.DataType, *, numbers: bool = False) -> pa.DataType | None:

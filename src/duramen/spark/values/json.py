@@ -6,26 +6,36 @@ them is bad. Which values are bad depends on them and the columns alone once the
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.json as pj
 
-from duramen.base.errors import OptionInvalid
 from duramen.spark.values.decoded import MAGIC, PREFIX_BYTES, Decoded, joined, placed
 from duramen.spark.values.fields import fitted, usable, wider, widest
 from duramen.spark.values.fitting import decoder_of
+from duramen.spark.values.parsing import adapted, converted, has_map, large, parse, parsed_fields
+from duramen.spark.values.rows import RowReader, Unfit, read_json, without_large_numbers
 
 __all__ = ["JsonDecoder"]
 
 _MOST_BYTES: Final = 16 << 20
+_SAMPLE: Final = 16
 _WINDOW: Final = 256
 """Rows among which bad ones are looked for, so that many bad ones do not have all rows parsed for each."""
 
 _ROW: Final = re.compile(r" in row (\d+)$")
 _PREFIX: Final = bytes([MAGIC])
+
+_Rows = Sequence[int]
+_Piece = tuple[_Rows, pa.RecordBatch]
+_Divided = tuple[list[_Piece], list[int]]
+"""What could be parsed, and the rows that could not."""
+_Adapt = Callable[[Sequence[bytes]], Sequence[pa.Field]]
+_Judged = tuple[_Rows, "pa.RecordBatch | str"]
+"""Some rows as columns; or a bad one, and the reason."""
 
 
 class _Object(msgspec.Struct):
@@ -38,15 +48,26 @@ _check: Final = msgspec.json.Decoder(_Object).decode
 class JsonDecoder:
     """Decodes JSON objects. With `grows` fields that are not columns yet become columns behind the others."""
 
-    def __init__(self, fields: Sequence[pa.Field] = (), *, grows: bool = True, taken: Iterable[str] = ()) -> None:
-        """`taken` are names that no new column may have. Raises OptionInvalid for a type that JSON cannot become."""
-        self._fields = [pa.field(field.name, widest(field.type)) for field in fields]
-        self._grows = grows
+    def __init__(
+        self, fields: Sequence[pa.Field] = (), *, grows: bool = True, taken: Iterable[str] = (), zone: str = "UTC"
+    ) -> None:
+        """`taken` are names that no new column may have; `zone` is that of times without one.
+
+        Raises OptionInvalid for a type that JSON cannot become.
+        """
+        parsed_fields(fields)
+        self._zone = zone
         self._taken = frozenset(taken)
-        try:
-            _read([b"{}"], self._fields, "ignore")
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise OptionInvalid(f"these columns cannot be made of JSON: {error}") from None
+        self._grows = grows
+        self._fields: list[pa.Field] = []
+        self._set([pa.field(field.name, widest(field.type)) for field in fields])
+
+    def _set(self, fields: list[pa.Field]) -> None:
+        self._fields = fields
+        self._parsed = parsed_fields(fields)
+        self._maps = {field.name for field in fields if has_map(field.type)}
+        self._reader = RowReader(fields, self._zone, taken=self._taken)
+        self._map_reader = RowReader([field for field in fields if field.name in self._maps], self._zone)
 
     @property
     def fields(self) -> Sequence[pa.Field]:
@@ -59,7 +80,8 @@ class JsonDecoder:
         pieces: list[pa.RecordBatch] = []
         good: list[int] = []
         for begin, end in _chunks(texts):
-            for some, found in self._parsed(texts[begin:end]):
+            chunk = texts[begin:end]
+            for some, found in self._grown(chunk) if self._grows else self._judged(chunk):
                 if isinstance(found, pa.RecordBatch):
                     pieces.append(found)
                     good += [rows[begin + row] for row in some]
@@ -69,36 +91,127 @@ class JsonDecoder:
         columns = joined([fitted(piece, schema) for piece in pieces], schema)
         return Decoded(placed(columns, good, len(values)), pa.array(errors, pa.string()))
 
-    def _parsed(self, texts: list[bytes]) -> "list[_Piece]":
-        """`texts` in pieces; new fields have become columns before it is judged what is bad."""
-        if not self._grows:
-            return list(_pieces(texts, self._fields, "ignore"))
-        pieces = list(_pieces(texts, self._fields, "infer"))
+    def learn(self, values: pa.Array) -> None:
+        """Make columns of all fields of `values`, also where all numbers of a field are too large for any column."""
+        self.decode(values)
+        odd = [without_large_numbers(text) for text in _checked(values)[0] if self._reader.beyond(text) is not None]
+        self._add({}, _pieces(odd, [])[0])
+
+    def _grown(self, texts: list[bytes]) -> Sequence[_Judged]:
+        """New fields become columns before it is judged what is bad."""
+        before = self._fields
+        pieces, doubtful = self._inferred(texts)
         found: dict[str, pa.Field] = {}
-        known = {field.name for field in self._fields}
-        for _, piece in pieces:
-            if isinstance(piece, pa.RecordBatch):
-                for field in piece.schema:
-                    if field.name in known:
-                        found[field.name] = field
-                        continue
-                    there = found.get(field.name)
-                    kind = field.type if there is None else wider(there.type, field.type, numbers=True)
-                    found[field.name] = pa.field(field.name, kind) if kind is not None else found[field.name]
-        before, self._fields = self._fields, usable(found.values(), self._fields, taken=self._taken, texts=True)
-        types = {field.name: field.type for field in self._fields}
+        self._add(found, pieces)
+        types = {field.name: field.type for field in self._parsed}
         # Where columns are new, what was parsed is not used: Arrow makes broken lists of nulls before a type is known.
         # And what is bad beside fields that are no columns need not be.
-        as_they_are = before == self._fields and all(
-            isinstance(piece, pa.RecordBatch)
-            and all(types.get(field.name, field.type).equals(field.type) for field in piece.schema)
-            for _, piece in pieces
-        )
-        return pieces if as_they_are else list(_pieces(texts, self._fields, "ignore"))
+        if (
+            before == self._fields
+            and not (doubtful or self._maps)
+            and all(
+                types.get(field.name, field.type).equals(field.type) for _, piece in pieces for field in piece.schema
+            )
+        ):
+            return self._finished(pieces, texts)
+        beyond = {row: unfit.reason for row in doubtful if (unfit := self._reader.beyond(texts[row])) is not None}
+        others = [self._reader.others(texts[row]) for row in doubtful if row not in beyond]
+        self._add(found, _pieces([text for text in others if text is not None], [])[0])
+        rest = [row for row in range(len(texts)) if row not in beyond]
+        judged = self._judged([texts[row] for row in rest])
+        return [
+            *(([rest[row] for row in rows], piece) for rows, piece in judged),
+            *(([row], reason) for row, reason in beyond.items()),
+        ]
+
+    def _add(self, found: dict[str, pa.Field], pieces: Iterable[_Piece]) -> None:
+        """The fields that pieces show beside those that were `found` before become columns."""
+        for field in (field for _, piece in pieces for field in piece.schema if field.name not in self._maps):
+            there = found.get(field.name)
+            kind = field.type if there is None else wider(there.type, field.type, numbers=True)
+            if kind is not None:
+                found[field.name] = pa.field(field.name, kind)
+        fields = usable(found.values(), self._fields, taken=self._taken, texts=True)
+        if fields != self._fields:
+            self._set(fields)
+
+    def _inferred(self, texts: list[bytes]) -> _Divided:
+        """`texts` in pieces that show which fields there are; and the rows that did not count, or may not have had to.
+
+        From a number that no column has room for no column follows: it would be DOUBLE, for all.
+        """
+        pieces, refused = _pieces(texts, self._known(), self._adapted)
+        doubtful = [*refused, *(rows[row] for rows, piece in pieces for row in large(piece))]
+        beyond = {row for row in doubtful if self._reader.beyond(texts[row]) is not None}
+        if beyond:
+            rest = [row for row in range(len(texts)) if row not in beyond]
+            pieces, refused = _pieces([texts[row] for row in rest], self._known())
+            doubtful += [rest[row] for row in refused]
+        return pieces, list(dict.fromkeys(doubtful))
+
+    def _known(self) -> Sequence[pa.Field]:
+        """What is parsed for the columns, but for maps."""
+        return [field for field in self._parsed if field.name not in self._maps]
+
+    def _adapted(self, texts: Sequence[bytes]) -> Sequence[pa.Field]:
+        """The same, after it was adapted to what is in `texts`."""
+        objects = []
+        for text in texts[:_SAMPLE]:
+            with suppress(Unfit):
+                objects.append(read_json(text))
+        self._parsed = adapted(self._fields, objects)
+        return self._known()
+
+    def _judged(self, texts: list[bytes]) -> list[_Judged]:
+        """`texts` as columns; whether one is bad follows from itself and the columns alone."""
+        pieces, others = _together(texts, self._known(), self._adapted)
+        return [*self._finished(pieces, texts), *self._one_by_one(texts, others)]
+
+    def _finished(self, pieces: Sequence[_Piece], texts: list[bytes]) -> list[_Judged]:
+        """Pieces that were parsed, with the types of the columns, and with maps, which Arrow does not parse."""
+        schema = pa.schema(self._known())
+        plain = [field for field in self._fields if field.name not in self._maps]
+        done: list[_Judged] = []
+        for rows, piece in pieces:
+            columns, odd = converted(fitted(piece, schema), plain, self._zone)
+            kept = rows
+            if odd:
+                done += self._one_by_one(texts, [rows[row] for row in odd])
+                left = sorted(set(range(len(rows))).difference(odd))
+                kept, columns = [rows[row] for row in left], columns.take(pa.array(left, pa.int64()))
+            done += self._with_maps(columns, kept, texts) if self._maps else [(kept, columns)]
+        return done
+
+    def _with_maps(self, columns: pa.RecordBatch, rows: _Rows, texts: list[bytes]) -> list[_Judged]:
+        places, maps, done = _read_each(self._map_reader, texts, rows)
+        if len(places) < len(rows):
+            columns = columns.take(pa.array(places, pa.int64()))
+        arrays = dict(zip([*columns.schema.names, *maps.schema.names], [*columns.columns, *maps.columns], strict=True))
+        schema = pa.schema(self._fields)
+        whole = pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+        return [*done, ([rows[place] for place in places], whole)]
+
+    def _one_by_one(self, texts: list[bytes], rows: _Rows) -> list[_Judged]:
+        places, columns, done = _read_each(self._reader, texts, rows)
+        return [*done, ([rows[place] for place in places], columns)]
 
 
-_Piece = tuple[Sequence[int], "pa.RecordBatch | str"]
-"""Some rows, parsed; or a bad one, and the reason."""
+def _read_each(reader: RowReader, texts: list[bytes], rows: _Rows) -> tuple[list[int], pa.RecordBatch, list[_Judged]]:
+    """The good ones of `rows`, by their places there, as columns; and the bad ones."""
+    places: list[int] = []
+    values: list[dict[str, object]] = []
+    bad: list[_Judged] = []
+    for place, row in enumerate(rows):
+        try:
+            values.append(reader.read(texts[row]))
+            places.append(place)
+        except Unfit as unfit:
+            bad.append(([row], unfit.reason))
+    schema = pa.schema(reader.fields)
+    if not reader.fields:
+        return places, fitted(pa.record_batch({"": pa.nulls(len(places))}), schema), bad
+    array = pa.array(values, pa.struct(reader.fields))
+    return places, pa.RecordBatch.from_arrays(array.flatten(), schema=schema), bad
 
 
 def _checked(values: pa.Array) -> tuple[list[bytes], list[int], list[str | None]]:
@@ -125,6 +238,9 @@ def _checked(values: pa.Array) -> tuple[list[bytes], list[int], list[str | None]
 
 
 def _chunks(texts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    if texts and sum(map(len, texts)) + len(texts) < _MOST_BYTES:
+        yield 0, len(texts)
+        return
     begin = size = 0
     for index, text in enumerate(texts):
         size += len(text) + 1
@@ -135,60 +251,75 @@ def _chunks(texts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
         yield begin, len(texts)
 
 
-def _pieces(texts: list[bytes], fields: Sequence[pa.Field], unexpected: str) -> Iterator[_Piece]:
-    """All at once where that goes, else without the rows that cannot be parsed."""
-    try:
-        yield range(len(texts)), _read(texts, fields, unexpected)
-    except pa.ArrowException:
-        fits = decoder_of(fields)
-        rows: list[int] = []
-        for row, text in enumerate(texts):
-            try:
-                fits(text)
-                rows.append(row)
-            except msgspec.MsgspecError as error:
-                yield [row], f"does not fit the columns: {error}"
-        good = [texts[row] for row in rows]
-        try:
-            yield rows, _read(good, fields, unexpected)
-        except pa.ArrowException:
-            for begin in range(0, len(good), _WINDOW):
-                window = slice(begin, begin + _WINDOW)
-                yield from _around(good[window], rows[window], fields, unexpected)
+def _together(texts: list[bytes], fields: Sequence[pa.Field], adapt: _Adapt) -> _Divided:
+    """What Arrow's parser takes, all at once where that goes; and the rows that it does not take."""
+    return _divided(texts, fields, "ignore", adapt, lambda _, rows, __: ([], list(rows)))
 
 
-def _around(texts: list[bytes], rows: list[int], fields: Sequence[pa.Field], unexpected: str) -> Iterator[_Piece]:
+def _pieces(texts: list[bytes], fields: Sequence[pa.Field], adapt: _Adapt | None = None) -> _Divided:
+    """The same with fields that are no columns yet, and no row left out that goes with those before it."""
+    return _divided(texts, fields, "infer", adapt, _around)
+
+
+def _around(texts: list[bytes], rows: _Rows, fields: Sequence[pa.Field]) -> _Divided:
+    """What is before, between and after those that Arrow's parser refuses."""
+    pieces: list[_Piece] = []
+    refused: list[int] = []
     while texts:
         try:
-            yield rows, _read(texts, fields, unexpected)
+            return [*pieces, (rows, parse(texts, fields, "infer"))], refused
         except pa.ArrowException as error:
             named = _ROW.search(str(error))
             is_found = named is not None or len(texts) == 1
             odd = min(int(named.group(1)), len(texts) - 1) if named else len(texts) // 2
-            yield from _around(texts[:odd], rows[:odd], fields, unexpected)
-            if is_found:
-                yield [rows[odd]], _reason(error)
-            texts, rows = texts[odd + is_found :], rows[odd + is_found :]
+        some, others = _around(texts[:odd], rows[:odd], fields)
+        pieces += some
+        refused += [*others, *rows[odd : odd + is_found]]
+        texts, rows = texts[odd + is_found :], rows[odd + is_found :]
+    return pieces, refused
+
+
+def _divided(
+    texts: list[bytes],
+    fields: Sequence[pa.Field],
+    unexpected: str,
+    adapt: _Adapt | None,
+    divide: Callable[[list[bytes], _Rows, Sequence[pa.Field]], _Divided],
+) -> _Divided:
+    """All at once where that goes, else without the rows of other types, else `divide` for each window that fails."""
+    if not texts:
+        return [], []
+    try:
+        return [(range(len(texts)), parse(texts, fields, unexpected))], []
+    except pa.ArrowException:
+        fields = fields if adapt is None else adapt(texts)
+        rows, refused = _fitting(texts, fields)
+    good = [texts[row] for row in rows]
+    try:
+        return [(rows, parse(good, fields, unexpected))], refused
+    except pa.ArrowException:
+        pieces: list[_Piece] = []
+    for begin in range(0, len(good), _WINDOW):
+        window = slice(begin, begin + _WINDOW)
+        try:
+            pieces.append((rows[window], parse(good[window], fields, unexpected)))
+        except pa.ArrowException:
+            some, others = divide(good[window], rows[window], fields)
+            pieces += some
+            refused += others
+    return pieces, refused
+
+
+def _fitting(texts: list[bytes], fields: Sequence[pa.Field]) -> tuple[list[int], list[int]]:
+    """Rows whose values have the types that Arrow's parser expects, and the others."""
+    fits = decoder_of(fields)
+    rows: list[int] = []
+    others: list[int] = []
+    for row, text in enumerate(texts):
+        try:
+            fits(text)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            others.append(row)
         else:
-            return
-
-
-def _read(texts: list[bytes], fields: Sequence[pa.Field], unexpected: str) -> pa.RecordBatch:
-    """One row for each text. Raises ArrowException."""
-    data = b"\n".join(texts)
-    table = pj.read_json(
-        pa.BufferReader(data),
-        read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-        parse_options=pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior=unexpected),
-    )
-    if not table.num_columns:
-        return fitted(pa.record_batch({"": pa.nulls(len(texts))}), pa.schema([]))
-    batches = table.to_batches()
-    if len(batches) != 1 or table.num_rows != len(texts):
-        raise pa.ArrowInvalid(f"{len(texts)} values are {table.num_rows} rows in {len(batches)} batches")
-    return batches[0]
-
-
-def _reason(error: Exception) -> str:
-    text = _ROW.sub("", " ".join(str(error).split())).removeprefix("JSON parse error: ")
-    return f"does not fit the columns: {text}"
+            rows.append(row)
+    return rows, others
