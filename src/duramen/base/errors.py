@@ -105,6 +105,7 @@ __all__ = [
     "SystemFailed",
     "TableAhead",
     "TableConflict",
+    "TableDamaged",
     "TableForeign",
     "TableStorageFailed",
     "TableUnsupported",
@@ -1066,6 +1067,14 @@ class TableConflict(DuramenError):
     id = "table-conflict"
     safe = "Nothing of this was committed; what the other writer committed is kept, and repeating is safe."
     remedy = "Nothing needs to be done: the job goes on from the table's new end. Let only one job write a table."
+
+
+class TableDamaged(DuramenError):
+    """A file of a table is cut off or altered: it is not what its format says."""
+
+    id = "table-damaged"
+    safe = "Nothing was committed; repeating gives the same answer until the file is whole."
+    remedy = "Bring the file that the message names back from a backup, or begin a new table at another location."
 
 
 class TableForeign(DuramenError):

@@ -67,7 +67,7 @@ def test_filters_of_others_find_what_is_there(declare: Declare) -> None:
         assert [row["_offset"] for row in found.to_pylist()] == offsets
 
 
-class AnswerLost(Exception):
+class AnswerLost(ConnectionError):
     """The request was done, and nobody heard."""
 
 

@@ -1,5 +1,6 @@
 """The job over several streams: each for itself, errors of one never those of another, and what is told of them."""
 
+import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -74,6 +75,39 @@ def test_once_brings_each_to_its_end_and_one_that_fails_holds_up_none(node: Node
     assert [accounts[one.stream].failures for one in worlds] == [0, 3, 3]
     assert [(row["_stream_partition"], row["_offset"], row["_value"]) for row in good.rows()] == good.expected()
     assert {name for name, _ in seen} == {one.stream for one in worlds}
+
+
+@pytest.mark.parametrize(("fault", "id_"), [("metadata", "table-damaged"), ("feature", "table-unsupported"),
+                                           ("bug", "bug"), ("bug in a task", "bug")])  # fmt: skip
+def test_an_error_that_is_not_the_storage_s_has_its_own_id(
+    node: NodeProcess, world: World, fault: str, id_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the job's lines and in `duramen table status`."""
+    world.produce([b'{"a": 1}'] * 4)
+    found = {world.stream: Declared(world.declaration(), 1000)}
+    assert make_job(node.kafka, found, []).run(once=True)
+    world.produce([b'{"a": 1}'] * 4)
+    newest = max((world.location / "_delta_log").glob("*.json"))
+    if fault == "metadata":
+        newest.write_bytes(newest.read_bytes()[:100])
+    elif fault == "feature":
+        wanted = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["x"], "writerFeatures": ["x"]}
+        newest.with_name(f"{int(newest.stem) + 1:020d}.json").write_text(json.dumps({"protocol": wanted}))
+    else:
+        where = "duramen.spark.translation.task.translate" if "task" in fault else "deltalake.DeltaTable.history"
+
+        def broken(*_: object, **__: object) -> None:
+            raise KeyError("nothing")
+
+        monkeypatch.setattr(where, broken)
+    job = make_job(node.kafka, found, [])
+    assert not job.run(once=True)
+    error = job.accounts()[world.stream].error
+    assert error.endswith(f"[{id_}]")
+    assert "\n" not in error
+    monkeypatch.undo()
+    if fault.startswith("bug"):
+        assert status(node, world).error == error
 
 
 def test_what_stops_a_table_is_in_its_status_and_its_lag_in_its_group(node: NodeProcess, worlds: list[World]) -> None:

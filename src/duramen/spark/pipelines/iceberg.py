@@ -16,8 +16,9 @@ from duramen.base.errors import TableForeign, TableUnsupported
 from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, columns_of, require_columns, require_owner
 from duramen.spark.pipelines.handing import Handing, written
 from duramen.spark.tables.catalog import IcebergEntry, append, arrow_schema, has_single_attempts, optional
+from duramen.spark.tables.failures import one_line
 from duramen.spark.tables.port import Storage
-from duramen.spark.tables.storage import Place, one_line, storage_errors
+from duramen.spark.tables.storage import Place, storage_errors
 from duramen.spark.tables.written import Written
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from duramen.base.errors import TableForeign, TableUnsupported
 from duramen.spark.plainly import said_plainly
 from duramen.spark.tables.port import DataFile, Storage
-from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.storage import Place, reading_errors, storage_errors
 from duramen.spark.values.fields import fitted
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _read_iceberg(one: _IcebergFile) -> Iterator[pa.RecordBatch]:
     from pyiceberg.io.pyarrow import ArrowScan
     from pyiceberg.table import StaticTable
 
-    with storage_errors(one.metadata):
+    with reading_errors(one.metadata):
         table = StaticTable.from_metadata(one.metadata, one.properties)
         yield from ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue()).to_record_batches([one.task])
 

@@ -23,7 +23,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table import Transaction
 from pyiceberg.transforms import IdentityTransform
 
-from duramen.base.errors import TableForeign, TableUnsupported
+from duramen.base.errors import OptionInvalid, TableForeign, TableUnsupported
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.s3 import ENDPOINT, REGION, endpoint_of, region_of
 from duramen.spark.tables.storage import Place
@@ -114,7 +114,12 @@ class IcebergEntry:
                 # Of the environment's words the library knows the keys alone.
                 properties |= {ENDPOINT: endpoint_of(self._options), REGION: region_of(self._options)}
             properties.setdefault("py-io-impl", "pyiceberg.io.pyarrow.PyArrowFileIO")
-            self._catalog_of = load_catalog("duramen", **properties)
+            try:
+                self._catalog_of = load_catalog("duramen", **properties)
+            except ValueError as error:
+                if isinstance(error, OSError):  # requests' errors may be both
+                    raise
+                raise OptionInvalid(f"catalog.uri or catalog.type does not fit: {error}") from error
         return self._catalog_of
 
 

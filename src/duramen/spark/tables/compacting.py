@@ -13,7 +13,7 @@ from duramen.base.errors import TableConflict
 from duramen.spark.tables.files import Layout, write_rows
 from duramen.spark.tables.port import Cleaned, DataFile, Span
 from duramen.spark.tables.reading import aligned
-from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.storage import Place, reading_errors, storage_errors
 
 __all__ = ["compacted", "runs"]
 
@@ -70,7 +70,7 @@ def _joined(place: Place, layout: Layout, run: Sequence[DataFile], schema: pa.Sc
 
     def batches() -> Iterator[pa.RecordBatch]:
         for file in run:
-            with pq.ParquetFile(place.open(file.path)) as opened:
+            with reading_errors(place.uri_of(file.path)), pq.ParquetFile(place.open(file.path)) as opened:
                 for batch in opened.iter_batches():
                     yield aligned(batch, wanted, {})
 

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from duramen.base.errors import TableConflict, TableForeign, TableStorageFailed
+from duramen.base.errors import TableConflict, TableForeign
 from duramen.spark.tables.columns import COMMIT, OFFSET, PARTITION
 from duramen.spark.tables.compacting import compacted
 from duramen.spark.tables.deltalog import ATTEMPTS, DeltaLog, fields_of
@@ -194,7 +194,7 @@ class DeltaFormat:
                     history = with_ends(history, {**ends, **{span.partition: span.end for span in spans}})
                 if self._written(table, files, removed, moved, history) or self._is_there(files):
                     return
-            raise TableStorageFailed(f"{self.place.uri}: others commit all the time")
+            raise TableConflict(f"{self.place.uri}: others committed {ATTEMPTS} times meanwhile")
 
     def _moved(self, table: DeltaTable, ends: Ends, spans: Sequence[Span]) -> list[Transaction]:
         after = dict(ends) | {span.partition: span.end for span in spans}

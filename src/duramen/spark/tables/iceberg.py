@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.types import DateType, IcebergType
 
-from duramen.base.errors import TableConflict, TableForeign, TableStorageFailed, TableUnsupported
+from duramen.base.errors import TableConflict, TableForeign, TableUnsupported
 from duramen.spark.tables.catalog import ATTEMPTS, IcebergEntry, append, arrow_schema, has_single_attempts
 from duramen.spark.tables.columns import COMMIT, OFFSET, PARTITION
 from duramen.spark.tables.compacting import compacted
@@ -154,7 +154,7 @@ class IcebergFormat:
                     if not self._is_there(files):
                         raise
                 return
-            raise TableStorageFailed(f"{self.place.uri}: others commit all the time")
+            raise TableConflict(f"{self.place.uri}: others committed {ATTEMPTS} times meanwhile")
 
     def _write(
         self,

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from duramen.spark.tables.columns import COMMIT, OFFSET
 from duramen.spark.tables.port import DataFile, Span
-from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.storage import Place, reading_errors
 from duramen.spark.values.fields import fitted
 
 __all__ = ["aligned", "counted_at", "read_file"]
@@ -31,7 +31,7 @@ def read_file(
     names = [name for name in schema.names if columns is None or name in columns]
     wanted = pa.schema([schema.field(name) for name in names])
     values = dict(file.values)
-    with storage_errors(place.uri_of(file.path)), pq.ParquetFile(place.open(file.path)) as opened:
+    with reading_errors(place.uri_of(file.path)), pq.ParquetFile(place.open(file.path)) as opened:
         there = [name for name in opened.schema_arrow.names if name in names or name in (OFFSET, COMMIT)]
         for batch in opened.iter_batches(columns=there):
             kept = batch if spans is None else batch.filter(_within(counted_at(batch), file.partition, spans))

@@ -12,32 +12,15 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from duramen.base.errors import DuramenError, TableStorageFailed, TableUnsupported
+from duramen.base.errors import DuramenError, TableUnsupported
+from duramen.spark.tables.failures import failure
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.s3 import s3_files
 
-__all__ = ["Found", "Place", "check_location", "one_line", "storage_errors", "sync"]
+__all__ = ["Found", "Place", "check_location", "reading_errors", "storage_errors", "sync"]
 
 _S3_SCHEMES: Final = ("s3", "s3a")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9._-]+")
-_MOST_LETTERS: Final = 300
-_MARKS: Final = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
-"""Colours and arrows for terminals."""
-
-_S3_CODE: Final = re.compile(r"<Code>(.*?)</Code>")
-_RUST_CODE: Final = re.compile(r"\(os error (\d+)\)|\bOs \{ code: (\d+)")
-"""What libraries of Rust's raise has the number in its text alone."""
-
-_RUST_ERROR: Final = re.compile(r' Error: Os \{ code: \d+, kind: \w+, message: "([^"]*)" \}')
-_BACKTRACE: Final = re.compile(r"\s0: \S.*", re.DOTALL)
-_SQL_NOISE: Final = re.compile(r"\(sqlite3\.\w+\) |\(Background on this error at: \S+\)")
-_REASONS: Final = {
-    errno.ENOSPC: "no space left on the device",
-    errno.EDQUOT: "the quota of the disk is exceeded",
-    errno.EACCES: "permission denied",
-    errno.EROFS: "the file system is read-only",
-    errno.ENOTDIR: "a file is there, or on the way there, where a directory should be",
-}
 
 
 class Found(NamedTuple):
@@ -48,31 +31,28 @@ class Found(NamedTuple):
     modified_ms: int
 
 
-def one_line(error: BaseException) -> str:
-    """What an error of a library says, as one short line."""
-    text = (
-        " ".join(_SQL_NOISE.sub(" ", _MARKS.sub(" ", _BACKTRACE.sub("", str(error)))).split()) or type(error).__name__
-    )
-    coded = _RUST_CODE.search(text)
-    number = int(coded[1] or coded[2]) if coded else getattr(error, "errno", None)
-    if number in _REASONS:
-        return _REASONS[number]
-    text = _RUST_ERROR.sub(r": \1", text)
-    refused = _S3_CODE.search(text)
-    if refused is not None:
-        text = f"S3 answers {refused.group(1)}"
-    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+@contextmanager
+def storage_errors(location: str) -> Iterator[None]:
+    """Around calls of libraries that read or write a table: raises the error of ours that `failure` gives."""
+    with _failures(location, reading=False):
+        yield
 
 
 @contextmanager
-def storage_errors(location: str) -> Iterator[None]:
-    """Around calls of libraries that read or write storage: raises TableStorageFailed for what they raise."""
+def reading_errors(location: str) -> Iterator[None]:
+    """The same around calls that only read files of a table: a file that they cannot decode is damaged."""
+    with _failures(location, reading=True):
+        yield
+
+
+@contextmanager
+def _failures(location: str, *, reading: bool) -> Iterator[None]:
     try:
         yield
-    except DuramenError:
+    except (DuramenError, MemoryError):
         raise
     except Exception as error:
-        raise TableStorageFailed(f"{location}: {one_line(error)}") from error
+        raise failure(location, error, reading=reading) from error
 
 
 def check_location(location: str) -> None:

@@ -16,7 +16,7 @@ from duramen.spark.tables.columns import KEY, OFFSET, VALUE
 from duramen.spark.tables.files import Layout, Writer
 from duramen.spark.tables.port import DataFile, Span
 from duramen.spark.tables.reading import counted_at, read_file
-from duramen.spark.tables.storage import Place, storage_errors
+from duramen.spark.tables.storage import Place, reading_errors
 
 __all__ = ["Newest", "upsert"]
 
@@ -100,7 +100,7 @@ def _counting_from(offset: int, rows: pa.Table) -> pa.Table:
 
 
 def _has(place: Place, file: DataFile, keys: pa.Array) -> bool:
-    with storage_errors(place.uri_of(file.path)), pq.ParquetFile(place.open(file.path)) as opened:
+    with reading_errors(place.uri_of(file.path)), pq.ParquetFile(place.open(file.path)) as opened:
         return any(
             pc.any(pc.is_in(batch.column(KEY), value_set=keys)).as_py() for batch in opened.iter_batches(columns=[KEY])
         )

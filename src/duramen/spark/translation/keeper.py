@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from duramen.base.catalogue_tables import KEPT_OFFSETS
-from duramen.base.errors import DuramenError
+from duramen.base.errors import BugFound, DuramenError
 from duramen.client import Admin, Cluster
 from duramen.spark.tables.port import Table
 from duramen.spark.translation.accounts import Account
@@ -55,11 +55,12 @@ class Keeper:
             if self._upto is not None and not self._upto:
                 self._upto = {at: end for at, (_, end) in bounds(cluster, self._log).items()}
             outcome = self._round.run(cluster, self._upto)
-        except DuramenError as error:
-            self.account.fail(error)
+        except Exception as error:  # noqa: BLE001 -- `duramen table status` tells of each
+            failed = error if isinstance(error, DuramenError) else BugFound(f"{type(error).__name__}: {error}")
+            self.account.fail(failed)
             self._told_s = float("-inf")
             self._tell()
-            raise
+            raise failed from error.__cause__
         self.account.add(outcome, time.time_ns() // 1_000_000)
         self._tell()
         self._tell_needed(at_the_end=self._upto is not None and not outcome.behind)

@@ -4,13 +4,15 @@ Nothing of it reaches the table before the driver commits. What fails comes back
 trouble is not that of a Spark job.
 """
 
+import traceback
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from duramen.base import errors
-from duramen.base.errors import DuramenError
+from duramen.base.errors import BugFound, DuramenError
+from duramen.spark.tables.failures import one_line
 from duramen.spark.tables.rounds import Work, Written, translate
 from duramen.spark.translation.log import Log, read
 from duramen.spark.translation.planning import Piece
@@ -69,4 +71,7 @@ def run(task: Task) -> Done:
             read_bytes += counted.read_bytes
     except DuramenError as error:
         return Done(error=(type(error).__name__, str(error)))
+    except Exception as error:  # noqa: BLE001 -- a bug in one table's task is not the other tables' trouble
+        traceback.print_exc()  # into Spark's log
+        return Done(error=(BugFound.__name__, f"{task.log.stream}: {type(error).__name__}: {one_line(error)}"))
     return Done(written, records, read_bytes)
