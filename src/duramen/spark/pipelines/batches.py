@@ -4,20 +4,21 @@ The table says itself which batches it has: with its rows every commit takes the
 of the offsets at which it ends. A table belongs to one query, which the commit that makes it names.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
 from duramen.base.errors import CheckpointInvalid, TableConflict, TableForeign
 from duramen.spark.pipelines.checkpoints import Checkpoint
+from duramen.spark.pipelines.evolving import evolved, same_columns
 from duramen.spark.tables.storage import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = [
-    "NOTHING_YET", "BatchWriter", "Next", "SinkTable", "State", "columns_of", "decision", "require_columns",
+    "NOTHING_YET", "BatchWriter", "Next", "SinkTable", "State", "columns_after", "columns_of", "decision",
     "require_owner",
 ]  # fmt: skip
 
@@ -38,8 +39,10 @@ class Next(NamedTuple):
 class State(Protocol):
     """One version of a sink's table. Its methods raise TableStorageFailed."""
 
-    def require(self, schema: pa.Schema) -> None:
-        """Raises TableForeign where the table has other columns than the rows, TableUnsupported for types."""
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table, as files are written."""
+        ...
 
     def last(self, query_id: str) -> int | None:
         """The number of the query's last batch; None where the table is not the query's."""
@@ -67,10 +70,21 @@ class SinkTable(Protocol[_S]):
     def require_types(self, schema: pa.Schema) -> None:
         """Raises TableUnsupported for a column that no new table could have, as far as that is known before."""
 
+    def stored(self, schema: pa.Schema) -> pa.Schema:
+        """The columns of rows with the types that the table's format has for them. Raises TableUnsupported."""
+        ...
+
+    def can_widen(self, before: pa.DataType, after: pa.DataType) -> bool:
+        """Whether the type of a column that is there can become another, as far as the format's library can."""
+        ...
+
     def create(self, schema: pa.Schema, query_id: str) -> _S:
         """Make the table, unless another makes it first."""
 
-    def prepare(self, batch: "DataFrame", schema: pa.Schema, state: _S) -> Change[_S]:
+    def evolve(self, schema: pa.Schema) -> None:
+        """Add the columns that `schema` has and the table has not, and widen those that it has wider."""
+
+    def prepare(self, batch: "DataFrame", state: _S) -> Change[_S]:
         """Do all of a batch's work but its commit, which may be tried more than once."""
         ...
 
@@ -109,14 +123,15 @@ def decision(where: str, last: int, batch_id: int, known: str, digest: str) -> L
     return "done"
 
 
-def require_columns(where: str, has: Mapping[str, str], wants: Mapping[str, str]) -> None:
-    """Raises TableForeign where a table's columns, types by name, are not those of the rows."""
-    for name in sorted(has.keys() | wants.keys()):
-        if has.get(name) != wants.get(name):
-            raise TableForeign(
-                f"the table {where} has other columns: {name} is {has.get(name, 'not there')}, and the rows' is"
-                f" {wants.get(name, 'not there')}; choose another location"
-            )
+def columns_after(table: "SinkTable[Any]", state: State, schema: pa.Schema) -> pa.Schema:
+    """The columns of the table once it has rows with the columns `schema`.
+
+    Raises TableForeign where the table cannot take such rows, TableUnsupported for types.
+    """
+    wanted = evolved(table.place.uri, state.schema, table.stored(schema), table.can_widen)
+    new = [field for field in schema if field.name not in state.schema.names]
+    table.require_types(pa.schema(new))
+    return wanted
 
 
 def require_owner(where: str, found: str | None, owner: str) -> None:
@@ -141,7 +156,7 @@ class BatchWriter(Generic[_S]):
         state = self._due(coming, schema)
         if state is None:
             return
-        change = self._table.prepare(batch, schema, state)
+        change = self._table.prepare(batch, state)
         for _ in range(_ATTEMPTS):
             # What came between may have been this very batch.
             state = self._due(coming, schema)
@@ -154,13 +169,16 @@ class BatchWriter(Generic[_S]):
         return self._table.place.uri
 
     def _due(self, coming: Next, schema: pa.Schema) -> _S | None:
-        """The table as it is now, made where there is none; None where it has the batch already."""
+        """The table as it is now, with the columns of the rows; None where it has the batch already.
+
+        It is made where there is none.
+        """
         state = self._table.find()
         if state is None:
             if coming.batch_id > 0:
                 decision(self._where, NOTHING_YET, coming.batch_id, "", "")
             state = self._table.create(schema, coming.query_id)
-        state.require(schema)
+        wanted = columns_after(self._table, state, schema)
         last = state.last(coming.query_id)
         if last is None:
             raise CheckpointInvalid(
@@ -169,4 +187,13 @@ class BatchWriter(Generic[_S]):
             )
         known = state.digest(coming.query_id, last) if last == coming.batch_id else ""
         decided = decision(self._where, last, coming.batch_id, known, coming.digest)
-        return state if decided == "write" else None
+        if decided != "write":
+            return None
+        return state if same_columns(wanted, state.schema) else self._evolved(wanted)
+
+    def _evolved(self, wanted: pa.Schema) -> _S:
+        self._table.evolve(wanted)
+        state = self._table.find()
+        if state is None:
+            raise TableForeign(f"the table at {self._where} is gone")
+        return state

@@ -13,11 +13,12 @@ from deltalake import DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction
 
 from duramen.base.errors import TableUnsupported
-from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, columns_of, require_columns, require_owner
+from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, columns_of, require_owner
 from duramen.spark.pipelines.handing import Handing, written
 from duramen.spark.pipelines.merging import Upsert, gathered, merge
 from duramen.spark.tables.deltalog import DeltaLog, fields_of
 from duramen.spark.tables.port import Storage
+from duramen.spark.tables.schemas import optional
 from duramen.spark.tables.storage import Place, storage_errors
 from duramen.spark.tables.writing import said
 from duramen.spark.tables.written import Written
@@ -41,11 +42,10 @@ class DeltaState:
         self._log = log
         self._table = table
 
-    def require(self, schema: pa.Schema) -> None:
+    @property
+    def schema(self) -> pa.Schema:
         """See the port."""
-        has = {field.name: str(field.type) for field in fields_of(self._table.schema())}
-        wants = {field.name: _stored(field.type) for field in schema}
-        require_columns(self._where, has, wants)
+        return fields_of(self._table.schema())
 
     def last(self, query_id: str) -> int | None:
         """See the port."""
@@ -108,15 +108,23 @@ class DeltaSink:
 
     def require_types(self, schema: pa.Schema) -> None:
         """See the port."""
-        for field in schema:
-            _stored(field.type)
+        self.stored(schema)
+
+    def stored(self, schema: pa.Schema) -> pa.Schema:
+        """See the port."""
+        return pa.schema([pa.field(field.name, _stored(field.type)) for field in schema])
+
+    def can_widen(self, before: pa.DataType, after: pa.DataType) -> bool:
+        """See the port: deltalake neither writes nor reads tables with the feature `typeWidening`."""
+        del before, after
+        return False
 
     def create(self, schema: pa.Schema, query_id: str) -> DeltaState:
         """See the port."""
         self.require_types(schema)
         with storage_errors(self.place.uri):
             made = self._log.create(
-                schema,
+                optional(schema),
                 description=_MARK + self._owner,
                 transactions=[Transaction(_application(query_id), NOTHING_YET)],
             )
@@ -127,10 +135,14 @@ class DeltaSink:
         require_owner(self.place.uri, said.removeprefix(_MARK) if said.startswith(_MARK) else None, self._owner)
         return DeltaState(self.place, self._log, table)
 
-    def prepare(self, batch: "DataFrame", schema: pa.Schema, state: DeltaState) -> Change[DeltaState]:
+    def evolve(self, schema: pa.Schema) -> None:
         """See the port."""
-        del state
-        upsert = self._upsert
+        with storage_errors(self.place.uri):
+            self._log.evolve(schema)
+
+    def prepare(self, batch: "DataFrame", state: DeltaState) -> Change[DeltaState]:
+        """See the port."""
+        upsert, schema = self._upsert, state.schema
         if upsert is None:
             files = written(batch, self._storage, schema, self._handing)
             return lambda now, coming: now.add(files, coming)
@@ -151,9 +163,9 @@ class DeltaCopySink(DeltaSink):
         del batch
         return self._columns
 
-    def prepare(self, batch: "DataFrame", schema: pa.Schema, state: DeltaState) -> Change[DeltaState]:
+    def prepare(self, batch: "DataFrame", state: DeltaState) -> Change[DeltaState]:
         """See the port."""
-        del schema, state
+        del state
         files = said(batch)
         return lambda now, coming: now.add(files, coming)
 
@@ -171,9 +183,9 @@ def _metadata(coming: Next) -> dict[str, str]:
     return {_QUERY: coming.query_id, _BATCH: str(coming.batch_id), _DIGEST: coming.digest}
 
 
-def _stored(kind: pa.DataType) -> str:
+def _stored(kind: pa.DataType) -> pa.DataType:
     """What an Arrow type is once a Delta table has been read again."""
     try:
-        return str(fields_of(Schema.from_arrow(pa.schema([pa.field("it", kind)]))).field("it").type)
+        return fields_of(Schema.from_arrow(pa.schema([pa.field("it", kind)]))).field("it").type
     except Exception as error:
         raise TableUnsupported(f"a Delta table has no type for {kind}") from error

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, pyarrow_to_schema
-from pyiceberg.schema import Schema
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 from pyiceberg.table import Table as IcebergTable
 
-from duramen.base.errors import TableForeign, TableUnsupported
-from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, columns_of, require_columns, require_owner
+from duramen.base.errors import TableUnsupported
+from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, columns_of, require_owner
 from duramen.spark.pipelines.handing import Handing, written
-from duramen.spark.tables.catalog import IcebergEntry, append, arrow_schema, has_single_attempts, optional
+from duramen.spark.tables.catalog import IcebergEntry, append, arrow_schema, can_widen, has_single_attempts, stored
 from duramen.spark.tables.failures import one_line
 from duramen.spark.tables.port import Storage
+from duramen.spark.tables.schemas import optional
 from duramen.spark.tables.storage import Place, storage_errors
 from duramen.spark.tables.written import Written
 
@@ -41,23 +41,8 @@ class IcebergState:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as files are written."""
-        return arrow_schema(self._table)
-
-    def require(self, schema: pa.Schema) -> None:
         """See the port."""
-        there = self._table.schema()
-        where = self._place.uri
-        require_columns(
-            where, dict.fromkeys((one.name for one in there.fields), "there"), dict.fromkeys(schema.names, "there")
-        )
-        try:
-            coming = pyarrow_to_schema(optional(schema), there.name_mapping)
-        except ValueError as error:  # it names a field inside of a column
-            raise TableForeign(f"the table {where} has other columns: {one_line(error)}") from None
-        except (UnsupportedPyArrowTypeException, TypeError) as error:
-            raise TableUnsupported(f"an Iceberg table has no type for the rows: {one_line(error)}") from None
-        require_columns(where, _types(there), _types(coming))
+        return arrow_schema(self._table)
 
     def last(self, query_id: str) -> int | None:
         """See the port."""
@@ -108,6 +93,14 @@ class IcebergSink:
     def require_types(self, schema: pa.Schema) -> None:
         """See the port: the library says it when it makes the table."""
 
+    def stored(self, schema: pa.Schema) -> pa.Schema:
+        """See the port."""
+        return stored(schema)
+
+    def can_widen(self, before: pa.DataType, after: pa.DataType) -> bool:
+        """See the port."""
+        return can_widen(before, after)
+
     def create(self, schema: pa.Schema, query_id: str) -> IcebergState:
         """See the port."""
         own = {_OWNER: self._owner, _QUERY: query_id, _BATCH: str(NOTHING_YET)}
@@ -121,12 +114,12 @@ class IcebergSink:
         require_owner(self.place.uri, table.properties.get(_OWNER), self._owner)
         return IcebergState(self.place, table)
 
-    def prepare(self, batch: "DataFrame", schema: pa.Schema, state: IcebergState) -> Change[IcebergState]:
-        """See the port: files have the table's own types, as Iceberg has no small numbers."""
-        del schema
+    def evolve(self, schema: pa.Schema) -> None:
+        """See the port."""
+        with storage_errors(self.place.uri):
+            self._entry.evolve(schema)
+
+    def prepare(self, batch: "DataFrame", state: IcebergState) -> Change[IcebergState]:
+        """See the port."""
         files = written(batch, self._storage, state.schema, self._handing)
         return lambda now, coming: now.add(files, coming)
-
-
-def _types(schema: Schema) -> dict[str, str]:
-    return {field.name: str(field.field_type) for field in schema.fields}

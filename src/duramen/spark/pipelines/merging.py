@@ -7,6 +7,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 
 from duramen.base.errors import OptionInvalid
+from duramen.spark.values.fields import fitted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,11 +28,12 @@ class Upsert:
 
 
 def gathered(batch: "DataFrame", schema: pa.Schema, upsert: Upsert, where: str) -> pa.Table:
-    """Of each key the newest row, with `DELETED`.
+    """Of each key the newest row, with the columns of `schema`, null where the rows lack one, and `DELETED`.
 
     Raises OptionInvalid where a key has several: they would take each other's place in no order at all.
     """
-    rows = _newest(batch, upsert).toArrow().cast(schema.append(pa.field(DELETED, pa.bool_())))
+    wanted = schema.append(pa.field(DELETED, pa.bool_()))
+    rows = pa.Table.from_batches([fitted(one, wanted) for one in _newest(batch, upsert).toArrow().to_batches()], wanted)
     keys = upsert.keys
     distinct = rows.select(keys).group_by(keys).aggregate([]).num_rows
     if distinct != rows.num_rows:

@@ -109,6 +109,8 @@ def _check_table(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Pr
     from pyspark.errors import PySparkException
     from pyspark.sql.types import NullType
 
+    from duramen.spark.pipelines.batches import columns_after
+    from duramen.spark.pipelines.evolving import lacking
     from duramen.spark.tables.storage import storage_errors
 
     seen: set[str] = set()
@@ -134,7 +136,12 @@ def _check_table(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Pr
                 table.place.require_parent()
             table.require_types(schema)
         else:
-            state.require(schema)
+            columns_after(table, state, schema)
+            for name in lacking(state.schema, schema):
+                problems.warn(
+                    sink.input.place,
+                    f"{sink.input.value} has no column {name}, which is null in its new rows of the table",
+                )
     except DuramenError as error:
         problems.add(place_of(sink.options, sink.location, str(error)), str(error))
 

@@ -26,9 +26,19 @@ from pyiceberg.transforms import IdentityTransform
 from duramen.base.errors import OptionInvalid, TableForeign, TableUnsupported
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.s3 import ENDPOINT, REGION, endpoint_of, region_of
+from duramen.spark.tables.schemas import merged, optional
 from duramen.spark.tables.storage import Place
 
-__all__ = ["ATTEMPTS", "IcebergEntry", "append", "arrow_schema", "has_catalog", "has_single_attempts", "optional"]
+__all__ = [
+    "ATTEMPTS",
+    "IcebergEntry",
+    "append",
+    "arrow_schema",
+    "can_widen",
+    "has_catalog",
+    "has_single_attempts",
+    "stored",
+]
 
 ATTEMPTS: Final = 20
 """How often a change gives way to others before that is an error."""
@@ -96,6 +106,20 @@ class IcebergEntry:
                 spec.add_field(name, IdentityTransform(), name)
         return self.load()
 
+    def evolve(self, schema: pa.Schema) -> None:
+        """Add the columns that the table lacks, and widen those that `schema` has wider."""
+        for attempt in range(ATTEMPTS):
+            table = self.load()
+            there = arrow_schema(table)
+            if merged(there, [schema])[0].equals(there):
+                return
+            try:
+                with table.update_schema() as changing:
+                    changing.union_by_name(schema)
+            except CommitFailedException:
+                if attempt == ATTEMPTS - 1:
+                    raise
+
     def _checked(self, table: IcebergTable) -> IcebergTable:
         where = self._place.uri
         if table.location().removeprefix("file://").rstrip("/") != where.rstrip("/"):
@@ -149,23 +173,28 @@ def append(writing: Transaction, uris: Sequence[str], said: Mapping[str, str]) -
         writing.update_snapshot(snapshot_properties=dict(said)).fast_append().commit()
 
 
+def can_widen(before: pa.DataType, after: pa.DataType) -> bool:
+    """Whether Iceberg can widen a column so. Source: the Iceberg table specification, "Schema Evolution"."""
+    if pa.types.is_decimal128(before) and pa.types.is_decimal128(after):
+        return bool(before.scale == after.scale)
+    return (before, after) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
+
+
+def stored(schema: pa.Schema) -> pa.Schema:
+    """The columns as an Iceberg table has them, which has no numbers of less than 32 bits."""
+    return pa.schema([pa.field(field.name, _stored(field.type)) for field in optional(schema)])
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _stored(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _stored(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_stored(kind.key_type), _stored(kind.item_type))
+    return pa.int32() if kind in (pa.int8(), pa.int16()) else kind
+
+
 def arrow_schema(table: IcebergTable) -> pa.Schema:
     """The columns without Iceberg's numbers of them, and with the types that files are written with."""
     return optional(table.schema().as_arrow())
-
-
-def optional(schema: pa.Schema) -> pa.Schema:
-    """The columns, all of which may be null, inside of others too."""
-    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(pa.field("element", _plain(kind.value_type)))
-    if pa.types.is_map(kind):
-        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    return pa.binary() if pa.types.is_large_binary(kind) else kind

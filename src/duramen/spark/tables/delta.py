@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake import DeltaTable, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
 from duramen.base.errors import TableConflict, TableForeign
@@ -164,17 +163,7 @@ class DeltaFormat:
     def evolve(self, schema: pa.Schema) -> None:
         """See the port."""
         with storage_errors(self.place.uri):
-            for attempt in range(ATTEMPTS):
-                table = self._log.load()
-                there = fields_of(table.schema())
-                new = [field for field in schema if field.name not in there.names or there.field(field.name) != field]
-                if not new:
-                    return
-                try:
-                    table.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
-                except CommitFailedError:
-                    if attempt == ATTEMPTS - 1:
-                        raise
+            self._log.evolve(schema)
 
     def commit(
         self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = (), newest: int = -1

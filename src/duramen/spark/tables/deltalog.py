@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from duramen.base.errors import TableForeign, TableUnsupported
@@ -81,6 +81,22 @@ class DeltaLog:
             if not DeltaTable.is_deltatable(self._place.uri, self._options):
                 raise
         return self.load()
+
+    def evolve(self, schema: pa.Schema) -> None:
+        """Add the columns, and the fields inside of columns, that the table lacks."""
+        for attempt in range(ATTEMPTS):
+            table = self.load()
+            there = fields_of(table.schema())
+            new = [
+                field for field in schema if field.name not in there.names or there.field(field.name).type != field.type
+            ]
+            if not new:
+                return
+            try:
+                table.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
+            except CommitFailedError:
+                if attempt == ATTEMPTS - 1:
+                    raise
 
     def change(self, table: DeltaTable, make: Callable[[], object]) -> bool:
         """Whether `make` made the version that follows `table`'s; False where another came first, or may have.

@@ -23,7 +23,6 @@ from duramen.spark.tables.compacting import compacted
 from duramen.spark.tables.files import Layout
 from duramen.spark.tables.history import from_text, to_text, with_ends
 from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, State, Statistics
-from duramen.spark.tables.schemas import merged
 from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
 from duramen.spark.tables.storage import Place, storage_errors
 
@@ -116,17 +115,7 @@ class IcebergFormat:
     def evolve(self, schema: pa.Schema) -> None:
         """See the port."""
         with storage_errors(self.place.uri):
-            for attempt in range(ATTEMPTS):
-                table = self._entry.load()
-                there = arrow_schema(table)
-                if merged(there, [schema])[0].equals(there):
-                    return
-                try:
-                    with table.update_schema() as changing:
-                        changing.union_by_name(schema)
-                except CommitFailedException:
-                    if attempt == ATTEMPTS - 1:
-                        raise
+            self._entry.evolve(schema)
 
     def commit(
         self, files: Sequence[DataFile], spans: Sequence[Span], removed: Collection[str] = (), newest: int = -1

@@ -1,6 +1,6 @@
 """Schemas of tables: what there is at first, and what files bring. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -11,7 +11,10 @@ from duramen.spark.tables.columns import DATE, ERROR, PARTITION, ROW_FIELDS
 from duramen.spark.tables.port import Declaration
 from duramen.spark.values.fields import usable, wider, widest
 
-__all__ = ["OWN_NAMES", "declared_fields", "decoded_fields", "first_schema", "loaded", "merged", "saved"]
+__all__ = [
+    "OWN_NAMES", "declared_fields", "decoded_fields", "first_schema", "loaded", "merged", "optional", "saved",
+    "widened",
+]  # fmt: skip
 
 OWN_NAMES: Final = frozenset({*(field.name for field in ROW_FIELDS), ERROR, DATE})
 """Names that no decoded column may have."""
@@ -89,3 +92,39 @@ def merged(known: pa.Schema, found: Iterable[pa.Schema]) -> tuple[pa.Schema, boo
         if kind is not None:
             fields[field.name] = pa.field(field.name, kind)
     return pa.schema(list(fields.values())), agreed
+
+
+def widened(known: pa.Schema, wanted: pa.Schema) -> Iterator[tuple[str, pa.DataType, pa.DataType]]:
+    """Each column of `known`, and field inside of one, whose type is another in `wanted`: its path, and both types."""
+    for field in known:
+        yield from _widened(field.name, field.type, wanted.field(field.name).type)
+
+
+def _widened(path: str, known: pa.DataType, wanted: pa.DataType) -> Iterator[tuple[str, pa.DataType, pa.DataType]]:
+    if types.is_struct(known) and types.is_struct(wanted):
+        after = {field.name: field.type for field in wanted}
+        for field in known:
+            yield from _widened(f"{path}.{field.name}", field.type, after[field.name])
+    elif types.is_list(known) and types.is_list(wanted):
+        yield from _widened(f"{path}.element", known.value_type, wanted.value_type)
+    elif types.is_map(known) and types.is_map(wanted):
+        yield from _widened(f"{path}.value", known.item_type, wanted.item_type)
+    elif not known.equals(wanted):
+        yield path, known, wanted
+
+
+def optional(schema: pa.Schema) -> pa.Schema:
+    """The columns, all of which may be null, inside of others too."""
+    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
+    if types.is_list(kind) or types.is_large_list(kind):
+        return pa.list_(pa.field("element", _plain(kind.value_type)))
+    if types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+    if types.is_large_string(kind):
+        return pa.string()
+    return pa.binary() if types.is_large_binary(kind) else kind

@@ -13,6 +13,7 @@ from duramen.spark.tables.parquet import ParquetFile
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.storage import Place, storage_errors
 from duramen.spark.tables.written import SAID, Written
+from duramen.spark.values.fields import fitted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,15 +35,18 @@ def said(files: "DataFrame") -> list[Written]:
 
 
 def writing(storage: Storage, schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does with its rows, as `mapInArrow` has it: they become Parquet of `schema`, and are `Written`."""
+    """What a task does with its rows, as `mapInArrow` has it: they become Parquet of `schema` and are `Written`.
+
+    Columns that the rows lack are null.
+    """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         place = Place(storage)
         file: ParquetFile | None = None
         try:
             for batch in batches:
-                rows = batch.select(schema.names).cast(schema)
                 with storage_errors(place.uri):
+                    rows = fitted(batch, schema)
                     if rows.num_rows and file is None:
                         file = ParquetFile(place, named(), schema)
                     if rows.num_rows and file is not None:

@@ -13,6 +13,7 @@ MOST_COLUMNS: Final = 1000
 """A stream whose records each name fields of their own must not make a table of a million columns."""
 
 _MOST_LEVELS: Final = 32
+_MOST_DIGITS: Final = 38  # of a decimal in Spark, Delta and Iceberg
 _UNUSABLE: Final = re.compile(r"[\x00-\x1f ,;{}()=`.\ud800-\udfff]")
 
 
@@ -50,8 +51,26 @@ def wider(known: pa.DataType, found: pa.DataType, *, numbers: bool = False) -> p
     if types.is_list(known) and types.is_list(found):
         inner = wider(known.value_type, found.value_type, numbers=numbers)
         return None if inner is None else pa.list_(pa.field("element", inner))
-    both = {known, found}
-    return pa.float64() if numbers and both == {pa.int64(), pa.float64()} else None
+    if types.is_map(known) and types.is_map(found) and known.key_type.equals(found.key_type):
+        inner = wider(known.item_type, found.item_type, numbers=numbers)
+        return None if inner is None else pa.map_(known.key_type, inner)
+    if numbers and {known, found} == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    return _wider_number(known, found)
+
+
+def _wider_number(known: pa.DataType, found: pa.DataType) -> pa.DataType | None:
+    """The number type that has every value of both exactly."""
+    both = (known, found)
+    if all(map(types.is_signed_integer, both)) or all(map(types.is_floating, both)):
+        return max(both, key=lambda kind: kind.bit_width)
+    if pa.float64() in both and any(types.is_signed_integer(kind) and kind.bit_width <= 32 for kind in both):
+        return pa.float64()
+    if all(map(types.is_decimal128, both)):
+        scale = max(kind.scale for kind in both)
+        precision = scale + max(kind.precision - kind.scale for kind in both)
+        return pa.decimal128(precision, scale) if precision <= _MOST_DIGITS else None
+    return None
 
 
 def leaves(kind: pa.DataType) -> int:
@@ -140,5 +159,10 @@ def _fitted(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if types.is_list(kind):
         inner = _fitted(array.values, kind.value_type)
         whole = pa.Array.from_buffers(kind, len(array) + array.offset, [*array.buffers()[:2]], children=[inner])
+        return whole.slice(array.offset, len(array))
+    if types.is_map(kind) and types.is_map(array.type):
+        pairs = [_fitted(array.keys, kind.key_type), _fitted(array.items, kind.item_type)]
+        entries = pa.StructArray.from_arrays(pairs, fields=[kind.key_field, kind.item_field])
+        whole = pa.Array.from_buffers(kind, len(array) + array.offset, [*array.buffers()[:2]], children=[entries])
         return whole.slice(array.offset, len(array))
     return array.cast(kind)
