@@ -241,3 +241,45 @@ def test_a_query_that_fails_is_started_again_from_where_it_was(
     assert seen.last is not None
     assert seen.last.queries[0].restarts == 1
     assert numbers(tmp_path / "out") == list(range(60))
+
+
+def test_an_error_is_gone_from_the_status_once_its_query_goes_on(
+    spark: SparkSession,
+    node: NodeProcess,
+    cluster: Cluster,
+    stream_name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill(cluster, stream_name, 60)
+    file = tmp_path / "copy.yaml"
+    file.write_text(COPY.format(brokers=node.kafka, stream=stream_name))
+    problems = Problems()
+    declared = load(file, problems)
+    assert declared is not None
+    frames = prepare(spark, declared, problems)
+    seen, checkpoints = Seen(), Checkpoints(tmp_path / "checkpoints", "copy")
+    made, failures = DeltaLog.write, [OSError(28, "No space left on device")]
+    errors: list[tuple[str, str | None, str | None]] = []
+
+    def fail_once(log: DeltaLog, *words: Any, **more: Any) -> bool:
+        if failures:
+            raise failures.pop()
+        return made(log, *words, **more)
+
+    monkeypatch.setattr(DeltaLog, "write", fail_once)
+
+    def wait(seconds: float) -> bool:
+        assert time.monotonic() < until_s
+        assert seen.last is not None
+        query = seen.last.queries[0]
+        errors.append((query.state, query.error, query.error_id))
+        return (query.restarts > 0 and query.error is None) or threading.Event().wait(seconds)
+
+    until_s = time.monotonic() + 300
+    with checkpoints.held():
+        Application(declared, frames, checkpoints, Terms("local[2]"), seen).run(wait)
+    full = (f"{tmp_path / 'out'}: no space left on the device", "table-storage-failed")
+    assert ("waiting", *full) in errors
+    assert errors[-1] == ("running", None, None)
+    assert [query.error for query in read_status(checkpoints).queries] == [None]

@@ -35,6 +35,19 @@ def test_what_repeating_does_not_mend(error: str) -> None:
     assert keeper.state == "failed"
 
 
+def test_an_error_is_over_once_a_micro_batch_is_done() -> None:
+    keeper = Keeper("q", 1)
+    keeper.started(0)
+    keeper.failed(1, SOMETHING)
+    keeper.started(1000)
+    assert keeper.error == SOMETHING, "it runs again, which may come to nothing"
+    keeper.progressed()
+    assert keeper.error is None
+    keeper.failed(2000, SOMETHING)
+    keeper.progressed()
+    assert (keeper.state, keeper.error) == ("failed", SOMETHING), "two in a row, and the last word"
+
+
 def test_the_most_restarts() -> None:
     keeper = Keeper("q", 1)
     keeper.failed(0, SOMETHING)

@@ -19,8 +19,12 @@ def render(status: Status, width: int | None = None) -> str:
     state = _LOST if status.state == "lost" else status.state
     head = f"Pipeline {status.pipeline} on {status.master} since {since}: {state}"
     rows = [cells(query) for query in status.queries]
-    errors = [f"{query.query}: {plain(query.error)}" for query in status.queries if query.error]
+    errors = [f"{query.query}: {plain(query.error)}{_id(query)}" for query in status.queries if query.error]
     return "\n".join([head, table(HEADER, rows, range(2, len(HEADER)), width), *errors])
+
+
+def _id(query: QueryStatus) -> str:
+    return f" [{query.error_id}]" if query.error_id else ""
 
 
 def cells(query: QueryStatus) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ __all__ = ["command"]
 @checkpoints_option
 @format_option
 def command(file: Path, checkpoints: Path | None, format_: str) -> int:
-    """Show what each query does: its last micro-batch, rate, lag, restarts, its last error.
+    """Show what each query does: its last micro-batch, rate, lag, restarts, and the error that keeps it from going on.
 
     The exit code is 1 where a query has failed, or the application is gone without a word.
     """

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from duramen.base import errors
 from duramen.base.errors import DuramenError, PipelineFailed
 from duramen.spark.pipelines.checkpoints import Checkpoints
 from duramen.spark.pipelines.graph import streams_of
@@ -24,6 +25,8 @@ __all__ = ["Application", "Terms", "Watcher"]
 
 _LOOK_MS: Final = 500
 _TRIES_ONCE: Final = 3
+_WAITING: Final = "Waiting for"
+"""What Spark says of a query that has asked its sources and has nothing more to do."""
 
 
 class Terms(NamedTuple):
@@ -58,10 +61,12 @@ class _Query:
         self._seen = ""
 
     def status(self) -> QueryStatus:
-        keeper = self.keeper
-        said = None if keeper.error is None else keeper.error.message
+        keeper, error = self.keeper, self.keeper.error
+        said = None if error is None else error.message
+        kind = None if error is None else getattr(errors, error.error, None)
         return QueryStatus(
-            keeper.name, keeper.state, keeper.restarts, said, self._figures_at_ms, self._figures
+            keeper.name, keeper.state, keeper.restarts, said, self._figures_at_ms, self._figures,
+            None if kind is None else kind.id,
         )  # fmt: skip
 
     def look(self, now_ms: int) -> None:
@@ -73,6 +78,9 @@ class _Query:
         if progress is not None and progress.json != self._seen:
             self._seen = progress.json
             self._figures, self._figures_at_ms = figures_of(json.loads(progress.json)), now_ms
+            self.keeper.progressed()
+        elif active and self.keeper.error is not None and self.running.status["message"].startswith(_WAITING):
+            self.keeper.progressed()  # a query without new records reports no progress
         if active:
             return
         error = self.running.exception()

@@ -20,7 +20,10 @@ _AT_WORK: Final = ("starting", "running")
 
 
 class QueryStatus(msgspec.Struct, frozen=True):
-    """One query: what it does, its last micro-batch, why it failed last. Times are in ms since 1970."""
+    """One query: what it does, its last micro-batch, the error that keeps it. Times are in ms since 1970.
+
+    `error` is None once the query makes progress; `error_id` is that of an error of ours.
+    """
 
     query: str
     state: str
@@ -28,6 +31,7 @@ class QueryStatus(msgspec.Struct, frozen=True):
     error: str | None
     batch_at_ms: int | None
     batch: Figures | None
+    error_id: str | None = None
 
 
 class Status(msgspec.Struct, frozen=True):

@@ -53,6 +53,11 @@ class Keeper:
         self.restarts += self.state == "waiting"
         self.state, self._since_ms = "running", now_ms
 
+    def progressed(self) -> None:
+        """A micro-batch is done, or there is nothing to do: what it failed of is over."""
+        if self.state == "running":
+            self.error = None
+
     def failed(self, now_ms: int, error: Ended) -> None:
         """It ended with an error, or could not be started: it waits, longer every time, or is given up."""
         if self.state == "running" and now_ms - self._since_ms >= STEADY_MS:
