@@ -31,7 +31,10 @@ sinks:
 
 def test_problems_have_their_places(duramen_alone: Run, tmp_path: Path) -> None:
     (tmp_path / "it.yaml").write_text(RIGHT.replace("from: there", "from: their") + "  sink: {}\n")
-    for command in ("validate", "run", "explain"):
+    ended = duramen_alone("pipeline", "validate", "--offline", "it.yaml")
+    assert ended.err.splitlines()[0] == "it.yaml:6:15: there is no source or step their; did you mean there?"
+    assert ended.err.splitlines()[3].startswith("duramen: it.yaml has 3 problems, each named above")
+    for command in ("run", "explain"):
         ended = duramen_alone("pipeline", command, "it.yaml")
         assert (ended.code, ended.out) == (1, "")
         assert ended.err.splitlines()[:2] == [
@@ -41,6 +44,31 @@ def test_problems_have_their_places(duramen_alone: Run, tmp_path: Path) -> None:
         assert ended.err.splitlines()[2].startswith("duramen: it.yaml has 2 problems, each named above")
         assert ended.err.endswith("[pipeline-invalid]\n")
     assert not (tmp_path / "checkpoints").exists()
+
+
+def test_validate_without_spark_says_all(duramen_alone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a pipeline that copies a stream there is nothing that only Spark knows, so no Java is needed."""
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setenv("SPARK_HOME", "/nowhere")
+    (tmp_path / "it.yaml").write_text(RIGHT)
+    ended = duramen_alone("pipeline", "validate", "--offline", "it.yaml")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == "it.yaml is right: pipeline copy with 1 source, 0 steps and 1 sink.\n"
+    (tmp_path / "file").write_text("dear")
+    (tmp_path / "it.yaml").write_text(
+        RIGHT.replace("delta: out", "delta: file/out").replace("brokers:", "triger: 10s\nbrokers:")
+        + "  log: {from: there, stream: log, trigger: soon}\n"
+    )
+    ended = duramen_alone("pipeline", "validate", "it.yaml")
+    assert ended.code == 1
+    assert [line.partition(": ")[0] for line in ended.err.splitlines()] == [
+        "it.yaml:2:1", "it.yaml:3:10", "it.yaml:7:29", "it.yaml:8:44", "duramen",
+    ]  # fmt: skip
+    assert "has no key triger" in ended.err
+    assert "127.0.0.1:1" in ended.err
+    assert "where a directory should be" in ended.err
+    assert "trigger: 'soon' does not fit" in ended.err
+    assert ended.err.endswith("[pipeline-invalid]\n")
 
 
 def test_names_are_checked_before_anything_is_started(duramen_alone: Run, tmp_path: Path) -> None:

@@ -32,11 +32,11 @@ class Seen:
 
 
 def problems_of(spark: SparkSession, file: Path) -> list[str]:
-    """What is wrong with a file, brokers not asked."""
+    """What is wrong with a file, as `duramen pipeline validate --offline` looks at it with Spark."""
     problems = Problems()
     declared = load(file, problems)
-    if declared is not None and not problems.errors():
-        prepare(spark, declared, problems)
+    if declared is not None:
+        prepare(spark, declared, problems, "stream")
     return [problem.said(file.name) for problem in problems]
 
 

@@ -98,6 +98,33 @@ def test_a_right_one_and_its_plans(spark: SparkSession, directory: Path) -> None
     assert "AS key#" in found["log"]
 
 
+def test_all_faults_are_reported_at_once(spark: SparkSession, directory: Path) -> None:
+    """In the text, in names, in SQL, in a function and in a sink, and none that only follows from another."""
+    said = edited(
+        spark, directory,
+        ("brokers: 127.0.0.1:1\n", "brokers: 127.0.0.1:1\ntriger: 10s\n"),
+        ("  airlines: {table: airlines}\n", "  airlines: {table: airlines}\n  broken: {}\n"),
+        ("sinks:\n", "  more: {sql: SELECT * FROM broken JOIN nowhere}\nsinks:\n"),
+        ("sum(delay) AS delay", "sum(dealy) AS delay"),
+        ("steps:doubled", "steps:wrong"),
+        ("startingOffsets: earliest\n", "startingOffsets: earliest\n      minPartitions: none\n"),
+        ("key: carrier}", "key: carier}"),
+    )  # fmt: skip
+    assert [one.partition(": ")[2].partition(";")[0] for one in said if "minPartitions" not in one] == [
+        "the pipeline has no key triger",
+        "source broken must have exactly one of stream, table",
+        "there is no source or step nowhere",
+    ], "what reads flights cannot be looked at before its options are right"
+    said = edited(
+        spark, directory,
+        ("brokers: 127.0.0.1:1\n", "brokers: 127.0.0.1:1\ntriger: 10s\n"),
+        ("sum(delay) AS delay", "sum(dealy) AS delay"),
+        ("steps:doubled", "steps:wrong"),
+        ("key: carrier}", "key: carier}"),
+    )  # fmt: skip
+    assert [one.split(":")[1] for one in said] == ["3", "20", "22", "27"], said
+
+
 def test_sql(spark: SparkSession, directory: Path) -> None:
     assert edited(spark, directory, ("        delay\n", "        @dealy\n"))[0].startswith(
         "A column, variable, or function parameter with name `dealy` cannot be resolved. Did you mean one of"

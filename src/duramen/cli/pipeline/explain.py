@@ -21,7 +21,7 @@ def command(file: Path, *, mode: str, master: str) -> None:
     from duramen.spark.pipelines.opening import open_spark
 
     say_starting(master)
-    with open_spark(declared, master, {"spark.ui.enabled": "false"}, None) as spark:
+    with open_spark(declared, master, {}, None, runs=False) as spark:
         spark.sparkContext.setLogLevel("OFF")
         found = plans(spark, declared, mode, problems)
     say_problems(file, problems)

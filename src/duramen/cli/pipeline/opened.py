@@ -18,6 +18,7 @@ __all__ = [
     "checkpoints_of",
     "checkpoints_option",
     "file_argument",
+    "look",
     "master_option",
     "read",
     "say_problems",
@@ -53,14 +54,21 @@ def checkpoints_option(function: _F) -> _F:
 
 def read(file: Path) -> tuple["Declared", "Problems"]:
     """The pipeline of a file. Raises PipelineInvalid where it is none, with each problem said; OSError."""
+    declared, problems = look(file)
+    if problems.errors():
+        say_problems(file, problems)
+    return declared, problems
+
+
+def look(file: Path) -> tuple["Declared", "Problems"]:
+    """What there is of the pipeline of a file, and its problems. Raises PipelineInvalid where it is none; OSError."""
     from duramen.spark.pipelines.loading import load
     from duramen.spark.pipelines.problems import Problems
 
     problems = Problems()
     declared = load(file, problems)
-    if declared is None or problems.errors():
-        say_problems(file, problems)
     if declared is None:
+        say_problems(file, problems)
         raise PipelineInvalid(f"{file} is no pipeline")
     return declared, problems
 

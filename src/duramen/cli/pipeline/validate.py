@@ -1,11 +1,16 @@
 """`duramen pipeline validate`: all that can be known before a pipeline runs."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from duramen.base.errors import ServerUnreachable
-from duramen.cli.pipeline.opened import file_argument, master_option, read, say_problems, say_starting
+from duramen.cli.pipeline.opened import file_argument, look, master_option, say_problems, say_starting
+
+if TYPE_CHECKING:
+    from duramen.spark.pipelines.model import Declared
+    from duramen.spark.pipelines.problems import Problems
 
 __all__ = ["command"]
 
@@ -16,27 +21,40 @@ __all__ = ["command"]
 @master_option
 def command(file: Path, *, offline: bool, master: str) -> None:
     """Check names, options, SQL, schemas and sinks, and say what is wrong with line and column. Nothing is run."""
-    declared, problems = read(file)
-    from duramen.spark.pipelines.checking import check_streams, prepare
+    declared, problems = look(file)
+    from duramen.spark.pipelines.checking import check_copies, needs_spark, prepare
     from duramen.spark.pipelines.graph import ordered
     from duramen.spark.pipelines.opening import open_spark
 
     ordered(declared, problems)
-    if not problems.errors():
-        if not offline:
-            try:
-                check_streams(declared, problems)
-            except ServerUnreachable as error:
-                raise ServerUnreachable(f"{error}; see that the node runs, or leave it out with --offline") from None
+    unreachable = None if offline else _unreachable(declared, problems)
+    if needs_spark(declared):
         say_starting(master)
-        with open_spark(declared, master, {"spark.ui.enabled": "false"}, None) as spark:
+        with open_spark(declared, master, {}, None, runs=False) as spark:
             spark.sparkContext.setLogLevel("OFF")
-            prepare(spark, declared, problems)
+            prepare(spark, declared, problems, "stream")
+    else:
+        check_copies(declared, problems)
+    if unreachable is not None and not problems.errors():
+        raise unreachable
+    if unreachable is not None:
+        problems.add((declared.brokers or declared.name).place, str(unreachable))
     say_problems(file, problems)
     click.echo(
         f"{file} is right: pipeline {declared.name.value} with {_count(len(declared.sources), 'source')},"
         f" {_count(len(declared.steps), 'step')} and {_count(len(declared.sinks), 'sink')}."
     )
+
+
+def _unreachable(declared: "Declared", problems: "Problems") -> ServerUnreachable | None:
+    """Have the brokers say whether the streams are there; returns why they cannot be asked."""
+    from duramen.spark.pipelines.checking import check_streams
+
+    try:
+        check_streams(declared, problems)
+    except ServerUnreachable as error:
+        return ServerUnreachable(f"{error}; see that the node runs, or leave it out with --offline")
+    return None
 
 
 def _count(number: int, what: str) -> str:

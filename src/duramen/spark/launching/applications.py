@@ -23,8 +23,10 @@ _SAID_IN_LOG: Final = ("JAVA_GATEWAY_EXITED", "on a stopped SparkContext")
 
 
 @contextlib.contextmanager
-def application(name: str, master: str, config: Mapping[str, str], log: Path | None) -> Iterator["SparkSession"]:
-    """Its session; `log` is where Spark's own log goes; nobody sees it where it is None.
+def application(
+    name: str, master: str, config: Mapping[str, str], log: Path | None, *, runs: bool = True
+) -> Iterator["SparkSession"]:
+    """Its session; `log` is where Spark's own log goes; nobody sees it where it is None. `runs` as in `make_session`.
 
     Raises DependencyMissing, SparkFailed, OSError.
     """
@@ -38,17 +40,17 @@ def application(name: str, master: str, config: Mapping[str, str], log: Path | N
     with contextlib.ExitStack() as stack:
         stack.callback(end_java)
         unread = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="duramen-spark-")), "log")
-        yield _started(name, master, config, unread if log is None else log)
+        yield _started(name, master, config, unread if log is None else log, runs=runs)
 
 
-def _started(name: str, master: str, config: Mapping[str, str], log: Path) -> "SparkSession":
+def _started(name: str, master: str, config: Mapping[str, str], log: Path, *, runs: bool) -> "SparkSession":
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     before = log.stat().st_size if log.exists() else 0
     try:
         with interrupted_later(), quiet(log):
-            session = make_session(name, master, config=config)
+            session = make_session(name, master, config=config, runs=runs)
     except (PySparkException, Py4JError, ConnectionError) as error:
         said = str(error)  # some of it is asked of Java, which still runs, or has written why it does not
         if any(one in said for one in _SAID_IN_LOG):

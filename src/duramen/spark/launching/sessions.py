@@ -45,6 +45,15 @@ _NO_QUICK_SPAWN_JAVA: Final = 25  # which says that it is going to be removed
 _COLLECTOR: Final = "-XX:+UseParallelGC"
 """For a heap as small as Spark's it takes less of the processor than Java's own choice, and so does compiled code."""
 
+_DAEMON: Final = ("spark.python.daemon.module", "duramen.spark.launching.daemon")
+"""Python workers that say nothing where Spark needs no more of their output."""
+
+_ANALYSIS: Final[Mapping[str, str]] = {
+    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.ui.enabled": "false",
+}
+"""For a Java that ends after seconds: it compiles no code twice and serves no pages."""
+
 _JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 _JAVA_DEFAULTS: Final = "spark.driver.defaultJavaOptions"
 """Where options of Java may come from besides: with two collectors it does not start."""
@@ -61,8 +70,11 @@ def make_session(
     *,
     tuned: bool = True,
     config: Mapping[str, str] | None = None,
+    runs: bool = True,
 ) -> "SparkSession":
     """A session, or the one that there is. `config` goes before the tuning, which `tuned=False` leaves out.
+
+    Without `runs` it only analyses queries, and starts as quickly as it can.
 
     Java and Python are chosen only where the JVM does not run yet. Raises DependencyMissing.
     """
@@ -81,12 +93,16 @@ def make_session(
         # Spark's default is whatever `python3` is on the PATH, which need not have Duramen.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).master(master)
-    settings = {**(tuning(master, java, config) if tuned else {}), **(config or {})}
+    settings = {**(tuning(master, java, config) if tuned else {}), **({} if runs else _ANALYSIS), **(config or {})}
+    lean = tuned and master.startswith("local") and not settings.keys() & _OTHER_PYTHONS
+    if lean and os.environ.get("PYSPARK_PYTHON") == sys.executable:  # which has this package
+        settings.setdefault(*_DAEMON)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    lean = tuned and master.startswith("local") and not settings.keys() & _OTHER_PYTHONS
     with lean_home_set() if lean else nullcontext():
         made = builder.getOrCreate()
+    if not runs:
+        return made
     if tuned:
         prune_columns(made)
         if master.startswith("local"):

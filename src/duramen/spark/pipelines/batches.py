@@ -16,10 +16,11 @@ from duramen.spark.tables.storage import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 __all__ = [
-    "NOTHING_YET", "BatchWriter", "Next", "SinkTable", "State", "columns_after", "columns_of", "decision",
-    "require_owner",
+    "NOTHING_YET", "BatchWriter", "HasColumns", "Next", "SinkTable", "State", "columns_after", "columns_of",
+    "decision", "require_owner",
 ]  # fmt: skip
 
 NOTHING_YET: Final = -1
@@ -34,6 +35,15 @@ class Next(NamedTuple):
     query_id: str
     batch_id: int
     digest: str
+
+
+class HasColumns(Protocol):
+    """Rows as far as their columns count: a frame, or what stands for one."""
+
+    @property
+    def schema(self) -> "StructType":
+        """The columns."""
+        ...
 
 
 class State(Protocol):
@@ -61,7 +71,7 @@ class SinkTable(Protocol[_S]):
 
     place: Place
 
-    def columns(self, batch: "DataFrame") -> pa.Schema:
+    def columns(self, batch: HasColumns) -> pa.Schema:
         """The columns of the table that a micro-batch of these rows has."""
 
     def find(self) -> _S | None:
@@ -89,7 +99,7 @@ class SinkTable(Protocol[_S]):
         ...
 
 
-def columns_of(rows: "DataFrame") -> pa.Schema:
+def columns_of(rows: HasColumns) -> pa.Schema:
     """The columns of a frame, as Arrow has them."""
     from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -1,30 +1,47 @@
 """All that can be known of a pipeline before it runs: its parts, its SQL and schemas, its sinks, and its streams."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duramen.client import Cluster
-from duramen.spark.pipelines.frames import Frames, build, checked_options
+from duramen.spark.pipelines.frames import Frames, Streams, build, check_source, checked_options, columns_read
 from duramen.spark.pipelines.graph import ordered
 from duramen.spark.pipelines.model import Declared, Sink, Source, Text
 from duramen.spark.pipelines.problems import Problems, meant
-from duramen.spark.pipelines.sinks import check, shaped
+from duramen.spark.pipelines.sinks import check, check_columns, shaped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
-__all__ = ["check_streams", "plans", "prepare"]
+__all__ = ["check_copies", "check_streams", "needs_spark", "plans", "prepare"]
 
 
-def prepare(spark: "SparkSession", pipeline: Declared, problems: Problems) -> Frames:
-    """The frames of a pipeline whose parts are right; empty where `problems` has errors.
+def needs_spark(pipeline: Declared) -> bool:
+    """Whether only Spark can say if the pipeline is right: it has SQL, functions, types in text, or tables to read."""
+    sources = any(one.format or one.json or one.watermark for one in pipeline.sources)
+    sinks = any(one.json or one.key or one.keys or one.delete_when for one in pipeline.sinks)
+    return bool(pipeline.steps or sources or sinks)
 
-    What the brokers lack, which may be among these already, hides nothing else.
+
+def check_copies(pipeline: Declared, problems: Problems) -> None:
+    """What `prepare` finds, of a pipeline that needs no Spark for it: its sinks take streams as they are."""
+    streams = {one.name.value.lower(): one for one in pipeline.sources if check_source(pipeline, one, problems)}
+    for sink in pipeline.sinks:
+        source = streams.get(sink.input.value.lower())
+        if source is not None:
+            check_columns(pipeline, sink, _Columns(columns_read(pipeline, source)), problems)
+
+
+class _Columns(NamedTuple):
+    schema: "StructType"
+
+
+def prepare(spark: "SparkSession", pipeline: Declared, problems: Problems, streams: Streams = "read") -> Frames:
+    """The frames of a pipeline, whose `streams` are as in `build`; empty where `problems` has errors.
+
+    What is wrong with one part hides nothing but what follows from it.
     """
-    before = problems.errors()
-    order = ordered(pipeline, problems)
-    if problems.errors() > before:
-        return {}
-    frames = build(spark, pipeline, order, problems)
+    frames = build(spark, pipeline, ordered(pipeline, problems), problems, streams)
     for sink in pipeline.sinks:
         frame = frames.get(sink.input.value.lower())
         if frame is not None:
@@ -66,10 +83,10 @@ def _check_there(cluster: Cluster, location: Text, problems: Problems, *, writte
 
 def plans(spark: "SparkSession", pipeline: Declared, mode: str, problems: Problems) -> dict[str, str]:
     """How Spark computes a micro-batch of each sink, by the sink's name; empty where `problems` has errors."""
-    prepare(spark, pipeline, problems)
+    prepare(spark, pipeline, problems, "stream")
     if problems.errors():
         return {}
-    frames = build(spark, pipeline, ordered(pipeline, problems), problems, empty=True)
+    frames = build(spark, pipeline, ordered(pipeline, problems), problems, "batch")
     jvm: Any = spark._jvm
     explained = jvm.org.apache.spark.sql.api.python.PythonSQLUtils.explainString
     return {

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction
 
 from duramen.base.errors import TableUnsupported
-from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, columns_of, require_owner
+from duramen.spark.pipelines.batches import NOTHING_YET, Change, HasColumns, Next, columns_of, require_owner
 from duramen.spark.pipelines.handing import Handing, written
 from duramen.spark.pipelines.merging import Upsert, gathered, merge
 from duramen.spark.tables.deltalog import DeltaLog, fields_of
@@ -97,7 +97,7 @@ class DeltaSink:
         self._upsert = upsert
         self._log = DeltaLog(self.place)
 
-    def columns(self, batch: "DataFrame") -> pa.Schema:
+    def columns(self, batch: HasColumns) -> pa.Schema:
         """See the port."""
         return columns_of(batch)
 
@@ -158,7 +158,7 @@ class DeltaCopySink(DeltaSink):
         super().__init__(storage, owner, None)
         self._columns = columns
 
-    def columns(self, batch: "DataFrame") -> pa.Schema:
+    def columns(self, batch: HasColumns) -> pa.Schema:
         """See the port."""
         del batch
         return self._columns

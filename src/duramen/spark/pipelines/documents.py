@@ -125,6 +125,7 @@ class Section:
         self.place = _place(node.start_mark)
         self.what = what
         self.is_mapping = isinstance(node, yaml.MappingNode)
+        self.has_unknown = False
         self._reader = reader
         self._found: dict[str, tuple[Text, yaml.Node]] = {}
         if not isinstance(node, yaml.MappingNode):
@@ -136,6 +137,7 @@ class Section:
             if name is None:
                 continue
             if known is not None and name.value not in known:
+                self.has_unknown = True
                 reader.problems.add(name.place, f"{what} has no key {name.value}{meant(name.value, known)}")
             elif name.value in self._found:
                 reader.problems.add(name.place, f"{what} has {name.value} twice")

@@ -5,7 +5,7 @@ Spark looks at names and types as each is made, before any record is read.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from duramen.base.errors import (
     DependencyMissing,
@@ -17,7 +17,8 @@ from duramen.base.errors import (
 )
 from duramen.client.cluster import parse_servers
 from duramen.spark.options import Options, Use
-from duramen.spark.pipelines.graph import inputs_of
+from duramen.spark.pipelines.copying import copied_columns
+from duramen.spark.pipelines.graph import inputs_of, is_name
 from duramen.spark.pipelines.model import STORED_FORMATS, Declared, Option, Sink, Source, Step, Text, Watermark
 from duramen.spark.pipelines.problems import Place, Problems
 from duramen.spark.pipelines.reasons import placed, plain
@@ -25,8 +26,12 @@ from duramen.spark.tables.port import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-__all__ = ["build", "checked_options", "place_of", "sink_options", "source_options", "storage_of"]
+__all__ = [
+    "Frames", "Streams", "build", "check_source", "checked_options", "columns_read", "place_of", "sink_options",
+    "source_options", "storage_of",
+]  # fmt: skip
 
 _SERVERS: Final = "kafka.bootstrap.servers"
 _MALFORMED: Final = "malformed"
@@ -35,6 +40,7 @@ _RECORD: Final = "record"
 _RECORD_FIELDS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
 Frames = dict[str, "DataFrame"]
+Streams = Literal["read", "stream", "batch"]
 
 
 def storage_of(pipeline: Declared, part: Source | Sink) -> Storage:
@@ -65,9 +71,9 @@ def checked_options(pipeline: Declared, part: Source | Sink, problems: Problems)
     given = source_options(pipeline, part) if isinstance(part, Source) else sink_options(pipeline, part)
     own = [option for option in part.options if option.name.value.lower() == _SERVERS]
     if pipeline.brokers is None and not own:
-        problems.add(
-            part.location.place, "brokers of the pipeline is missing: the HOST:PORT of a broker's Kafka address"
-        )
+        missing = "brokers of the pipeline is missing: the HOST:PORT of a broker's Kafka address"
+        if not pipeline.may_have_brokers:
+            problems.add(part.location.place, missing)
         return None
     try:
         options = Options(given, use)
@@ -84,13 +90,14 @@ def checked_options(pipeline: Declared, part: Source | Sink, problems: Problems)
 
 
 def build(
-    spark: "SparkSession", pipeline: Declared, order: Sequence[Step], problems: Problems, *, empty: bool = False
+    spark: "SparkSession", pipeline: Declared, order: Sequence[Step], problems: Problems, streams: Streams = "read"
 ) -> Frames:
     """The frame of each source and step, by its name in lower case; one that could not be made is left out.
 
-    With `empty`, streams are batches without a row: Spark then says how it would compute one micro-batch.
+    `streams` are read, or have no rows: as a `stream` for Spark's checks, which then start no Python worker, or as a
+    `batch`, for which Spark says how it would compute one micro-batch.
     """
-    builder = _Builder(spark, pipeline, problems, empty=empty)
+    builder = _Builder(spark, pipeline, problems, streams)
     for source in pipeline.sources:
         builder.add(source.name, lambda source=source: builder.source(source))  # type: ignore[misc]
     for step in order:
@@ -99,17 +106,17 @@ def build(
 
 
 class _Builder:
-    def __init__(self, spark: "SparkSession", pipeline: Declared, problems: Problems, *, empty: bool) -> None:
+    def __init__(self, spark: "SparkSession", pipeline: Declared, problems: Problems, streams: Streams) -> None:
         self.frames: Frames = {}
         self._spark = spark
         self._pipeline = pipeline
         self._problems = problems
-        self._empty = empty
+        self._streams = streams
 
     def add(self, name: Text, make: Callable[[], "DataFrame | None"]) -> None:
         """Make a frame, and let SQL find it under its name."""
         frame = make()
-        if frame is not None:
+        if frame is not None and is_name(name.value):
             frame.createOrReplaceTempView(name.value)
             self.frames[name.value.lower()] = frame
 
@@ -138,14 +145,17 @@ class _Builder:
         return frame if frame is None or source.watermark is None else self._watermarked(frame, source.watermark)
 
     def _stream(self, source: Source) -> "DataFrame | None":
-        if not _check_source(self._pipeline, source, self._problems):
+        if not check_source(self._pipeline, source, self._problems):
             return None
         options = source_options(self._pipeline, source)
-        frame = self._made(source.location, lambda: self._spark.readStream.format("duramen").options(**options).load())
-        if frame is None or not self._empty:
-            return frame
+        if self._streams == "read":
+            reader = self._spark.readStream.format("duramen").options(**options)
+            return self._made(source.location, reader.load)
+        columns = columns_read(self._pipeline, source)
+        if self._streams == "stream":
+            return _without_rows(self._spark, columns)
         # Of no partitions, and not a relation that Spark knows to be empty, of which it plans nothing.
-        return self._spark.createDataFrame(self._spark.sparkContext.emptyRDD(), frame.schema)
+        return self._spark.createDataFrame(self._spark.sparkContext.emptyRDD(), columns)
 
     def _table(self, source: Source) -> "DataFrame | None":
         def load() -> "DataFrame":
@@ -233,7 +243,23 @@ def _parsed(frame: "DataFrame", ddl: str) -> "DataFrame":
     return frame.select(value.alias("it"), *fields).select(*columns, record.alias(_RECORD))
 
 
-def _check_source(pipeline: Declared, source: Source, problems: Problems) -> bool:
+def columns_read(pipeline: Declared, source: Source) -> "StructType":
+    """The columns of a stream whose options are right."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(copied_columns(source_options(pipeline, source)))
+
+
+def _without_rows(spark: "SparkSession", columns: "StructType") -> "DataFrame":
+    """A stream that never has a row. PySpark has no call for it, and each source of Spark's own has its own columns."""
+    from pyspark.sql import DataFrame
+
+    java: Any = spark._jsparkSession
+    rows = spark.sparkContext._jsc.emptyRDD().rdd()
+    return DataFrame(java.internalCreateDataFrame(rows, java.parseDataType(columns.json()), True), spark)
+
+
+def check_source(pipeline: Declared, source: Source, problems: Problems) -> bool:
     """Whether the format takes the options; the place is that of the option of which it speaks."""
     from duramen.spark.read.streaming import StreamReader
 

@@ -10,7 +10,7 @@ from duramen.spark.pipelines.model import STORED_FORMATS, Declared, Option, Sink
 from duramen.spark.pipelines.problems import BEGINNING, Problems, meant
 from duramen.spark.pipelines.references import references
 
-__all__ = ["inputs_of", "ordered", "streams_of"]
+__all__ = ["inputs_of", "is_name", "ordered", "streams_of"]
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SAID_ELSEWHERE: Final = {
@@ -19,6 +19,11 @@ _SAID_ELSEWHERE: Final = {
     "queryname": "a query has the name of its sink",
 }
 _QUERY: Final = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
+
+
+def is_name(text: str) -> bool:
+    """Whether a source or a step can have that name."""
+    return _NAME.fullmatch(text) is not None
 
 
 def inputs_of(step: Step) -> list[Text]:
@@ -43,15 +48,16 @@ def ordered(pipeline: Declared, problems: Problems) -> list[Step]:
     names = [part.name.value for part in _parts(pipeline)]
     for step in pipeline.steps:
         for name in inputs_of(step):
-            if name.value.lower() not in by_name:
+            if name.value.lower() not in by_name.keys() | pipeline.broken:
                 problems.add(name.place, f"there is no source or step {name.value}{meant(name.value, names)}")
     for sink in pipeline.sinks:
-        if sink.input.value.lower() not in by_name:
+        if sink.input.value.lower() not in by_name.keys() | pipeline.broken:
             problems.add(
                 sink.input.place, f"there is no source or step {sink.input.value}{meant(sink.input.value, names)}"
             )
     order = _sorted(pipeline.steps, problems)
-    _warn_unused(pipeline, problems)
+    if not pipeline.broken:  # which may be what reads the rest
+        _warn_unused(pipeline, problems)
     return order
 
 
@@ -78,9 +84,9 @@ def _check_names(pipeline: Declared, problems: Problems) -> None:
         problems.add(pipeline.name.place, f"pipeline: {pipeline.name.value!r} is no name; {_rule('and -')}")
     _check_different([part.name for part in _parts(pipeline)], _NAME, "", problems)
     _check_different([sink.name for sink in pipeline.sinks], _QUERY, "and -", problems)
-    if not pipeline.sources:
+    if not (pipeline.sources or pipeline.broken):
         problems.add(BEGINNING, "the pipeline has no sources")
-    if not pipeline.sinks:
+    if not (pipeline.sinks or pipeline.broken):
         problems.add(BEGINNING, "the pipeline has no sinks")
 
 

@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 from pyiceberg.table import Table as IcebergTable
 
 from duramen.base.errors import TableUnsupported
-from duramen.spark.pipelines.batches import NOTHING_YET, Change, Next, columns_of, require_owner
+from duramen.spark.pipelines.batches import NOTHING_YET, Change, HasColumns, Next, columns_of, require_owner
 from duramen.spark.pipelines.handing import Handing, written
 from duramen.spark.tables.catalog import IcebergEntry, append, arrow_schema, can_widen, has_single_attempts, stored
 from duramen.spark.tables.failures import one_line
@@ -80,7 +80,7 @@ class IcebergSink:
         self._handing = Handing()
         self._entry = IcebergEntry(storage, self.place)
 
-    def columns(self, batch: "DataFrame") -> pa.Schema:
+    def columns(self, batch: HasColumns) -> pa.Schema:
         """See the port."""
         return columns_of(batch)
 

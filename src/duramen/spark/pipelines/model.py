@@ -107,7 +107,11 @@ class Sink(Struct, frozen=True):
 
 
 class Declared(Struct, frozen=True):
-    """A whole pipeline. `directory` is where its relative paths begin: that of its file."""
+    """A whole pipeline. `directory` is where its relative paths begin: that of its file.
+
+    `broken` are names, in lower case, of parts of the file that are left out here because something is wrong with them.
+    `may_have_brokers`: the file has a key at the top that is unknown, which may be meant to be `brokers`.
+    """
 
     name: Text
     directory: str
@@ -117,3 +121,5 @@ class Declared(Struct, frozen=True):
     sources: tuple[Source, ...] = ()
     steps: tuple[Step, ...] = ()
     sinks: tuple[Sink, ...] = ()
+    broken: frozenset[str] = frozenset()
+    may_have_brokers: bool = False

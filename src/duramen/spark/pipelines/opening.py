@@ -23,12 +23,14 @@ _CONFIG: Final[Mapping[str, str]] = {
 
 @contextlib.contextmanager
 def open_spark(
-    pipeline: Declared, master: str, config: Mapping[str, str], log: Path | None
+    pipeline: Declared, master: str, config: Mapping[str, str], log: Path | None, *, runs: bool = True
 ) -> Iterator["SparkSession"]:
     """A session for a pipeline; `log` is where Spark's own log goes, nowhere where it is None.
+
+    Without `runs` it only analyses queries, and starts as quickly as it can.
 
     Raises DependencyMissing, SparkFailed, OSError.
     """
     own = {option.name.value: option.value.value for option in pipeline.spark}
-    with application(f"duramen-{pipeline.name.value}", master, {**_CONFIG, **own, **config}, log) as session:
+    with application(f"duramen-{pipeline.name.value}", master, {**_CONFIG, **own, **config}, log, runs=runs) as session:
         yield session

@@ -39,19 +39,18 @@ _T = TypeVar("_T", Source, Step, Sink)
 
 
 def parse(text: str, directory: str, environment: Mapping[str, str], problems: Problems) -> Declared | None:
-    """The pipeline that a file says; None where `problems` has what keeps it from being one."""
+    """The pipeline that a file says, without the parts that `problems` has something against; None where it is none."""
     node = compose(text, problems)
     if node is None:
         return None
-    parser = _Parser(Reader(text, environment, problems))
-    declared = parser.pipeline(node, directory)
-    return None if problems.errors() else declared
+    return _Parser(Reader(text, environment, problems)).pipeline(node, directory)
 
 
 class _Parser:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._problems = reader.problems
+        self._broken: set[str] = set()
 
     def pipeline(self, node: yaml.Node, directory: str) -> Declared | None:
         section = Section(self._reader, node, "the pipeline", _PIPELINE)
@@ -60,22 +59,23 @@ class _Parser:
             return None
         if name is None:
             self._problems.add(section.place, "pipeline is missing: the pipeline's name")
+            name = Text("unnamed", section.place)
         sources = self._each(section, "sources", self._source)
         steps = self._each(section, "steps", self._step)
         sinks = self._each(section, "sinks", self._sink)
-        if name is None:
-            return None
         return Declared(
             name, directory, section.text("brokers"), section.text("trigger"), self._options(section, "spark"),
-            sources, steps, sinks,
+            sources, steps, sinks, frozenset(self._broken), section.has_unknown,
         )  # fmt: skip
 
     def _each(self, section: Section, name: str, read: Callable[[Text, yaml.Node], _T | None]) -> tuple[_T, ...]:
         node = section.node(name)
         if node is None:
             return ()
-        found = [read(key, value) for key, value in Section(self._reader, node, name).items()]
-        return tuple(one for one in found if one is not None)
+        items = Section(self._reader, node, name).items()
+        found = [(key, read(key, value)) for key, value in items]
+        self._broken |= {key.value.lower() for key, one in found if one is None}
+        return tuple(one for _, one in found if one is not None)
 
     def _options(self, section: Section, name: str) -> tuple[Option, ...]:
         node = section.node(name)

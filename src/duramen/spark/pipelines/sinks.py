@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from duramen.base.errors import DependencyMissing, DuramenError, OptionInvalid
 from duramen.base.units import parse_ms
+from duramen.spark.pipelines.batches import HasColumns
 from duramen.spark.pipelines.checkpoints import Checkpoint
 from duramen.spark.pipelines.copying import copied_columns, copied_frame, copied_source
 from duramen.spark.pipelines.frames import checked_options, place_of, sink_options, source_options, storage_of
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from duramen.spark.pipelines.batches import SinkTable
 
-__all__ = ["Show", "check", "owner_of", "shaped", "start"]
+__all__ = ["Show", "check", "check_columns", "owner_of", "shaped", "start"]
 
 Show = Callable[[str, int, list[Mapping[str, Any]]], None]
 """Gets a console sink's name, the number of a micro-batch, and the first of its rows."""
@@ -71,6 +72,16 @@ def check(spark: "SparkSession", pipeline: Declared, sink: Sink, frame: "DataFra
         problems.add(sink.input.place, plain(str(error)))
         return
     _check_mode(spark, sink, rows, problems)
+    if sink.delete_when is not None:
+        try:
+            rows.where(sink.delete_when.value)
+        except PySparkException as error:
+            problems.add(placed(str(error), sink.delete_when), plain(error.getMessage() or str(error)))
+    check_columns(pipeline, sink, rows, problems)
+
+
+def check_columns(pipeline: Declared, sink: Sink, rows: HasColumns, problems: Problems) -> None:
+    """What keeps the sink from taking rows with these columns becomes problems; this needs no Spark."""
     if sink.kind == "stream":
         _check_stream(pipeline, sink, rows, problems)
     elif sink.kind != "console":
@@ -92,7 +103,7 @@ def _check_mode(spark: "SparkSession", sink: Sink, rows: "DataFrame", problems: 
         problems.add((sink.mode or sink.name).place, said.rstrip(".;") + hint)
 
 
-def _check_stream(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Problems) -> None:
+def _check_stream(pipeline: Declared, sink: Sink, rows: HasColumns, problems: Problems) -> None:
     from duramen.spark.read.source import DuramenDataSource
 
     if checked_options(pipeline, sink, problems) is None:
@@ -105,8 +116,7 @@ def _check_stream(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: P
         problems.add(place_of(sink.options, sink.input, said), said + hint)
 
 
-def _check_table(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Problems) -> None:
-    from pyspark.errors import PySparkException
+def _check_table(pipeline: Declared, sink: Sink, rows: HasColumns, problems: Problems) -> None:
     from pyspark.sql.types import NullType
 
     from duramen.spark.pipelines.batches import columns_after
@@ -122,11 +132,6 @@ def _check_table(pipeline: Declared, sink: Sink, rows: "DataFrame", problems: Pr
             problems.add(sink.input.place, f"{sink.input.value} has the column {field.name} twice; AS renames one")
             return
         seen.add(field.name.lower())
-    if sink.delete_when is not None:
-        try:
-            rows.where(sink.delete_when.value)
-        except PySparkException as error:
-            problems.add(placed(str(error), sink.delete_when), plain(error.getMessage() or str(error)))
     try:
         table = _table(pipeline, sink)
         schema = table.columns(rows)

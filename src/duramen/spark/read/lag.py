@@ -9,9 +9,11 @@ What Java says is listened to as it is: PySpark's own class of listeners asks Ja
 of an event, one after another.
 """
 
+import atexit
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +34,9 @@ _log = logging.getLogger("duramen.spark")
 _FORMAT: Final = "duramen"
 _MOST_SECONDS: Final = 5.0
 """How long a broker is asked: progress of all queries of a session goes through one thread."""
+
+_LAST_MS: Final = 2000
+"""How long the end of this process waits for events that Java has queued."""
 
 
 class _Source(NamedTuple):
@@ -152,3 +157,11 @@ def report_lag(session: SparkSession) -> None:
         jvm: Any = session.sparkContext._jvm
         listener = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(LagListener(session))
         inside.streams().addListener(listener)
+        atexit.register(_stop_listening, inside, listener)
+
+
+def _stop_listening(inside: Any, listener: Any) -> None:
+    """Before this process ends: Java would report each event that it has nobody to tell of."""
+    with suppress(Py4JError, OSError):
+        inside.streams().removeListener(listener)
+        inside.sparkContext().listenerBus().waitUntilEmpty(_LAST_MS)  # what it is about to say
