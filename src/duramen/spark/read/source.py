@@ -23,6 +23,7 @@ from duramen.client import Cluster, Consumer, TopicPartition
 from duramen.client.cluster import Patience
 from duramen.client.consumer import LATEST
 from duramen.client.marked import Marked
+from duramen.spark.hangups import end_this_worker_quietly
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
 from duramen.spark.read.cold import read_part
@@ -51,6 +52,8 @@ from duramen.spark.write.sink import BatchWriter, StreamWriter
 __all__ = ["BatchReader", "DuramenDataSource", "FilteringReader"]
 
 _log = logging.getLogger("duramen.spark")
+
+end_this_worker_quietly()  # Spark's planners and tasks import this
 
 _NAME: Final = "duramen"
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"

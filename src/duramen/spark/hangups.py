@@ -1,0 +1,35 @@
+"""Spark closes a Python worker's connection where it needs no more of it: behind a LIMIT, or after an idle minute.
+
+PySpark's daemon takes the failure of the worker's last write for an error and prints its traceback.
+"""
+
+import sys
+from typing import Any, Final
+
+__all__ = ["end_this_worker_quietly", "end_workers_quietly"]
+
+_DAEMON: Final = "pyspark/daemon.py"
+_DONE: Final = "_duramen_hangups"
+
+
+def end_workers_quietly(daemon: Any) -> None:
+    """Have that daemon's workers end without a word where Spark has closed the connection."""
+    if hasattr(daemon, _DONE):
+        return
+    work = daemon.worker
+
+    def worker(*given: Any) -> int:
+        try:
+            return int(work(*given))
+        except ConnectionError:
+            return 1  # which ends the process
+
+    daemon.worker = worker
+    setattr(daemon, _DONE, True)
+
+
+def end_this_worker_quietly() -> None:
+    """The same in a worker that any daemon has forked, from its next task on."""
+    main: Any = sys.modules.get("__main__")
+    if str(getattr(main, "__file__", "")).endswith(_DAEMON) and hasattr(main, "worker"):
+        end_workers_quietly(main)
