@@ -77,6 +77,9 @@ class Batch:
             pa.RecordBatch.from_pylist([{"it": it} for it in rows[part::parts]], schema=SCHEMA) for part in range(parts)
         ]
 
+    def toDF(self, *_: str) -> "Batch":  # noqa: N802 -- Spark's name
+        return self
+
     def mapInArrow(  # noqa: N802 -- Spark's name
         self, write: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _: str
     ) -> "Batch":

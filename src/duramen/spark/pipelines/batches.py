@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Prot
 
 import pyarrow as pa
 
-from duramen.base.errors import CheckpointInvalid, TableConflict, TableForeign
+from duramen.base.errors import CheckpointInvalid, TableConflict, TableForeign, TableUnsupported
 from duramen.spark.pipelines.checkpoints import Checkpoint
 from duramen.spark.pipelines.evolving import evolved, same_columns
 from duramen.spark.tables.storage import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 __all__ = [
     "NOTHING_YET", "BatchWriter", "HasColumns", "Next", "SinkTable", "State", "columns_after", "columns_of",
@@ -100,10 +100,38 @@ class SinkTable(Protocol[_S]):
 
 
 def columns_of(rows: HasColumns) -> pa.Schema:
-    """The columns of a frame, as Arrow has them."""
+    """The columns of a frame, as Arrow has them. Raises TableUnsupported for one that no table can have."""
+    from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
 
+    for field in rows.schema.fields:
+        problem = _problem(field.name, field.dataType)
+        if problem:
+            raise TableUnsupported(f"a table cannot have the column {field.name!r}: {problem}")
+        try:
+            to_arrow_schema(StructType([field]), timezone="UTC")
+        except PySparkException:
+            raise TableUnsupported(
+                f"a table cannot have the column {field.name!r}: there is no type for {field.dataType.simpleString()}"
+            ) from None
     return to_arrow_schema(rows.schema, timezone="UTC")
+
+
+def _problem(name: str, kind: "DataType") -> str:
+    """What keeps a column, or what is inside of it, out of every table; empty where nothing does."""
+    from pyspark.sql.types import ArrayType, MapType, NullType, StructType
+
+    if "\0" in name:
+        return f"the name {name!r} has a zero byte"
+    if isinstance(kind, NullType):
+        return "it has a NULL without a type; CAST gives it one"
+    if isinstance(kind, StructType):
+        found = [_problem(field.name, field.dataType) for field in kind.fields]
+        return next(filter(None, found), "" if found else "it has a structure without fields")
+    if isinstance(kind, ArrayType):
+        return _problem("", kind.elementType)
+    return (_problem("", kind.keyType) or _problem("", kind.valueType)) if isinstance(kind, MapType) else ""
 
 
 def decision(where: str, last: int, batch_id: int, known: str, digest: str) -> Literal["write", "done"]:

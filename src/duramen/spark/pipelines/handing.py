@@ -58,8 +58,11 @@ class Handing:
 
 def written(batch: "DataFrame", storage: Storage, schema: pa.Schema, handing: Handing) -> list[Written]:
     """Have Spark's tasks write a micro-batch below a location. Raises what Spark makes of TableStorageFailed."""
-    write = writing(storage, schema)
-    return handing.run(batch, lambda frame: said(frame.mapInArrow(write, SAID_DDL)))
+    there = batch.schema.names
+    write = writing(storage, schema, there)
+    # PySpark would take a dot in a column's name for a field inside of it.
+    plain = [f"c{place}" for place in range(len(there))]
+    return handing.run(batch, lambda frame: said(frame.toDF(*plain).mapInArrow(write, SAID_DDL)))
 
 
 def _sizes(schema: "StructType") -> list[str] | None:

@@ -14,8 +14,17 @@ from pyiceberg.table import Table as IcebergTable
 from duramen.base.errors import TableUnsupported
 from duramen.spark.pipelines.batches import NOTHING_YET, Change, HasColumns, Next, columns_of, require_owner
 from duramen.spark.pipelines.handing import Handing, written
-from duramen.spark.tables.catalog import IcebergEntry, append, arrow_schema, can_widen, has_single_attempts, stored
+from duramen.spark.tables.catalog import (
+    IcebergEntry,
+    append,
+    arrow_schema,
+    can_widen,
+    check_columns,
+    has_single_attempts,
+    stored,
+)
 from duramen.spark.tables.failures import one_line
+from duramen.spark.tables.manifests import described
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.schemas import optional
 from duramen.spark.tables.storage import Place, storage_errors
@@ -62,7 +71,9 @@ class IcebergState:
                 writing = self._table.transaction()
                 said = {_QUERY: coming.query_id, _BATCH: str(coming.batch_id), _DIGEST: coming.digest}
                 writing.set_properties(said)
-                append(writing, [self._place.uri_of(file.path) for file in files], said)
+                table = self._table
+                uris = [self._place.uri_of(file.path) for file in files]
+                append(writing, [described(table.metadata, table.io, uri, {}) for uri in uris], said)
                 writing.commit_transaction()
             except CommitFailedException:
                 return False
@@ -91,7 +102,11 @@ class IcebergSink:
             return None if found is None else self._state(found)
 
     def require_types(self, schema: pa.Schema) -> None:
-        """See the port: the library says it when it makes the table."""
+        """See the port: as far as the library knows it of its own; a catalog may refuse more."""
+        try:
+            check_columns(optional(schema))
+        except (UnsupportedPyArrowTypeException, TypeError, ValueError) as error:
+            raise TableUnsupported(f"an Iceberg table has no type for the rows: {one_line(error)}") from None
 
     def stored(self, schema: pa.Schema) -> pa.Schema:
         """See the port."""
@@ -103,12 +118,10 @@ class IcebergSink:
 
     def create(self, schema: pa.Schema, query_id: str) -> IcebergState:
         """See the port."""
+        self.require_types(schema)
         own = {_OWNER: self._owner, _QUERY: query_id, _BATCH: str(NOTHING_YET)}
         with storage_errors(self.place.uri):
-            try:
-                return self._state(self._entry.create(optional(schema), own))
-            except (UnsupportedPyArrowTypeException, TypeError) as error:
-                raise TableUnsupported(f"an Iceberg table has no type for the rows: {one_line(error)}") from None
+            return self._state(self._entry.create(optional(schema), own))
 
     def _state(self, table: IcebergTable) -> IcebergState:
         require_owner(self.place.uri, table.properties.get(_OWNER), self._owner)

@@ -75,11 +75,9 @@ def delta_frame(spark: "SparkSession", storage: Storage) -> "DataFrame":
 
 
 def _delta_files(table: "DeltaTable") -> Iterator[DataFile]:
-    from duramen.spark.tables.delta import text_of
+    from duramen.spark.tables.deltalog import added
 
-    names = table.metadata().partition_columns
-    for row in pa.table(table.get_add_actions(flatten=True)).to_pylist():
-        values = tuple((name, text_of(row[f"partition.{name}"])) for name in names)
+    for row, values in added(table):
         yield DataFile(unquote(row["path"]), row["size_bytes"], row["num_records"] or 0, 0, 0, 0, 0, values)
 
 

@@ -5,7 +5,7 @@ is made for the state that was loaded, or fails.
 Source: the Iceberg table specification, "Optimistic Concurrency".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -19,8 +19,9 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table import Transaction
+from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.transforms import IdentityTransform
 
 from duramen.base.errors import OptionInvalid, TableForeign, TableUnsupported
@@ -35,6 +36,7 @@ __all__ = [
     "append",
     "arrow_schema",
     "can_widen",
+    "check_columns",
     "has_catalog",
     "has_single_attempts",
     "stored",
@@ -156,6 +158,15 @@ def _beside(place: Place) -> str:
     return f"{place.uri.rsplit('/', 1)[0]}/duramen-catalog.db"
 
 
+def check_columns(schema: pa.Schema) -> None:
+    """Have the library make a table of these columns that it never commits. Raises what it says of them."""
+    catalog = load_catalog("check", type="in-memory", warehouse="file:///nowhere")
+    catalog.create_namespace("check")
+    making = catalog.create_table_transaction(("check", "check"), schema, properties=_PROPERTIES)
+    # Names are looked at when they are asked for.
+    making.table_metadata.schema().name_mapping.model_dump_json()
+
+
 def has_single_attempts(table: IcebergTable) -> bool:
     """Whether commits to the table are never repeated by the library; where not, that is set now."""
     if table.properties.get(_RETRIES) == "0":
@@ -164,13 +175,18 @@ def has_single_attempts(table: IcebergTable) -> bool:
     return False
 
 
-def append(writing: Transaction, uris: Sequence[str], said: Mapping[str, str]) -> None:
-    """A snapshot with these files more, in a transaction that is still to be committed."""
-    if uris:
-        writing.add_files(list(uris), snapshot_properties=dict(said), check_duplicate_files=False)
-    else:
-        # Without a snapshot nothing would keep two writers apart.
-        writing.update_snapshot(snapshot_properties=dict(said)).fast_append().commit()
+def append(writing: Transaction, files: Iterable[DataFile], said: Mapping[str, str]) -> None:
+    """A snapshot with these files more, in a transaction that is still to be committed.
+
+    Without files there is one too: without a snapshot nothing would keep two writers apart.
+    """
+    if writing.table_metadata.name_mapping() is None:
+        # The files do not have the numbers of columns.
+        mapping = writing.table_metadata.schema().name_mapping.model_dump_json()
+        writing.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+    with writing.update_snapshot(snapshot_properties=dict(said)).fast_append() as adding:
+        for file in files:
+            adding.append_data_file(file)
 
 
 def can_widen(before: pa.DataType, after: pa.DataType) -> bool:

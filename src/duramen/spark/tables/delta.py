@@ -18,14 +18,14 @@ from deltalake.transaction import AddAction, RemoveAction
 from duramen.base.errors import TableConflict, TableForeign
 from duramen.spark.tables.columns import COMMIT, OFFSET, PARTITION
 from duramen.spark.tables.compacting import compacted
-from duramen.spark.tables.deltalog import ATTEMPTS, DeltaLog, fields_of
+from duramen.spark.tables.deltalog import ATTEMPTS, DeltaLog, added, fields_of
 from duramen.spark.tables.files import Layout
 from duramen.spark.tables.history import Ends, from_text, to_text, with_ends
 from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, State, Statistics
 from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
 from duramen.spark.tables.storage import Place, storage_errors
 
-__all__ = ["DeltaFormat", "text_of"]
+__all__ = ["DeltaFormat"]
 
 _MARK: Final = "duramen.table"
 _STREAM: Final = "duramen.stream"
@@ -40,6 +40,8 @@ _MOST_BACK: Final = 256
 """Commits that are looked at for what the table was before."""
 
 _HOUR_MS: Final = 3_600_000
+_TOLD: Final = (f"min.{PARTITION}", f"min.{OFFSET}", f"max.{OFFSET}", f"max.{COMMIT}")
+"""What files are looked up by, of their statistics."""
 
 
 class DeltaFormat:
@@ -227,11 +229,8 @@ class DeltaFormat:
         return bool(paths) and paths <= {file.path for file in self._files(self._log.load())}
 
     def _files(self, table: DeltaTable) -> list[DataFile]:
-        adds = pa.table(table.get_add_actions(flatten=True))
-        names = self.declaration.partition_by
         found: list[DataFile] = []
-        for row in adds.to_pylist():
-            values = tuple((name, text_of(row[f"partition.{name}"])) for name in names)
+        for row, values in added(table, _TOLD):
             partition = int(dict(values).get(PARTITION) or row.get(f"min.{PARTITION}") or 0)
             found.append(
                 DataFile(
@@ -278,7 +277,3 @@ class DeltaFormat:
             )
         return Cleaned(removed=len(removed))
 
-
-def text_of(value: object) -> str | None:
-    """A value that files are partitioned by, as Delta's log writes it."""
-    return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)

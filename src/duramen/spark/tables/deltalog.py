@@ -7,8 +7,8 @@ Source: the Delta transaction log protocol, "Transaction Identifiers".
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -16,14 +16,16 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from duramen.base.errors import TableForeign, TableUnsupported
+from duramen.spark.tables.partition_values import texts_of
 from duramen.spark.tables.s3 import ENVIRONMENT, endpoint_of, region_of
 from duramen.spark.tables.storage import Place
 
-__all__ = ["ATTEMPTS", "DeltaLog", "fields_of"]
+__all__ = ["ATTEMPTS", "DeltaLog", "added", "fields_of"]
 
 ATTEMPTS: Final = 20
 """How often a change gives way to others before that is an error."""
 
+_TOLD: Final = ("path", "size_bytes", "modification_time", "num_records")
 _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
@@ -140,6 +142,22 @@ class DeltaLog:
             app_transactions=list(transactions) or None,
             max_commit_retries=0,
         )
+
+
+def added(
+    table: DeltaTable, statistics: Collection[str] = ()
+) -> Iterator[tuple[dict[str, Any], tuple[tuple[str, str | None], ...]]]:
+    """The files of a table: path, size and rows of each with these of its statistics, and its partition values.
+
+    Only what is asked for becomes Python's: others' statistics may have times that Python has no room for.
+    """
+    actions = pa.table(table.get_add_actions(flatten=True)).combine_chunks()
+    names = table.metadata().partition_columns
+    columns = [actions.column(f"partition.{name}") for name in names]
+    texts = [texts_of(column.chunk(0)) if column.num_chunks else [] for column in columns]
+    wanted = [name for name in (*_TOLD, *statistics) if name in actions.column_names]
+    for index, row in enumerate(actions.select(wanted).to_pylist()):
+        yield row, tuple((name, text[index]) for name, text in zip(names, texts, strict=True))
 
 
 def fields_of(schema: Schema) -> pa.Schema:

@@ -7,14 +7,13 @@ both are one new metadata file, and the catalog takes one only in the place of t
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.types import DateType, IcebergType
 
 from duramen.base.errors import TableConflict, TableForeign, TableUnsupported
 from duramen.spark.tables.catalog import ATTEMPTS, IcebergEntry, append, arrow_schema, has_single_attempts
@@ -22,6 +21,7 @@ from duramen.spark.tables.columns import COMMIT, OFFSET, PARTITION
 from duramen.spark.tables.compacting import compacted
 from duramen.spark.tables.files import Layout
 from duramen.spark.tables.history import from_text, to_text, with_ends
+from duramen.spark.tables.manifests import described, partition_text
 from duramen.spark.tables.port import Cleaned, DataFile, Declaration, Span, State, Statistics
 from duramen.spark.tables.spans import check_spans, chosen, counted, new_begins
 from duramen.spark.tables.storage import Place, storage_errors
@@ -36,7 +36,6 @@ _SPANS: Final = "duramen.spans"
 _COMMITTED_MS: Final = "duramen.committed.ms"
 _STREAM: Final = "duramen.stream"
 _STREAM_ID: Final = "duramen.stream.id"
-_EPOCH: Final = date(1970, 1, 1)
 
 
 class IcebergFormat:
@@ -158,9 +157,11 @@ class IcebergFormat:
         old = [file for file in _planned(table) if file.file_path.removeprefix("file://") in gone] if gone else []
         if len(old) != len(gone):
             raise ValidationException("a file that was to be removed is gone")
-        paths = [self.place.uri_of(file.path) for file in files]
         said = {_SPANS: json.dumps([list(span) for span in spans])} if spans else {}
         writing = table.transaction()
+        new = [
+            described(table.metadata, table.io, self.place.uri_of(file.path), dict(file.values)) for file in files
+        ]  # fmt: skip
         if spans:
             writing.set_properties(
                 {
@@ -172,12 +173,12 @@ class IcebergFormat:
                 }
             )
         if not old:
-            append(writing, paths, said)
+            append(writing, new, said)
         else:
             with writing.update_snapshot(snapshot_properties=said).overwrite() as replacing:
                 for file in old:
                     replacing.delete_data_file(file)
-                for file in _described(writing, table, paths):
+                for file in new:
                     replacing.append_data_file(file)
         writing.commit_transaction()
 
@@ -193,7 +194,7 @@ class IcebergFormat:
         kinds = [schema.find_type(name) for name in names]
         for file in _planned(table):
             low, high = file.lower_bounds or {}, file.upper_bounds or {}
-            values = tuple((name, _text(file.partition[index], kinds[index])) for index, name in enumerate(names))
+            values = tuple((name, partition_text(file.partition[index], kinds[index])) for index, name in enumerate(names))
             yield DataFile(
                 self.place.relative(file.file_path),
                 file.file_size_in_bytes,
@@ -266,13 +267,6 @@ def _planned(table: IcebergTable) -> list[IcebergFile]:
     return [task.file for task in table.scan().plan_files()]
 
 
-def _described(writing: Any, table: IcebergTable, paths: Sequence[str]) -> Iterator[IcebergFile]:
-    from pyiceberg.io.pyarrow import parquet_file_to_data_file
-
-    for path in paths:
-        yield parquet_file_to_data_file(table.io, writing.table_metadata, path)
-
-
 def _referenced(table: IcebergTable) -> Iterator[str]:
     """All files that a remembered state of the table has."""
     yield table.metadata_location
@@ -289,9 +283,3 @@ def _number(bound: bytes) -> int:
     """Source: the Iceberg table specification, "Binary single-value serialization"."""
     return int.from_bytes(bound, "little", signed=True)
 
-
-def _text(value: object, kind: IcebergType) -> str | None:
-    """A value that files are partitioned by, as others write it; days are counted from 1970 here."""
-    if isinstance(kind, DateType) and isinstance(value, int):
-        return (_EPOCH + timedelta(days=value)).isoformat()
-    return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -24,6 +24,7 @@ _SAMPLE_BYTES: Final = 256 << 10
 _TELLING_BYTES: Final = 64 << 10
 _DENSE: Final = 15 / 16
 """The part of a column's bytes that compression has to leave for it not to be compressed."""
+_FLOATS: Final = ("FLOAT", "DOUBLE")
 _TOLD_APART: Final = (pa.types.is_binary, pa.types.is_string, pa.types.is_integer, pa.types.is_timestamp)
 
 
@@ -65,7 +66,8 @@ class ParquetFile:
 
     def _begun(self, plain: Collection[str]) -> pq.ParquetWriter:
         shared = [name for name in self.schema.names if name not in plain]
-        return _writer(self._stream, self.schema, _dense(self._waiting, self.schema, shared), shared, self._footers)
+        sample = _sampled(self._waiting, self.schema, shared)
+        return _writer(self._stream, self.schema, _dense(sample), shared, self._footers, ordered=_ordered(sample))
 
     def _finish(self) -> None:
         if self._writer is not None:
@@ -92,8 +94,13 @@ def _writer(
     dense: Mapping[str, bool],
     shared: Sequence[str],
     footers: list[pq.FileMetaData],
+    *,
+    ordered: Sequence[str] = (),
 ) -> pq.ParquetWriter:
-    """One with dictionaries for the `shared` columns; `dense` ones are not compressed, all others are."""
+    """One with dictionaries for the `shared` columns and statistics of `ordered` ones.
+
+    `dense` ones are not compressed, all others are.
+    """
     zstd = [path for path, is_dense in dense.items() if not is_dense]
     return pq.ParquetWriter(
         stream,
@@ -101,6 +108,7 @@ def _writer(
         compression=dict.fromkeys(zstd, "zstd") if dense else "zstd",
         compression_level=dict.fromkeys(zstd, _LEVEL) if dense else _LEVEL,
         use_dictionary=shared,
+        write_statistics=list(ordered),
         metadata_collector=footers,
         store_schema=False,
     )
@@ -117,17 +125,22 @@ def _unlike(rows: pa.RecordBatch) -> list[str]:
     ]
 
 
-def _dense(waiting: Sequence[pa.RecordBatch], schema: pa.Schema, shared: Sequence[str]) -> dict[str, bool]:
-    """Of each column whether its values hardly become smaller, as what is compressed or encrypted; by some rows.
-
-    By Parquet's paths. Nothing where that is so of none, or there are no rows.
-    """
+def _sampled(waiting: Sequence[pa.RecordBatch], schema: pa.Schema, shared: Sequence[str]) -> pq.FileMetaData:
+    """The footer of a file with some of the rows."""
     footers: list[pq.FileMetaData] = []
     writer = _writer(pa.BufferOutputStream(), schema, {}, shared, footers)
     sample = [_first(rows) for rows in waiting[:: max(1, len(waiting) // _SAMPLES)]]
     writer.write_table(pa.Table.from_batches(sample, schema))
     writer.close()
-    groups = [footers[0].row_group(index) for index in range(footers[0].num_row_groups)]
+    return footers[0]
+
+
+def _dense(footer: pq.FileMetaData) -> dict[str, bool]:
+    """Of each column whether its values hardly become smaller, as what is compressed or encrypted.
+
+    By Parquet's paths. Nothing where that is so of none, or there are no rows.
+    """
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     found = {
         column.path_in_schema: column.total_uncompressed_size >= _TELLING_BYTES
         and column.total_compressed_size > _DENSE * column.total_uncompressed_size
@@ -135,6 +148,16 @@ def _dense(waiting: Sequence[pa.RecordBatch], schema: pa.Schema, shared: Sequenc
         for column in map(group.column, range(group.num_columns))
     }
     return found if any(found.values()) else {}
+
+
+def _ordered(footer: pq.FileMetaData) -> list[str]:
+    """The columns that have statistics, by Parquet's paths.
+
+    Readers that take not-a-number for the largest number skip rows by those that Arrow writes of floats, which leave it
+    out.
+    """
+    columns = [footer.schema.column(index) for index in range(footer.num_columns)]
+    return [column.path for column in columns if column.physical_type not in _FLOATS]
 
 
 def _first(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from duramen.spark.tables.columns import COMMIT, OFFSET
+from duramen.spark.tables.partition_values import array_of
 from duramen.spark.tables.port import DataFile, Span
 from duramen.spark.tables.storage import Place, reading_errors
 from duramen.spark.values.fields import fitted
@@ -57,6 +58,6 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, str |
     """The same rows with the columns of `schema`: what is missing is one of a file's partition `values`, or null."""
     for name, value in values.items():
         if name in schema.names and name not in batch.schema.names:
-            one = pa.array([value], pa.string()).cast(schema.field(name).type)
+            one = array_of(value, schema.field(name).type)
             batch = batch.append_column(name, one.take(pa.array(np.zeros(batch.num_rows, np.int32))))
     return fitted(batch, schema)

@@ -4,7 +4,7 @@ A file that no commit names is not part of its table: what a lost or doubled tas
 """
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -34,10 +34,12 @@ def said(files: "DataFrame") -> list[Written]:
     return [Written(row.path, row.size_bytes, row.statistics) for row in files.collect()]
 
 
-def writing(storage: Storage, schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def writing(
+    storage: Storage, schema: pa.Schema, names: Sequence[str] | None = None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What a task does with its rows, as `mapInArrow` has it: they become Parquet of `schema` and are `Written`.
 
-    Columns that the rows lack are null.
+    `names` are those of the rows' columns where the rows come under others. Columns that the rows lack are null.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -46,7 +48,7 @@ def writing(storage: Storage, schema: pa.Schema) -> Callable[[Iterator[pa.Record
         try:
             for batch in batches:
                 with storage_errors(place.uri):
-                    rows = fitted(batch, schema)
+                    rows = fitted(batch if names is None else batch.rename_columns(names), schema)
                     if rows.num_rows and file is None:
                         file = ParquetFile(place, named(), schema)
                     if rows.num_rows and file is not None:

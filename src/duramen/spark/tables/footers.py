@@ -1,0 +1,86 @@
+"""What the footer of a Parquet file says of its columns, as the file has it: whole numbers and bytes. Pure.
+
+Python's dates, times, decimals and text do not have room for all that a file may hold: times beyond the year 9999, and
+text that is not UTF-8.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types
+
+__all__ = ["Bound", "Column", "columns_of"]
+
+Bound = int | bytes
+"""A least or largest value: of times and days the number since 1970, of decimals that of their smallest unit."""
+
+_ORDERED = (
+    types.is_boolean, types.is_integer, types.is_date32, types.is_timestamp, types.is_decimal, types.is_string,
+    types.is_binary,
+)  # fmt: skip
+"""Types whose values have one order everywhere: floats have none that all readers agree on, for not-a-number."""
+
+
+class Column(NamedTuple):
+    """A column of values, inside of others or not; `values` counts its nulls too.
+
+    `nulls`, `least` and `largest` are None where the file does not say them, or there is none.
+    """
+
+    path: tuple[str, ...]
+    type: pa.DataType
+    is_repeated: bool
+    size_bytes: int
+    values: int
+    nulls: int | None
+    least: Bound | None
+    largest: Bound | None
+
+
+def columns_of(footer: pq.FileMetaData) -> Iterator[Column]:
+    """The columns in the order in which the file has them."""
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    for index, (path, kind) in enumerate(_leaves((), footer.schema.to_arrow_schema())):
+        chunks = [group.column(index) for group in groups]
+        found = [chunk.statistics for chunk in chunks]
+        counts = [one.null_count for one in found if one is not None and one.has_null_count]
+        low, high = _bounds(found, kind)
+        yield Column(
+            path,
+            kind,
+            footer.schema.column(index).max_repetition_level > 0,
+            sum(chunk.total_compressed_size for chunk in chunks),
+            sum(chunk.num_values for chunk in chunks),
+            sum(counts) if len(counts) == len(chunks) else None,
+            low,
+            high,
+        )
+
+
+def _leaves(above: tuple[str, ...], fields: Iterable[pa.Field]) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    for field in fields:
+        path, kind = (*above, field.name), field.type
+        if types.is_struct(kind):
+            yield from _leaves(path, kind)
+        elif types.is_map(kind):
+            yield from _leaves(path, [kind.key_field, kind.item_field])
+        elif types.is_list(kind):
+            yield from _leaves(path, [kind.value_field])
+        else:
+            yield path, kind
+
+
+def _bounds(found: Sequence[pq.Statistics | None], kind: pa.DataType) -> tuple[Bound | None, Bound | None]:
+    if any(one is None for one in found) or not any(is_kind(kind) for is_kind in _ORDERED):
+        return None, None
+    told = [one for one in found if one is not None and one.num_values]
+    if not told or not all(one.has_min_max for one in told):
+        return None, None
+    return min(_bound(one.min_raw, kind) for one in told), max(_bound(one.max_raw, kind) for one in told)
+
+
+def _bound(raw: Bound, kind: pa.DataType) -> Bound:
+    # Their order is not that of their bytes.
+    return int.from_bytes(raw, "big", signed=True) if types.is_decimal(kind) and isinstance(raw, bytes) else raw
