@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.types import DataType
 
     from duramen.spark.pipelines.batches import SinkTable
 
@@ -214,6 +215,41 @@ def _value(text: Text | None) -> str | None:
 
 def _showing(sink: Sink, show: Show) -> Callable[["DataFrame", int], None]:
     def on_batch(batch: "DataFrame", batch_id: int) -> None:
-        show(sink.name.value, batch_id, [row.asDict(recursive=True) for row in batch.limit(sink.rows).collect()])
+        rows = _in_words(batch.limit(sink.rows)).collect()
+        found = [dict(zip(batch.columns, row.asDict(recursive=True).values(), strict=True)) for row in rows]
+        show(sink.name.value, batch_id, found)
 
     return on_batch
+
+
+def _in_words(rows: "DataFrame") -> "DataFrame":
+    """The same rows with days and times as text: Python's have no room for all of Spark's."""
+    from pyspark.sql import functions as sf
+
+    plain = [f"c{place}" for place in range(len(rows.columns))]
+    kinds = [_worded(field.dataType) for field in rows.schema.fields]
+    return rows.toDF(*plain).select([sf.col(name).cast(kind).alias(name) for name, kind in zip(plain, kinds, strict=True)])
+
+
+def _worded(kind: "DataType") -> "DataType":
+    """The type with text in the place of days and times, inside of others too."""
+    from pyspark.sql.types import (
+        ArrayType,
+        DateType,
+        MapType,
+        StringType,
+        StructField,
+        StructType,
+        TimestampNTZType,
+        TimestampType,
+    )
+
+    if isinstance(kind, DateType | TimestampType | TimestampNTZType):
+        return StringType()
+    if isinstance(kind, StructType):
+        return StructType([StructField(one.name, _worded(one.dataType), one.nullable) for one in kind.fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_worded(kind.elementType), kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(_worded(kind.keyType), _worded(kind.valueType), kind.valueContainsNull)
+    return kind

@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from duramen.base.errors import TableForeign, TableUnsupported
 from duramen.spark.tables.partition_values import texts_of
 from duramen.spark.tables.s3 import ENVIRONMENT, endpoint_of, region_of
+from duramen.spark.tables.statistics import statistics_columns
 from duramen.spark.tables.storage import Place
 
 __all__ = ["ATTEMPTS", "DeltaLog", "added", "fields_of"]
@@ -26,6 +27,7 @@ ATTEMPTS: Final = 20
 """How often a change gives way to others before that is an error."""
 
 _TOLD: Final = ("path", "size_bytes", "modification_time", "num_records")
+_STATISTICS: Final = "delta.dataSkippingStatsColumns"
 _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
@@ -74,7 +76,7 @@ class DeltaLog:
                 partition_by=list(partition_by),
                 name=name,
                 description=description,
-                configuration=configuration,
+                configuration={**(configuration or {}), _STATISTICS: statistics_columns(schema, partition_by)},
                 storage_options=self._options,
                 commit_properties=CommitProperties(app_transactions=list(transactions) or None),
                 raise_if_key_not_exists=False,

@@ -5,18 +5,20 @@ text that is not UTF-8.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
-__all__ = ["Bound", "Column", "columns_of"]
+__all__ = ["Bound", "Column", "columns_of", "cut_text", "is_ordered"]
 
 Bound = int | bytes
 """A least or largest value: of times and days the number since 1970, of decimals that of their smallest unit."""
 
-_ORDERED = (
+_SURROGATES: Final = range(0xD800, 0xE000)
+_LAST_LETTER: Final = 0x10FFFF
+_ORDERED: Final = (
     types.is_boolean, types.is_integer, types.is_date32, types.is_timestamp, types.is_decimal, types.is_string,
     types.is_binary,
 )  # fmt: skip
@@ -72,8 +74,30 @@ def _leaves(above: tuple[str, ...], fields: Iterable[pa.Field]) -> Iterator[tupl
             yield path, kind
 
 
+def is_ordered(kind: pa.DataType) -> bool:
+    """Whether values of a type have bounds."""
+    return any(is_kind(kind) for is_kind in _ORDERED)
+
+
+def cut_text(value: bytes, letters: int, *, up: bool) -> bytes | None:
+    """A bound of text with so many letters at most, rounded outwards; None where there is none, or it is not UTF-8."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    if len(text) <= letters or not up:
+        return text[:letters].encode()
+    for end in range(letters, 0, -1):
+        following = ord(text[end - 1]) + 1
+        if following in _SURROGATES:
+            following = _SURROGATES.stop
+        if following <= _LAST_LETTER:
+            return (text[: end - 1] + chr(following)).encode()
+    return None
+
+
 def _bounds(found: Sequence[pq.Statistics | None], kind: pa.DataType) -> tuple[Bound | None, Bound | None]:
-    if any(one is None for one in found) or not any(is_kind(kind) for is_kind in _ORDERED):
+    if any(one is None for one in found) or not is_ordered(kind):
         return None, None
     told = [one for one in found if one is not None and one.num_values]
     if not told or not all(one.has_min_max for one in told):

@@ -32,16 +32,13 @@ from pyiceberg.types import (
     StructType,
 )
 
-from duramen.spark.tables.footers import Bound, Column, columns_of
+from duramen.spark.tables.footers import Bound, Column, columns_of, cut_text
 from duramen.spark.tables.times import day_of, day_text
 
 __all__ = ["described", "partition_text"]
 
 _MOST_LETTERS: Final = 16
 """Longer bounds of text and bytes are cut, as Iceberg does it."""
-
-_SURROGATES: Final = range(0xD800, 0xE000)
-_LAST_LETTER: Final = 0x10FFFF
 
 
 def described(metadata: TableMetadata, io: FileIO, uri: str, values: Mapping[str, str | None]) -> DataFile:
@@ -142,28 +139,12 @@ def _bound(value: Bound, kind: PrimitiveType, *, up: bool) -> bytes | None:
     """A bound of a column in bytes; None where there is none that is short."""
     if isinstance(value, bytes):
         if isinstance(kind, StringType):
-            return _text(value, up=up)
+            return cut_text(value, _MOST_LETTERS, up=up)
         return _cut(value, up=up) if isinstance(kind, BinaryType) else None
     if isinstance(kind, DecimalType):
         bits = (value if value >= 0 else ~value).bit_length()
         return value.to_bytes(bits // 8 + 1, "big", signed=True)
     return to_bytes(kind, value)
-
-
-def _text(value: bytes, *, up: bool) -> bytes | None:
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return None
-    if len(text) <= _MOST_LETTERS or not up:
-        return text[:_MOST_LETTERS].encode()
-    for end in range(_MOST_LETTERS, 0, -1):
-        following = ord(text[end - 1]) + 1
-        if following in _SURROGATES:
-            following = _SURROGATES.stop
-        if following <= _LAST_LETTER:
-            return (text[: end - 1] + chr(following)).encode()
-    return None
 
 
 def _cut(value: bytes, *, up: bool) -> bytes | None:

@@ -1,10 +1,12 @@
 """What a data file's footer says of its columns, as Delta's log wants it. Pure.
 
-Only types whose order is the same everywhere, no long text, and nothing that the notation has no words for: a column
-that cannot be said exactly is left out.
+Only types whose order is the same everywhere, and nothing that the notation has no words for.
 """
 
 import json
+import re
+from collections.abc import Collection
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,59 +14,88 @@ import pyarrow.parquet as pq
 from pyarrow import types
 
 from duramen.spark.tables.columns import COMMIT, OFFSET
-from duramen.spark.tables.footers import Bound, columns_of
+from duramen.spark.tables.footers import Bound, Column, columns_of, cut_text, is_ordered
 from duramen.spark.tables.times import DAY_US, day_of, day_text, time_text
 
-__all__ = ["delta_statistics"]
+__all__ = ["delta_statistics", "statistics_columns"]
 
 _MOST_LETTERS: Final = 32
 _MOST_COLUMNS: Final = 32
 _ALWAYS: Final = (OFFSET, COMMIT)
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MS_US: Final = 1000
 _FIRST_DAY: Final = day_of("0001-01-01")
 _LAST_DAY: Final = day_of("9999-12-31")
 """Beyond them readers disagree how a year is written."""
 
 
+def statistics_columns(schema: pa.Schema, partition_by: Collection[str] = ()) -> str:
+    """The columns that have bounds in each file of a new table, for its property `delta.dataSkippingStatsColumns`.
+
+    `deltalake` reads a bound that is not there as one that nothing meets.
+    """
+    found = [field for field in schema if field.name not in partition_by]
+    return ",".join(field.name for index, field in enumerate(found) if _has_bounds(index, field.name, field.type))
+
+
+def _has_bounds(index: int, name: str, kind: pa.DataType) -> bool:
+    is_sayable = is_ordered(kind) and not types.is_binary(kind) and _PLAIN.fullmatch(name) is not None
+    return is_sayable and (index < _MOST_COLUMNS or name in _ALWAYS)
+
+
 def delta_statistics(footer: pq.FileMetaData) -> str:
     """Rows, least and largest values and nulls of the first columns, and of those that offsets are looked for in.
 
-    The notation is "Per-file Statistics" of the Delta protocol; times are in ms, rounded outwards.
+    Where one of them cannot be said, a file says none but those of offsets. The notation is "Per-file Statistics" of
+    the Delta protocol; times are in ms, rounded outwards.
     """
-    least: dict[str, Any] = {}
-    largest: dict[str, Any] = {}
+    bounds: dict[str, tuple[Any, Any]] = {}
     nulls: dict[str, int] = {}
+    is_whole = True
     for index, column in enumerate(columns_of(footer)):
         name = column.path[0]
         is_inside = len(column.path) > 1 or column.is_repeated or "." in name
         if is_inside or (index >= _MOST_COLUMNS and name not in _ALWAYS) or column.nulls is None:
             continue
         nulls[name] = column.nulls
-        if column.least is None or column.largest is None:
-            continue
-        low, high = _said(column.least, column.type, up=False), _said(column.largest, column.type, up=True)
-        if low is not None and high is not None:
-            least[name], largest[name] = low, high
-    return json.dumps({"numRecords": footer.num_rows, "minValues": least, "maxValues": largest, "nullCount": nulls})
+        if _has_bounds(index, name, column.type) and column.nulls < column.values:
+            found = _said(column)
+            is_whole = is_whole and found is not None
+            if found is not None:
+                bounds[name] = found
+    told = bounds if is_whole or OFFSET in bounds else {}
+    least = {"minValues": {name: low for name, (low, _) in told.items()}} if told else {}
+    largest = {"maxValues": {name: high for name, (_, high) in told.items()}} if told else {}
+    return _as_json({"numRecords": footer.num_rows, **least, **largest, "nullCount": nulls})
 
 
-def _said(value: Bound, kind: pa.DataType, *, up: bool) -> object:
-    """A least or largest value in JSON; None where it cannot be said."""
+def _as_json(value: Any) -> str:
+    """JSON with decimals as numbers, and letters as they are: `deltalake` reads wrong ones for escapes beyond U+1FFFF."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {_as_json(one)}" for name, one in value.items()) + "}"
+    return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+
+
+def _said(column: Column) -> tuple[Any, Any] | None:
+    """The least and largest value in JSON; None where one of them cannot be said."""
+    if column.least is None or column.largest is None:
+        return None
+    low, high = _value(column.least, column.type, up=False), _value(column.largest, column.type, up=True)
+    return None if low is None or high is None else (low, high)
+
+
+def _value(value: Bound, kind: pa.DataType, *, up: bool) -> object:
     if isinstance(value, bytes):
-        return _text(value) if types.is_string(kind) else None
+        text = cut_text(value, _MOST_LETTERS, up=up)
+        return None if text is None else text.decode()
     if types.is_timestamp(kind):
         return _time(value, kind, up=up)
     if types.is_date32(kind):
         return day_text(value) if _FIRST_DAY <= value <= _LAST_DAY else None
-    return None if types.is_decimal(kind) else value
-
-
-def _text(value: bytes) -> str | None:
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if len(text) <= _MOST_LETTERS else None
+    if types.is_decimal(kind):
+        sign, digits = ("-", -value) if value < 0 else ("", value)
+        return Decimal(f"{sign}{digits}E-{kind.scale}")
+    return value
 
 
 def _time(value: int, kind: pa.TimestampType, *, up: bool) -> str | None:
