@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 import duramen.spark
 from duramen.base.errors import OptionInvalid, TableForeign, TableUnsupported
-from duramen.client import Cluster, Producer
+from duramen.client import Admin, Cluster, Producer
 from duramen.node.process import NodeProcess
 
 COUNT = 1000
@@ -62,6 +62,28 @@ class TestBatch:
         assert names[0] == "_SUCCESS"
         assert all(re.fullmatch(r"part-[0-9a-f-]+\.zstd\.parquet", name) for name in names[1:])
         assert len(names) == 1 + 4
+
+    def test_has_times_that_python_has_no_room_for(
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        stream: str,
+        reader: DataFrameReader,
+        stream_reader: Callable[..., DataStreamReader],
+        tmp_path: Path,
+    ) -> None:
+        moments_ms = [-62135596800001, 0, 253402300800000]
+        Admin(cluster).set_stream_configs(stream, {"message.timestamp.after.max.ms": str((1 << 63) - 1)})
+        with Producer(cluster) as producer:
+            for moment_ms in moments_ms:
+                producer.produce(stream, b"1", partition=0, timestamp_ms=moment_ms)
+        duramen.spark.write_parquet(reader, str(tmp_path / "batch"))
+        writer = duramen.spark.stream_parquet(stream_reader(), str(tmp_path / "stream"))
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        writer.start().awaitTermination()
+        for name in ("batch", "stream"):
+            found = spark.read.parquet(str(tmp_path / name)).selectExpr("unix_millis(timestamp) AS ms").orderBy("ms")
+            assert [row.ms for row in found.collect()] == moments_ms
 
     def test_has_the_columns_that_are_asked_for(
         self, spark: SparkSession, cluster: Cluster, stream: str, reader: DataFrameReader, tmp_path: Path

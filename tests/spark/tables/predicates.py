@@ -1,7 +1,7 @@
 """Rows of every type with the values at which filters go wrong, tables of them, and comparisons with such values."""
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -44,6 +44,7 @@ _TEXTS: Final = (
     "\x00", "\u00e4" * 5000, "'\"\\",
 )  # fmt: skip
 _FLOATS: Final = (float("-inf"), -1.5, -0.0, 0.0, 1.5, float("inf"), float("nan"))
+_WIDE: Final = Context(prec=38)
 VALUES: Final[dict[str, Sequence[Any]]] = {
     "tiny": (-128, -1, 0, 127),
     "small": (-32768, 0, 32767),
@@ -53,7 +54,10 @@ VALUES: Final[dict[str, Sequence[Any]]] = {
     "real": _FLOATS,
     "double": _FLOATS,
     "short_decimal": tuple(map(Decimal, ("-9999999.99", "-0.01", "0.00", "0.01", "1.28", "9999999.99"))),
-    "long_decimal": tuple(map(Decimal, (f"-{'9' * 28}.{'9' * 10}", "-1.0", "0.0", "1.0", f"{'9' * 28}.{'9' * 10}"))),
+    "long_decimal": tuple(
+        Decimal(sign + digits + "0" * 10 if digits != "9" * 38 else sign + digits).scaleb(-10, _WIDE)
+        for sign, digits in (("-", "9" * 38), ("-", "1"), ("", "0"), ("", "1"), ("", "9" * 38))
+    ),
     "text": _TEXTS,
     "raw": (b"", b"\x00", b"\x7f", b"\xff", b"\xff" * 16, b"\xff" * 17, b"a" * 16, b"a" * 17, b"a" + b"\xff" * 16),
     "day": _DAYS,

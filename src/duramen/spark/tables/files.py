@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from duramen.spark.tables.columns import HEADERS, OFFSET, VALUE
 from duramen.spark.tables.parquet import ParquetFile
-from duramen.spark.tables.partition_values import texts_of
+from duramen.spark.tables.partition_values import texts_of, usable
 from duramen.spark.tables.port import DataFile
 from duramen.spark.tables.reading import counted_at
 from duramen.spark.tables.storage import Place, storage_errors
@@ -111,7 +111,10 @@ def _split(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[Values, pa.R
     codes = np.zeros(batch.num_rows, np.int64)
     texts: list[list[str | None]] = []
     for name in layout.partition_by:
-        encoded = batch.column(name).dictionary_encode(null_encoding="encode")
+        index = batch.schema.get_field_index(name)
+        column = usable(batch.column(index), in_delta=not layout.keep_columns)
+        batch = batch.set_column(index, batch.schema.field(index), column)
+        encoded = column.dictionary_encode(null_encoding="encode")
         texts.append(texts_of(encoded.dictionary))
         codes = codes * len(texts[-1]) + encoded.indices.to_numpy()
     rest = batch if layout.keep_columns else batch.drop_columns(list(layout.partition_by))

@@ -1,11 +1,18 @@
 """Values that a table is partitioned by, as text: the notation of Delta's log, for values of any year. Pure."""
 
+from typing import Final
+
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
 from duramen.spark.tables.times import day_of, day_text, time_of, time_text
 
-__all__ = ["array_of", "texts_of"]
+__all__ = ["array_of", "texts_of", "usable"]
+
+_DELTA_DAYS: Final = (day_of("-262143-01-01"), day_of("+262142-12-31"))
+_ICEBERG_DAYS: Final = (day_of("0001-01-01"), day_of("9999-12-31"))
+"""The days that `deltalake` reads from a table's log, and that `pyiceberg` writes into a table's metadata."""
 
 
 def texts_of(values: pa.Array) -> list[str | None]:
@@ -19,6 +26,16 @@ def texts_of(values: pa.Array) -> list[str | None]:
         return [None if us is None else time_text(us) + zone for us in moments]
     found: list[str | None] = values.cast(pa.string()).to_pylist()
     return found
+
+
+def usable(values: pa.Array, *, in_delta: bool) -> pa.Array:
+    """The values as far as a table can be partitioned by them, null in the place of days that it cannot be."""
+    if not types.is_date32(values.type):
+        return values
+    days = values.cast(pa.int32())
+    first, last = _DELTA_DAYS if in_delta else _ICEBERG_DAYS
+    fits = pc.and_(pc.greater_equal(days, first), pc.less_equal(days, last))
+    return pc.if_else(fits, values, pa.scalar(None, values.type))
 
 
 def array_of(text: str | None, kind: pa.DataType) -> pa.Array:
