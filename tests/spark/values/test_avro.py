@@ -196,3 +196,34 @@ def test_whatever_comes_each_value_is_a_row_or_has_a_reason(values: list[bytes |
             assert all(column is None for column in row.values())
         else:
             assert row["id"] is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "logical", "number", "stored"),
+    [
+        ("long", "timestamp-millis", -62135596800001, -62135596800001000),
+        ("long", "timestamp-millis", 253402300800000, 253402300800000000),
+        ("long", "timestamp-micros", -(1 << 63), -(1 << 63)),
+        ("int", "date", 2932897, 2932897),
+        ("int", "date", -(1 << 31), -(1 << 31)),
+    ],
+)
+def test_times_that_python_has_no_room_for_are_as_spark_reads_them(
+    kind: str, logical: str, number: int, stored: int
+) -> None:
+    schema = record(("it", {"type": "array", "items": ["null", {"type": kind, "logicalType": logical}]}))
+    plain = record(("it", {"type": "array", "items": ["null", kind]}))
+    decoder = AvroDecoder(schema=json.dumps(schema))
+    found = decoder.decode(pa.array([written(plain, {"it": [number, None]})], pa.binary()))
+    assert found.errors.to_pylist() == [None]
+    numbers = found.columns.column("it").values
+    assert numbers.cast(pa.int32() if kind == "int" else pa.int64()).to_pylist() == [stored, None]
+
+
+def test_a_time_that_no_column_has_room_for_is_bad_alone() -> None:
+    schema = record(("it", {"type": "long", "logicalType": "timestamp-millis"}))
+    values = [written(record(("it", "long")), {"it": number}) for number in (1, 1 << 62)]
+    rows, errors = decoded(AvroDecoder(schema=json.dumps(schema)), values)
+    assert [row["it"] for row in rows] == [datetime(1970, 1, 1, 0, 0, 0, 1000, tzinfo=UTC), None]
+    assert errors[0] is None
+    assert errors[1] is not None

@@ -10,7 +10,7 @@ import pyarrow as pa
 from fastavro.schema import SchemaParseException
 
 from duramen.base.errors import OptionInvalid
-from duramen.spark.values.avro_types import arrow_fields, without_others
+from duramen.spark.values.avro_types import READ, arrow_fields, without_others
 from duramen.spark.values.decoded import MAGIC, PREFIX_BYTES, Decoded, joined, placed
 from duramen.spark.values.fields import fitted, usable, wider
 from duramen.spark.values.registry import Registry
@@ -26,11 +26,12 @@ _BAD: Final = (
 
 
 class _Known(NamedTuple):
-    """A schema as it can be read, and its columns; or why it cannot."""
+    """A schema as it can be read, and its columns, those of values as they are read too; or why it cannot."""
 
     parsed: Any
     is_record: bool
     fields: Sequence[pa.Field]
+    read: Sequence[pa.Field]
     problem: str
 
 
@@ -109,7 +110,7 @@ class AvroDecoder:
         if known is None:
             text = None if self._registry is None else self._registry.schema(schema_id)
             missing = f"the registry has no Avro schema {schema_id} without references"
-            known = _understood(text) if text is not None else _Known(None, False, (), missing)
+            known = _understood(text) if text is not None else _Known(None, False, (), (), missing)
             problem = known.problem or self._join(known)
             known = self._known[schema_id] = known._replace(problem=problem)
         if known.problem:
@@ -130,14 +131,14 @@ class AvroDecoder:
     def _columns(
         known: _Known, rows: Sequence[int], records: Sequence[Any], errors: list[str | None]
     ) -> Iterable[tuple[Sequence[int], pa.RecordBatch]]:
-        schema = pa.schema(list(known.fields))
+        schema, read = pa.schema(list(known.fields)), pa.schema(list(known.read))
         whole = [record if known.is_record else {"value": record} for record in records]
         try:
-            yield rows, pa.RecordBatch.from_pylist(whole, schema)
+            yield rows, fitted(pa.RecordBatch.from_pylist(whole, read), schema)
         except (pa.ArrowException, *_BAD):
             for row, record in zip(rows, whole, strict=True):
                 try:
-                    yield [row], pa.RecordBatch.from_pylist([record], schema)
+                    yield [row], fitted(pa.RecordBatch.from_pylist([record], read), schema)
                 except (pa.ArrowException, *_BAD) as error:
                     errors[row] = f"does not fit the columns: {error}"
 
@@ -158,12 +159,13 @@ def _read(known: _Known, value: bytes, begin: int) -> Any:
 def _understood(text: str) -> _Known:
     names: dict[str, Any] = {}
     try:
-        parsed = fastavro.parse_schema(without_others(json.loads(text)), named_schemas=names)
-        _check_sizes(parsed, names, frozenset())
-        fields = arrow_fields(parsed, names)
+        whole = fastavro.parse_schema(without_others(json.loads(text)), named_schemas=names)
+        _check_sizes(whole, names, frozenset())
+        fields, read = arrow_fields(whole, names), arrow_fields(whole, names, READ)
+        parsed = fastavro.parse_schema(without_others(json.loads(text), ()))
     except (SchemaParseException, OptionInvalid, *_BAD) as error:
-        return _Known(None, False, (), f"cannot be understood: {_said(error)}")
-    return _Known(parsed, isinstance(parsed, dict) and parsed.get("type") == "record", fields, "")
+        return _Known(None, False, (), (), f"cannot be understood: {_said(error)}")
+    return _Known(parsed, isinstance(parsed, dict) and parsed.get("type") == "record", fields, read, "")
 
 
 def _check_sizes(schema: Any, names: dict[str, Any], inside: frozenset[str]) -> bool:

@@ -3,14 +3,14 @@
 Source: the Apache Avro specification 1.12, "Schema Declaration" and "Logical Types".
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
 from duramen.base.errors import OptionInvalid
 
-__all__ = ["NotAColumn", "arrow_fields", "without_others"]
+__all__ = ["KEPT", "READ", "NotAColumn", "arrow_fields", "without_others"]
 
 _SIMPLE: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -23,11 +23,18 @@ _SIMPLE: Final[Mapping[str, pa.DataType]] = {
     "string": pa.string(),
     "enum": pa.string(),
 }
-_LOGICAL: Final[Mapping[str, pa.DataType]] = {
+Times = Mapping[str, pa.DataType]
+
+KEPT: Final[Times] = {
     "date": pa.date32(),
     "timestamp-millis": pa.timestamp("us", "UTC"),
     "timestamp-micros": pa.timestamp("us", "UTC"),
 }
+"""What days and times are in tables."""
+
+READ: Final[Times] = {**KEPT, "timestamp-millis": pa.timestamp("ms", "UTC")}
+"""The same as Avro writes them, which are numbers: Python's own have no room for all of them."""
+
 _MOST_DIGITS: Final = 38
 
 
@@ -35,46 +42,46 @@ class NotAColumn(Exception):
     """A schema that has no type in tables."""
 
 
-def arrow_fields(schema: Any, names: Mapping[str, Any]) -> list[pa.Field]:
+def arrow_fields(schema: Any, names: Mapping[str, Any], times: Times = KEPT) -> list[pa.Field]:
     """The columns of a parsed schema: a record's fields that tables have types for, or `value` for another schema.
 
-    `names` are all named schemas. Raises OptionInvalid where nothing is left.
+    `names` are all named schemas, `times` the types of days and times. Raises OptionInvalid where nothing is left.
     """
     kind = names.get(schema) if isinstance(schema, str) else schema
     fields = kind["fields"] if isinstance(kind, dict) and kind.get("type") == "record" else None
-    found = _fields(fields or [{"name": "value", "type": schema}], names, frozenset())
+    found = _fields(fields or [{"name": "value", "type": schema}], names, times, frozenset())
     if not found:
         raise OptionInvalid("the Avro schema has no field that can be a column")
     return found
 
 
-def _fields(fields: Any, names: Mapping[str, Any], inside: frozenset[str]) -> list[pa.Field]:
+def _fields(fields: Any, names: Mapping[str, Any], times: Times, inside: frozenset[str]) -> list[pa.Field]:
     found: list[pa.Field] = []
     for field in fields:
         try:
-            found.append(pa.field(field["name"], _type(field["type"], names, inside)))
+            found.append(pa.field(field["name"], _type(field["type"], names, times, inside)))
         except NotAColumn:
             continue
     return found
 
 
-def without_others(schema: Any) -> Any:
-    """A schema without the logical types that columns have none for: their values are as Avro writes them then."""
+def without_others(schema: Any, times: Collection[str] = KEPT) -> Any:
+    """A schema with no logical types but decimals and `times`: values of others are as Avro writes them then."""
     if isinstance(schema, list):
-        return [without_others(branch) for branch in schema]
+        return [without_others(branch, times) for branch in schema]
     if not isinstance(schema, dict):
         return schema
-    known = schema.get("logicalType") in {"decimal", *_LOGICAL}
+    known = schema.get("logicalType") in {"decimal", *times}
     return {
-        name: without_others(value) if name in {"type", "items", "values", "fields"} else value
+        name: without_others(value, times) if name in {"type", "items", "values", "fields"} else value
         for name, value in schema.items()
         if name != "logicalType" or known
     }
 
 
-def _type(schema: Any, names: Mapping[str, Any], inside: frozenset[str]) -> pa.DataType:
+def _type(schema: Any, names: Mapping[str, Any], times: Times, inside: frozenset[str]) -> pa.DataType:
     if isinstance(schema, list):
-        kinds = [_type(branch, names, inside) for branch in schema if branch != "null"]
+        kinds = [_type(branch, names, times, inside) for branch in schema if branch != "null"]
         if not kinds or any(not kind.equals(kinds[0]) for kind in kinds):
             raise NotAColumn
         return kinds[0]
@@ -83,24 +90,24 @@ def _type(schema: Any, names: Mapping[str, Any], inside: frozenset[str]) -> pa.D
             return _SIMPLE[schema]
         if schema in inside or schema not in names:
             raise NotAColumn
-        return _type(names[schema], names, inside)
+        return _type(names[schema], names, times, inside)
     kind = schema["type"]
     if kind == "record":
-        fields = _fields(schema["fields"], names, inside | {schema["name"]})
+        fields = _fields(schema["fields"], names, times, inside | {schema["name"]})
         if not fields:
             raise NotAColumn
         return pa.struct(fields)
     if kind == "array":
-        return pa.list_(pa.field("element", _type(schema["items"], names, inside)))
+        return pa.list_(pa.field("element", _type(schema["items"], names, times, inside)))
     if kind == "map":
-        return pa.map_(pa.string(), _type(schema["values"], names, inside))
-    return _logical(schema) or (_SIMPLE[kind] if kind in _SIMPLE else _type(kind, names, inside))
+        return pa.map_(pa.string(), _type(schema["values"], names, times, inside))
+    return _logical(schema, times) or (_SIMPLE[kind] if kind in _SIMPLE else _type(kind, names, times, inside))
 
 
-def _logical(schema: Mapping[str, Any]) -> pa.DataType | None:
+def _logical(schema: Mapping[str, Any], times: Times) -> pa.DataType | None:
     logical = schema.get("logicalType")
     if logical != "decimal":
-        return _LOGICAL.get(str(logical))
+        return times.get(str(logical))
     if not 0 < schema.get("precision", 0) <= _MOST_DIGITS:
         raise NotAColumn
     return pa.decimal128(schema["precision"], schema.get("scale", 0))
