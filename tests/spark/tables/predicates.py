@@ -1,6 +1,6 @@
 """Rows of every type with the values at which filters go wrong, tables of them, and comparisons with such values."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -111,6 +111,14 @@ EVERY: Final = tuple(
     for operator in OPERATORS
     for value in (values[:1] if operator.startswith("IS") else values)
 )
+
+
+def one_by_one() -> Iterator[Rows]:
+    """Each value in a file of its own, beside the first of the others."""
+    most = max(map(len, VALUES.values()))
+    for index in range(most):
+        yield [{name: values[index % len(values)] for name, values in VALUES.items()}]
+    yield [dict.fromkeys(VALUES)]
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -1,7 +1,7 @@
 """What we say of files loses no row: filters of deltalake, pyarrow and pyiceberg find what is there."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,23 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pds
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg import expressions
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.io.pyarrow import expression_to_pyarrow
-from tests.spark.tables.predicates import EVERY, KINDS, NUMBER, VALUES, Comparison, Rows, array_of, comparisons, files, make
+from tests.spark.tables.predicates import (
+    EVERY,
+    KINDS,
+    NUMBER,
+    Comparison,
+    Rows,
+    array_of,
+    comparisons,
+    files,
+    make,
+    one_by_one,
+)
 
 from duramen.spark.tables.catalog import IcebergEntry
 from duramen.spark.tables.port import Storage
@@ -42,7 +53,14 @@ def literal(one: Comparison) -> str:
         return f"arrow_cast(arrow_cast('{one.value}', 'Int64'), 'Timestamp(Microsecond, {zone})')"
     if pa.types.is_decimal(kind):
         return f"arrow_cast('{one.value}', 'Decimal128({kind.precision}, {kind.scale})')"
-    names = {"tiny": "Int8", "small": "Int16", "whole": "Int32", "long": "Int64", "real": "Float32", "double": "Float64"}
+    names = {
+        "tiny": "Int8",
+        "small": "Int16",
+        "whole": "Int32",
+        "long": "Int64",
+        "real": "Float32",
+        "double": "Float64",
+    }
     return f"arrow_cast('{one.value}', '{names[one.column]}')" if one.column in names else str(one.value).lower()
 
 
@@ -98,14 +116,6 @@ def lost_none(found: Sequence[Rows], asked: Sequence[Comparison], table_format: 
         location = make(Path(directory), table_format, found)
         for check in CHECKS[table_format]:
             check(location, asked)
-
-
-def one_by_one() -> Iterator[Rows]:
-    """Each value in a file of its own, beside the first of the others."""
-    most = max(map(len, VALUES.values()))
-    for index in range(most):
-        yield [{name: values[index % len(values)] for name, values in VALUES.items()}]
-    yield [dict.fromkeys(VALUES)]
 
 
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])

@@ -228,7 +228,9 @@ def _in_words(rows: "DataFrame") -> "DataFrame":
 
     plain = [f"c{place}" for place in range(len(rows.columns))]
     kinds = [_worded(field.dataType) for field in rows.schema.fields]
-    return rows.toDF(*plain).select([sf.col(name).cast(kind).alias(name) for name, kind in zip(plain, kinds, strict=True)])
+    return rows.toDF(*plain).select(
+        [sf.col(name).cast(kind).alias(name) for name, kind in zip(plain, kinds, strict=True)]
+    )
 
 
 def _worded(kind: "DataType") -> "DataType":

@@ -276,4 +276,3 @@ class DeltaFormat:
                 retention_hours=hours, enforce_retention_duration=False, dry_run=False, full=True
             )
         return Cleaned(removed=len(removed))
-

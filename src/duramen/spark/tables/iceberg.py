@@ -194,7 +194,9 @@ class IcebergFormat:
         kinds = [schema.find_type(name) for name in names]
         for file in _planned(table):
             low, high = file.lower_bounds or {}, file.upper_bounds or {}
-            values = tuple((name, partition_text(file.partition[index], kinds[index])) for index, name in enumerate(names))
+            values = tuple(
+                (name, partition_text(file.partition[index], kinds[index])) for index, name in enumerate(names)
+            )
             yield DataFile(
                 self.place.relative(file.file_path),
                 file.file_size_in_bytes,
@@ -282,4 +284,3 @@ def _referenced(table: IcebergTable) -> Iterator[str]:
 def _number(bound: bytes) -> int:
     """Source: the Iceberg table specification, "Binary single-value serialization"."""
     return int.from_bytes(bound, "little", signed=True)
-

@@ -70,9 +70,13 @@ def delta_statistics(footer: pq.FileMetaData) -> str:
 
 
 def _as_json(value: Any) -> str:
-    """JSON with decimals as numbers, and letters as they are: `deltalake` reads wrong ones for escapes beyond U+1FFFF."""
+    """JSON with decimals as numbers, and no escapes: `deltalake` reads those of letters beyond U+1FFFF wrongly."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {_as_json(one)}" for name, one in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {_as_json(one)}" for name, one in value.items())
+            + "}"
+        )
     return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 
