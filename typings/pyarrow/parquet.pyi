@@ -11,9 +11,14 @@ class Statistics:
     num_values: int
     min: Any
     max: Any
+    min_raw: Any
+    max_raw: Any
 
 class ColumnChunkMetaData:
     path_in_schema: str
+    num_values: int
+    data_page_offset: int
+    dictionary_page_offset: int | None
     has_dictionary_page: bool
     compression: str
     total_compressed_size: int
@@ -22,9 +27,11 @@ class ColumnChunkMetaData:
 
 class ColumnSchema:
     path: str
+    physical_type: str
     max_repetition_level: int
 
 class ParquetSchema:
+    def to_arrow_schema(self) -> Schema: ...
     def column(self, index: int) -> ColumnSchema: ...
 
 class RowGroupMetaData:
@@ -57,6 +64,7 @@ class ParquetWriter:
         compression: str | Mapping[str, str],
         compression_level: int | Mapping[str, int],
         use_dictionary: Sequence[str],
+        write_statistics: bool | Sequence[str] = ...,
         metadata_collector: list[FileMetaData],
         store_schema: bool,
     ) -> None: ...
@@ -64,4 +72,5 @@ class ParquetWriter:
     def close(self) -> None: ...
 
 def write_table(table: Table, where: str | IO[bytes], *, compression: str = ...) -> None: ...
+def read_metadata(where: object) -> FileMetaData: ...
 def read_table(source: str) -> Table: ...

@@ -12,7 +12,7 @@ from tests.spark.pipelines.running import problems_of, run_once
 from duramen.base.errors import TableUnsupported
 from duramen.client import Admin, Cluster, Producer
 from duramen.node.process import NodeProcess
-from duramen.spark.pipelines.batches import BatchWriter
+from duramen.spark.pipelines.batches import BatchWriter, SinkTable
 from duramen.spark.pipelines.checkpoints import Checkpoint
 from duramen.spark.pipelines.delta import DeltaSink
 from duramen.spark.pipelines.iceberg import IcebergSink
@@ -65,7 +65,7 @@ class Shape:
 def test_what_is_refused_before_is_refused_and_the_rest_is_written(
     spark: SparkSession, tmp_path: Path, table_format: str
 ) -> None:
-    def table(where: str) -> DeltaSink | IcebergSink:
+    def table(where: str) -> SinkTable[Any]:
         storage = Storage(str(tmp_path / where))
         return DeltaSink(storage, "p/s", None) if table_format == "delta" else IcebergSink(storage, "p/s")
 

@@ -1,6 +1,7 @@
 """Records with times that Python's datetime has no room for: a table takes them as any others."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -42,7 +43,7 @@ def test_a_table_has_them(
 ) -> None:
     Admin(cluster).create_stream(stream_name, 1, {"message.timestamp.after.max.ms": str((1 << 63) - 1)})
     world = World(node.kafka, cluster, stream_name, tmp_path / "table")
-    partitioned = {"partition_by": ("_date",), "upsert": upsert}
+    partitioned: dict[str, Any] = {"partition_by": ("_date",), "upsert": upsert}
     wanted: Rows = []
     for half in range(2):
         with Producer(cluster) as producer:

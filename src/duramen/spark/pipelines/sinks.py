@@ -216,7 +216,9 @@ def _value(text: Text | None) -> str | None:
 def _showing(sink: Sink, show: Show) -> Callable[["DataFrame", int], None]:
     def on_batch(batch: "DataFrame", batch_id: int) -> None:
         rows = _in_words(batch.limit(sink.rows)).collect()
-        found = [dict(zip(batch.columns, row.asDict(recursive=True).values(), strict=True)) for row in rows]
+        found: list[Mapping[str, Any]] = [
+            dict(zip(batch.columns, row.asDict(recursive=True).values(), strict=True)) for row in rows
+        ]
         show(sink.name.value, batch_id, found)
 
     return on_batch

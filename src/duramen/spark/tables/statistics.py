@@ -102,7 +102,7 @@ def _value(value: Bound, kind: pa.DataType, *, up: bool) -> object:
     return value
 
 
-def _time(value: int, kind: pa.TimestampType, *, up: bool) -> str | None:
+def _time(value: int, kind: pa.DataType, *, up: bool) -> str | None:
     if kind.unit != "us":
         return None
     rounded = (-(-value // _MS_US) if up else value // _MS_US) * _MS_US
