@@ -121,8 +121,8 @@ def test_statistics_are_rounded_outwards_and_leave_out_what_has_no_order() -> No
     found = delta_statistics(pq.ParquetFile(out).metadata)
     assert found == (
         '{"numRecords": 3, '
-        '"minValues": {"whole": -1, "at": "2024-01-02T03:04:05.678Z", "short": "a"}, '
-        '"maxValues": {"whole": 3, "at": "2024-01-02T03:04:05.679Z", "short": "b"}, '
+        '"minValues": {"whole": -1, "at": "2024-01-02T03:04:05.678Z", "short": "a", "long": "a"}, '
+        f'"maxValues": {{"whole": 3, "at": "2024-01-02T03:04:05.679Z", "short": "b", "long": "{"b" * 31}c"}}, '
         '"nullCount": {"whole": 1, "at": 2, "short": 1, "long": 1, "real": 1, "nothing": 3}}'
     )
 
