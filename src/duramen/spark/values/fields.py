@@ -51,9 +51,10 @@ def wider(known: pa.DataType, found: pa.DataType, *, numbers: bool = False) -> p
     if types.is_list(known) and types.is_list(found):
         inner = wider(known.value_type, found.value_type, numbers=numbers)
         return None if inner is None else pa.list_(pa.field("element", inner))
-    if types.is_map(known) and types.is_map(found) and known.key_type.equals(found.key_type):
+    if types.is_map(known) and types.is_map(found):
+        key = wider(known.key_type, found.key_type)  # keys stay as they are, but for what may be null in them
         inner = wider(known.item_type, found.item_type, numbers=numbers)
-        return None if inner is None else pa.map_(known.key_type, inner)
+        return None if inner is None or key is None or not key.equals(known.key_type) else pa.map_(key, inner)
     if numbers and {known, found} == {pa.int64(), pa.float64()}:
         return pa.float64()
     return _wider_number(known, found)
