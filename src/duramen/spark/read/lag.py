@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from duramen.base.errors import DuramenError
 from duramen.client import Cluster, Consumer
+from duramen.spark.launching.describing import SourceDescriber
 from duramen.spark.offsets import Offsets
 from duramen.spark.options import Options
 from duramen.spark.read.selection import Selection
@@ -55,19 +56,21 @@ class LagListener:
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
+        self._describer = SourceDescriber(session)
         self._lock = Lock()
         self._sources: dict[str, list[_Source]] = {}  # by the run of a query
         self._committed: dict[tuple[str, str], object] = {}  # what was last, by group and streams
 
     def onQueryStarted(self, event: Any) -> None:
-        """Note where its sources are."""
+        """Describe its sources and note where they are. Spark plans the query only after this returns."""
         name = event.name()
         try:
-            sources = [
-                _Source(group, Selection(options), _cluster_of(options))
-                for options in _options_of(self._session, event.id().toString())
-                if (group := options.text("kafka.group.id") or name or "")
-            ]
+            sources = []
+            for relation, options in _relations_of(self._session, event.id().toString()):
+                selection = Selection(options)
+                self._describer.describe(relation, f"Duramen[{selection.description}]")
+                if group := options.text("kafka.group.id") or name:
+                    sources.append(_Source(group, selection, _cluster_of(options)))
         except (DuramenError, Py4JError, AttributeError, TypeError) as error:
             # What is ours is refused by the source itself; the others say that Spark's inside looks another way.
             _log.warning("the lag of query %s will not be shown: %s", name or event.id().toString(), error)
@@ -123,15 +126,15 @@ def _stored(source: _Source, offsets: Offsets) -> bool:
     return True
 
 
-def _options_of(session: SparkSession, query_id: str) -> Iterator[Options]:
-    """The options of a query's sources of our format, which only Spark's plan of it has."""
+def _relations_of(session: SparkSession, query_id: str) -> Iterator[tuple[Any, Options]]:
+    """A query's sources of our format with their options, which only Spark's plan of it has."""
     query: Any = session.streams.get(query_id)
     leaves = query._jsq.streamingQuery().analyzedPlan().collectLeaves()
     for place in range(leaves.size()):
         leaf = leaves.apply(place)
         if leaf.getClass().getSimpleName() == "StreamingRelationV2" and leaf.sourceName() == _FORMAT:
             given: Mapping[str, str] = dict(leaf.extraOptions().asCaseSensitiveMap())
-            yield Options(given, "stream")
+            yield leaf, Options(given, "stream")
 
 
 def _cluster_of(options: Options) -> Cluster:

@@ -50,6 +50,15 @@ class Selection:
     def __str__(self) -> str:
         return self._text
 
+    @property
+    def description(self) -> str:
+        """As Spark's Kafka source describes it: `Subscribe[flights, delays]`."""
+        if self._pattern:
+            return f"SubscribePattern[{self._pattern}]"
+        if self._assigned is not None:
+            return f"Assign[{', '.join(map(str, self._assigned))}]"
+        return f"Subscribe[{', '.join(self._names)}]"
+
     def find(self, cluster: Cluster, *, all_of_them: bool) -> tuple[list[TopicPartition], dict[str, str]]:
         """The partitions that there are now, and their streams' ids.
 
