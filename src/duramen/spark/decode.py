@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from duramen.base.errors import DependencyMissing, OptionInvalid
+from duramen.spark.launching.requirements import require_pandas
 from duramen.spark.values.decoded import Decoder
 from duramen.spark.values.fields import fitted
 from duramen.spark.values.json import JsonDecoder
@@ -37,7 +38,7 @@ def json(
     `schema` is Spark's, and values are read as `from_json` reads them; whole numbers become LONG and floats DOUBLE.
     Without one the columns are those of the first thousand values, which a streaming query cannot look at. The prefix
     of a schema registry is skipped. With `into` there is one column of that name, a structure, instead of one for each.
-    Raises OptionInvalid.
+    Raises OptionInvalid, DependencyMissing.
     """
     fields = _json_sampled(frame, column) if schema is None else _arrow_fields(schema)
     zone = frame.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
@@ -75,8 +76,9 @@ def _avro_decoder(schema: str, registry: str) -> Decoder:
 
 def _arrow_fields(schema: "str | StructType") -> list[pa.Field]:
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
+
+    from duramen.spark.api import to_arrow_schema
 
     kind = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     if not isinstance(kind, StructType):
@@ -84,7 +86,7 @@ def _arrow_fields(schema: "str | StructType") -> list[pa.Field]:
     fields: list[pa.Field] = []
     for field in kind.fields:
         try:
-            fields += to_arrow_schema(StructType([field]), timezone="UTC")
+            fields += to_arrow_schema(StructType([field]))
         except PySparkException:
             raise OptionInvalid(
                 f"the column {field.name} cannot be made of JSON as {field.dataType.simpleString()}"
@@ -121,6 +123,7 @@ def _decoded(
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType
 
+    require_pandas("decode needs")
     wanted = pa.schema(list(fields))
     new = pa.schema([pa.field(into, pa.struct(list(fields)))] if into else list(fields))
     added = from_arrow_schema(new.append(pa.field(error, pa.string())))

@@ -40,9 +40,9 @@ def problems_of(spark: SparkSession, file: Path) -> list[str]:
     return [problem.said(file.name) for problem in problems]
 
 
-def run_once(spark: SparkSession, file: Path, *, restarts: int = 0) -> Seen:
+def run_once(spark: SparkSession, file: Path, *, restarts: int = 0, seen: Seen | None = None) -> Seen:
     """Run a file's pipeline as `duramen pipeline run --once` does. Raises PipelineFailed."""
-    problems, seen = Problems(), Seen()
+    problems, seen = Problems(), seen or Seen()
     declared = load(file, problems)
     assert declared is not None, list(problems)
     check_streams(declared, problems)

@@ -204,6 +204,20 @@ def test_a_checkpoint_of_another_stream_and_a_stream_that_is_not_there(
     assert numbers(tmp_path / "out") == list(range(10))
 
 
+def test_a_query_that_a_restart_cannot_cure_is_not_started_again(
+    spark: SparkSession, node: NodeProcess, cluster: Cluster, stream_name: str, tmp_path: Path
+) -> None:
+    fill(cluster, stream_name, 10)
+    file = tmp_path / "copy.yaml"
+    bad = COPY.replace("SELECT partition,", "SELECT 1 / (partition - partition) AS never, partition,")
+    file.write_text(bad.format(brokers=node.kafka, stream=stream_name))
+    seen = Seen()
+    with pytest.raises(PipelineFailed, match=r"query out: .*Division by zero"):
+        run_once(spark, file, restarts=3, seen=seen)
+    assert seen.last is not None
+    assert (seen.last.queries[0].state, seen.last.queries[0].restarts) == ("failed", 0)
+
+
 def test_a_query_that_fails_is_started_again_from_where_it_was(
     spark: SparkSession,
     node: NodeProcess,

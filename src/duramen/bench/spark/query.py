@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.readwriter import DataStreamReader
+
+from duramen.spark.api import to_arrow_schema
 
 __all__ = ["main"]
 
@@ -127,7 +128,7 @@ def _delta(spark: SparkSession, asked: Asked) -> None:
     from duramen.spark.tables.port import Storage
 
     storage = Storage(asked["into"])
-    columns = to_arrow_schema(_stream(spark, asked, "earliest").schema, timezone="UTC")
+    columns = to_arrow_schema(_stream(spark, asked, "earliest").schema)
     sink = BatchWriter(DeltaCopySink(storage, "bench/delta", columns), Checkpoint(Path(asked["checkpoint"])))
     writer = copied_frame(_stream_reader(spark, asked, "earliest"), storage).writeStream.foreachBatch(sink)
     writer.option("checkpointLocation", asked["checkpoint"]).trigger(availableNow=True).start().awaitTermination()

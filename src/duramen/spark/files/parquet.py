@@ -75,11 +75,11 @@ def _loaded(reader: Any, directory: Directory) -> tuple["StructType", "DataFrame
 
 def _empty(directory: Directory, schema: "StructType") -> Written:
     """A file without rows: of a directory without files nobody could say which columns it has."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from duramen.spark.api import to_arrow_schema
 
     place = Place(Storage(directory.run))
     with storage_errors(place.uri):
-        file = ParquetFile(place, named(), to_arrow_schema(schema, timezone="UTC"))
+        file = ParquetFile(place, named(), to_arrow_schema(schema))
         return file.close()
 
 

@@ -30,7 +30,7 @@ def application(
 
     Raises DependencyMissing, SparkFailed, OSError.
     """
-    problem = pyspark_problem()
+    problem = pyspark_problem(for_jobs=True)
     if problem is not None:
         raise DependencyMissing(problem)
     problem = unreachable(master)

@@ -1,30 +1,50 @@
 """What Spark has to be for `format("duramen")`, said in one sentence where it is not."""
 
 import importlib
+import importlib.util
 from typing import Final
 
-__all__ = ["NEEDED_PYSPARK", "pyspark_problem"]
+from duramen.base.errors import DependencyMissing
 
-NEEDED_PYSPARK: Final = "4.2"
+__all__ = ["JOBS_PYSPARK", "NEEDED_PYSPARK", "pyspark_problem", "require_pandas"]
+
+NEEDED_PYSPARK: Final = "4.0"
+"""The first version with data sources in Python that has a writer of Arrow batches."""
+
+JOBS_PYSPARK: Final = "4.2"
 """The first version with limits on what a Python stream reads (`latestOffset(start, limit)`)."""
 
 _USED: Final = (
     ("pyspark.sql.datasource", "DataSourceArrowWriter"),
+    ("pyspark.sql.datasource", "DataSourceStreamReader"),
+)
+_USED_BY_JOBS: Final = (
     ("pyspark.sql.datasource", "DataSourceStreamArrowWriter"),
     ("pyspark.sql.streaming.datasource", "SupportsTriggerAvailableNow"),
     ("pyspark.sql.streaming.datasource", "ReadMaxRows"),
 )
 
 
-def pyspark_problem() -> str | None:
-    """Why the installed PySpark cannot be used, and what to install; None where it can."""
+def pyspark_problem(*, for_jobs: bool = False) -> str | None:
+    """Why the installed PySpark cannot be used, and what to install; None where it can.
+
+    `for_jobs` asks for what pipelines and `duramen table run` need, which is more than the format does.
+    """
     try:
         version = importlib.import_module("pyspark").__version__
     except ImportError:
         return f"PySpark is not installed: pip install 'duramen[spark]', or pyspark {NEEDED_PYSPARK} or newer"
-    for module, name in _USED:
+    used, needed = (_USED + _USED_BY_JOBS, JOBS_PYSPARK) if for_jobs else (_USED, NEEDED_PYSPARK)
+    for module, name in used:
         try:
             getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError):
-            return f"PySpark {version} is too old for the format duramen, which needs {NEEDED_PYSPARK} or newer"
+            what = "pipelines and `duramen table run` need" if for_jobs else "the format duramen needs"
+            return f"PySpark {version} is too old: {what} {needed} or newer"
     return None
+
+
+def require_pandas(what: str) -> None:
+    """Raises DependencyMissing where the driver lacks pandas, without which PySpark has no `mapInArrow`."""
+    if importlib.util.find_spec("pandas") is None:
+        raise DependencyMissing(f"{what} pandas, without which PySpark has no mapInArrow: pip install 'duramen[spark]'")

@@ -29,13 +29,12 @@ _TUNING: Final[Mapping[str, str]] = {
 """What makes micro-batches quicker with any master."""
 
 _LOCAL_TUNING: Final[Mapping[str, str]] = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
 """What is right where driver and executors are one process and checkpoints lie on its disk."""
+
+_CHECKPOINTS: Final = "spark.sql.streaming.checkpointFileManagerClass"
 
 _QUICK_SPAWN: Final = "-Djdk.lang.Process.launchMechanism=VFORK"
 """One program less for each that is started: Hadoop starts some for the checkpoint files of each micro-batch."""
@@ -117,12 +116,21 @@ def tuning(master: str, java: Java | None, config: Mapping[str, str] | None = No
     if master.startswith("local"):
         # Hundreds of tiny tasks a micro-batch (Spark's default is 200) are for clusters.
         settings |= {**_LOCAL_TUNING, "spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
+        settings[_CHECKPOINTS] = _checkpoint_class()
         if java is not None:
             said = [os.environ.get(name, "") for name in _JAVA_VARIABLES]
             said.append((config or {}).get(_JAVA_DEFAULTS, ""))
             if options := java_options(java, " ".join(said)):
                 settings[JAVA_OPTIONS] = options
     return settings
+
+
+def _checkpoint_class() -> str:
+    """What writes checkpoints to a local disk; Spark 4.1 moved it."""
+    from pyspark import __version__
+
+    package = "" if __version__.startswith("4.0.") else "checkpointing."
+    return f"org.apache.spark.sql.execution.streaming.{package}FileSystemBasedCheckpointFileManager"
 
 
 def java_options(java: Java, said: str = "") -> str:

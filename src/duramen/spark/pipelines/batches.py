@@ -102,20 +102,21 @@ class SinkTable(Protocol[_S]):
 def columns_of(rows: HasColumns) -> pa.Schema:
     """The columns of a frame, as Arrow has them. Raises TableUnsupported for one that no table can have."""
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
+
+    from duramen.spark.api import to_arrow_schema
 
     for field in rows.schema.fields:
         problem = _problem(field.name, field.dataType)
         if problem:
             raise TableUnsupported(f"a table cannot have the column {field.name!r}: {problem}")
         try:
-            to_arrow_schema(StructType([field]), timezone="UTC")
+            to_arrow_schema(StructType([field]))
         except PySparkException:
             raise TableUnsupported(
                 f"a table cannot have the column {field.name!r}: there is no type for {field.dataType.simpleString()}"
             ) from None
-    return to_arrow_schema(rows.schema, timezone="UTC")
+    return to_arrow_schema(rows.schema)
 
 
 def _problem(name: str, kind: "DataType") -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from duramen.spark.launching.applications import application
+from duramen.spark.launching.requirements import require_pandas
 from duramen.spark.pipelines.model import Declared
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def open_spark(
 
     Raises DependencyMissing, SparkFailed, OSError.
     """
+    require_pandas("pipelines need")
     own = {option.name.value: option.value.value for option in pipeline.spark}
     with application(f"duramen-{pipeline.name.value}", master, {**_CONFIG, **own, **config}, log, runs=runs) as session:
         yield session

@@ -116,7 +116,9 @@ def _frame(
     spark: "SparkSession", schema: pa.Schema, read: Read, files: Sequence[object], sizes: Sequence[int]
 ) -> "DataFrame":
     """The rows of files, which tasks read by themselves, about as much each."""
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from duramen.spark.api import to_arrow_schema
 
     columns = from_arrow_schema(schema, prefer_timestamp_ntz=True)
     if not files:
@@ -131,7 +133,7 @@ def _frame(
         room -= size
     rows = spark.sparkContext.parallelize([(pickle.dumps(share),) for share in shares], len(shares))
     told = spark.createDataFrame(rows, f"{_SHARE} BINARY")
-    return told.mapInArrow(_reading(read, to_arrow_schema(columns, timezone="UTC")), columns)
+    return told.mapInArrow(_reading(read, to_arrow_schema(columns)), columns)
 
 
 def _reading(read: Read, schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -11,6 +11,7 @@ from duramen.base.errors import DuramenError, PipelineFailed
 from duramen.spark.pipelines.checkpoints import Checkpoints
 from duramen.spark.pipelines.graph import streams_of
 from duramen.spark.pipelines.model import Declared, Sink
+from duramen.spark.pipelines.permanence import is_permanent
 from duramen.spark.pipelines.progress import Figures, figures_of
 from duramen.spark.pipelines.reasons import reason
 from duramen.spark.pipelines.sinks import start
@@ -92,7 +93,8 @@ class _Query:
 
     def failed(self, now_ms: int, error: Exception) -> None:
         """Spark says so."""
-        self.keeper.failed(now_ms, Ended(*reason(str(error), self._checkpoint)))
+        name, message = reason(str(error), self._checkpoint)
+        self.keeper.failed(now_ms, Ended(name, message, is_permanent(name or type(error).__name__, str(error))))
 
     def stop(self) -> None:
         """End it between what it has committed and what it has not."""
@@ -170,7 +172,8 @@ class Application:
                 self._pipeline, query.sink, query.frame, checkpoint, self._watcher.rows, once=self._terms.once
             )
         except DuramenError as error:
-            query.keeper.failed(_now_ms(), Ended(type(error).__name__, str(error)))
+            name = type(error).__name__
+            query.keeper.failed(_now_ms(), Ended(name, str(error), is_permanent(name, "")))
         except (PySparkException, OSError) as error:
             query.failed(_now_ms(), error)
         else:

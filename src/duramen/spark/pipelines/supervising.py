@@ -12,17 +12,14 @@ STEADY_MS: Final = 300_000
 State = Literal["starting", "running", "waiting", "finished", "failed", "stopped"]
 
 _OVER: Final[tuple[State, ...]] = ("finished", "failed", "stopped")
-_FOR_GOOD: Final = frozenset({
-    "CheckpointInvalid", "DependencyMissing", "OptionInvalid", "RecordsLost", "StreamNotFound", "TableForeign",
-    "TableUnsupported",
-})  # fmt: skip
 
 
 class Ended(NamedTuple):
-    """How a query ended: the name of our error, or nothing, and one line for people."""
+    """How a query ended: the name of the error, or nothing, one line for people, and whether a restart may cure it."""
 
     error: str
     message: str
+    is_permanent: bool = False
 
 
 class Keeper:
@@ -63,7 +60,7 @@ class Keeper:
         if self.state == "running" and now_ms - self._since_ms >= STEADY_MS:
             self._in_a_row = 0
         self.error = error
-        if error.error in _FOR_GOOD or (self._most is not None and self._in_a_row >= self._most):
+        if error.is_permanent or (self._most is not None and self._in_a_row >= self._most):
             self.state = "failed"
             return
         self.state = "waiting"

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql.datasource import (
+from duramen.client import TopicPartition
+from duramen.spark.api import (
     EqualTo,
     Filter,
     GreaterThan,
@@ -18,8 +19,6 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
-
-from duramen.client import TopicPartition
 
 __all__ = ["EVERYTHING", "Narrowing", "Numbers", "narrow"]
 

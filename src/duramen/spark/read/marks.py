@@ -21,10 +21,10 @@ Places = Mapping[TopicPartition, int]
 class Marks:
     """The markers from where each partition is read. Lives on the driver as long as a query does."""
 
-    def __init__(self, *, wanted: bool) -> None:
-        """`wanted` is whether only committed records are read."""
+    def __init__(self, *, wanted: bool, alone: bool = False) -> None:
+        """`wanted` is whether only committed records are read, `alone` whether of each partition by itself."""
         self._wanted = wanted
-        self._foreign: bool | None = None
+        self._foreign: bool | None = True if alone else None
         self._known: dict[tuple[TopicPartition, str], tuple[int, Marked]] = {}  # from which offset on, and what
 
     def __reduce__(self) -> tuple[object, ...]:

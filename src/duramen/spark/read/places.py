@@ -40,9 +40,12 @@ class Offsets(Protocol):
 class Tiers:
     """What the option `tier` says, and which streams are tables; that is asked once for each."""
 
-    def __init__(self, options: Options) -> None:
-        """Raises OptionInvalid."""
+    def __init__(self, options: Options, *, log_only: bool = False) -> None:
+        """`log_only` is whether this PySpark can read nothing else. Raises OptionInvalid."""
         tier = options.one_of("tier", TIERS) if options.given("tier") else None
+        if log_only and tier not in (None, "hot"):
+            raise OptionInvalid(f"tier={tier}: streaming queries read tables with PySpark 4.2 and newer only")
+        tier = "hot" if log_only else tier
         self._tier: Tier | None = next((one for one in TIERS if one == tier), None)
         self._storage = options.storage("tableStorage")
         self._committed = reads_committed(options)

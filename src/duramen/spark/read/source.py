@@ -10,12 +10,9 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from duramen.base.errors import DuramenError, OptionInvalid, TableAhead
@@ -23,6 +20,7 @@ from duramen.client import Cluster, Consumer, TopicPartition
 from duramen.client.cluster import Patience
 from duramen.client.consumer import LATEST
 from duramen.client.marked import Marked
+from duramen.spark.api import DataSourceStreamArrowWriter, Filter, to_arrow_schema
 from duramen.spark.hangups import end_this_worker_quietly
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
@@ -133,7 +131,7 @@ def _is_handed_filters() -> bool:
 def _batch_options(given: Mapping[str, str], schema: StructType) -> Options:
     """What is `given`, with the columns of `schema` alone where these are some of those that it would have."""
     options = Options(given, "batch")
-    filing, fields = Filing(options), list(to_arrow_schema(schema, timezone="UTC"))
+    filing, fields = Filing(options), list(to_arrow_schema(schema))
     own = list(filing.schema)
     if filing.is_asked or not fields or fields == own or any(field not in own for field in fields):
         return options
@@ -142,7 +140,7 @@ def _batch_options(given: Mapping[str, str], schema: StructType) -> Options:
 
 
 def _require_own(schema: StructType, options: Options) -> None:
-    if not to_arrow_schema(schema, timezone="UTC").equals(Filing(options).schema):
+    if not to_arrow_schema(schema).equals(Filing(options).schema):
         raise OptionInvalid("the format duramen has its own schema: leave out schema(…); the option columns chooses")
 
 

@@ -12,13 +12,6 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from duramen.base.errors import CheckpointInvalid, DuramenError, OptionInvalid, TableAhead
 from duramen.base.units import parse_ms
@@ -26,6 +19,14 @@ from duramen.client import Consumer, TopicPartition
 from duramen.client.cluster import Patience
 from duramen.client.consumer import EARLIEST, LATEST
 from duramen.client.marked import Marked
+from duramen.spark.api import (
+    HAS_LIMITS,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from duramen.spark.offsets import Offsets, listed
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
@@ -73,8 +74,8 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         most = options.number("maxRecordsPerPartition")
         alone = options.given("minPartitions") or self._filing.is_asked
         self._ahead = None if alone else Prefetching(self._reading, most)
-        self._tiers = Tiers(options)
-        self._marks = Marks(wanted=reads_committed(options))
+        self._tiers = Tiers(options, log_only=not HAS_LIMITS)
+        self._marks = Marks(wanted=reads_committed(options), alone=not HAS_LIMITS)
         self._most = options.number("maxOffsetsPerTrigger")
         self._least = options.number("minOffsetsPerTrigger")
         if self._most is not None and self._least is not None and self._least > self._most:
@@ -83,6 +84,10 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
             self._patience_s = parse_ms(options.text("maxTriggerDelay")) / 1000
         except ValueError as error:
             raise OptionInvalid(f"maxTriggerDelay: {options.text('maxTriggerDelay')!r} does not fit: {error}") from None
+        if not HAS_LIMITS and (self._most is not None or self._least is not None):
+            _log.warning(
+                "maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2: a micro-batch has all there is"
+            )
         self._triggered_s = -math.inf  # the first micro-batch never waits
         self._target: Offsets | None = None  # with the trigger AvailableNow: where to stop
         self._latest = _NO_OFFSETS
@@ -135,8 +140,14 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         return ReadMinRows(self._least) if self._least is not None else ReadAllAvailable()
 
     @said_plainly()
-    def latestOffset(self, start: _Document, limit: ReadLimit) -> _Document:
-        """Where the next micro-batch ends. Raises RecordsLost, ServerUnreachable, TableAhead."""
+    def latestOffset(self, start: _Document | None = None, limit: ReadLimit | None = None) -> _Document:
+        """Where the next micro-batch ends. Raises RecordsLost, ServerUnreachable, TableAhead.
+
+        PySpark before 4.2 does not say where it starts, and gets the end of all there is.
+        """
+        if start is None or limit is None:
+            self._latest = self._now()
+            return self._latest.to_json()
         patience = Patience(cluster_of(self._options).timeout_s)
         while True:
             try:
@@ -271,6 +282,9 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
     def partitions(self, start: _Document, end: _Document) -> list[InputPartition]:
         """A range of offsets for each task. Raises RecordsLost, ServerUnreachable."""
         before, after = self._own(start), self._own(end)
+        if not HAS_LIMITS:
+            self._report_gone(before, after)
+            self._begin(before, after)
         same = _same(before, after)
         new = [at for at in after.at if at not in same]
         places = self._places(after)
@@ -387,7 +401,7 @@ class RefusedStreamReader(DataSourceStreamReader):
         raise self._error
 
     @said_plainly()
-    def latestOffset(self, start: _Document, limit: ReadLimit) -> _Document:
+    def latestOffset(self, start: _Document | None = None, limit: ReadLimit | None = None) -> _Document:
         """Raises the error."""
         del start, limit
         raise self._error

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
 from duramen.base.errors import DuramenError, OptionInvalid
 from duramen.client import Producer
 from duramen.client.producer import OpenTransaction
 from duramen.codec.compression import CODECS
+from duramen.spark.api import DataSourceStreamArrowWriter
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly
 from duramen.spark.read.reading import cluster_of
