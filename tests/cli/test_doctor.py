@@ -49,7 +49,8 @@ def test_everything_is_there(tmp_path: Path) -> None:
     names = [line[9:21].strip() for line in ended.out.splitlines() if line.split()[0] in ("ok", "note")]
     assert names == [
         "duramen", "python", "nats-server", "uvloop", "rocksdict", "open files", "disk", "disk space", "clock",
-        "kafka port", "http port", "nats port", "pyspark", "pyarrow", "numpy", "java",
+        "kafka port", "http port", "nats port", "pyspark", "pyarrow", "numpy", "pandas", "java", "spark python",
+        "deltalake", "pyiceberg", "fastavro", "pyyaml",
     ]  # fmt: skip
     assert f" in {tmp_path}" in ended.out
     assert list(tmp_path.iterdir()) == []
@@ -125,7 +126,39 @@ def test_a_pyspark_that_is_too_old(tmp_path: Path) -> None:
     ended = run("doctor", also={"PYTHONPATH": str(tmp_path)})
     assert ended.code == 1
     assert "missing  pyspark" in ended.out
-    assert "-> PySpark 3.5.1 is too old for the format duramen, which needs 4.2 or newer" in ended.out
+    assert "-> PySpark 3.5.1 is too old: the format duramen needs 4.0 or newer" in ended.out
+
+
+def hidden(directory: Path, *distributions: str) -> dict[str, str]:
+    """An environment in which these look as if they were not installed."""
+    directory.mkdir()
+    (directory / "sitecustomize.py").write_text(
+        "import importlib.metadata as metadata\nfound = metadata.version\n"
+        "def version(name):\n"
+        f"    if name in {distributions!r}:\n        raise metadata.PackageNotFoundError(name)\n"
+        "    return found(name)\nmetadata.version = version\n"
+    )
+    return {"PYTHONPATH": str(directory)}
+
+
+def test_what_spark_and_tables_need_is_missing(tmp_path: Path) -> None:
+    ended = run("doctor", "--format", "json", also=hidden(tmp_path / "site", "pandas", "deltalake"))
+    assert ended.code == 1
+    pandas, deltalake = finding(ended, "pandas"), finding(ended, "deltalake")
+    assert (pandas["state"], "pip install 'duramen[spark]'" in pandas["advice"]) == ("missing", True)
+    assert (deltalake["state"], "pip install 'duramen[tables]'" in deltalake["advice"]) == ("note", True)
+
+
+def test_the_python_that_spark_runs(tmp_path: Path) -> None:
+    without = fake(tmp_path / "bin", "python3", "exit 1")
+    found = finding(
+        run("doctor", "--format", "json", also={"PYSPARK_PYTHON": str(without / "python3")}), "spark python"
+    )
+    assert found["state"] == "note"
+    assert "which has no Duramen: Spark says DATA_SOURCE_NOT_FOUND" in found["found"]
+    assert f"export PYSPARK_PYTHON={sys.executable}" in found["advice"]
+    here = finding(run("doctor", "--format", "json", also={"PYSPARK_PYTHON": sys.executable}), "spark python")
+    assert (here["state"], here["found"]) == ("ok", sys.executable)
 
 
 def test_few_open_files_are_noted() -> None:

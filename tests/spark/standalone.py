@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,10 +33,10 @@ def _spark_class() -> str:
 
 
 @contextmanager
-def _daemon(words: Sequence[str], directory: Path, said: str) -> Iterator[str]:
+def _daemon(words: Sequence[str], directory: Path, said: str, also: Mapping[str, str]) -> Iterator[str]:
     """A process of Spark's; gives what it says, which is matched by `said`, once it is there."""
     process = subprocess.Popen(
-        [_spark_class(), *words], cwd=directory, env=_environment(directory), text=True,
+        [_spark_class(), *words], cwd=directory, env={**_environment(directory), **also}, text=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     found: list[str] = []
@@ -65,18 +65,18 @@ def _daemon(words: Sequence[str], directory: Path, said: str) -> Iterator[str]:
 
 
 @contextmanager
-def standalone(directory: Path, workers: int) -> Iterator[str]:
-    """A cluster with so many workers of one core each; gives its master's URL.
+def standalone(directory: Path, workers: int, also: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A cluster with so many workers of one core each; gives its master's URL. `also` is in its environment.
 
     Each worker has an address of its own: Spark runs the copy of a slow task on another host only.
     """
     with ExitStack() as stack:
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        url = stack.enter_context(_daemon(master, directory, r"spark://127\.0\.0\.1:\d+"))
+        url = stack.enter_context(_daemon(master, directory, r"spark://127\.0\.0\.1:\d+", also or {}))
         for number in range(workers):
             worker = [
                 "org.apache.spark.deploy.worker.Worker", "--host", f"127.0.0.{number + 1}", "--webui-port", "0",
                 "--cores", "1", "--memory", "1g", "--work-dir", str(directory / f"worker-{number}"), url,
             ]  # fmt: skip
-            stack.enter_context(_daemon(worker, directory, "Successfully registered with master"))
+            stack.enter_context(_daemon(worker, directory, "Successfully registered with master", also or {}))
         yield url

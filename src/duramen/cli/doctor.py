@@ -27,6 +27,7 @@ from duramen.cli.output import JSON, format_option, print_json
 from duramen.cli.progress import Bar
 from duramen.doors.cluster.secret import read_secret
 from duramen.spark.launching.java import find_java
+from duramen.spark.launching.pythons import default_python, has_duramen
 from duramen.spark.launching.requirements import pyspark_problem
 
 __all__ = ["command"]
@@ -56,8 +57,40 @@ def _needed(name: str) -> Finding:
 
 def _pyspark() -> Finding:
     finding = _package("pyspark")
-    problem = pyspark_problem() if finding.state == "ok" else None
-    return finding if problem is None else Finding("pyspark", "missing", finding.found, problem)
+    if finding.state != "ok":
+        return finding
+    problem = pyspark_problem()
+    if problem is not None:
+        return Finding("pyspark", "missing", finding.found, problem)
+    return (
+        finding if (less := pyspark_problem(for_jobs=True)) is None else Finding("pyspark", "note", finding.found, less)
+    )
+
+
+def _beside_pyspark(name: str) -> Finding:
+    """A package without which PySpark runs no source in Python, or no pipeline."""
+    finding = _package(name)
+    needed = finding.state != "ok" and importlib.util.find_spec("pyspark") is not None
+    return finding._replace(state="missing") if needed else finding
+
+
+def _for_tables(name: str) -> Finding:
+    return _package(name, "pip install 'duramen[tables]' brings what tables and pipelines need")
+
+
+def _spark_python() -> list[Finding]:
+    """The Python that Spark runs in a session that is not made by `duramen.spark.session`."""
+    if importlib.util.find_spec("pyspark") is None:
+        return []
+    name = "spark python"
+    chosen = default_python()
+    found = shutil.which(chosen)
+    advice = f"export PYSPARK_PYTHON={sys.executable}, or make sessions with duramen.spark.session()"
+    if found is None:
+        return [Finding(name, "note", f"{chosen} is not there", advice)]
+    if not has_duramen(found):
+        return [Finding(name, "note", f"{found}, which has no Duramen: Spark says DATA_SOURCE_NOT_FOUND there", advice)]
+    return [Finding(name, "ok", found)]
 
 
 def _java() -> Finding:
@@ -118,7 +151,8 @@ def _examine(data_dir: Path) -> Iterator[Finding]:
     looks: list[Callable[[], Finding | list[Finding]]] = [
         _duramen, _python, _nats_server, partial(_needed, "uvloop"), partial(_needed, "rocksdict"), open_files,
         partial(disk, data_dir), partial(space, data_dir), partial(damage, data_dir), clock, _environment, door_ports,
-        _secret, _pyspark, partial(_package, "pyarrow"), partial(_package, "numpy"), _java,
+        _secret,        _pyspark, *(partial(_beside_pyspark, name) for name in ("pyarrow", "numpy", "pandas")), _java, _spark_python,
+        *(partial(_for_tables, name) for name in ("deltalake", "pyiceberg", "fastavro", "pyyaml")),
     ]  # fmt: skip
     with Bar("looking", len(looks)) as bar:
         for look in looks:

@@ -10,7 +10,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
-__all__ = ["report_lag", "session", "stream_parquet", "write_parquet"]
+__all__ = ["register", "report_lag", "session", "stream_parquet", "write_parquet"]
+
+
+def register(session: "SparkSession") -> None:
+    """Register `format("duramen")` with a session that does not find it: DATA_SOURCE_NOT_FOUND.
+
+    Spark looks for it in the Python of `PYSPARK_DRIVER_PYTHON` or `PYSPARK_PYTHON`, else in the `python3` on the PATH.
+    A session of `session()` has it. With a `local` master this process's Python does the format's work from then on. A
+    session of Spark Connect takes it too; its server needs Duramen.
+
+    Raises DependencyMissing, which names the Python that has no Duramen.
+    """
+    from duramen.spark.launching.registering import register
+
+    register(session)
 
 
 def report_lag(session: "SparkSession") -> None:
@@ -25,12 +39,14 @@ def report_lag(session: "SparkSession") -> None:
 
 def session(
     app_name: str = "duramen",
-    master: str = "local[*]",
+    master: str | None = None,
     *,
     tuned: bool = True,
     config: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """A Spark session with the right Java and Python, tuned unless `tuned=False`; `config` goes before the tuning.
+
+    Without a `master` it is the one of `spark-submit`, else `local[*]`.
 
     The lag of its streaming queries is shown (`report_lag`).
 

@@ -121,4 +121,4 @@ def test_an_old_pyspark_is_one_clear_error_whatever_is_asked(tmp_path: Path) -> 
     assert len(finished.stdout.splitlines()) == 3
     for line in finished.stdout.splitlines():
         assert line.startswith("DependencyMissing PySpark ")
-        assert line.endswith("is too old for the format duramen, which needs 4.2 or newer")
+        assert line.endswith("is too old: the format duramen needs 4.0 or newer")

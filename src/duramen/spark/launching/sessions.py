@@ -12,6 +12,7 @@ from duramen.spark.launching.home import lean_home_set
 from duramen.spark.launching.java import Java, find_java
 from duramen.spark.launching.localdisk import quicken_local_disk
 from duramen.spark.launching.pruning import prune_columns
+from duramen.spark.launching.registering import register_where_needed
 from duramen.spark.launching.requirements import pyspark_problem
 
 if TYPE_CHECKING:
@@ -59,13 +60,18 @@ _JAVA_DEFAULTS: Final = "spark.driver.defaultJavaOptions"
 
 _CHOSEN: Final = re.compile(r"-XX:\+Use\w+GC\b")
 
+_MASTER: Final = "local[*]"
+
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Where `spark-submit` says how its Java is reached."""
+
 _OTHER_PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
 """Settings of the interpreter that workers run."""
 
 
 def make_session(
     app_name: str = "duramen",
-    master: str = "local[*]",
+    master: str | None = None,
     *,
     tuned: bool = True,
     config: Mapping[str, str] | None = None,
@@ -73,6 +79,7 @@ def make_session(
 ) -> "SparkSession":
     """A session, or the one that there is. `config` goes before the tuning, which `tuned=False` leaves out.
 
+    Without a `master` it is the one of `spark-submit`, else `local[*]`.
     Without `runs` it only analyses queries, and starts as quickly as it can.
 
     Java and Python are chosen only where the JVM does not run yet. Raises DependencyMissing.
@@ -85,6 +92,9 @@ def make_session(
 
     from duramen.spark.read.lag import report_lag
 
+    if _SUBMITTED in os.environ:
+        SparkContext._ensure_initialized()
+    master = master or _submitted_master()
     java = None
     if SparkContext._gateway is None:
         java = find_java()
@@ -100,6 +110,7 @@ def make_session(
         builder = builder.config(name, value)
     with lean_home_set() if lean else nullcontext():
         made = builder.getOrCreate()
+    register_where_needed(made)
     if not runs:
         return made
     if tuned:
@@ -108,6 +119,12 @@ def make_session(
             quicken_local_disk(made)
     report_lag(made)
     return made
+
+
+def _submitted_master() -> str:
+    from pyspark import SparkConf
+
+    return SparkConf().get("spark.master", _MASTER)
 
 
 def tuning(master: str, java: Java | None, config: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""`duramen spark`: Duramen on Spark clusters."""

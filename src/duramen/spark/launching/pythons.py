@@ -1,0 +1,38 @@
+"""Which Python Spark runs, and whether that one has Duramen."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["default_python", "has_duramen", "python_of"]
+
+_ASK: Final = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pyspark_duramen') is None)"
+_ASK_S: Final = 30.0
+
+
+def default_python(environment: Mapping[str, str] | None = None) -> str:
+    """What Spark's Java runs to find data sources; `spark.pyspark.python` has no say in that."""
+    environment = os.environ if environment is None else environment
+    return environment.get("PYSPARK_DRIVER_PYTHON") or environment.get("PYSPARK_PYTHON") or "python3"
+
+
+def python_of(session: "SparkSession") -> str:
+    """The same for the Java of a session, which has the environment that it was started with."""
+    jvm: Any = session.sparkContext._jvm
+    return str(jvm.org.apache.spark.api.python.PythonUtils.defaultPythonExec())
+
+
+def has_duramen(executable: str) -> bool:
+    """Whether an interpreter, by its path or on the PATH, has `format("duramen")`; not where it does not run."""
+    found = shutil.which(executable)
+    try:
+        return found is not None and subprocess.run(
+            [found, "-c", _ASK], check=False, capture_output=True, timeout=_ASK_S
+        ).returncode == 0  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return False
