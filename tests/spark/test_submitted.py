@@ -51,5 +51,5 @@ def test_executors_have_nothing_but_the_archive(
             [*words, str(PROGRAM), node.kafka, *names, str(tmp_path)],
             env=driver, capture_output=True, text=True, check=False, timeout=500,
         )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr[-5_000:]
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-5_000:]
     assert ran.stdout.split() == ["3000", "True"]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["default_python", "has_duramen", "python_of"]
 
+_VARIABLES: Final = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
 _ASK: Final = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pyspark_duramen') is None)"
 _ASK_S: Final = 30.0
 
@@ -18,13 +19,13 @@ _ASK_S: Final = 30.0
 def default_python(environment: Mapping[str, str] | None = None) -> str:
     """What Spark's Java runs to find data sources; `spark.pyspark.python` has no say in that."""
     environment = os.environ if environment is None else environment
-    return environment.get("PYSPARK_DRIVER_PYTHON") or environment.get("PYSPARK_PYTHON") or "python3"
+    return next(filter(None, map(environment.get, _VARIABLES)), "python3")
 
 
 def python_of(session: "SparkSession") -> str:
     """The same for the Java of a session, which has the environment that it was started with."""
     jvm: Any = session.sparkContext._jvm
-    return str(jvm.org.apache.spark.api.python.PythonUtils.defaultPythonExec())
+    return default_python({name: jvm.java.lang.System.getenv(name) or "" for name in _VARIABLES})
 
 
 def has_duramen(executable: str) -> bool:
