@@ -9,15 +9,14 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-import duramen.spark
-
 
 def opened(remote: str) -> SparkSession:
-    if not remote:
-        return duramen.spark.session("submitted", config={"spark.ui.enabled": "false"})
-    spark: SparkSession = SparkSession.builder.remote(remote).getOrCreate()
-    duramen.spark.register(spark)
-    return spark
+    if remote:
+        connected: SparkSession = SparkSession.builder.remote(remote).getOrCreate()
+        return connected
+    import duramen.spark
+
+    return duramen.spark.session("submitted", config={"spark.ui.enabled": "false"})
 
 
 def main(servers: str, stream: str, copies: str, directory: str, remote: str = "") -> None:

@@ -14,15 +14,18 @@ PAGE = Path(__file__).parents[2] / "docs" / "doors" / "spark.md"
 PARTITIONS = 4
 
 
+def examples_of_page(node: NodeProcess, directory: Path) -> str:
+    """All examples as one program, in which the reader's node and directory are the test's."""
+    examples = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(examples) == 8
+    return "\n".join(examples).replace("127.0.0.1:9092", node.kafka).replace('"lake/', f'"{directory}/')
+
+
 @pytest.mark.long
 def test_examples_run(spark: SparkSession, node: NodeProcess, cluster: Cluster, tmp_path: Path) -> None:
     Admin(cluster).create_stream("flights", PARTITIONS)
     Admin(cluster).create_stream("flights-late", 1)
-    examples = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(examples) == 8
-    # The reader's node and directory become the test's.
-    script = "\n".join(examples).replace("127.0.0.1:9092", node.kafka).replace('"lake/', f'"{tmp_path}/')
-    (tmp_path / "examples.py").write_text(script, encoding="utf-8")
+    (tmp_path / "examples.py").write_text(examples_of_page(node, tmp_path), encoding="utf-8")
     names = runpy.run_path(str(tmp_path / "examples.py"))
     assert names["spark"] is spark
     late = spark.read.format("duramen").option("kafka.bootstrap.servers", node.kafka).load("flights-late")

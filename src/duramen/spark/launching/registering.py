@@ -55,6 +55,7 @@ def _is_local(session: "SparkSession") -> bool:
 
 def _hint(python: str) -> str:
     return (
-        f'the Python of Spark\'s driver is {python}, which has no Duramen, so format("duramen") is not found'
-        f" (DATA_SOURCE_NOT_FOUND): set PYSPARK_DRIVER_PYTHON={sys.executable} before Spark's Java starts"
+        f'Spark\'s driver runs {python}, which has no Duramen, so format("duramen") is not found'
+        f" (DATA_SOURCE_NOT_FOUND): activate the environment of {sys.executable} before Spark's Java starts,"
+        " so that python3 is that one here and the executors' own there"
     )
