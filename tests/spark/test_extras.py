@@ -1,4 +1,4 @@
-"""What an extra names is enough for the pages that say it: each alone, with the oldest and newest Python and PySpark."""
+"""What an extra names is enough for its pages: each alone, with the oldest and newest Python and PySpark."""
 
 import json
 import os

@@ -151,7 +151,8 @@ def _examine(data_dir: Path) -> Iterator[Finding]:
     looks: list[Callable[[], Finding | list[Finding]]] = [
         _duramen, _python, _nats_server, partial(_needed, "uvloop"), partial(_needed, "rocksdict"), open_files,
         partial(disk, data_dir), partial(space, data_dir), partial(damage, data_dir), clock, _environment, door_ports,
-        _secret,        _pyspark, *(partial(_beside_pyspark, name) for name in ("pyarrow", "numpy", "pandas")), _java, _spark_python,
+        _secret, _pyspark, *(partial(_beside_pyspark, name) for name in ("pyarrow", "numpy", "pandas")), _java,
+        _spark_python,
         *(partial(_for_tables, name) for name in ("deltalake", "pyiceberg", "fastavro", "pyyaml")),
     ]  # fmt: skip
     with Bar("looking", len(looks)) as bar:

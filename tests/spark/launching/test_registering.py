@@ -6,10 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+import duramen.spark
 from duramen.client import Cluster, Producer
 from duramen.node.process import NodeProcess
 from duramen.spark.launching.java import find_java
+from pyspark_duramen import DefaultSource
 
 PROGRAM = """
 import re
@@ -37,6 +40,16 @@ writer = records.writeStream.format("noop").option("checkpointLocation", sys.arg
 writer.trigger(availableNow=True).start().awaitTermination()
 spark.stop()
 """
+
+
+def test_spark_s_own_way_to_register(spark: SparkSession, node: NodeProcess, cluster: Cluster, stream: str) -> None:
+    with Producer(cluster) as producer:
+        producer.produce(stream, b"found")
+    other = spark.newSession()
+    other.dataSource.register(DefaultSource)
+    duramen.spark.register(other)  # the one takes the place of the other
+    frame = other.read.format("duramen").option("kafka.bootstrap.servers", node.kafka).load(stream)
+    assert [bytes(row.value) for row in frame.select("value").collect()] == [b"found"]
 
 
 @pytest.mark.long
