@@ -12,6 +12,7 @@ from duramen.base.errors import (
     FencedLeaderEpoch,
     OutOfOrderSequence,
     ProducerFenced,
+    StorageFull,
     TimestampInvalid,
     UnknownLeaderEpoch,
 )
@@ -197,6 +198,7 @@ def test_a_gap_is_refused(hand: ManualBroker) -> None:
 
 def test_sequences_wrap_around(hand: ManualBroker) -> None:
     last = (1 << 31) - 1
+    forget(hand, 7)
     assert append(hand, sequenced(last - 1, 3)).value == 0
     assert append(hand, sequenced(1)).value == 3
     assert append(hand, sequenced(last - 1, 3)).value == 0
@@ -215,10 +217,81 @@ def test_producers_and_partitions_are_told_apart(hand: ManualBroker) -> None:
     assert append(hand, sequenced(0), partition=1).value == 0
 
 
-def test_a_producer_that_nobody_remembers_begins_anywhere(hand: ManualBroker) -> None:
-    """Its state may have expired; what it wrote before is acknowledged all the same."""
-    assert append(hand, sequenced(500)).value == 0
-    assert append(hand, sequenced(501)).value == 1
+def forget(hand: ManualBroker, producer_id: int) -> None:
+    """Producers up to that id may have written to the partition."""
+    hand.store.forget_producers(hand.broker.streams.get("a").partition(0).log, producer_id)
+    hand.settle()
+
+
+def test_a_producer_that_is_forgotten_begins_anywhere(hand: ManualBroker) -> None:
+    append(hand, sequenced(0))
+    hand.advance(hand.settings.integer("producer.id.expiration.ms") + 600_000)
+    assert append(hand, sequenced(500)).value == 1
+    assert append(hand, sequenced(501)).value == 2
+    assert append(hand, sequenced(500, producer=6)).value == 3
+
+
+def test_a_producer_that_was_never_known_begins_at_zero(hand: ManualBroker) -> None:
+    append(hand, sequenced(0))
+    assert isinstance(append(hand, sequenced(1, producer=8)).error, OutOfOrderSequence)
+    assert append(hand, sequenced(0, producer=8)).value == 1
+    assert append(hand, sequenced(1, producer=8)).value == 2
+
+
+def test_nothing_is_taken_before_a_batch_that_was_refused(hand: ManualBroker) -> None:
+    partition = hand.broker.streams.get("a").partition(0)
+    forget(hand, 7)
+    partition.note_refused(sequenced(500))
+    assert isinstance(append(hand, sequenced(501)).error, OutOfOrderSequence)
+    assert append(hand, sequenced(0, producer=8)).value == 0
+    assert append(hand, sequenced(500)).value == 1
+    assert append(hand, sequenced(501)).value == 2
+
+
+def test_of_several_that_were_refused_the_first_comes_first(hand: ManualBroker) -> None:
+    partition = hand.broker.streams.get("a").partition(0)
+    forget(hand, 7)
+    for first in ((1 << 31) - 1, 0, 1):
+        partition.note_refused(sequenced(first))
+    assert isinstance(append(hand, sequenced(0)).error, OutOfOrderSequence)
+    assert append(hand, sequenced((1 << 31) - 1)).value == 0
+    assert append(hand, sequenced(0)).value == 1
+
+
+@pytest.mark.parametrize("how", ["a new epoch", "ten minutes"])
+def test_what_was_refused_is_not_waited_for_for_ever(hand: ManualBroker, how: str) -> None:
+    partition = hand.broker.streams.get("a").partition(0)
+    forget(hand, 7)
+    partition.note_refused(sequenced(500))
+    hand.advance(600_000 if how == "ten minutes" else 599_000)
+    epoch = 1 if how == "a new epoch" else 0
+    assert append(hand, sequenced(0 if epoch else 501, epoch=epoch)).value == 0
+    assert append(hand, sequenced(1 if epoch else 502, epoch=epoch)).value == 1
+
+
+def test_small_batches_do_not_overtake_a_large_one_on_a_full_disk() -> None:
+    hand = ManualBroker()
+    hand.create("a")
+    partition = hand.broker.streams.get("a").partition(0)
+    hand.files.free_bytes = 0
+    filled = 0
+    while append(hand, sequenced(filled, producer=8, value=bytes(300_000))).error is None:
+        filled += 1
+
+    def send(first: int, value: bytes) -> Answer[int]:
+        answer: Answer[int] = Answer()
+        partition.append(sequenced(first, value=value), answer)
+        return answer
+
+    answers = [send(0, bytes(700_000)), send(1, b"1"), send(2, b"2")]
+    hand.settle()
+    assert isinstance(answers[0].error, StorageFull)
+    assert all(answer.error is not None for answer in answers)
+    hand.files.free_bytes = 1 << 40
+    hand.advance(10_000)
+    answers = [send(0, bytes(700_000)), send(1, b"1"), send(2, b"2")]
+    hand.advance(10_000)
+    assert [answer.value for answer in answers] == [filled, filled + 1, filled + 2]
 
 
 @pytest.mark.parametrize("how", ["restart", "crash"])

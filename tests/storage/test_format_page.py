@@ -73,6 +73,7 @@ def test_frames() -> None:
     assert payloads["TAKEOVER"] == records._TAKEOVER.format
     assert payloads["LOG_CREATED"] == records._CREATED.format
     assert payloads["CHECKPOINT_ENTRY"] == records._CHANGE.format
+    assert payloads["PRODUCERS_FORGOTTEN"] == records._FORGOTTEN.format
     assert struct.calcsize(payloads["FILE"]) == wal.FILE_PAYLOAD_BYTES
     durabilities = dict(re.findall(r"(\d) (sync|os|memory)", PAGE))
     assert [durabilities[str(number)] for number in range(3)] == list(records.DURABILITIES)

@@ -97,7 +97,47 @@ def test_producers_that_write_nothing_for_long_are_forgotten_and_rows_restore_th
     producers.add(check(batch(2, 0, 0)), 6, 2000)
     assert producers.expire(1500)
     assert not producers.expire(1500)
-    restored = ProducerTable(producers.rows())
+    restored = ProducerTable(producers.rows(), producers.forgotten_id)
     assert len(restored) == 1
     assert restored.check(check(batch(2, 0, 0))) == 6
     assert restored.check(check(batch(1, 0, 9))) is None
+    with pytest.raises(OutOfOrderSequence):
+        restored.check(check(batch(3, 0, 9)))
+
+
+def test_a_producer_that_is_not_known_begins_at_zero_unless_it_may_have_been_forgotten() -> None:
+    producers = ProducerTable(forgotten_id=7)
+    assert producers.check(check(batch(7, 0, 5))) is None
+    assert producers.check(check(batch(8, 0, 0))) is None
+    with pytest.raises(OutOfOrderSequence, match="producer 8 has written nothing here"):
+        producers.check(check(batch(8, 0, 5)))
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(check(batch(8, 3, 1)))
+
+
+def test_who_wrote_only_before_the_start_may_be_forgotten() -> None:
+    producers = ProducerTable()
+    producers.add(check(batch(1, 0, 0, 2)), 0, 0)
+    producers.add(check(batch(2, 0, 0, 2)), 2, 0)
+    producers.add(check(batch(1, 0, 2, 2)), 4, 0)
+    producers.start_at(2)
+    assert producers.forgotten_id == -1
+    producers.start_at(4)
+    assert producers.forgotten_id == 2
+    producers.start_at(5)  # within the last batch
+    assert producers.forgotten_id == 2
+    assert producers.check(check(batch(1, 0, 4))) is None
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(check(batch(1, 0, 5)))
+
+
+def test_a_cut_forgets_nobody_whose_batches_it_takes() -> None:
+    producers, left = ProducerTable(), ProducerTable()
+    for producer_id, base_offset in ((1, 0), (2, 1), (3, 2)):
+        producers.add(check(batch(producer_id, 0, 0)), base_offset, 0)
+    left.add(check(batch(1, 0, 0)), 0, 0)
+    producers.replace(left, 2)  # and that of producer 2 is damaged
+    assert producers.forgotten_id == 2
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(check(batch(3, 0, 1)))
+    assert producers.check(check(batch(3, 0, 0))) is None

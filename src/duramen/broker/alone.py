@@ -49,7 +49,11 @@ _ID_BYTES: Final = 16
 class Alone:
     """The Standing of a node whose metadata log no other has: it leads all there is."""
 
-    def __init__(self, store: Store, node_id: int, directory_id: str, clock: Clock, randomness: Randomness) -> None:
+    def __init__(
+        self, store: Store, node_id: int, directory_id: str, clock: Clock, randomness: Randomness, *, producers_ms: int
+    ) -> None:  # fmt: skip
+        """`producers_ms` is how long idempotent producers are remembered."""
+        self._producers_ms = producers_ms
         self._store = store
         self._node_id = node_id
         self._directory_id = directory_id
@@ -163,6 +167,9 @@ class Alone:
         match request:
             case requests.CreateStream():
                 return self._create(state, request)
+            case requests.DeleteStream(name=name):
+                until_ms = self._clock.wall_ms() + self._producers_ms
+                return Done(), list(delete_stream(state, name, producers_until_ms=until_ms))
             case requests.AllocateProducerIds():
                 (block,) = allocate_producer_ids(state)
                 return Block(block.first, block.count), [block]
@@ -205,7 +212,6 @@ _DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], Any]]] = Mappin
         requests.ConfigureStream: lambda state, wish: configure_stream(
             state, wish.name, wish.changes, whole=wish.whole
         ),
-        requests.DeleteStream: lambda state, wish: delete_stream(state, wish.name),
         requests.ConfigureNode: lambda state, wish: configure_node(state, wish.node_id, wish.changes, whole=wish.whole),
         requests.ConfigureGroup: lambda state, wish: configure_group(state, wish.group, wish.changes),
         requests.AlterQuotas: lambda state, wish: alter_quotas(state, wish.entity, wish.changes),

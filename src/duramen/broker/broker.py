@@ -61,6 +61,7 @@ from duramen.controller.events import (
 from duramen.controller.partitions import PartitionId
 from duramen.controller.state import ControllerState, Entity, StreamState
 from duramen.replication.reaching import Outcome
+from duramen.storage.refusals import Refusals
 from duramen.storage.store import Store
 from duramen.storage.view import View
 from duramen.storage.viewpart import ViewPart
@@ -120,8 +121,12 @@ class Broker:
         store.quarantine.report_to(report)
         self.node_id = settings.integer("node.id")
         self._largest_size = settings.integer("memory.limit.bytes") // _PARTITIONS_SHARE // _PARTITION_BYTES
-        self.standing = standing or Alone(store, self.node_id, directory_id, ports.clock, ports.randomness)
+        self.standing = standing or Alone(
+            store, self.node_id, directory_id, ports.clock, ports.randomness,
+            producers_ms=settings.integer("producer.id.expiration.ms"),
+        )  # fmt: skip
         self.streams = Streams(store, settings, ports.clock, metrics, self.standing.first_role)
+        self.refused = Refusals(ports.clock)  # by stream name and partition, of those that were not there
         self.quotas = Quotas(settings)
         self.fetches = Fetches(store, ports.clock, deadlines, metrics, self.standing.preferred_replica)
         self.group_configs = GroupConfigs(settings, self.standing)
@@ -187,6 +192,9 @@ class Broker:
             return
         self.restored()
         self.store.name_leaders(self.standing.leader_of)
+        if self.standing.first_role is None:
+            for log in self.store.each_log():
+                self.store.bound_forgotten(log, self.metadata_state.highest_producer_id)
         self.gaps.measure()
         self._offsets.recover(lambda failure: self._offsets_ready(failure, done))
 
@@ -348,6 +356,8 @@ class Broker:
         if stream is None:
             return
         partition = stream.partition(place.partition)
+        if leader_epoch is not None:
+            self.store.bound_forgotten(partition.log, self.metadata_state.highest_producer_id)
         self._offsets.led(partition, leads=leader_epoch is not None)
         self.share_nodes.led(partition, leads=leader_epoch is not None)
         if stream.name == TRANSACTIONS_STREAM:

@@ -24,6 +24,7 @@ from duramen.broker.finding import OffsetFound, TimeSearch
 from duramen.broker.recompressing import Recompressing
 from duramen.codec.batch import (
     CODEC_MASK,
+    HEADER_BYTES,
     TRANSACTIONAL,
     Header,
     check,
@@ -36,6 +37,7 @@ from duramen.codec.batch import (
 from duramen.replication.reaching import Outcome
 from duramen.storage.log import NEVER, Log
 from duramen.storage.reader import Slice
+from duramen.storage.refusals import SENT_AGAIN
 from duramen.storage.store import AppendDone, Store
 
 __all__ = [
@@ -216,9 +218,9 @@ class Partition:
                 self._append(batch, head, done, admit)
             else:
                 ready = partial(self._append_again, batch, done, admit)
-                again.take(self.index, batch, head, ready, partial(_refuse, done))
+                again.take(self.index, batch, head, ready, partial(self._refuse, batch, done))
         except DuramenError as error:
-            _refuse(done, error)
+            self._refuse(batch, done, error)
 
     def _append_again(
         self, came: bytearray | memoryview, done: AppendDone | None, admit: Admission | None,
@@ -227,7 +229,18 @@ class Partition:
         try:
             self._append(ready, header(ready), done, admit, came=came)
         except DuramenError as error:
-            _refuse(done, error)
+            self._refuse(came, done, error)
+
+    def _refuse(self, batch: bytearray | memoryview, done: AppendDone | None, error: DuramenError) -> None:
+        if isinstance(error, SENT_AGAIN):
+            self.note_refused(batch)
+        if done is not None:
+            done(-1, error)
+
+    def note_refused(self, batch: bytearray | memoryview) -> None:
+        """A batch is refused and its producer sends it again: nothing behind it is taken before."""
+        if len(batch) >= HEADER_BYTES:
+            self._store.note_refused(self.log, header(batch))
 
     def check(self, batch: bytearray | memoryview) -> Header:
         """The header of a producer's batch that may be appended. Raises what `append` would end with.
@@ -311,7 +324,7 @@ class Partition:
                 raise error
             self._append_admitted(batch, head, done, came)
         except DuramenError as refused:
-            _refuse(done, refused)
+            self._refuse(batch, done, refused)
 
     def _append_admitted(
         self, batch: bytearray | memoryview, head: Header, done: AppendDone | None,
@@ -468,8 +481,3 @@ def _count(wrong: Sequence[tuple[int, str]]) -> str:
 
 def _nobody(_: int, __: DuramenError | None) -> None:
     """Nobody waits for it."""
-
-
-def _refuse(done: AppendDone | None, error: DuramenError) -> None:
-    if done is not None:
-        done(-1, error)

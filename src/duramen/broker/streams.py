@@ -183,7 +183,8 @@ class Streams:
         log_config = stream.config.log_config()
         end = min(stream.state.partitions, len(stream.partitions) + count)
         for index in range(len(stream.partitions), end):
-            log = self._store.ensure(LogKey(stream.id, index), log_config)
+            key, forgotten_id = LogKey(stream.id, index), stream.state.forgotten_producer_id
+            log = self._store.ensure(key, log_config, forgotten_id=forgotten_id)
             stream.partitions.append(Partition(stream, index, log, self._store, self._clock, self._first_role))
         if end < stream.state.partitions:
             self._store.soon(lambda: self._grow(stream, count))

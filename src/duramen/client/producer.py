@@ -1,7 +1,8 @@
 """Writing: an idempotent producer. A batch is stored once and in its place, however often it has to be sent.
 
 Records gather in one open batch a partition. Full batches leave in requests with at most one batch of each
-partition, a few requests ahead of their answers. Where one fails for the moment, the answers of the others are
+partition, a few requests ahead of their answers; the first batch of a partition is acknowledged before others follow,
+for a broker that knows nothing of a producer may take any sequence. Where one fails for the moment, the answers of the others are
 awaited, and everything not acknowledged goes again with the sequences it had: the broker recognises what it has
 stored already. That holds for the life of one Producer; a new one has another id, so what its user repeats after
 a crash is stored again.
@@ -83,6 +84,7 @@ class Producer:
         self._open: dict[TopicPartition, OpenBatch] = {}
         self._sequences: dict[TopicPartition, int] = {}
         self._batches: dict[TopicPartition, deque[SealedBatch]] = {}  # sealed and not acknowledged, in order
+        self._begun: set[TopicPartition] = set()  # those of which a batch is acknowledged
         self._requests: deque[_Request] = deque()
         self._failed: DuramenError | None = None
         self._unsettled: dict[Connection, int] = {}
@@ -254,8 +256,8 @@ class Producer:
         """Send what is sealed, waiting where enough is under way. Raises as `produce`."""
         if self._failed is not None:
             raise self._failed
-        while ready := self._ready():
-            if len(self._requests) >= _REQUESTS_AHEAD:
+        while (ready := self._ready()) or self._awaits_a_first():
+            if not ready or len(self._requests) >= _REQUESTS_AHEAD:
                 self._receive()
                 continue
             try:
@@ -265,14 +267,22 @@ class Producer:
                 self._recover(error)
 
     def _ready(self) -> dict[TopicPartition, SealedBatch]:
-        """The first batch of each partition that is not under way."""
+        """The first batch of each partition that is not under way; none behind its very first."""
         ready = {}
         for at, waiting in self._batches.items():
+            if at not in self._begun and waiting[0].sent:
+                continue
             for batch in waiting:
                 if not batch.sent:
                     ready[at] = batch
                     break
         return ready
+
+    def _awaits_a_first(self) -> bool:
+        """Whether something waits for the very first batch of its partition to be acknowledged."""
+        return bool(self._requests) and any(
+            len(waiting) > 1 and at not in self._begun and waiting[0].sent for at, waiting in self._batches.items()
+        )
 
     def _send(self, connection: Connection, batches: list[SealedBatch]) -> None:
         topics: dict[str, list[PartitionData]] = {}
@@ -333,6 +343,7 @@ class Producer:
 
     def _acknowledge(self, batch: SealedBatch, base_offset: int) -> None:
         self._remove(batch)
+        self._begun.add(batch.at)
         self.acknowledged += batch.count
         if self._on_stored is not None:
             self._on_stored(batch.stretch, base_offset)

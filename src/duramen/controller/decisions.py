@@ -170,6 +170,7 @@ def create_stream(
             tuple(dict.fromkeys(wish.subjects)),
             wish.internal,
             now_ms,
+            state.highest_producer_id if state.has_producers_of(wish.name, now_ms) else -1,
         )
     ]
 
@@ -219,9 +220,12 @@ def _changeable(state: ControllerState, name: str) -> StreamState:
     return stream
 
 
-def delete_stream(state: ControllerState, name: str) -> list[StreamDeleted]:
-    """Delete a stream. Raises StreamNotFound, or RequestInvalid for one of the broker's own."""
-    return [StreamDeleted(str(_changeable(state, name).id))]
+def delete_stream(state: ControllerState, name: str, *, producers_until_ms: int) -> list[StreamDeleted]:
+    """Delete a stream, whose producers may go on in one of its name until then.
+
+    Raises StreamNotFound, or RequestInvalid for one of the broker's own.
+    """
+    return [StreamDeleted(str(_changeable(state, name).id), producers_until_ms)]
 
 
 def add_partitions(

@@ -109,7 +109,11 @@ class NodeUnregistered(_Event, frozen=True, tag="node-unregistered"):
 
 
 class StreamCreated(_Event, frozen=True, tag="stream-created"):
-    """A stream exists from here on. `config` holds only what differs from the broker's defaults."""
+    """A stream exists from here on. `config` holds only what differs from the broker's defaults.
+
+    Idempotent producers up to `forgotten_producer_id` may have written to an earlier stream of its name; None, as an
+    older version has it: all that were made before.
+    """
 
     name: str
     id: str
@@ -118,6 +122,7 @@ class StreamCreated(_Event, frozen=True, tag="stream-created"):
     subjects: tuple[str, ...] = ()
     internal: bool = False
     at_ms: int = 0
+    forgotten_producer_id: int | None = None
 
 
 class PartitionsAdded(_Event, frozen=True, tag="partitions-added"):
@@ -156,16 +161,25 @@ class StreamConfigured(_Event, frozen=True, tag="stream-configured"):
 
 
 class StreamDeleted(_Event, frozen=True, tag="stream-deleted"):
-    """The stream is gone; its id is never used again."""
+    """The stream is gone; its id is never used again.
+
+    Until `producers_until_ms` (since 1970) producers may go on in a stream of its name.
+    """
 
     id: str
+    producers_until_ms: int = 0
 
 
-class ProducerIdsAllocated(_Event, frozen=True, tag="producer-ids-allocated"):
-    """The ids from `first` on, `count` of them, belong to the node that asked."""
+class ProducerIdsAllocated(_Event, frozen=True, omit_defaults=True, tag="producer-ids-allocated"):
+    """The ids from `first` on, `count` of them, belong to the node that asked.
+
+    In a snapshot also until when (ms since 1970) producers may go on in streams that are deleted, by name, and in any.
+    """
 
     first: int
     count: int
+    until_ms: dict[str, int] = {}
+    any_until_ms: int = 0
 
 
 class GroupConfigured(_Event, frozen=True, tag="group-configured"):

@@ -41,7 +41,7 @@ def decode_snapshot(data: bytes) -> ControllerState:
 
 
 def _events(state: ControllerState) -> Iterator[Event]:
-    yield ProducerIdsAllocated(state.next_producer_id, 0)
+    yield ProducerIdsAllocated(state.next_producer_id, 0, *state.deleted_names)
     if state.cluster_id:
         yield ClusterFormed(state.cluster_id)
     if state.feature_level:
@@ -63,6 +63,7 @@ def _events(state: ControllerState) -> Iterator[Event]:
             stream.subjects,
             stream.internal,
             stream.created_at_ms,
+            stream.forgotten_producer_id,
         )
         gaps = state.gaps(stream.id)
         if gaps != StreamGaps():

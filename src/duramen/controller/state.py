@@ -36,6 +36,7 @@ Entity = tuple[tuple[str, str | None], ...]
 """Whose a quota is: types (`client-id`, `user`) and names, sorted; None as a name is the default of its type."""
 
 _RECENT_GAPS: Final = 100
+_DELETED_NAMES: Final = 10_000
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -67,6 +68,7 @@ class StreamState(msgspec.Struct, frozen=True):
     subjects: tuple[str, ...]
     internal: bool
     created_at_ms: int
+    forgotten_producer_id: int = -1
 
 
 class ControllerState:
@@ -90,6 +92,8 @@ class ControllerState:
         self.feature_level = 0
         self.next_producer_id = 1
         self.size = 0
+        self._deleted: dict[str, int] = {}  # until when producers may go on in a stream of that name, in ms
+        self._any_deleted_ms = 0  # the same of any name: there were too many
 
     @property
     def streams(self) -> Mapping[str, StreamState]:
@@ -120,6 +124,20 @@ class ControllerState:
         """The times in which nobody listened to the stream's NATS subjects."""
         return self._gaps.get(stream_id, StreamGaps())
 
+    @property
+    def highest_producer_id(self) -> int:
+        """The end of the highest block of producer ids that was handed out."""
+        return self.next_producer_id - 1
+
+    @property
+    def deleted_names(self) -> tuple[dict[str, int], int]:
+        """Until when (ms since 1970) producers may go on in streams that are deleted: by name, and in any."""
+        return dict(self._deleted), self._any_deleted_ms
+
+    def has_producers_of(self, name: str, now_ms: int) -> bool:
+        """Whether producers may go on in a stream of that name that was deleted."""
+        return now_ms < max(self._deleted.get(name, 0), self._any_deleted_ms)
+
     def clash(self, name: str) -> str | None:
         """A stream whose name differs from `name` only in '.' and '_', as Kafka forbids."""
         known = self._by_flat_name.get(_flat(name))
@@ -137,6 +155,7 @@ class ControllerState:
         other._node_configs = dict(self._node_configs)
         other._quotas = dict(self._quotas)
         other.next_producer_id = self.next_producer_id
+        other._deleted, other._any_deleted_ms = dict(self._deleted), self._any_deleted_ms
         for stream in self._by_name.values():
             other._put(stream)
         return other
@@ -159,16 +178,21 @@ class ControllerState:
                     event.subjects,
                     event.internal,
                     event.at_ms,
+                    self.highest_producer_id if event.forgotten_producer_id is None else event.forgotten_producer_id,
                 )
+                self._forget_deleted(event)
                 self._put(stream)
             case PartitionsAdded():
                 self._change(event.id, partitions=event.partitions)
             case StreamConfigured():
                 self._change(event.id, config=MappingProxyType(dict(event.config)))
             case StreamDeleted():
+                self._note_deleted(event)
                 self._remove(stream_id_of(event.id))
             case ProducerIdsAllocated():
                 self.next_producer_id = max(self.next_producer_id, event.first + event.count)
+                self._deleted.update(event.until_ms)
+                self._any_deleted_ms = max(self._any_deleted_ms, event.any_until_ms)
             case NatsGapRecorded():
                 self._add_gap(event)
             case NatsGapsSummed():
@@ -182,6 +206,22 @@ class ControllerState:
                 self._apply_of_cluster(event)
             case _:
                 self.registrations.apply(event)
+
+    def _note_deleted(self, event: StreamDeleted) -> None:
+        """Remember the name as long as producers may go on in it; of very many, those that were deleted last."""
+        stream = self._by_id.get(stream_id_of(event.id))
+        if stream is None or not event.producers_until_ms:
+            return
+        self._deleted.pop(stream.name, None)
+        self._deleted[stream.name] = event.producers_until_ms
+        if len(self._deleted) > _DELETED_NAMES:
+            oldest = next(iter(self._deleted))
+            self._any_deleted_ms = max(self._any_deleted_ms, self._deleted.pop(oldest))
+
+    def _forget_deleted(self, event: StreamCreated) -> None:
+        self._deleted.pop(event.name, None)
+        while self._deleted and next(iter(self._deleted.values())) <= event.at_ms:
+            del self._deleted[next(iter(self._deleted))]
 
     def _remove(self, stream_id: StreamId) -> None:
         gone = self._by_id.pop(stream_id, None)

@@ -98,7 +98,8 @@ class FetchAnswer(NamedTuple):
     """The answer to `asked`: the batches from there on, or what stands in their way.
 
     `diverging`: the histories part, and this is the end of the leader's part. `takeovers` are those of the sender's log
-    in later epochs than that of the asked end.
+    in later epochs than that of the asked end. `forgotten_id` is of the sender's log (see `storage.producers`); None
+    where an older version does not say, and nobody's business here.
     """
 
     node_id: int
@@ -111,6 +112,7 @@ class FetchAnswer(NamedTuple):
     diverging: Position | None = None
     takeovers: tuple[Takeover, ...] = ()
     batches: tuple[Batch, ...] = ()
+    forgotten_id: int | None = None
 
 
 class InSyncReplica(NamedTuple):

@@ -27,7 +27,9 @@ from duramen.storage.fullness import Fullness
 from duramen.storage.io import is_full, is_passing
 from duramen.storage.log import NEVER, Log
 from duramen.storage.notes import FRAME_ROOM, Notes
-from duramen.storage.records import encode_created, encode_takeover
+from duramen.storage.producers import NO_ID
+from duramen.storage.records import encode_created, encode_forgotten, encode_takeover
+from duramen.storage.refusals import SENT_AGAIN, Refusals
 from duramen.storage.reserving import is_reserved, reserve
 from duramen.storage.switching import Switching
 from duramen.storage.takeovers import Takeover
@@ -75,6 +77,7 @@ class Appends:
         self._node_id = node_id
         self._limits = limits
         self._waiting = Waiting()
+        self._refusals = Refusals(clock)
         self._flush_due = False
         self._waiting_gauge = metrics.counter("duramen_append_waiting")
         self._full_gauge = metrics.counter("duramen_storage_full")
@@ -230,8 +233,15 @@ class Appends:
             append.done([], error)
         elif isinstance(append, Turn):
             append.begin(error)
-        elif append.done is not None:
-            append.done(-1, error)
+        else:
+            if isinstance(error, SENT_AGAIN) and not append.ordered:
+                self.note_refused(append.log, append.head)
+            if append.done is not None:
+                append.done(-1, error)
+
+    def note_refused(self, log: Log, head: Header) -> None:
+        """A batch for the log is refused, and its producer sends it again: nothing behind it is taken before."""
+        self._refusals.note(log.key, head)
 
     def _refusal(self, append: Append) -> DuramenError | None:
         log = append.log
@@ -315,13 +325,19 @@ class Appends:
     def _is_known(self, append: Append) -> bool:
         """Whether an idempotent producer's batch is not to be appended: it repeats one, or is refused."""
         try:
+            if self._refusals:
+                self._refusals.check(append.log.key, append.head)
             known = append.log.producers.check(append.head)
         except DuramenError as fenced:
             self._refuse(append, fenced)
             return True
-        if known is not None and append.done is not None:
+        if known is None:
+            return False
+        if self._refusals:
+            self._refusals.taken(append.log.key, append.head)
+        if append.done is not None:
             self._when_acknowledged(append.log, known, append.done)
-        return known is not None
+        return True
 
     def _append_unlogged(self, append: Append, base_offset: int, next_offset: int) -> bool:
         log, batch, head = append.log, append.batch, append.head
@@ -377,6 +393,8 @@ class Appends:
         log, head = append.log, append.head
         if head.producer_id >= 0 and log.replicated is not None:
             log.replicated.remember(base_offset, head.producer_id, log.producers.row(head.producer_id))
+        if head.producer_id >= 0 and self._refusals:
+            self._refusals.taken(log.key, head)
         if head.producer_id >= 0 or append.ordered:
             enter(log, head, append.batch, base_offset, self._clock.wall_ms())
         if base_offset == log.active.base_offset and not log.bulk:
@@ -388,6 +406,8 @@ class Appends:
 
     def _create(self, log: Log) -> None:
         self._wal.stage(FrameType.LOG_CREATED, log.id, encode_created(log.key, log.durability))
+        if log.producers.forgotten_id > NO_ID:
+            self._wal.stage(FrameType.PRODUCERS_FORGOTTEN, log.id, encode_forgotten(log.producers.forgotten_id))
         log.written = True
 
     def _introduce(self, log: Log, epoch: int) -> None:

@@ -213,7 +213,7 @@ def apply_cut(log: Log, cut: Cut) -> None:
     log.segments = cut.segments
     for segment in log.segments:
         segment.takeovers = log.takeovers
-    log.producers = cut.producers
+    log.producers.replace(cut.producers, end_offset)
     log.transactions.cut_end(end_offset, cut.transactions)
     if log.replicated is not None:
         log.replicated.cut(end_offset)

@@ -48,6 +48,7 @@ class FrameType(IntEnum):
     LOG_DELETED = 6
     CHECKPOINT_ENTRY = 7
     ROLL = 8
+    PRODUCERS_FORGOTTEN = 9
 
 
 class Frame(NamedTuple):

@@ -6,10 +6,11 @@ from duramen.base.errors import DuramenError
 from duramen.storage.frames import FrameType
 from duramen.storage.log import Log
 from duramen.storage.notes import Notes
-from duramen.storage.records import encode_created, encode_takeover
+from duramen.storage.producers import NO_ID
+from duramen.storage.records import encode_created, encode_forgotten, encode_takeover
 from duramen.storage.takeovers import Takeover
 
-__all__ = ["drop_empty_leaderships", "introduce"]
+__all__ = ["drop_empty_leaderships", "forget_producers", "introduce"]
 
 Done = Callable[[DuramenError | None], None]
 
@@ -39,8 +40,30 @@ def introduce(notes: Notes, log: Log, epoch: int, leader_id: int, done: Done) ->
     if not log.written:
         payload = encode_created(log.key, log.durability)
         notes.write(FrameType.LOG_CREATED, log, payload, lambda _: None, staged=created)
+        if log.producers.forgotten_id > NO_ID:
+            payload = encode_forgotten(log.producers.forgotten_id)
+            notes.write(FrameType.PRODUCERS_FORGOTTEN, log, payload, lambda _: None)
     takeover = Takeover(epoch, leader_id, log.end_offset)
     notes.write(FrameType.TAKEOVER, log, encode_takeover(*takeover), failed, staged=staged)
+
+
+def forget_producers(notes: Notes, log: Log, done: Done) -> None:
+    """Write which producers the log may have forgotten; `done` as of `introduce`.
+
+    A log that is not written yet says so as soon as it is.
+    """
+    if not log.written:
+        done(None)
+        return
+    told: list[DuramenError | None] = []
+
+    def tell(error: DuramenError | None) -> None:
+        if not told:
+            told.append(error)
+            done(error)
+
+    payload = encode_forgotten(log.producers.forgotten_id)
+    notes.write(FrameType.PRODUCERS_FORGOTTEN, log, payload, tell, staged=lambda: tell(None))
 
 
 def drop_empty_leaderships(log: Log) -> None:

@@ -12,7 +12,7 @@ from duramen.storage.handles import Handles
 from duramen.storage.log_state import LogState
 from duramen.storage.planning.compaction import Rules
 from duramen.storage.planning.retention import Late
-from duramen.storage.producers import ProducerTable
+from duramen.storage.producers import ANY_ID, NO_ID, ProducerTable
 from duramen.storage.readable import ReadableLog
 from duramen.storage.segment import Segment, TailState, segment_name
 from duramen.storage.takeovers import TakeoverTable
@@ -126,7 +126,7 @@ class Log(ReadableLog):
         log.start_offset = state.start_offset
         log.end_offset = log.synced_offset = state.end_offset
         log.takeovers = TakeoverTable(state.takeovers)
-        log.producers = ProducerTable(state.producers)
+        log.producers = ProducerTable(state.producers, _forgotten_id(state))
         log.transactions = TransactionTable(
             state.opened, state.aborted, state.end_offset if state.marked_offset < 0 else state.marked_offset
         )
@@ -187,6 +187,7 @@ class Log(ReadableLog):
             opened,
             aborted,
             min(self.transactions.marked_offset, end_offset),
+            ANY_ID if self.active.volatile else self.producers.forgotten_id,
         )
 
     @property
@@ -292,6 +293,7 @@ class Log(ReadableLog):
         """Move the log start to `offset` and take out the segments that lie wholly before it."""
         self.start_offset = max(self.start_offset, offset)
         self.transactions.cut_start(self.start_offset)
+        self.producers.start_at(self.start_offset)
         count = max(0, bisect_right(self.segments, self.start_offset, key=lambda s: s.base_offset) - 1)
         dropped = self.segments[:count]
         del self.segments[:count]
@@ -307,3 +309,10 @@ class Log(ReadableLog):
         self.obsolete = self.obsolete + [(segment.base_offset, segment.generation) for segment in old]
         self.version += 1
         self.forget_hints()
+
+
+def _forgotten_id(state: LogState) -> int:
+    """The highest id of a producer that the log has forgotten: with what memory alone had, all are."""
+    if state.forgotten_producer_id is None:
+        return ANY_ID if state.end_offset else NO_ID
+    return ANY_ID if state.durability == "memory" else state.forgotten_producer_id

@@ -1,11 +1,22 @@
-"""What a log knows of idempotent producers: for each id its epoch and its last five batches (KIP-98). Pure."""
+"""What a log knows of idempotent producers: for each id its epoch and its last five batches (KIP-98). Pure.
+
+A log also keeps its *forgotten id*, the highest id of a producer that it has forgotten. A producer above it that the
+log does not know has written nothing yet, so its first batch has sequence 0. Up to it nobody can tell: any sequence is
+taken.
+"""
 
 from collections.abc import Iterable
+from typing import Final
 
 from duramen.base.errors import OutOfOrderSequence, ProducerFenced
 from duramen.codec.batch import Header
 
-__all__ = ["ProducerRow", "ProducerTable"]
+__all__ = ["ANY_ID", "NO_ID", "ProducerRow", "ProducerTable"]
+
+NO_ID: Final = -1
+"""The forgotten id of a log that has forgotten no producer."""
+ANY_ID: Final = (1 << 63) - 1
+"""The forgotten id of a log of which nobody knows what it has forgotten, until it is bounded."""
 
 _REMEMBERED = 5
 _SEQUENCE_MASK = 0x7FFFFFFF
@@ -24,11 +35,12 @@ class _Producer:
 
 
 class ProducerTable:
-    """Producers by id. `check` before an append, `add` with it."""
+    """Producers by id. `check` before an append, `add` with it. `forgotten_id` is the highest that was forgotten."""
 
-    __slots__ = ("_producers",)
+    __slots__ = ("_producers", "forgotten_id")
 
-    def __init__(self, rows: Iterable[ProducerRow] = ()) -> None:
+    def __init__(self, rows: Iterable[ProducerRow] = (), forgotten_id: int = NO_ID) -> None:
+        self.forgotten_id = forgotten_id
         self._producers = {
             row[0]: _Producer(row[1], row[2], [(first, last, base) for first, last, base in row[3]]) for row in rows
         }
@@ -42,11 +54,12 @@ class ProducerTable:
         Raises ProducerFenced for an older epoch, OutOfOrderSequence for a sequence that does not follow.
         """
         producer = self._producers.get(batch.producer_id)
-        if producer is None:
-            return None
         first = batch.base_sequence
         if first < 0:
             return None  # a marker: whoever writes it has looked at the producer
+        if producer is None:
+            self._check_unknown(batch)
+            return None
         if batch.producer_epoch < producer.epoch:
             raise ProducerFenced(
                 f"producer {batch.producer_id} writes with epoch {batch.producer_epoch}; {producer.epoch} has written"
@@ -65,6 +78,13 @@ class ProducerTable:
         if first != expected:
             raise OutOfOrderSequence(f"producer {batch.producer_id} writes sequence {first}, not {expected}")
         return None
+
+    def _check_unknown(self, batch: Header) -> None:
+        if batch.base_sequence and batch.producer_id > self.forgotten_id:
+            raise OutOfOrderSequence(
+                f"producer {batch.producer_id} has written nothing here and begins with sequence"
+                f" {batch.base_sequence}, not 0"
+            )
 
     def add(self, batch: Header, base_offset: int, now_ms: int) -> None:
         """Enter a batch that was appended at `base_offset`."""
@@ -115,7 +135,37 @@ class ProducerTable:
         expired = [id_ for id_, producer in self._producers.items() if producer.last_ms < before_ms]
         for id_ in expired:
             del self._producers[id_]
+            self.forget_up_to(id_)
         return bool(expired)
+
+    def forget_up_to(self, forgotten_id: int) -> bool:
+        """Producers up to that id may have been forgotten; says whether that is news."""
+        known, self.forgotten_id = self.forgotten_id, max(self.forgotten_id, forgotten_id)
+        return self.forgotten_id != known
+
+    def bound_forgotten(self, highest_id: int) -> bool:
+        """No producer above that id was ever made; says whether that is news."""
+        if self.forgotten_id != ANY_ID:
+            return False
+        self.forgotten_id = highest_id
+        return True
+
+    def start_at(self, start_offset: int) -> None:
+        """The log begins there now: a replica that begins with its records does not know who wrote only before."""
+        for id_, producer in self._producers.items():
+            if producer.batches and producer.batches[-1][2] < start_offset:
+                self.forget_up_to(id_)
+
+    def replace(self, found: "ProducerTable", end_offset: int) -> None:
+        """The log ends at `end_offset`, and `found` is what the batches left in it say.
+
+        A producer that wrote before the end and that none of these names is forgotten: its batches are damaged or were
+        let go. One that wrote only behind the end is unknown, and begins with sequence 0.
+        """
+        for id_, producer in self._producers.items():
+            if id_ not in found._producers and producer.batches and producer.batches[0][2] < end_offset:
+                self.forget_up_to(id_)
+        self._producers = found._producers
 
     def rows(self) -> list[ProducerRow]:
         """The table as plain values."""

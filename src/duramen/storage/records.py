@@ -12,10 +12,12 @@ __all__ = [
     "LogChange",
     "decode_change",
     "decode_created",
+    "decode_forgotten",
     "decode_takeover",
     "decode_truncate",
     "encode_change",
     "encode_created",
+    "encode_forgotten",
     "encode_takeover",
     "encode_truncate",
 ]
@@ -26,6 +28,7 @@ _CREATED = struct.Struct(">16sIB")
 _TAKEOVER = struct.Struct(">iiq")
 _TRUNCATE = struct.Struct(">qi")
 _CHANGE = struct.Struct(">qqB")
+_FORGOTTEN = struct.Struct(">q")
 
 
 def encode_created(key: LogKey, durability: str) -> bytes:
@@ -59,6 +62,17 @@ def decode_truncate(payload: Buffer) -> tuple[int, int]:
     """What `encode_truncate` was given."""
     end_offset, epoch = _TRUNCATE.unpack(payload)
     return end_offset, epoch
+
+
+def encode_forgotten(forgotten_id: int) -> bytes:
+    """Producers up to that id may have written to the log, and are not known there."""
+    return _FORGOTTEN.pack(forgotten_id)
+
+
+def decode_forgotten(payload: Buffer) -> int:
+    """What `encode_forgotten` was given."""
+    (forgotten_id,) = _FORGOTTEN.unpack(payload)
+    return int(forgotten_id)
 
 
 class LogChange(NamedTuple):

@@ -21,6 +21,7 @@ from duramen.storage.handles import Handles
 from duramen.storage.log import Log
 from duramen.storage.log_state import LogState
 from duramen.storage.planning.recovery import Verdict, judge
+from duramen.storage.producers import ANY_ID
 from duramen.storage.progress import RecoveryProgress
 from duramen.storage.recovering.leftovers import clear_unknown, hold_places, remove_let_go
 from duramen.storage.recovering.logs import LogsFound
@@ -133,9 +134,10 @@ class _Recovery:
             self._believe(wal)
         replayed = Replay(self._found, self._salt, self._progress)
         replayed.run(wal, replay, verdict)
-        if self._found.believing and self._found.gaps_only:
+        if self._found.believing:
             for log in self._found.logs.values():
-                if log.durability == "sync":
+                log.producers.forget_up_to(ANY_ID)  # what said so may be lost
+                if log.durability == "sync" and self._found.gaps_only:
                     self._found.fill(log)
         read_on(self._found, replayed.os_starts, self._progress)
         clear_unknown(self._found)

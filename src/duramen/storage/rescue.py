@@ -14,6 +14,7 @@ from duramen.storage.handles import Handles
 from duramen.storage.index import INDEX_HEADER_BYTES, IndexHeader, cover, read_header
 from duramen.storage.io import write_all
 from duramen.storage.log import LOGS_DIRECTORY, Log, LogConfig, LogKey, log_directory
+from duramen.storage.producers import ANY_ID
 from duramen.storage.reader import walk_batches
 from duramen.storage.segment import Segment, parse_segment_name, segment_name
 from duramen.storage.takeovers import Takeover
@@ -83,6 +84,7 @@ class Rescue:
             return None
         log = Log(log_id, key, LogConfig(), self._handles)
         log.written = True
+        log.producers.forget_up_to(ANY_ID)
         log.segments = [self._segment(log, *bases[0])]
         log.start_offset = log.end_offset = log.synced_offset = bases[0][0]
         self.read_on(log)

@@ -20,11 +20,12 @@ from duramen.storage.checkpoint import write_checkpoint
 from duramen.storage.compacting import Compactor
 from duramen.storage.directory import Directory
 from duramen.storage.handles import Handles
-from duramen.storage.leading import drop_empty_leaderships, introduce
+from duramen.storage.leading import drop_empty_leaderships, forget_producers, introduce
 from duramen.storage.lingering import Lingering
 from duramen.storage.log import Log, LogConfig, LogKey
 from duramen.storage.notes import FRAME_ROOM
 from duramen.storage.planning.retention import Late
+from duramen.storage.producers import NO_ID
 from duramen.storage.reader import Blocked
 from duramen.storage.recovery import Recovered, wal_salt
 from duramen.storage.removal import Removal
@@ -104,11 +105,15 @@ class Store:
         """The log of a partition, if it has ever been asked for."""
         return self._logs.get(key)
 
-    def ensure(self, key: LogKey, config: LogConfig) -> Log:
-        """The log of a partition, with that config; made where there is none. A new one costs nothing on disk."""
+    def ensure(self, key: LogKey, config: LogConfig, *, forgotten_id: int = NO_ID) -> Log:
+        """The log of a partition, with that config; made where there is none. A new one costs nothing on disk.
+
+        Of a new one, producers up to `forgotten_id` may have written to its partition before.
+        """
         log = self._logs.get(key)
         if log is None:
             log = self._logs[key] = Log(LogId(self.next_log_id), key, config, self._handles)
+            log.producers.forget_up_to(forgotten_id)
             self.next_log_id += 1
             self._logs_gauge.value = len(self._logs)
             return log
@@ -200,6 +205,29 @@ class Store:
             done(error)
 
         self._appends.hold(log, begin)
+
+    def forget_producers(self, log: Log, forgotten_id: int) -> None:
+        """Producers up to that id may have written to the log's partition, and be unknown here.
+
+        On disk that is so before what is appended later.
+        """
+
+        def begin(error: DuramenError | None) -> None:
+            if error is None:
+                forget_producers(self._appends.notes, log, partial(self._appends.release, log))
+
+        if log.producers.forget_up_to(forgotten_id):
+            log.version += 1
+            self._appends.hold(log, begin)
+
+    def bound_forgotten(self, log: Log, highest_id: int) -> None:
+        """No producer above that id was ever made: of a log of which nobody knows what it has forgotten."""
+        if log.producers.bound_forgotten(highest_id):
+            log.version += 1
+
+    def note_refused(self, log: Log, head: Header) -> None:
+        """A batch for the log was refused before it came here, and its producer sends it again: see `refusals`."""
+        self._appends.note_refused(log, head)
 
     def when_appended(self, log: Log, done: Done) -> None:
         """`done(None)` once what was to be appended before is in the log, as far as it was not refused.

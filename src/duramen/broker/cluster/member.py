@@ -24,11 +24,11 @@ from duramen.broker.control.asking import Asker
 from duramen.broker.control.controller import Controller
 from duramen.broker.control.draft import Draft
 from duramen.broker.control.incarnations import IncarnationFile
-from duramen.broker.control.kit import TIMING, ControlKit, Timing
+from duramen.broker.control.kit import PRODUCERS_MS, TIMING, ControlKit, Timing
 from duramen.broker.control.lifecycle import Lifecycle, Phase
-from duramen.broker.control.requests import Adopt, CreateStream, Request
+from duramen.broker.control.requests import Adopt, CreateStream, DeleteStream, Request
 from duramen.broker.control.wire import decode_outcome, decode_request, encode_outcome, encode_request
-from duramen.broker.control.wishing import create_stream, grant
+from duramen.broker.control.wishing import create_stream, delete_stream, grant
 from duramen.broker.operating.office import ClusterOffice
 from duramen.broker.partition import Partition, Role
 from duramen.broker.quorum.applying import ControllerView
@@ -79,7 +79,8 @@ class MemberKit(NamedTuple):
     `carried_out` is told of each effect of a replica. `patience` is that with replicas, `sessions` and
     `report_window_ms` are for where this node is the controller, `timing` is for its own heartbeats. `tell` is told, in
     lines, what becomes of nodes, leaders and in-sync sets. `throttled_rate` is in bytes a second, for replicas that are
-    not in sync; `bulk` is how much a replica lacks that takes it in bulk.
+    not in sync; `bulk` is how much a replica lacks that takes it in bulk. `producers_ms` is how long idempotent
+    producers are remembered.
     """
 
     wish: Registration
@@ -103,6 +104,7 @@ class MemberKit(NamedTuple):
     throttled_rate: int = UNLIMITED
     bulk: BulkBytes = BULK
     incarnations: IncarnationFile | None = None
+    producers_ms: int = PRODUCERS_MS
 
 
 class Member:
@@ -116,7 +118,7 @@ class Member:
         control = ControlKit(
             self.node_id, kit.wish.cluster_id, kit.clock, kit.deadlines, kit.randomness, kit.chance, self,
             feature_level=kit.wish.latest_feature_level, sessions=kit.sessions,
-            report_window_ms=kit.report_window_ms, timing=kit.timing,
+            report_window_ms=kit.report_window_ms, timing=kit.timing, producers_ms=kit.producers_ms,
         )  # fmt: skip
         self.controller = Controller(kit.runner, kit.view, kit.worker, control)
         self.asker = Asker(self.controller, control)
@@ -218,6 +220,8 @@ class Member:
         draft = Draft(self.state.copy(), self.controller.applied_offset)
         if isinstance(request, CreateStream):
             create_stream(request, draft, _NO_STREAM, 0)
+        elif isinstance(request, DeleteStream):
+            delete_stream(request, draft, 0)
         else:
             grant(request, draft)
 

@@ -23,6 +23,7 @@ from duramen.broker.control.requests import (
     AwaitApplied,
     Beat,
     CreateStream,
+    DeleteStream,
     DrainNode,
     Observe,
     Register,
@@ -43,7 +44,7 @@ from duramen.broker.control.speaking import (
     report_leaders,
 )
 from duramen.broker.control.voting import VoterChanges
-from duramen.broker.control.wishing import create_stream, grant
+from duramen.broker.control.wishing import create_stream, delete_stream, grant
 from duramen.broker.quorum.applying import ControllerView
 from duramen.broker.quorum.runner import Runner
 from duramen.controller.cluster.beginning import form
@@ -216,6 +217,8 @@ class ActiveController:
                 return allocate_ids(draft)
             case CreateStream():
                 return self._create(request, draft)
+            case DeleteStream():
+                return delete_stream(request, draft, self._kit.clock.wall_ms() + self._kit.producers_ms)
             case _:
                 return grant(request, draft)
 

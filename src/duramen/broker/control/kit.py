@@ -10,7 +10,10 @@ from duramen.broker.control.requests import Request
 from duramen.controller.cluster.membership import SESSIONS, Sessions
 from duramen.controller.cluster.reporting import WINDOW_MS
 
-__all__ = ["TIMING", "ControlKit", "Outside", "Timing"]
+__all__ = ["PRODUCERS_MS", "TIMING", "ControlKit", "Outside", "Timing"]
+
+PRODUCERS_MS: Final = 86_400_000
+"""The default of producer.id.expiration.ms."""
 
 
 class Timing(NamedTuple):
@@ -45,6 +48,8 @@ class Outside(Protocol):
 class ControlKit(NamedTuple):
     """Ports and bounds. `chance` draws a number from 0 to the one it is given, that not included.
 
+    `producers_ms` is how long idempotent producers are remembered.
+
     `cluster_id` and `feature_level` are what a cluster without an id gets from its first active controller.
     """
 
@@ -59,3 +64,4 @@ class ControlKit(NamedTuple):
     sessions: Sessions = SESSIONS
     report_window_ms: int = WINDOW_MS
     timing: Timing = TIMING
+    producers_ms: int = PRODUCERS_MS

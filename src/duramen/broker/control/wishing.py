@@ -9,6 +9,7 @@ from duramen.base.ids import StreamId
 from duramen.broker.control import requests
 from duramen.broker.control.answers import Created, Done, Planned, Stepped, Value
 from duramen.broker.control.draft import Draft
+from duramen.controller import decisions
 from duramen.controller.cluster.beginning import adopt, set_feature_level
 from duramen.controller.cluster.electing import elect_preferred, elect_unclean, move_leader, rebalance_leaders
 from duramen.controller.cluster.fencing import drain
@@ -21,12 +22,12 @@ from duramen.controller.cluster.streams import (
     create_replicated,
     grow_replicated,
 )
-from duramen.controller.decisions import configure_group, configure_node, delete_stream, record_gap
+from duramen.controller.decisions import configure_group, configure_node, record_gap
 from duramen.controller.events import Event
 from duramen.controller.quotas import alter_quotas
 from duramen.controller.state import ControllerState
 
-__all__ = ["create_stream", "grant"]
+__all__ = ["create_stream", "delete_stream", "grant"]
 
 
 def create_stream(request: requests.CreateStream, draft: Draft, stream_id: StreamId, now_ms: int) -> Created:
@@ -45,8 +46,17 @@ def create_stream(request: requests.CreateStream, draft: Draft, stream_id: Strea
     return Created(draft.state.streams[request.wish.name].id, existed=not events)
 
 
+def delete_stream(request: requests.DeleteStream, draft: Draft, producers_until_ms: int) -> Done:
+    """Delete a stream. Raises as `decisions.delete_stream`."""
+    draft.add(decisions.delete_stream(draft.state, request.name, producers_until_ms=producers_until_ms))
+    return Done()
+
+
 def grant(request: requests.Request, draft: Draft) -> Value:
-    """Decide what a user asks for, streams to be created apart. Raises as the decision of `controller` that it is."""
+    """Decide what a user asks for, streams to be created or deleted apart.
+
+    Raises as the decision of `controller` that it is.
+    """
     if isinstance(request, requests.PlanMoves):
         return Planned(tuple(plan(draft.state, request.without_nodes)))
     if isinstance(request, requests.RebalanceLeaders):
@@ -85,7 +95,6 @@ _DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], list[Any]]]] = 
         requests.ConfigureStream: lambda state, wish: configure_replicated(
             state, wish.name, wish.changes, whole=wish.whole
         ),
-        requests.DeleteStream: lambda state, wish: delete_stream(state, wish.name),
         requests.ConfigureNode: _configure_node,
         requests.ConfigureGroup: lambda state, wish: configure_group(state, wish.group, wish.changes),
         requests.AlterQuotas: lambda state, wish: alter_quotas(state, wish.entity, wish.changes),

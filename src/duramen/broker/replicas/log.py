@@ -11,6 +11,7 @@ from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.codec.batch import header
 from duramen.replication.messages import Batch
 from duramen.storage.log import Log
+from duramen.storage.producers import ANY_ID, NO_ID
 from duramen.storage.reader import Blocked, Slice
 from duramen.storage.store import Store
 
@@ -42,6 +43,17 @@ class ReplicaLog:
     def came(self, batches: Sequence[Batch], size: int, high_watermark: int) -> None:
         """An answer had these batches, of so many bytes in all, of a log that is committed up to there."""
         self._take_in_bulk(bulk=self._bulk.is_much(batches, size, high_watermark, bulk=self._log.bulk))
+
+    def forget_producers(self, forgotten_id: int | None) -> None:
+        """The log that this one follows has forgotten producers up to that id; None: it does not say.
+
+        Then this one may have, where it begins: it has no records yet that name them.
+        """
+        log = self._log
+        if forgotten_id is None:
+            forgotten_id = ANY_ID if log.start_offset == log.end_offset else NO_ID
+        if forgotten_id > log.producers.forgotten_id:
+            self._store.forget_producers(log, forgotten_id)
 
     def lead(self) -> None:
         """Batches are ordered here from now on."""

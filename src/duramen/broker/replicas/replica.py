@@ -253,6 +253,8 @@ class Replica:
         if self._over is not None:
             return
         self._tick()
+        if isinstance(message, FetchAnswer):
+            self._log.forget_producers(message.forgotten_id)
         if isinstance(message, FetchAnswer) and len(records):
             try:
                 message = message._replace(batches=follow_up(message.asked.end, message.takeovers, records))
@@ -344,8 +346,10 @@ class Replica:
     def _do(self, effect: Effect) -> None:
         outside = self._kit.outside
         match effect:  # what comes most often first
-            case Send():
-                outside.send(self._place, effect.node_id, effect.message, ())
+            case Send(node_id, message):
+                if isinstance(message, FetchAnswer):
+                    message = message._replace(forgotten_id=self._partition.log.producers.forgotten_id)
+                outside.send(self._place, node_id, message, ())
             case Serve():
                 self._serving.serve(effect)
             case Commit() | Show():

@@ -96,6 +96,7 @@ class Serving:
             self._kit.outside.report(f"node {node_id} cannot be served from {self._log.directory}: {found}")
         elif not self._over and self._machine.state.leader_epoch == answer.leader_epoch:
             # In another epoch what was read may be cut.
+            answer = answer._replace(forgotten_id=self._log.producers.forgotten_id)
             self._kit.outside.send(self._place, node_id, answer, found)
         if not self._reading:
             idle, self._idle = self._idle, []

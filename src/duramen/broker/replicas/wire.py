@@ -1,9 +1,12 @@
 """What replicas say to each other as it travels: many messages of one turn together, behind them their batches.
 
-    uint32 size of the head, the head, the bytes of whole record batches, those of one answer behind those of another
+    uint32 size of the head, the head, the bytes of whole record batches, those of one answer behind those of another,
+    and where there are answers the forgotten producer id of each log that they are from
 
 The head is MessagePack: an array of fetches and one of answers, each (stream id as 16 bytes, partition, message), an
-answer also with the size of its batches. A message is the array of its fields, as `replication.messages` has them.
+answer also with the size of its batches. A message is the array of its fields, as `replication.messages` has them, of
+an answer without its batches and its forgotten id. The ids are a MessagePack array that ends the body: older versions
+neither send it nor read so far.
 """
 
 import struct
@@ -56,21 +59,26 @@ class Said(NamedTuple):
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(_Head)
+_ids_decoder: Final = msgspec.msgpack.Decoder(list[int | None])
 
 
 def encode(said: Sequence[Said]) -> list[Buffer]:
     """The messages as one body, in pieces: the batches are not copied."""
-    head = _Head([], [])
+    fetches: list[_Asked] = []
+    answers: list[tuple[bytes, int, tuple[object, ...], int]] = []
     bodies: list[Buffer] = []
+    forgotten: list[int | None] = []
     for (stream_id, partition), message, records in said:
         if isinstance(message, Fetch):
-            head.fetches.append(_Asked(stream_id.bytes, partition, message))
+            fetches.append(_Asked(stream_id.bytes, partition, message))
         else:
-            answer = message._replace(batches=()) if message.batches else message
-            size = sum(map(len, records))
-            head.answers.append(_Answered(stream_id.bytes, partition, answer, size))
+            *fields, _, forgotten_id = message
+            answers.append((stream_id.bytes, partition, (*fields, ()), sum(map(len, records))))
             bodies += records
-    packed = _encoder.encode(head)
+            forgotten.append(forgotten_id)
+    packed = _encoder.encode((fetches, answers))
+    if answers:
+        bodies.append(_encoder.encode(forgotten))
     return [_SIZE.pack(len(packed)), packed, *bodies]
 
 
@@ -80,17 +88,22 @@ def decode(body: Buffer, sender_id: int) -> Iterator[Said]:
     try:
         (size,) = _SIZE.unpack_from(whole)
         head = _decoder.decode(whole[_SIZE.size : _SIZE.size + size])
+        at = _SIZE.size + size
+        rest = whole[at + sum(answered.size for answered in head.answers) :]
+        forgotten = _ids_decoder.decode(rest) if rest else [None] * len(head.answers)
     except (struct.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RequestInvalid(f"what a replica says cannot be read: {error}") from None
     for asked in head.fetches:
         _check(asked.fetch.node_id, sender_id)
         yield Said(_place(asked.stream, asked.partition), asked.fetch)
-    at = _SIZE.size + size
-    for answered in head.answers:
+    if len(forgotten) != len(head.answers):
+        raise RequestInvalid("a replica answers about other logs than it names")
+    for answered, forgotten_id in zip(head.answers, forgotten, strict=True):
         _check(answered.answer.node_id, sender_id)
         if answered.answer.batches or answered.size > len(whole) - at:
             raise RequestInvalid("an answer of a replica names batches that did not come")
-        yield Said(_place(answered.stream, answered.partition), answered.answer, (whole[at : at + answered.size],))
+        answer = answered.answer._replace(forgotten_id=forgotten_id)
+        yield Said(_place(answered.stream, answered.partition), answer, (whole[at : at + answered.size],))
         at += answered.size
 
 

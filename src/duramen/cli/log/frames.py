@@ -11,7 +11,13 @@ from duramen.cli.log.files import FileUnreadable
 from duramen.cli.output import JSON, print_json_line
 from duramen.codec.batch import header
 from duramen.storage.frames import FRAME_HEADER_BYTES, Bad, Frame, FrameType, find_generation, position, scan
-from duramen.storage.records import decode_change, decode_created, decode_takeover, decode_truncate
+from duramen.storage.records import (
+    decode_change,
+    decode_created,
+    decode_forgotten,
+    decode_takeover,
+    decode_truncate,
+)
 from duramen.storage.recovery import wal_salt
 from duramen.storage.wal import FILE_PAYLOAD_BYTES
 
@@ -92,6 +98,8 @@ def _fields(frame: Frame) -> dict[str, object]:
             return {"stream_id": str(key.stream_id), "partition": key.partition, "durability": durability}
         case FrameType.CHECKPOINT_ENTRY:
             return decode_change(frame.payload)._asdict()
+        case FrameType.PRODUCERS_FORGOTTEN:
+            return {"producer_id": decode_forgotten(frame.payload)}
         case _:
             return {}
 

@@ -27,6 +27,7 @@ from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.errors import error_code
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.places import SAYS_LEADER, endpoints_of, leader_of
+from duramen.doors.kafka.refused import note_refused, out_of_order
 
 __all__ = ["handle_produce"]
 
@@ -81,6 +82,8 @@ class _Pending:
         if error is not None:
             wrong = error.records if isinstance(error, BatchInvalid | TimestampInvalid) else ()
             code = _code(self._exchange.version, error)
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                note_refused(self._context, partition.stream.name, partition.index, batch)
             leader = leader_of(self._context, partition) if code in SAYS_LEADER else None
             self._leaders.append(leader)
             why = PartitionResponse(partition.index, code, -1, -1, -1, str(error), wrong, leader)
@@ -174,10 +177,16 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
             refusal = _refusal(exchange.version, request, name, stream, index, records)
             if stream is None or records is None or refusal is not None:
                 code, why = refusal or _NO_RECORDS
+                if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    note_refused(context, name, index, records)
                 pending.refuse(places, place, PartitionResponse(index, code, -1, message=why))
                 continue
             partition = stream.partitions[index]
             done = partial(pending.done, places, place, partition, records)
+            gap = out_of_order(context, name, index, records)
+            if gap is not None:
+                done(-1, gap)
+                continue
             partition.append(records, done, admit, all_replicas=all_replicas)
     if all_replicas and context.broker.standing.nodes:
         pending.give_up_in_time(request)

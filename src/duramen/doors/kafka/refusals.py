@@ -12,6 +12,7 @@ from duramen.codec.kafka.versions import ApiKey
 from duramen.doors.kafka.context import Context
 from duramen.doors.kafka.exchange import Exchange
 from duramen.doors.kafka.metadata import nodes
+from duramen.doors.kafka.refused import SENT_AGAIN, note_all_refused
 
 __all__ = ["refuse"]
 
@@ -75,7 +76,7 @@ def refuse(context: Context, exchange: Exchange, code: ErrorCode) -> None:
     """Answer with the error and do nothing. Raises RequestInvalid where the request is damaged."""
     api = ApiKey(exchange.header.api_key)
     if api is ApiKey.PRODUCE:
-        _refuse_produce(exchange, code)
+        _refuse_produce(context, exchange, code)
     elif api is ApiKey.FETCH:
         _refuse_fetch(exchange, code)
     elif api is ApiKey.METADATA:
@@ -108,8 +109,10 @@ def _about(thing: object, key: str, arrays: Mapping[str, tuple[str, str]], code:
     return {**named, **_entry(thing, arrays, code)}
 
 
-def _refuse_produce(exchange: Exchange, code: ErrorCode) -> None:
+def _refuse_produce(context: Context, exchange: Exchange, code: ErrorCode) -> None:
     request = produce.decode_request(exchange.version, exchange.frame, exchange.header.end)
+    if code in SENT_AGAIN:
+        note_all_refused(context, request)
     exchange.failed(code)
     if request.acks == 0:
         exchange.send(None)

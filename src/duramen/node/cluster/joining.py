@@ -82,7 +82,7 @@ class Joining:
             patience=_patience(self._settings), sessions=_sessions(self._settings),
             report_window_ms=self._settings.integer("leader.report.window.ms"), timing=_timing(self._settings),
             tell=_tell, throttled_rate=self._settings.integer("leader.replication.throttled.rate"),
-            incarnations=incarnations,
+            incarnations=incarnations, producers_ms=self._settings.integer("producer.id.expiration.ms"),
         )  # fmt: skip
         self._member = side.member = Member(kit)
         waits("waiting for the controller of the cluster")

@@ -6,9 +6,16 @@ from duramen.storage.cutting import Cut, apply_cut, cut_files
 from duramen.storage.frames import Bad, Frame, FrameType, position, scan
 from duramen.storage.log import Log, LogConfig
 from duramen.storage.planning.recovery import Verdict
-from duramen.storage.producers import ProducerTable
+from duramen.storage.producers import ANY_ID, ProducerTable
 from duramen.storage.progress import RecoveryProgress
-from duramen.storage.records import LogChange, decode_change, decode_created, decode_takeover, decode_truncate
+from duramen.storage.records import (
+    LogChange,
+    decode_change,
+    decode_created,
+    decode_forgotten,
+    decode_takeover,
+    decode_truncate,
+)
 from duramen.storage.recovering.logs import LogsFound
 from duramen.storage.segment import LARGEST_SEGMENT_BYTES, Segment, segment_name
 from duramen.storage.takeovers import Takeover
@@ -79,6 +86,8 @@ class Replay:
         if log is None:
             log = Log(log_id, key, LogConfig(durability=durability), self._found.handles)
             log.written = True
+            if durability == "memory":
+                log.producers.forget_up_to(ANY_ID)  # who wrote what is gone
         self._found.logs[log_id] = log
         self._found.note_unsynced(log)
 
@@ -108,6 +117,8 @@ class Replay:
                 self._found.delete(log)
             case FrameType.CHECKPOINT_ENTRY:
                 self._change(log, decode_change(frame.payload))
+            case FrameType.PRODUCERS_FORGOTTEN:
+                log.producers.forget_up_to(decode_forgotten(frame.payload))
             case FrameType.ROLL:
                 if log.active.size:
                     log.roll()

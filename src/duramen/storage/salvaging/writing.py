@@ -18,6 +18,7 @@ from duramen.storage.copier import plan_writes, take_over, write_segment
 from duramen.storage.handles import Handles
 from duramen.storage.log import Log, LogConfig, LogKey
 from duramen.storage.planning.salvage import Gaps
+from duramen.storage.producers import ANY_ID
 from duramen.storage.salvaging.left import LeftLog
 from duramen.storage.segment import Segment, segment_name
 from duramen.storage.syncing import plan_sync, sync_segments, synced, write_index
@@ -114,6 +115,7 @@ class _LogWriting:
         first_durability = "os" if plan.durability == "os" else "sync"
         self._log = Log(plan.id, plan.key, LogConfig(durability=first_durability), handles)
         self._log.written = True
+        self._log.producers.forget_up_to(ANY_ID)
         self._log.cleaned_offset, self._log.dirty_offset = plan.cleaned_offset, plan.dirty_offset
         self._log.start_offset = self._log.end_offset = self._log.synced_offset = plan.start_offset
         self._bases = list(plan.bases)[::-1]

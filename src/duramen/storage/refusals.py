@@ -1,0 +1,89 @@
+"""Batches of idempotent producers that were refused and will be sent again: nothing behind them is taken before them.
+
+The sequences of a producer that a log knows say so themselves. Of one that it does not know, any sequence may be taken
+(see `producers`), so that a batch which follows a refused one would be, and the refused one never again. Pure.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Final, NamedTuple
+
+from duramen.base import errors
+from duramen.base.errors import DuramenError, OutOfOrderSequence
+from duramen.base.ports import Clock
+from duramen.codec.batch import Header
+
+__all__ = ["REMEMBERED_MS", "SENT_AGAIN", "Refusals"]
+
+REMEMBERED_MS: Final = 600_000
+_MOST: Final = 50_000  # of the producers with a refused batch, those refused last; about 15 MB
+_SEQUENCES: Final = 1 << 31
+
+SENT_AGAIN: Final[tuple[type[DuramenError], ...]] = (
+    errors.BatchCorrupt, errors.ConcurrentTransactions, errors.CoordinatorLoading, errors.FencedLeaderEpoch,
+    errors.LogDamaged, errors.NodeStopping, errors.NotCoordinator, errors.NotEnoughReplicas, errors.NotLeader,
+    errors.OutcomeUnknown, errors.RequestTimedOut, errors.StorageFailed, errors.StorageFull, errors.StreamNotFound,
+    errors.TransactionsFull, errors.UnknownLeaderEpoch,
+)  # fmt: skip
+"""With these a batch was not appended, and its producer sends it again: Kafka's retriable errors."""
+
+
+class _Refused(NamedTuple):
+    epoch: int
+    sequence: int
+    until_ms: int
+
+
+class Refusals:
+    """The first refused batch of each producer, by where it was to go: for ten minutes, and for so many producers."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._refused: OrderedDict[tuple[Hashable, int], _Refused] = OrderedDict()  # in the order of their ends
+
+    def __bool__(self) -> bool:
+        return bool(self._refused)
+
+    def note(self, place: Hashable, head: Header) -> None:
+        """A batch was refused, and will be sent again."""
+        sequence, now_ms = head.base_sequence, self._clock.monotonic_ms()
+        if head.producer_id < 0 or sequence < 0:
+            return
+        key = place, head.producer_id
+        known = self._refused.pop(key, None)
+        if known is not None and known.epoch == head.producer_epoch and not _is_before(sequence, known.sequence):
+            sequence = known.sequence
+        self._refused[key] = _Refused(head.producer_epoch, sequence, now_ms + REMEMBERED_MS)
+        self._forget(now_ms)
+
+    def _forget(self, now_ms: int) -> None:
+        while self._refused:
+            key, oldest = next(iter(self._refused.items()))
+            if oldest.until_ms > now_ms and len(self._refused) <= _MOST:
+                return
+            del self._refused[key]
+
+    def check(self, place: Hashable, head: Header) -> None:
+        """Raise OutOfOrderSequence where a batch that comes before it was refused and has not come again."""
+        found = self._refused.get((place, head.producer_id))
+        if found is None or found.epoch != head.producer_epoch or head.base_sequence < 0:
+            return
+        late = found.until_ms <= self._clock.monotonic_ms()
+        if not late and _is_before(found.sequence, head.base_sequence):
+            raise OutOfOrderSequence(
+                f"producer {head.producer_id} writes sequence {head.base_sequence}, and {found.sequence} was refused"
+                " and has to come again before it"
+            )
+
+    def taken(self, place: Hashable, head: Header) -> None:
+        """A batch is in the log now: of a refused one before it nothing has to be remembered."""
+        key = place, head.producer_id
+        found = self._refused.get(key)
+        if found is None or found.epoch > head.producer_epoch:
+            return
+        if found.epoch < head.producer_epoch or not _is_before(head.base_sequence, found.sequence):
+            del self._refused[key]
+
+
+def _is_before(sequence: int, other: int) -> bool:
+    return 0 < (other - sequence) % _SEQUENCES < _SEQUENCES // 2
