@@ -4,6 +4,7 @@ inconsistent-offsets   two values at one offset of a key
 duplicate              one value at two offsets of a key
 lost-write             an acknowledged value that nobody polled, although a later offset of its key was polled
 unseen                 an acknowledged value that nobody polled, and nothing behind it either
+delivered-not-stored   a value of which its client was told that it is stored, and which nobody polled where it is
 G1a                    a polled value of an operation that failed: an aborted read
 int-poll-skip, int-nonmonotonic-poll    within one operation, a key's values are left out or come again
 poll-skip, nonmonotonic-poll            the same from one operation of a process to its next
@@ -46,6 +47,7 @@ def check(history: Sequence[Op]) -> Found:
     seen = _Seen(history)
     seen.contradictions(found)
     seen.losses(found)
+    seen.deliveries(found)
     seen.aborted_reads(found)
     order = seen.order()
     for at, op in enumerate(history):
@@ -63,6 +65,7 @@ class _Seen:
 
     def __init__(self, history: Sequence[Op]) -> None:
         self.sent: dict[tuple[int, int], int | None] = {}  # what was acknowledged: (key, value) to offset
+        self.delivered: dict[tuple[int, int], int | None] = {}  # of each record on its own, as `sent`
         self.failed: set[tuple[int, int]] = set()
         self.polled: set[tuple[int, int]] = set()
         self.values: dict[tuple[int, int], set[int]] = defaultdict(set)  # by key and offset
@@ -73,7 +76,10 @@ class _Seen:
                     for offset, value in part.records:
                         self.polled.add((part.key, value))
                         self._at(part.key, offset, value)
-                elif op.outcome == "fail":
+                    continue
+                if part.delivered:
+                    self.delivered[part.key, part.value] = part.offset
+                if op.outcome == "fail":
                     self.failed.add((part.key, part.value))
                 elif op.outcome == "ok":
                     self.sent[part.key, part.value] = part.offset
@@ -100,6 +106,11 @@ class _Seen:
             if (key, value) not in self.polled:
                 kind = "lost-write" if offset is not None and offset < furthest.get(key, -1) else "unseen"
                 found[kind].append(f"key {key} value {value}, acknowledged at {offset}")
+
+    def deliveries(self, found: Found) -> None:
+        for (key, value), offset in self.delivered.items():
+            if (key, value) not in self.polled or (offset is not None and self.values[key, offset] != {value}):
+                found["delivered-not-stored"].append(f"key {key} value {value}, delivered at {offset}")
 
     def aborted_reads(self, found: Found) -> None:
         for key, value in sorted(self.failed & self.polled):

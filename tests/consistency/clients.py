@@ -77,7 +77,9 @@ class Client(threading.Thread):
 class _Deliveries:
     """What became of the sends of one operation."""
 
-    def __init__(self, sends: Sequence[Send]) -> None:
+    def __init__(self, sends: Sequence[Send], *, decided: bool) -> None:
+        """`decided`: what is delivered is stored for good; in a transaction that comes with its end."""
+        self._decided = decided
         self.parts = list(sends)
         self.left = len(sends)
         self.errors: list[KafkaError] = []
@@ -87,7 +89,7 @@ class _Deliveries:
         if error is not None:
             self.errors.append(error)
         else:
-            self.parts[at] = self.parts[at]._replace(offset=message.offset())
+            self.parts[at] = self.parts[at]._replace(offset=message.offset(), delivered=self._decided)
 
     def produce(self, producer: Producer) -> None:
         for at, send in enumerate(self.parts):
@@ -102,7 +104,7 @@ class PlainSender(Client):
         while not self.stopping.wait(_STEP_S):
             sends = self.sends(5)
             self.invoke(sends)
-            deliveries = _Deliveries(sends)
+            deliveries = _Deliveries(sends, decided=True)
             deliveries.produce(producer)
             producer.flush(_END_S)
             certain = not deliveries.errors and not deliveries.left
@@ -202,7 +204,7 @@ class Transactions(Client):
             sends = self.sends(4)
             self.invoke([*polls, *sends], moved=moved)
             moved = False
-            deliveries = _Deliveries(sends)
+            deliveries = _Deliveries(sends, decided=False)
             outcome = self._transaction(producer, deliveries)
             self.complete(outcome, [*polls, *deliveries.parts])
             if outcome == "ok":

@@ -16,11 +16,15 @@ Outcome = Literal["ok", "fail", "info"]
 
 
 class Send(NamedTuple):
-    """A value, unique within its key, and where it was stored, as far as that is known."""
+    """A value, unique within its key, and where it was stored, as far as that is known.
+
+    `delivered`: the client was told that it is stored, whatever becomes of the rest of its operation.
+    """
 
     key: int
     value: int
     offset: int | None = None
+    delivered: bool = False
 
 
 class Poll(NamedTuple):

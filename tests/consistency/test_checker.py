@@ -27,6 +27,8 @@ _PLANTED: Final[Sequence[tuple[str, Sequence[Op]]]] = (
     ("lost-write", [*_THREE, _poll(3, (0, 10), (2, 12))]),
     ("unseen", [*_THREE, _poll(3, (0, 10), (1, 11))]),
     ("unseen", [_send(1, (0, 10, None))]),
+    ("delivered-not-stored", [Op(1, "info", (Send(0, 10, None, delivered=True), Send(0, 11))), _poll(3, (0, 11))]),
+    ("delivered-not-stored", [Op(1, "info", (Send(0, 10, 0, delivered=True),)), _poll(3, (0, 11), (1, 10))]),
     ("duplicate", [*_THREE, _ALL, _poll(4, (3, 10), key=0)]),
     ("duplicate", [_send(1, (0, 10, 0)), _poll(3, (5, 10))]),
     ("inconsistent-offsets", [*_THREE, _ALL, _poll(4, (1, 13))]),
@@ -71,6 +73,7 @@ def test_what_is_planted_is_found(kind: str, history: Sequence[Op]) -> None:
         [_send(1, (0, 10, None), outcome="info")],  # neither stored nor promised
         [_send(1, (0, 10, None), outcome="info"), _poll(3, (0, 10))],
         [_send(1, (0, 10, 0), outcome="fail")],
+        [Op(1, "info", (Send(0, 10, 0, delivered=True), Send(0, 11))), _poll(3, (0, 10))],
         [_send(1, (0, 10, 0)), _send(1, (0, 11, 3)), _poll(2, (0, 10), (3, 11))],  # markers lie between
     ],
 )

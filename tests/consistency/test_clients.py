@@ -26,6 +26,7 @@ _PROCESSES: Final[Sequence[type[Client]]] = (
     PlainSender, PlainSender, Transactions, Transactions, Assigned, Subscribed, Subscribed,
 )  # fmt: skip
 _END_S: Final = 120.0
+_REFUSALS: Final = ("NOT_LEADER_OR_FOLLOWER", "KAFKA_STORAGE_ERROR", "NOT_ENOUGH_REPLICAS", "REQUEST_TIMED_OUT")
 
 
 def _pid(broker: Broker) -> int:
@@ -53,12 +54,19 @@ def _cut(broker: Broker, chance: random.Random) -> None:
         threading.Event().wait(chance.uniform(0, 0.2))
 
 
+def _refuse(broker: Broker, chance: random.Random) -> None:
+    broker.faults.error("Produce", chance.choice(_REFUSALS), chance.randrange(1, 6))
+    broker.faults.delay("Produce", chance.choice((0, 20, 200)))
+    threading.Event().wait(chance.uniform(0, 0.3))
+    broker.faults.delay("Produce", 0)
+
+
 def _restart(broker: Broker, _: random.Random) -> None:
     broker.restart()
 
 
 _NEMESES: Final[Mapping[str, Callable[[Broker, random.Random], None]]] = {
-    "kill": _kill, "pause": _pause, "cut": _cut, "restart": _restart,
+    "kill": _kill, "pause": _pause, "refuse": _refuse, "cut": _cut, "restart": _restart,
 }  # fmt: skip
 
 

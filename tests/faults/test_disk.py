@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -10,7 +11,8 @@ from typing import cast
 import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as Delivered
-from tests.clients import CONFLUENT, Record, metric, until
+from tests.cli.command import command_environment
+from tests.clients import CONFLUENT, Record, metric, metrics, until
 from tests.raw import batch_of, connect, produce_bytes, stream_id
 
 from duramen.base.errors import ServerUnreachable
@@ -146,3 +148,66 @@ def test_a_node_does_not_start_on_a_full_disk_and_has_everything_when_there_is_s
     with node:
         found = CONFLUENT.consume(node.kafka, "full", 1, 100)
         assert [read.value for read in found] == [record.value for record in records]
+
+
+@pytest.mark.parametrize("client", ["librdkafka", "duramen produce"])
+def test_small_records_do_not_overtake_a_large_one(small_disk: Path, client: str) -> None:
+    """The large one does not fit any more where small ones still would: all are stored in order once there is space."""
+    values = [b"x" * 700_000, *[b"%d" % number for number in range(1, 6)]]
+    with NodeProcess(small_disk / "data", _SETTINGS) as node:
+        connection = connect(node)
+        stream_id(connection, "other")
+        stream_id(connection, "a")
+        filler = _fill(small_disk)
+        half = batch_of(bytes(400_000))
+        until(lambda: produce_bytes(connection, "other", half).error_code == ErrorCode.KAFKA_STORAGE_ERROR)
+        if client == "librdkafka":
+            told = _send_at_once(node, values, filler)
+            assert told == [(None, offset) for offset in range(6)]
+        else:
+            _produce_lines(node, values, filler)
+        found = CONFLUENT.consume(node.kafka, "a", 1, 6)
+        assert [(read.place.offset, read.value) for read in found] == list(enumerate(values))
+        connection.close()
+
+
+def _refused(node: NodeProcess) -> float:
+    return sum(
+        value
+        for _, value in metrics(node, "duramen_kafka_request_errors_total", api="produce", error="kafka_storage_error")
+    )
+
+
+def _send_at_once(node: NodeProcess, values: list[bytes], filler: Path) -> list[tuple[KafkaError | None, int | None]]:
+    """What librdkafka says of each; space comes when it was refused some times."""
+    told: list[tuple[KafkaError | None, int | None]] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": node.kafka, "enable.idempotence": True, "linger.ms": 0, "batch.num.messages": 1,
+            "retry.backoff.ms": 20,
+        }
+    )  # fmt: skip
+    before = _refused(node)
+    for value in values:
+        producer.produce("a", value, on_delivery=lambda error, message: told.append((error, message.offset())))
+    until(lambda: producer.poll(0) < 0 or _refused(node) >= before + 3)
+    filler.unlink()
+    assert producer.flush(60) == 0
+    return told
+
+
+def _produce_lines(node: NodeProcess, values: list[bytes], filler: Path) -> None:
+    before = _refused(node)
+    with subprocess.Popen(
+        [sys.executable, "-m", "duramen", "produce", "a", "--server", node.http],
+        stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=command_environment(),
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"\n".join(values) + b"\n")
+        process.stdin.close()
+        until(lambda: _refused(node) >= before + 2)
+        filler.unlink()
+        said = process.stderr.read()
+        assert process.wait(60) == 0, said
+    assert said == b"6 records written to a\n"
